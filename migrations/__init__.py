@@ -1,0 +1,1 @@
+"""Alembic's environment for pgqueue's schema; :mod:`pgqueue.store.schema` runs it."""

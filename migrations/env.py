@@ -1,0 +1,19 @@
+"""Run revisions on the connection that :mod:`pgqueue.store.schema` hands over, or print them."""
+
+from alembic import context
+from sqlalchemy import text
+
+schema = context.config.attributes["schema"]
+connection = context.config.attributes["connection"]
+
+if context.is_offline_mode():
+    context.configure(dialect_name="postgresql", version_table_schema=schema, literal_binds=True)
+    with context.begin_transaction():
+        context.execute(f"create schema if not exists {schema}")
+        context.run_migrations()
+else:
+    # Two who migrate at once: the second waits here, then finds nothing left to do.
+    connection.execute(text("select pg_advisory_xact_lock(hashtext(:name))"), {"name": f"{schema}.migrate"})
+    connection.execute(text(f"create schema if not exists {schema}"))
+    context.configure(connection=connection, version_table_schema=schema, transactional_ddl=True)
+    context.run_migrations()

@@ -1,0 +1,36 @@
+"""A durable job queue on the PostgreSQL you already run.
+
+Enqueue inside the transaction that makes the job necessary; run ``pgqueue worker``; lose nothing.
+"""
+
+from pgqueue.app.context import Context
+from pgqueue.app.handle import JobHandle
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.app.take import TakenJob
+from pgqueue.app.task import Call, Task
+from pgqueue.errors import Dead, PgQueueError, RetryLater, Snooze, Superseded
+from pgqueue.values.job import AttemptError, Job, JobState, Outcome
+from pgqueue.values.retry import Retry
+from pgqueue.values.unique import Unique
+from pgqueue.values.version import VERSION as __version__
+
+__all__ = [
+    "AttemptError",
+    "Call",
+    "Context",
+    "Dead",
+    "Job",
+    "JobHandle",
+    "JobState",
+    "Outcome",
+    "PgQueue",
+    "PgQueueError",
+    "Retry",
+    "RetryLater",
+    "Snooze",
+    "Superseded",
+    "Task",
+    "TakenJob",
+    "Unique",
+    "__version__",
+]

@@ -1,0 +1,1 @@
+"""What users hold in their hands: tasks, handles, the context of a running job, and the queue itself."""

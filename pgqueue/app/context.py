@@ -1,0 +1,158 @@
+"""What a running task may know and do: its job, its attempt, its logger, its transaction.
+
+A task that wants its context names it by annotation::
+
+    @queue.task
+    def bill(ctx: Context, order_id: int) -> None:
+        with ctx.transaction() as connection:
+            connection.execute("update orders set billed = true where id = %s", [order_id])
+
+The job's completion commits in that same transaction: either both happen or neither does.
+"""
+
+import logging
+import time
+from collections.abc import AsyncIterator, Iterator, MutableMapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from types import TracebackType
+from typing import Any
+
+import psycopg
+
+from pgqueue.errors import Superseded
+from pgqueue.store import finish
+from pgqueue.store.connection import Awaiting, Blocking
+from pgqueue.store.database import Database
+from pgqueue.store.plan import Plan, arun, run
+from pgqueue.values.job import Claim
+from pgqueue.values.verdict import Succeeded
+
+logger = logging.getLogger("pgqueue.task")
+
+
+class Context:
+    """The surroundings of one attempt.
+
+    Attributes:
+        job: the claim: id, queue, task, priority, attempt, max_attempts, run_at, created_at.
+        attempt: which attempt this is, from 1.
+        logger: a logger whose records carry the job's id, task and attempt.
+        cancelled: whether this attempt has been told to stop (somebody cancelled the job, the worker stops,
+            or the lease is lost). An ``async def`` task is cancelled besides; a plain one may look here.
+        completed: whether :meth:`transaction` has completed the job.
+    """
+
+    __slots__ = ("_database", "_keep", "_started", "cancelled", "completed", "job")
+
+    def __init__(self, job: Claim, database: Database, *, keep: bool) -> None:
+        """Made by the worker, for one attempt.
+
+        Args:
+            job: the claim.
+            database: where ``transaction`` takes connections from.
+            keep: whether completion writes history.
+        """
+        self.job = job
+        self.cancelled = False
+        self.completed = False
+        self._database = database
+        self._keep = keep
+        self._started = time.monotonic()
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is, from 1."""
+        return self.job.attempt
+
+    @property
+    def seconds(self) -> float:
+        """How long this attempt has been running."""
+        return time.monotonic() - self._started
+
+    @property
+    def logger(self) -> "JobLogger":
+        """A logger whose records carry the job's id, task and attempt."""
+        return JobLogger(logger, {"job": self.job.id, "task": self.job.task, "attempt": self.job.attempt})
+
+    def transaction(self) -> "JobTransaction":
+        """A transaction that commits the task's own writes and the job's completion together.
+
+        Returns:
+            For a plain task, a context manager of a :class:`psycopg.Connection`; for an ``async def`` task,
+            an asynchronous one of a :class:`psycopg.AsyncConnection`. Left by an exception it rolls back,
+            and the job is not completed. What the task does after it is outside of the job; so is its
+            return value.
+
+        Raises:
+            Superseded: on leaving, if this attempt no longer holds its job. The writes are rolled back.
+        """
+        return JobTransaction(self)
+
+    @contextmanager
+    def _blocking_transaction(self) -> Iterator[psycopg.Connection[Any]]:
+        with self._database.pooled() as connection:
+            with connection.transaction():
+                yield connection
+                self._require_held(run(self._completion(), Blocking(connection, self._database.catalogue)))
+            self.completed = True
+
+    @asynccontextmanager
+    async def _awaitable_transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        async with self._database.apooled() as connection:
+            async with connection.transaction():
+                yield connection
+                self._require_held(await arun(self._completion(), Awaiting(connection, self._database.catalogue)))
+            self.completed = True
+
+    def _completion(self) -> Plan[set[int]]:
+        return finish.complete(self.job.worker_id, [Succeeded(self.job, self.seconds)], keep=self._keep)
+
+    def _require_held(self, done: set[int]) -> None:
+        if not done:
+            raise Superseded(f"job {self.job.id}: attempt {self.job.attempt} no longer holds it; rolled back")
+
+
+class JobTransaction:
+    """What :meth:`Context.transaction` returns: ``with`` in a plain task, ``async with`` in an async one."""
+
+    __slots__ = ("_context", "_entered")
+
+    def __init__(self, context: Context) -> None:
+        """Prepare; nothing is connected yet."""
+        self._context = context
+        self._entered: AbstractContextManager[Any] | AbstractAsyncContextManager[Any] | None = None
+
+    def __enter__(self) -> psycopg.Connection[Any]:
+        """Begin, on a connection of the blocking pool."""
+        manager = self._context._blocking_transaction()  # noqa: SLF001 - one idea in two classes
+        self._entered = manager
+        return manager.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> bool | None:
+        """Complete the job and commit, or roll back."""
+        assert isinstance(self._entered, AbstractContextManager)  # noqa: S101 - for the type checker
+        return self._entered.__exit__(kind, error, where)
+
+    async def __aenter__(self) -> psycopg.AsyncConnection[Any]:
+        """Begin, on a connection of the awaitable pool."""
+        manager = self._context._awaitable_transaction()  # noqa: SLF001 - one idea in two classes
+        self._entered = manager
+        return await manager.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> bool | None:
+        """Complete the job and commit, or roll back."""
+        assert isinstance(self._entered, AbstractAsyncContextManager)  # noqa: S101 - for the type checker
+        return await self._entered.__aexit__(kind, error, where)
+
+
+class JobLogger(logging.LoggerAdapter[logging.Logger]):
+    """Adds the job's fields to every record, beside whatever ``extra`` a call gives."""
+
+    def process(self, msg: object, kwargs: MutableMapping[str, Any]) -> tuple[object, MutableMapping[str, Any]]:
+        """Merge the fields."""
+        kwargs["extra"] = {**(self.extra or {}), **kwargs.get("extra", {})}
+        return msg, kwargs

@@ -1,0 +1,119 @@
+"""A job as seen by whoever enqueued it."""
+
+from datetime import timedelta
+from typing import Any, Generic, Protocol, TypeVar
+
+from pgqueue.values.job import Enqueued, Job, JobState, Outcome
+
+R = TypeVar("R", covariant=True)  # noqa: PLC0105 - the name users see in ``JobHandle[R]``
+
+
+class Desk(Protocol):
+    """Where a handle asks: the part of :class:`pgqueue.PgQueue` that it needs."""
+
+    def job(self, job_id: int) -> Job:
+        """All that is recorded of a job."""
+
+    async def ajob(self, job_id: int) -> Job:
+        """All that is recorded of a job."""
+
+    def cancel(self, job_id: int) -> JobState | None:
+        """Cancel a job."""
+
+    async def acancel(self, job_id: int) -> JobState | None:
+        """Cancel a job."""
+
+    def result(self, job_id: int, *, timeout: float | timedelta | None) -> Any:  # noqa: ANN401 - any JSON
+        """Wait for a job's result."""
+
+    async def aresult(self, job_id: int, *, timeout: float | timedelta | None) -> Any:  # noqa: ANN401, ASYNC109
+        """Wait for a job's result."""
+
+
+class JobHandle(Generic[R]):
+    """An enqueued job.
+
+    Attributes:
+        id: the job's id; where the enqueue was rejected, that of the job which holds the unique key.
+        outcome: whether the job was added, and if not, what was done instead.
+    """
+
+    __slots__ = ("_desk", "id", "outcome")
+
+    def __init__(self, enqueued: Enqueued, desk: Desk) -> None:
+        """Made by an enqueue.
+
+        Args:
+            enqueued: the database's answer.
+            desk: where to ask about the job.
+        """
+        self.id = enqueued.id
+        self.outcome = enqueued.outcome
+        self._desk = desk
+
+    def __repr__(self) -> str:
+        """Like ``<JobHandle 42 added>``."""
+        return f"<JobHandle {self.id} {self.outcome}>"
+
+    @property
+    def accepted(self) -> bool:
+        """Whether this enqueue changed anything: False if it was rejected."""
+        return self.outcome is not Outcome.REJECTED
+
+    def status(self) -> JobState:
+        """Where the job stands.
+
+        Raises:
+            JobNotFound: there is no record of it: not committed, rolled back, or its history was dropped.
+        """
+        return self._desk.job(self.id).state
+
+    async def astatus(self) -> JobState:
+        """Where the job stands.
+
+        Raises:
+            JobNotFound: there is no record of it: not committed, rolled back, or its history was dropped.
+        """
+        return (await self._desk.ajob(self.id)).state
+
+    def cancel(self) -> JobState | None:
+        """Cancel the job.
+
+        Returns:
+            CANCELLED if it was waiting; RUNNING if its worker has been asked to stop it; None if it has ended.
+        """
+        return self._desk.cancel(self.id)
+
+    async def acancel(self) -> JobState | None:
+        """Cancel the job.
+
+        Returns:
+            CANCELLED if it was waiting; RUNNING if its worker has been asked to stop it; None if it has ended.
+        """
+        return await self._desk.acancel(self.id)
+
+    def result(self, timeout: float | timedelta | None = None) -> R:
+        """Wait until the job has ended, and return what its task returned, as plain JSON values.
+
+        Args:
+            timeout: seconds, or a timedelta; None: as long as it takes.
+
+        Raises:
+            JobNotDone: it has not ended in time.
+            JobFailed: it is dead or was cancelled.
+            JobNotFound: there is no record of it.
+        """
+        return self._desk.result(self.id, timeout=timeout)  # type: ignore[no-any-return]  # whatever was stored
+
+    async def aresult(self, timeout: float | timedelta | None = None) -> R:  # noqa: ASYNC109 - as the blocking one
+        """Wait until the job has ended, and return what its task returned, as plain JSON values.
+
+        Args:
+            timeout: seconds, or a timedelta; None: as long as it takes.
+
+        Raises:
+            JobNotDone: it has not ended in time.
+            JobFailed: it is dead or was cancelled.
+            JobNotFound: there is no record of it.
+        """
+        return await self._desk.aresult(self.id, timeout=timeout)  # type: ignore[no-any-return]  # as above

@@ -1,0 +1,196 @@
+"""A registered function, and the calls of it that can be enqueued.
+
+A task never holds the app: only a :class:`Runner`, two methods that take finished jobs to wherever they
+are kept. Tests can put another one in its place.
+"""
+
+import copy
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+
+import msgspec
+
+from pgqueue.app.context import Context
+from pgqueue.app.handle import JobHandle
+from pgqueue.errors import InvalidOption
+from pgqueue.values.job import NewJob
+from pgqueue.values.options import JobOptions
+from pgqueue.values.payload import Signature
+from pgqueue.values.retry import Retry
+from pgqueue.values.unique import Unique
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Runner(Protocol):
+    """Where a task takes its jobs."""
+
+    max_payload: int
+
+    def enqueue(self, jobs: Sequence[NewJob], connection: object) -> list[JobHandle[Any]]:
+        """Add jobs, on the user's connection or on one of its own."""
+
+    async def aenqueue(self, jobs: Sequence[NewJob], connection: object) -> list[JobHandle[Any]]:
+        """Add jobs, on the user's connection or on one of its own."""
+
+
+class Call(msgspec.Struct, Generic[R], frozen=True):
+    """A call of a task, checked and encoded, not yet enqueued: for ``enqueue_many``."""
+
+    job: NewJob
+
+
+class Task(Generic[P, R]):
+    """A function that can be enqueued with its own arguments.
+
+    Attributes:
+        name: what jobs of this task say in the database.
+        function: the function itself.
+        options: how its jobs are queued unless ``using`` says otherwise.
+        retry: when failed jobs run again.
+        timeout: how long an attempt may take; None: as long as it likes.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        runner: Runner,
+        *,
+        name: str,
+        options: JobOptions,
+        retry: Retry,
+        timeout: timedelta | None,
+    ) -> None:
+        """Made by :meth:`pgqueue.PgQueue.task`."""
+        self.function = function
+        self.name = name
+        self.options = options
+        self.retry = retry
+        self.timeout = timeout
+        self.is_async = inspect.iscoroutinefunction(function)
+        self._runner = runner
+        self._connection: object = None
+        self.__doc__ = function.__doc__
+
+    def __repr__(self) -> str:
+        """Like ``<Task shop.send_receipt>``."""
+        return f"<Task {self.name}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the function's own, context and all
+        """Call the function here and now, as if it were no task."""
+        return self.function(*args, **kwargs)
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+        """Enqueue a call with these arguments.
+
+        Returns:
+            A handle of the job, which exists once the transaction commits.
+
+        Raises:
+            PayloadNotEncodable: the arguments do not fit the task, or have no JSON form.
+            PayloadTooLarge: their JSON form is over the limit.
+            DatabaseError: the database cannot be reached, or its schema is missing.
+        """
+        return self._runner.enqueue([self._job(args, kwargs)], self._connection)[0]
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+        """Enqueue a call with these arguments.
+
+        Returns:
+            A handle of the job, which exists once the transaction commits.
+
+        Raises:
+            PayloadNotEncodable: the arguments do not fit the task, or have no JSON form.
+            PayloadTooLarge: their JSON form is over the limit.
+            DatabaseError: the database cannot be reached, or its schema is missing.
+        """
+        return (await self._runner.aenqueue([self._job(args, kwargs)], self._connection))[0]
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        """A call to hand to ``enqueue_many``; checked now, enqueued there. Raises as :meth:`enqueue` does."""
+        if self._connection is not None:
+            raise InvalidOption(
+                f"{self.name}.using(connection=...).call(...): give the connection to enqueue_many instead"
+            )
+        return Call(self._job(args, kwargs))
+
+    def using(
+        self,
+        *,
+        connection: object = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        delay: timedelta | None = None,
+        run_at: datetime | None = None,
+        max_attempts: int | None = None,
+        unique_key: str | None = None,
+        unique: Unique | None = None,
+    ) -> "Task[P, R]":
+        """This task with other options, for one enqueue or many; None leaves an option as it is.
+
+        Args:
+            connection: enqueue on this connection, in its current transaction: a psycopg connection or a
+                SQLAlchemy connection or session.
+            queue: the queue to stand in.
+            priority: −100…100, higher runs sooner.
+            delay: run no sooner than this long from now, by the database's clock.
+            run_at: run no sooner than this instant; with a time zone.
+            max_attempts: after how many attempts the job is dead.
+            unique_key: what no two live jobs may share.
+            unique: what happens when they would.
+
+        Raises:
+            InvalidOption: a value is out of its range.
+        """
+        _ = self.signature  # read once here, not again by every copy
+        changed = copy.copy(self)
+        changed.options = self.options.but(
+            queue=queue,
+            priority=priority,
+            delay=delay,
+            run_at=run_at,
+            max_attempts=max_attempts,
+            unique_key=unique_key,
+            unique=unique,
+        )
+        if connection is not None:
+            changed._connection = connection
+        return changed
+
+    @cached_property
+    def signature(self) -> Signature:
+        """How arguments travel; read from the annotations when first needed, for they may name what follows."""
+        return Signature(self.function, Context)
+
+    def _job(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewJob:
+        options = self.options
+        return NewJob(
+            self.name,
+            self.signature.encode(args, kwargs, limit=self._runner.max_payload),
+            options.queue,
+            options.priority,
+            options.max_attempts,
+            options.run_at,
+            options.delay,
+            options.unique_key,
+            options.unique,
+        )
+
+
+class Registers(Protocol):
+    """The decorator that :meth:`pgqueue.PgQueue.task` returns: the function's signature becomes the task's."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # a coroutine function is a function, too
+        self, function: Callable[Concatenate[Context, P], Awaitable[R]], /
+    ) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, function: Callable[P, Awaitable[R]], /) -> Task[P, R]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...

@@ -1,0 +1,172 @@
+"""Everything pgqueue raises, one tree.
+
+::
+
+    PgQueueError
+    ├── ConfigurationError          a setting is missing or makes no sense
+    │   ├── InvalidOption           an option of a task or an enqueue is out of its range
+    │   ├── UnknownQueue            a queue that was not declared, where queues are declared
+    │   ├── UnknownTask             a task name that was never registered
+    │   └── DuplicateTask           a task name registered twice
+    ├── PayloadError                arguments and JSON do not fit together
+    │   ├── PayloadNotEncodable     … refused when enqueuing
+    │   ├── PayloadTooLarge         … refused when enqueuing
+    │   └── PayloadNotDecodable     … found by a worker; the job is dead
+    ├── DatabaseError
+    │   ├── ConnectionFailed        no connection to be had
+    │   ├── UnsupportedConnection   not a kind of connection that jobs can be enqueued on
+    │   └── SchemaError
+    │       ├── SchemaMissing       `pgqueue migrate` was never run
+    │       ├── SchemaTooOld        … not since this release was installed
+    │       └── SchemaTooNew        … by a later release that this one cannot work with
+    ├── JobError
+    │   ├── JobNotFound             no record of this id
+    │   ├── JobNotDone              the wait for a result ran out of time
+    │   ├── JobFailed               the job is dead or was cancelled, so there is no result
+    │   └── Superseded              this attempt no longer holds its job; what it says is not heard
+    └── JobControl                  raised by your task to decide its job's fate
+        ├── Snooze                  not now; spends no attempt
+        ├── RetryLater              this attempt failed, and the delay is the task's own
+        └── Dead                    to the dead table at once
+
+Messages name the value that was refused and what to do about it.
+"""
+
+from datetime import timedelta
+
+
+class PgQueueError(Exception):
+    """The root of every error that pgqueue raises."""
+
+
+class ConfigurationError(PgQueueError):
+    """A setting is missing or makes no sense."""
+
+
+class InvalidOption(ConfigurationError, ValueError):
+    """An option of a task, a worker or an enqueue is out of its range."""
+
+
+class UnknownQueue(ConfigurationError):
+    """A queue was named that the app did not declare, and the app declares its queues."""
+
+
+class UnknownTask(ConfigurationError):
+    """A task name was used that the app never registered."""
+
+
+class DuplicateTask(ConfigurationError):
+    """Two functions were registered under one task name."""
+
+
+class PayloadError(PgQueueError):
+    """A job's arguments and their JSON form do not fit together."""
+
+
+class PayloadNotEncodable(PayloadError, TypeError):
+    """Arguments were refused at enqueue: wrong for the task, or without a JSON form."""
+
+
+class PayloadTooLarge(PayloadError, ValueError):
+    """Arguments were refused at enqueue: their JSON form is over the limit."""
+
+
+class PayloadNotDecodable(PayloadError):
+    """A stored payload does not fit the task's annotations."""
+
+
+class DatabaseError(PgQueueError):
+    """The database cannot be used as it is."""
+
+
+class ConnectionFailed(DatabaseError):
+    """No connection could be made."""
+
+
+class UnsupportedConnection(DatabaseError, TypeError):
+    """The object given as ``connection`` is not one that jobs can be enqueued on."""
+
+
+class SchemaError(DatabaseError):
+    """The schema in the database is not one this release can work with."""
+
+
+class SchemaMissing(SchemaError):
+    """The schema has not been installed."""
+
+
+class SchemaTooOld(SchemaError):
+    """The schema is of an earlier release; this one needs more."""
+
+
+class SchemaTooNew(SchemaError):
+    """The schema is of a later release that says this one cannot work on it."""
+
+
+class JobError(PgQueueError):
+    """Something about one job."""
+
+
+class JobNotFound(JobError, LookupError):
+    """There is no record of the job: it never was, or its history has been dropped."""
+
+
+class JobNotDone(JobError, TimeoutError):
+    """The job has not ended within the time given to the wait."""
+
+
+class JobFailed(JobError):
+    """The job is dead or was cancelled, so it has no result."""
+
+
+class Superseded(JobError):
+    """This attempt no longer holds its job (its lease passed, or it timed out): what it did is rolled back."""
+
+
+class JobControl(PgQueueError):
+    """Raised by a task to decide its job's fate itself."""
+
+
+class Snooze(JobControl):
+    """Run this job again after ``delay``; the attempt is not counted."""
+
+    def __init__(self, delay: timedelta) -> None:
+        """Ask for another run.
+
+        Args:
+            delay: how long from now; not negative.
+        """
+        super().__init__(f"snoozed for {delay}")
+        self.delay = _not_negative(delay)
+
+
+class RetryLater(JobControl):
+    """This attempt failed; run the job again after ``delay`` if it has attempts left."""
+
+    def __init__(self, delay: timedelta, reason: str = "asked to be retried later") -> None:
+        """Fail this attempt.
+
+        Args:
+            delay: how long from now, in place of the retry policy's wait; not negative.
+            reason: recorded with the attempt.
+        """
+        super().__init__(reason)
+        self.delay = _not_negative(delay)
+
+
+class Dead(JobControl):
+    """This job cannot succeed: move it to the dead table now, whatever attempts are left."""
+
+    def __init__(self, reason: str) -> None:
+        """Give the job up.
+
+        Args:
+            reason: recorded with the attempt.
+        """
+        super().__init__(reason)
+
+
+def _not_negative(delay: timedelta) -> timedelta:
+    if delay < timedelta(0):
+        raise InvalidOption(f"delay={delay!r} lies in the past; give a timedelta of zero or more")
+    return delay

@@ -1,0 +1,68 @@
+"""The statements of ``sql/``, by name, for one schema."""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+
+from pgqueue.errors import InvalidOption
+
+WRITTEN_FOR = "pgqueue."
+_SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+
+
+class Catalogue:
+    """What each statement says, with the configured schema in place of ``pgqueue``."""
+
+    def __init__(self, schema: str) -> None:
+        """Read every file of ``sql/``.
+
+        Args:
+            schema: lower-case letters, digits and underscores, so that it never needs quoting.
+
+        Raises:
+            InvalidOption: the name is anything else.
+        """
+        if not _SCHEMA_NAME.fullmatch(schema):
+            raise InvalidOption(f"schema={schema!r}: use lower-case letters, digits and underscores")
+        self.schema = schema
+        self._texts = {name: in_schema(text, schema) for name, text in _written().items()}
+
+    def __getitem__(self, name: str) -> str:
+        """The text of a statement."""
+        return self._texts[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of all statements."""
+        return iter(self._texts)
+
+    @property
+    def wake_channel(self) -> str:
+        """The channel on which sleeping workers are told to look again."""
+        return f"{self.schema}.wake"
+
+
+catalogue_of = cache(Catalogue)
+"""The catalogue of a schema, read once a process."""
+
+
+def in_schema(text: str, schema: str) -> str:
+    """SQL written for the schema ``pgqueue``, for another one."""
+    return text.replace(WRITTEN_FOR, f"{schema}.")
+
+
+@cache
+def _written() -> dict[str, str]:
+    return {
+        file.name.removesuffix(".sql"): _body(file.read_text(encoding="utf-8"))
+        for file in files("pgqueue.sql").iterdir()
+        if file.name.endswith(".sql")
+    }
+
+
+def _body(text: str) -> str:
+    """The statement without its header, which need not travel."""
+    lines = text.splitlines()
+    while lines[0].startswith("--"):
+        del lines[0]
+    return "\n".join(lines)

@@ -1,0 +1,110 @@
+"""Plans by which a worker is known, and takes and keeps jobs.
+
+The protocol. A worker is a row in ``workers`` with a fresh uuid and a lease that it renews each beat; its
+claims are the ``running`` jobs that name the uuid. Whoever finds the lease in the past deletes the row
+(:mod:`pgqueue.store.upkeep`), and with it every claim: running jobs that name no known worker are returned
+to their lines. ``renew`` and that deletion contend for one row, so exactly one of them wins: a worker that
+is told its lease is lost has lost every claim, and one that is not has kept them all.
+
+A claim whose answer is lost on the way leaves jobs in the name of a worker that does not know of them.
+Each beat therefore tells the database what the worker does know, and ``disown`` returns the rest.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import msgspec
+
+from pgqueue.store.plan import Plan, Statement
+from pgqueue.values.job import Claim
+
+
+class WorkerInfo(msgspec.Struct, frozen=True):
+    """How a worker introduces itself.
+
+    Attributes:
+        id: fresh for every process and every lost lease.
+        host: where it runs, for people to read.
+        pid: likewise.
+        concurrency: how many jobs it runs at a time.
+        version: of pgqueue.
+        queues: what it serves; None: all queues.
+    """
+
+    id: UUID
+    host: str
+    pid: int
+    concurrency: int
+    version: str
+    queues: Sequence[str] | None
+
+
+def register(worker: WorkerInfo, lease: timedelta, *, now: datetime | None = None) -> Plan[None]:
+    """Make a worker known. It is asleep until it says otherwise."""
+    yield Statement(
+        "register",
+        {
+            "worker": worker.id,
+            "lease": lease,
+            "host": worker.host,
+            "pid": worker.pid,
+            "concurrency": worker.concurrency,
+            "version": worker.version,
+            "queues": None if worker.queues is None else list(worker.queues),
+            "now": now,
+        },
+        returns=False,
+    )
+
+
+def renew(worker: UUID, lease: timedelta, *, now: datetime | None = None) -> Plan[bool]:
+    """Extend a worker's lease; False: it is lost, and every claim with it."""
+    rows = yield Statement("renew", {"worker": worker, "lease": lease, "now": now})
+    return bool(rows)
+
+
+def doze(worker: UUID, *, asleep: bool) -> Plan[None]:
+    """Say whether the worker wants to be notified of new jobs."""
+    yield Statement("doze", {"worker": worker, "asleep": asleep}, returns=False)
+
+
+def leave(worker: UUID) -> Plan[None]:
+    """Take a worker off the list; what it still holds is reclaimed by the next sweep."""
+    yield Statement("leave", {"worker": worker}, returns=False)
+
+
+def claim(worker: UUID, quotas: Mapping[str, int], *, now: datetime | None = None) -> Plan[list[Claim]]:
+    """Take ready jobs, spending an attempt of each.
+
+    Args:
+        worker: who takes them; must be registered.
+        quotas: at most how many from each queue.
+        now: the instant of the claim; the database's own by default.
+
+    Returns:
+        Claims in the order in which they are to start: priority, time, id.
+    """
+    rows = yield Statement(
+        "claim",
+        {"worker": worker, "queues": list(quotas), "quotas": list(quotas.values()), "now": now},
+    )
+    return [Claim(*row) for row in rows]
+
+
+def busy_queues() -> Plan[list[str]]:
+    """The queues in which ready jobs stand."""
+    rows = yield Statement("busy_queues", {})
+    return [row[0] for row in rows]
+
+
+def disown(worker: UUID, known: Sequence[int]) -> Plan[list[int]]:
+    """Return what the worker holds in the database but does not know of; the ids returned."""
+    rows = yield Statement("disown", {"worker": worker, "known": list(known)})
+    return [row[0] for row in rows]
+
+
+def cancel_requests(worker: UUID) -> Plan[list[int]]:
+    """Which of the worker's running jobs somebody asked to cancel."""
+    rows = yield Statement("cancel_requests", {"worker": worker})
+    return [row[0] for row in rows]

@@ -1,0 +1,129 @@
+"""Plans for people and their tools: look, cancel, retry, purge, pause. Every door calls these."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+import msgspec
+
+from pgqueue.store.plan import Plan, Row, Statement
+from pgqueue.store.upkeep import wake
+from pgqueue.values.job import AttemptError, Job, JobState, QueueCount
+
+NEWEST = (1 << 63) - 1
+
+
+def show(job_id: int) -> Plan[Job | None]:
+    """Everything recorded of one job, live or ended; None: no record."""
+    rows = yield Statement("show", {"id": job_id})
+    return _job(rows[0]) if rows else None
+
+
+def jobs(
+    *,
+    states: Collection[JobState] | None = None,
+    queue: str | None = None,
+    task: str | None = None,
+    unique_key: str | None = None,
+    before: int | None = None,
+    limit: int = 100,
+) -> Plan[list[Job]]:
+    """Jobs that match every filter given, newest first.
+
+    Args:
+        states: any of these.
+        queue: in this queue.
+        task: of this task.
+        unique_key: with this key.
+        before: with a lower id than this one; for the next page, the last id of the page before.
+        limit: at most so many.
+    """
+    rows = yield Statement(
+        "list",
+        {
+            "states": None if states is None else [str(state) for state in states],
+            "queue": queue,
+            "task": task,
+            "unique_key": unique_key,
+            "before": NEWEST if before is None else before,
+            "limit": limit,
+        },
+    )
+    return [_job(row) for row in rows]
+
+
+def cancel(job_id: int, *, now: datetime | None = None) -> Plan[JobState | None]:
+    """End a waiting job, or ask a running one's worker to.
+
+    Returns:
+        CANCELLED; RUNNING where its worker has been asked; None where no live job has this id.
+    """
+    rows = yield Statement("cancel", {"id": job_id, "now": now})
+    return JobState(rows[0][0]) if rows else None
+
+
+def retry(job_id: int, *, now: datetime | None = None) -> Plan[bool]:
+    """Make a job ready at once: a scheduled one before its time, a dead one with all its attempts."""
+    moved = yield Statement("run_now", {"id": job_id, "now": now})
+    if moved:
+        yield from wake()
+        return True
+    return bool((yield from retry_dead([job_id], now=now)))
+
+
+def retry_dead(job_ids: Sequence[int], *, now: datetime | None = None) -> Plan[list[int]]:
+    """Return dead jobs to their lines; the ids that went. One whose unique key is taken stays dead."""
+    rows = yield Statement("revive", {"ids": list(job_ids), "now": now})
+    return [row[0] for row in rows]
+
+
+def retry_dead_matching(
+    *,
+    task: str | None = None,
+    queue: str | None = None,
+    before: datetime | None = None,
+    now: datetime | None = None,
+) -> Plan[list[int]]:
+    """Return to their lines the dead jobs that match every filter given; ``before``: dead since then."""
+    rows = yield Statement("dead_ids", {"task": task, "queue": queue, "before": before})
+    return (yield from retry_dead([row[0] for row in rows], now=now))
+
+
+def purge_dead(
+    *,
+    job_ids: Sequence[int] | None = None,
+    task: str | None = None,
+    queue: str | None = None,
+    before: datetime | None = None,
+) -> Plan[int]:
+    """Forget the dead jobs that match every filter given; returns how many."""
+    ids = None if job_ids is None else list(job_ids)
+    return len((yield Statement("purge_dead", {"ids": ids, "task": task, "queue": queue, "before": before})))
+
+
+def pause(queue: str, *, now: datetime | None = None) -> Plan[None]:
+    """Stop a queue from being claimed from; what runs goes on."""
+    yield Statement("pause", {"queue": queue, "now": now}, returns=False)
+
+
+def resume(queue: str) -> Plan[bool]:
+    """Let a paused queue be claimed from again; False: it was not paused."""
+    resumed = yield Statement("resume", {"queue": queue})
+    if resumed:
+        yield from wake()
+    return bool(resumed)
+
+
+def counts() -> Plan[tuple[list[QueueCount], list[str]]]:
+    """Counts of jobs that have not succeeded or been cancelled, by queue and state; and the paused queues."""
+    rows = yield Statement("counts", {})
+    found = [QueueCount(queue, JobState(state), count) for queue, state, count, _ in rows if count]
+    return found, sorted({row[0] for row in rows if row[3]})
+
+
+def _job(row: Row) -> Job:
+    values = list(row)
+    values[1] = JobState(row[1])
+    values[4] = msgspec.json.decode(row[4])
+    values[15] = () if row[15] is None else msgspec.json.decode(row[15], type=tuple[AttemptError, ...])
+    values[17] = None if row[17] is None else msgspec.json.decode(row[17])
+    return Job(*values)

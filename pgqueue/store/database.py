@@ -1,0 +1,242 @@
+"""One database as one app sees it: where it is, which schema, and the pools to reach it."""
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary, WeakSet
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from pgqueue.errors import ConfigurationError, ConnectionFailed
+from pgqueue.store import schema
+from pgqueue.store.catalogue import catalogue_of
+from pgqueue.store.connection import Awaiting, Blocking, aunwrap, unwrap
+from pgqueue.store.plan import Plan, arun, run
+
+T = TypeVar("T")
+DSN_SETTINGS = ("PGQUEUE_DSN", "DATABASE_URL")
+DIRECT_DSN_SETTING = "PGQUEUE_DIRECT_DSN"
+CONNECT_TIMEOUT = 10
+
+
+class Database:
+    """Runs plans: on connections of its own, or on the user's."""
+
+    def __init__(
+        self,
+        dsn: str | None = None,
+        *,
+        schema: str = "pgqueue",
+        direct_dsn: str | None = None,
+        behind_pooler: bool = False,
+        pool_size: int = 10,
+    ) -> None:
+        """Remember where the database is. Nothing is connected until something is run.
+
+        Args:
+            dsn: libpq's URI or keywords; SQLAlchemy's ``postgresql+psycopg://`` works too. By default the
+                environment's PGQUEUE_DSN or DATABASE_URL.
+            schema: where the tables are.
+            direct_dsn: how to reach the server itself, where ``dsn`` is a transaction pooler; for LISTEN.
+                By default the environment's PGQUEUE_DIRECT_DSN.
+            behind_pooler: ``dsn`` leads to a transaction pooler such as PgBouncer, where statements cannot
+                be prepared and notifications do not arrive.
+            pool_size: at most how many connections of each kind (blocking, awaitable) to keep.
+        """
+        self.catalogue = catalogue_of(schema)
+        self.behind_pooler = behind_pooler
+        self._given_dsn = dsn
+        self._given_direct_dsn = direct_dsn
+        self._pool_size = pool_size
+        self._lock = threading.Lock()
+        self._forget_pools()
+        _databases.add(self)
+
+    @property
+    def dsn(self) -> str:
+        """Where the database is.
+
+        Raises:
+            ConfigurationError: nothing says where; the message names what was looked for.
+        """
+        found = self._given_dsn or next(filter(None, map(os.environ.get, DSN_SETTINGS)), None)
+        if not found:
+            raise ConfigurationError(
+                "no database: give PgQueue(dsn) or --dsn, or set PGQUEUE_DSN or DATABASE_URL "
+                "(looked for in that order), for example postgresql://user@localhost/app"
+            )
+        return _for_libpq(found)
+
+    @property
+    def listen_dsn(self) -> str | None:
+        """Where LISTEN works; None: nowhere, so workers poll."""
+        direct = self._given_direct_dsn or os.environ.get(DIRECT_DSN_SETTING)
+        if direct:
+            return _for_libpq(direct)
+        return None if self.behind_pooler else self.dsn
+
+    def run(self, plan: Plan[T], connection: object = None) -> T:
+        """Run a plan on the user's connection, in its transaction, or on one of ours, committed at once."""
+        if connection is not None:
+            return run(plan, Blocking(unwrap(connection), self.catalogue))
+        with self.pooled() as own:
+            return run(plan, Blocking(own, self.catalogue))
+
+    async def arun(self, plan: Plan[T], connection: object = None) -> T:
+        """Run a plan as :meth:`run` does, awaited."""
+        if connection is not None:
+            return await arun(plan, Awaiting(await aunwrap(connection), self.catalogue))
+        async with self.apooled() as own:
+            return await arun(plan, Awaiting(own, self.catalogue))
+
+    def run_whole(self, plan: Plan[T], connection: object = None) -> T:
+        """Run a plan of several statements as a whole: in a transaction, or in a savepoint of the user's."""
+        if connection is not None:
+            return self._run_whole_on(unwrap(connection), plan)
+        with self.pooled() as own:
+            return self._run_whole_on(own, plan)
+
+    async def arun_whole(self, plan: Plan[T], connection: object = None) -> T:
+        """Run a plan as :meth:`run_whole` does, awaited."""
+        if connection is not None:
+            return await self._arun_whole_on(await aunwrap(connection), plan)
+        async with self.apooled() as own:
+            return await self._arun_whole_on(own, plan)
+
+    @contextmanager
+    def pooled(self) -> Iterator[psycopg.Connection[Any]]:
+        """A blocking connection from the pool, in autocommit mode."""
+        with self._blocking_pool().connection() as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def apooled(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        """An awaitable connection from the running loop's pool, in autocommit mode."""
+        pool = await self._awaitable_pool()
+        async with pool.connection() as connection:
+            yield connection
+
+    def connect(self, dsn: str | None = None) -> psycopg.Connection[Any]:
+        """A blocking connection of one's own, in autocommit mode.
+
+        Raises:
+            ConnectionFailed: there is none to be had; the message says where it was tried, and why not.
+        """
+        dsn = dsn or self.dsn
+        with _connection_errors(dsn):
+            return psycopg.Connection.connect(dsn, **self._connect_options(dsn))
+
+    async def aconnect(self, dsn: str | None = None) -> psycopg.AsyncConnection[Any]:
+        """An awaitable connection as :meth:`connect` makes it."""
+        dsn = dsn or self.dsn
+        with _connection_errors(dsn):
+            return await psycopg.AsyncConnection.connect(dsn, **self._connect_options(dsn))
+
+    def verify(self) -> None:
+        """Connect, and check that the schema is one this release can work with.
+
+        Raises:
+            ConnectionFailed: there is no connection to be had.
+            SchemaError: the schema is missing, too old or too new.
+        """
+        with self.connect() as connection:
+            run(schema.verify(self.catalogue.schema), Blocking(connection, self.catalogue))
+
+    def close(self) -> None:
+        """Close the blocking pool."""
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
+
+    async def aclose(self) -> None:
+        """Close the running loop's pool."""
+        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            await pool.close()
+
+    def _connect_options(self, dsn: str) -> dict[str, Any]:
+        options: dict[str, Any] = {"autocommit": True, "prepare_threshold": None if self.behind_pooler else 2}
+        if "connect_timeout" not in conninfo_to_dict(dsn):
+            options["connect_timeout"] = CONNECT_TIMEOUT
+        if "application_name" not in conninfo_to_dict(dsn):
+            options["application_name"] = "pgqueue"
+        return options
+
+    def _blocking_pool(self) -> ConnectionPool[Any]:
+        with self._lock:
+            if self._pool is None:
+                self.verify()
+                self._pool = ConnectionPool(
+                    self.dsn, kwargs=self._connect_options(self.dsn), min_size=0, max_size=self._pool_size, open=True
+                )
+            return self._pool
+
+    async def _awaitable_pool(self) -> AsyncConnectionPool[Any]:
+        loop = asyncio.get_running_loop()
+        pool = self._pools.get(loop)
+        if pool is None:
+            async with await self.aconnect() as connection:
+                await arun(schema.verify(self.catalogue.schema), Awaiting(connection, self.catalogue))
+            pool = self._pools.setdefault(
+                loop,
+                AsyncConnectionPool(
+                    self.dsn, kwargs=self._connect_options(self.dsn), min_size=0, max_size=self._pool_size, open=False
+                ),
+            )
+            await pool.open()
+        return pool
+
+    def _run_whole_on(self, connection: psycopg.Connection[Any], plan: Plan[T]) -> T:
+        with connection.transaction():
+            return run(plan, Blocking(connection, self.catalogue))
+
+    async def _arun_whole_on(self, connection: psycopg.AsyncConnection[Any], plan: Plan[T]) -> T:
+        async with connection.transaction():
+            return await arun(plan, Awaiting(connection, self.catalogue))
+
+    def _forget_pools(self) -> None:
+        """Start without pools: at first, and in a forked child, whose parent owns the sockets it inherited."""
+        self._pool: ConnectionPool[Any] | None = None
+        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncConnectionPool[Any]] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+
+_databases: WeakSet[Database] = WeakSet()
+
+
+def _after_fork() -> None:
+    for database in list(_databases):
+        database._forget_pools()  # noqa: SLF001 - this module's own class
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _for_libpq(dsn: str) -> str:
+    """The DSN without SQLAlchemy's driver name."""
+    scheme, colon, rest = dsn.partition("://")
+    return f"{scheme.partition('+')[0]}{colon}{rest}" if colon else dsn
+
+
+@contextmanager
+def _connection_errors(dsn: str) -> Iterator[None]:
+    try:
+        yield
+    except psycopg.ProgrammingError as error:
+        raise ConfigurationError(f"the database's DSN cannot be read: {error}") from error
+    except psycopg.OperationalError as error:
+        raise ConnectionFailed(
+            f"cannot connect to {_without_password(dsn)}: {error}; check --dsn, PGQUEUE_DSN or DATABASE_URL, "
+            "and that the server runs"
+        ) from error
+
+
+def _without_password(dsn: str) -> str:
+    return make_conninfo(**{key: value for key, value in conninfo_to_dict(dsn).items() if key != "password"})

@@ -1,0 +1,195 @@
+"""Plans that add jobs, and decide what a taken unique key means."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from functools import lru_cache
+from itertools import islice
+
+from pgqueue.errors import JobError
+from pgqueue.store.plan import Copy, Plan, Statement
+from pgqueue.values.job import Enqueued, NewJob, Outcome
+
+TRIES = 10
+ROWS_PER_CHUNK = 500
+
+
+def enqueue(job: NewJob, *, now: datetime | None = None) -> Plan[Enqueued]:
+    """Add one job.
+
+    Args:
+        job: what to add.
+        now: the instant to count ``delay`` from; the database's own by default.
+
+    Returns:
+        The new job's id, or the id of the job that holds the unique key and what was done to it.
+    """
+    params = _params(job, now)
+    if job.unique_key is None:
+        rows = yield Statement("enqueue", params)
+        return Enqueued(rows[0][0])
+    return (yield from _enqueue_unique(job, params))
+
+
+def enqueue_many(jobs: Sequence[NewJob], *, now: datetime | None = None) -> Plan[list[Enqueued]]:
+    """Add many jobs; to be run within a transaction, since it takes several statements.
+
+    Jobs without a unique key travel by COPY, those with one by multi-row insert; keys with a period or a
+    policy other than ``reject`` are added one at a time.
+
+    Args:
+        jobs: what to add.
+        now: as for :func:`enqueue`.
+
+    Returns:
+        One answer per job, in the order of ``jobs``.
+    """
+    if not jobs:
+        return []
+    clock = (yield Statement("clock", {"now": now}))[0][0]
+    ids = [row[0] for row in (yield Statement("reserve_ids", {"count": len(jobs)}))]
+    answers = [Enqueued(job_id) for job_id in ids]
+    plain, keyed, special = _sorted_by_route(jobs)
+    if plain:
+        yield Copy("enqueue_copy", _copy_chunks([(ids[i], jobs[i]) for i in plain], clock))
+    if keyed:
+        rejected = yield from _enqueue_keyed([(ids[i], jobs[i]) for i in keyed], clock, now)
+        for i in keyed:
+            answers[i] = rejected.get(ids[i], answers[i])
+    for i in special:
+        answers[i] = yield from _enqueue_unique(jobs[i], _params(jobs[i], now))
+    return answers
+
+
+def _enqueue_unique(job: NewJob, params: dict[str, object]) -> Plan[Enqueued]:
+    """Insert, or deal with whoever holds the key. The holder may end between the two: then try again."""
+    insert = "enqueue_for_period" if job.unique.period else "enqueue_unique"
+    for _ in range(TRIES):
+        inserted = yield Statement(insert, params)
+        if inserted:
+            return Enqueued(inserted[0][0])
+        answer = yield from _on_collision(job, params)
+        if answer is not None:
+            return answer
+    raise JobError(f"unique_key={job.unique_key!r} was taken and freed {TRIES} times while enqueuing; try again")
+
+
+def _on_collision(job: NewJob, params: dict[str, object]) -> Plan[Enqueued | None]:
+    if job.unique.collision == "replace":
+        changed = yield Statement("replace", params)
+        if changed:
+            return Enqueued(changed[0][0], Outcome.REPLACED)
+    elif job.unique.collision == "reschedule":
+        changed = yield Statement("reschedule", params)
+        if changed:
+            return Enqueued(changed[0][0], Outcome.RESCHEDULED)
+    holder = yield Statement("count_collision", params)
+    if not holder and job.unique.period:
+        holder = yield Statement("find_hold", params)
+    return Enqueued(holder[0][0], Outcome.REJECTED) if holder else None
+
+
+def _enqueue_keyed(
+    numbered: list[tuple[int, NewJob]], clock: datetime, now: datetime | None
+) -> Plan[dict[int, Enqueued]]:
+    """Insert jobs with unique keys; return, for the ids that were not used, what to say instead."""
+    numbered.sort(key=lambda pair: pair[1].unique_key or "")  # two batches lock keys in one order: no deadlock
+    params = _columns(numbered, clock) | {"now": now}
+    accepted = {row[0] for row in (yield Statement("enqueue_batch", params))}
+    refused = [(job_id, job) for job_id, job in numbered if job_id not in accepted]
+    if not refused:
+        return {}
+    keys = [job.unique_key for _, job in refused]
+    holders = dict((yield Statement("count_collisions", {"unique_keys": keys})))
+    answers = {}
+    for job_id, job in refused:
+        holder = holders.get(job.unique_key)
+        if holder is None:  # it ended since
+            answers[job_id] = yield from _enqueue_unique(job, _params(job, now))
+        else:
+            answers[job_id] = Enqueued(holder, Outcome.REJECTED)
+    return answers
+
+
+def _sorted_by_route(jobs: Sequence[NewJob]) -> tuple[list[int], list[int], list[int]]:
+    """Positions of the jobs to COPY, to insert by key, and to add one at a time."""
+    plain: list[int] = []
+    keyed: list[int] = []
+    special: list[int] = []
+    for i, job in enumerate(jobs):
+        if job.unique_key is None:
+            plain.append(i)
+        elif job.unique.period is None and job.unique.collision == "reject":
+            keyed.append(i)
+        else:
+            special.append(i)
+    return plain, keyed, special
+
+
+def _params(job: NewJob, now: datetime | None) -> dict[str, object]:
+    return {
+        "queue": job.queue,
+        "task": job.task,
+        "args": job.args.decode(),
+        "priority": job.priority,
+        "run_at": job.run_at,
+        "delay": job.delay,
+        "max_attempts": job.max_attempts,
+        "now": now,
+    } | ({} if job.unique_key is None else _unique_params(job))
+
+
+def _unique_params(job: NewJob) -> dict[str, object]:
+    return {
+        "unique_key": job.unique_key,
+        "unique_until_started": job.unique.until == "started",
+        "period": job.unique.period,
+    }
+
+
+def _columns(numbered: list[tuple[int, NewJob]], clock: datetime) -> dict[str, object]:
+    jobs = [job for _, job in numbered]
+    return {
+        "ids": [job_id for job_id, _ in numbered],
+        "queues": [job.queue for job in jobs],
+        "tasks": [job.task for job in jobs],
+        "args": [job.args.decode() for job in jobs],
+        "priorities": [job.priority for job in jobs],
+        "run_ats": [_run_at(job, clock) for job in jobs],
+        "max_attempts": [job.max_attempts for job in jobs],
+        "unique_keys": [job.unique_key for job in jobs],
+        "unique_until_started": [job.unique.until == "started" for job in jobs],
+    }
+
+
+def _run_at(job: NewJob, clock: datetime) -> datetime:
+    if job.run_at is not None:
+        return job.run_at
+    return clock if job.delay is None else clock + job.delay
+
+
+def _copy_chunks(numbered: list[tuple[int, NewJob]], clock: datetime) -> Iterator[bytes]:
+    """The jobs in COPY's text format. JSON escapes control characters itself, so only ``\\`` is left to."""
+    rows = iter(numbered)
+    while chunk := list(islice(rows, ROWS_PER_CHUNK)):
+        yield b"".join(
+            b"%d\t%b\t%b\t%d\t%b\t%d\n"
+            % (
+                job_id,
+                _copy_names(job.queue, job.task),
+                job.args.replace(b"\\", b"\\\\"),
+                job.priority,
+                _copy_time(job, clock),
+                job.max_attempts,
+            )
+            for job_id, job in chunk
+        )
+
+
+@lru_cache(maxsize=1024)
+def _copy_names(queue: str, task: str) -> bytes:
+    return "\t".join(name.replace("\\", "\\\\") for name in (queue, task)).encode()
+
+
+def _copy_time(job: NewJob, clock: datetime) -> bytes:
+    run_at = _run_at(job, clock)
+    return b"%b\t%b" % (b"scheduled" if run_at > clock else b"ready", run_at.isoformat().encode())

@@ -1,0 +1,130 @@
+"""Plans that record how attempts ended. All are fenced and all take batches.
+
+Each names ``(id, worker, attempt)`` and returns the ids for which that attempt still held its job. Any
+other id was superseded: nothing was changed for it, and whoever asked is told so by its absence.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from pgqueue.store.plan import Plan, Statement
+from pgqueue.values.verdict import Again, Buried, Cancelled, Returned, Succeeded, Verdict
+
+
+def finish(
+    worker: UUID, verdicts: Sequence[Verdict], *, keep: bool, now: datetime | None = None
+) -> Plan[set[int]]:
+    """Record a batch of verdicts of any kinds.
+
+    Args:
+        worker: whose attempts they were.
+        verdicts: what became of them.
+        keep: whether succeeded jobs go to the history (a retention of zero keeps none).
+        now: the instant to record; the database's own by default.
+
+    Returns:
+        The ids that were recorded.
+    """
+    done: set[int] = set()
+    for kind, plan in (
+        (Succeeded, lambda batch: complete(worker, batch, keep=keep, now=now)),
+        (Again, lambda batch: put_back(worker, batch, now=now)),
+        (Returned, lambda batch: put_back(worker, batch, now=now)),
+        (Buried, lambda batch: bury(worker, batch, now=now)),
+        (Cancelled, lambda batch: end_cancelled(worker, batch, now=now)),
+    ):
+        batch = [verdict for verdict in verdicts if type(verdict) is kind]
+        if batch:
+            done |= yield from plan(batch)
+    return done
+
+
+def complete(
+    worker: UUID, verdicts: Sequence[Succeeded], *, keep: bool, now: datetime | None = None
+) -> Plan[set[int]]:
+    """Move succeeded jobs to the history; arguments and result as for :func:`finish`."""
+    return (
+        yield from _fenced(
+            "complete",
+            worker,
+            verdicts,
+            now,
+            seconds=[verdict.seconds for verdict in verdicts],
+            results=[None if verdict.result is None else verdict.result.decode() for verdict in verdicts],
+            keep=keep,
+        )
+    )
+
+
+def put_back(
+    worker: UUID, verdicts: Sequence[Again | Returned], *, now: datetime | None = None
+) -> Plan[set[int]]:
+    """Return jobs to the line or the calendar; those that somebody asked to cancel end instead."""
+    done = yield from _fenced(
+        "put_back",
+        worker,
+        verdicts,
+        now,
+        delays=[None if verdict.delay is None else verdict.delay.total_seconds() for verdict in verdicts],
+        refunds=[int(isinstance(verdict, Returned)) for verdict in verdicts],
+        errors=_errors(verdicts),
+    )
+    left = [verdict for verdict in verdicts if verdict.claim.id not in done]
+    if left:
+        done |= yield from end_cancelled(worker, left, now=now, only_requested=True)
+    return done
+
+
+def bury(worker: UUID, verdicts: Sequence[Buried], *, now: datetime | None = None) -> Plan[set[int]]:
+    """Move jobs to the dead table."""
+    return (
+        yield from _fenced(
+            "bury",
+            worker,
+            verdicts,
+            now,
+            seconds=[verdict.seconds for verdict in verdicts],
+            reasons=[verdict.reason for verdict in verdicts],
+            errors=_errors(verdicts),
+        )
+    )
+
+
+def end_cancelled(
+    worker: UUID,
+    verdicts: Sequence[Again | Returned | Cancelled],
+    *,
+    now: datetime | None = None,
+    only_requested: bool = False,
+) -> Plan[set[int]]:
+    """End jobs as cancelled; ``only_requested``: those that somebody asked to cancel, the rest left alone."""
+    return (
+        yield from _fenced(
+            "cancel_ended", worker, verdicts, now, errors=_errors(verdicts), only_requested=only_requested
+        )
+    )
+
+
+def _fenced(
+    name: str, worker: UUID, verdicts: Sequence[Verdict], now: datetime | None, **params: object
+) -> Plan[set[int]]:
+    rows = yield Statement(
+        name,
+        {
+            "worker": worker,
+            "ids": [verdict.claim.id for verdict in verdicts],
+            "attempts": [verdict.claim.attempt for verdict in verdicts],
+            "now": now,
+            **params,
+        },
+    )
+    return {row[0] for row in rows}
+
+
+def _errors(verdicts: Iterable[Any]) -> list[str | None]:
+    found = (getattr(verdict, "error", None) for verdict in verdicts)
+    return [None if error is None else msgspec.json.encode(error).decode() for error in found]

@@ -1,0 +1,123 @@
+"""The schema: installing, upgrading and checking it.
+
+``sql/schema/NNNN_what.{up,down}.sql`` is the one source. Alembic's revisions in ``migrations/`` run those
+files; the revision is kept in ``alembic_version`` inside the schema itself, so that a user's own Alembic
+history stays apart from it. ``compatibility.oldest_code`` says which code may work on the schema: a
+migration raises it only when older code would break, so workers of the previous release keep running while
+the schema is upgraded beneath them.
+
+SQLAlchemy and Alembic are imported here only when something is migrated; workers never load them.
+"""
+
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pgqueue.errors import SchemaMissing, SchemaTooNew, SchemaTooOld
+from pgqueue.store.catalogue import catalogue_of, in_schema
+from pgqueue.store.plan import Plan, Statement
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+    from sqlalchemy import Connection
+
+REVISION = "0001"
+"""The revision that this code is written for."""
+
+
+def verify(schema: str) -> Plan[str]:
+    """Check that the schema is one this code can work with; returns its revision.
+
+    Raises:
+        SchemaMissing: it was never installed.
+        SchemaTooOld: this code needs a later revision.
+        SchemaTooNew: the schema says that this code is too old for it.
+    """
+    rows = yield Statement("schema_state", {})
+    revision, oldest_code = rows[0]
+    if revision is None:
+        raise SchemaMissing(f'schema "{schema}" is empty; run `pgqueue migrate`')
+    if revision < REVISION:
+        raise SchemaTooOld(f'schema "{schema}" is at revision {revision}, this code needs {REVISION}; run `pgqueue migrate`')
+    if oldest_code is not None and oldest_code > REVISION:
+        raise SchemaTooNew(
+            f'schema "{schema}" is at revision {revision} and needs code written for {oldest_code} or later; '
+            f"this is for {REVISION}: upgrade pgqueue"
+        )
+    return str(revision)
+
+
+def upgrade(connection: "Connection", *, schema: str = "pgqueue", revision: str = "head") -> None:
+    """Bring the schema up to a revision, in the connection's transaction.
+
+    Call it from a revision of your own Alembic history (``upgrade(op.get_bind())``) to keep both in step.
+
+    Args:
+        connection: a SQLAlchemy connection on the postgresql+psycopg dialect.
+        schema: where the tables are, or are to be.
+        revision: a revision, or ``head``.
+    """
+    from alembic import command  # noqa: PLC0415 - heavy, and workers never migrate
+
+    command.upgrade(_config(schema, connection), revision)
+
+
+def downgrade(connection: "Connection", *, schema: str = "pgqueue", revision: str = "base") -> None:
+    """Take the schema down to a revision; jobs are lost with the tables. Arguments as for :func:`upgrade`."""
+    from alembic import command  # noqa: PLC0415 - as above
+
+    command.downgrade(_config(schema, connection), revision)
+
+
+def upgrade_script(*, schema: str = "pgqueue", revision: str = "head") -> None:
+    """Print the SQL that brings an empty database up to a revision, for somebody else to run."""
+    from alembic import command  # noqa: PLC0415 - as above
+
+    command.upgrade(_config(schema, None), revision, sql=True)
+
+
+def migrate(dsn: str, *, schema: str = "pgqueue", revision: str = "head") -> None:
+    """Bring a database's schema up or down to a revision, on a connection of our own.
+
+    Args:
+        dsn: where the database is, for libpq.
+        schema: where the tables are, or are to be.
+        revision: a revision, ``head`` for the latest, or ``base`` for none.
+    """
+    import psycopg  # noqa: PLC0415 - as above
+    from sqlalchemy import create_engine  # noqa: PLC0415 - as above
+    from sqlalchemy.pool import NullPool  # noqa: PLC0415 - as above
+
+    engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(dsn), poolclass=NullPool)
+    with engine.begin() as connection:
+        if _is_below(connection, schema, revision):
+            downgrade(connection, schema=schema, revision=revision)
+        else:
+            upgrade(connection, schema=schema, revision=revision)
+
+
+def statements(name: str, schema: str) -> str:
+    """The text of a file of ``sql/schema``, for a schema."""
+    text = files("pgqueue.sql").joinpath("schema", f"{name}.sql").read_text(encoding="utf-8")
+    return in_schema(text, schema)
+
+
+def _config(schema: str, connection: Any) -> "Config":  # noqa: ANN401 - SQLAlchemy stays unimported
+    from alembic.config import Config  # noqa: PLC0415 - as above
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(str(files("pgqueue.migrations")))).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    config.attributes["schema"] = catalogue_of(schema).schema
+    return config
+
+
+def _is_below(connection: "Connection", schema: str, revision: str) -> bool:
+    """Whether the revision lies below where the schema is."""
+    from alembic.runtime.migration import MigrationContext  # noqa: PLC0415 - as above
+
+    options = {"version_table_schema": schema}
+    current = MigrationContext.configure(connection, opts=options).get_current_revision()
+    if current is None or revision == "head":
+        return False
+    return revision == "base" or revision < current

@@ -1,0 +1,174 @@
+"""What a job is, at each station of its life, and which stations follow which.
+
+::
+
+    enqueue ─▶ scheduled ─▶ ready ─▶ running ─▶ succeeded
+                   ▲          ▲         │  └───▶ dead ──▶ ready (somebody retries it)
+                   └──────────┴─────────┘
+                retry, snooze   given back, reclaimed
+
+``blocked`` jobs wait for other jobs; any job that waits can become ``cancelled``, and so can a running
+one whose attempt ends without success.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from pgqueue.values.unique import Unique
+
+
+class JobState(StrEnum):
+    """Where a job stands."""
+
+    BLOCKED = "blocked"
+    SCHEDULED = "scheduled"
+    READY = "ready"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    CANCELLED = "cancelled"
+    DEAD = "dead"
+
+    @property
+    def ended(self) -> bool:
+        """Whether the job will not run again by itself."""
+        return self in ENDED
+
+
+ENDED = frozenset({JobState.SUCCEEDED, JobState.CANCELLED, JobState.DEAD})
+
+TRANSITIONS: Mapping[JobState, frozenset[JobState]] = MappingProxyType(
+    {
+        JobState.BLOCKED: frozenset({JobState.SCHEDULED, JobState.READY, JobState.CANCELLED}),
+        JobState.SCHEDULED: frozenset({JobState.READY, JobState.CANCELLED}),
+        JobState.READY: frozenset({JobState.RUNNING, JobState.SCHEDULED, JobState.CANCELLED}),
+        JobState.RUNNING: frozenset(
+            {JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED, JobState.SCHEDULED, JobState.READY}
+        ),
+        JobState.SUCCEEDED: frozenset(),
+        JobState.CANCELLED: frozenset(),
+        JobState.DEAD: frozenset({JobState.READY}),
+    }
+)
+"""Which states may follow which; ``docs/explain/life-of-a-job.md`` draws it, and a test compares the two."""
+
+
+class Outcome(StrEnum):
+    """What became of an enqueue."""
+
+    ADDED = "added"
+    REJECTED = "rejected"
+    REPLACED = "replaced"
+    RESCHEDULED = "rescheduled"
+
+
+class NewJob(msgspec.Struct, frozen=True):
+    """A job to be enqueued, every option decided.
+
+    Attributes:
+        task: the task's name.
+        args: the arguments as a JSON object.
+        queue: the queue's name.
+        priority: −100…100, higher runs sooner.
+        max_attempts: after how many attempts the job is dead.
+        run_at: the earliest time to run, or None.
+        delay: the same, counted from the database's now, or None.
+        unique_key: what no two live jobs may share, or None.
+        unique: what happens when they would.
+    """
+
+    task: str
+    args: bytes
+    queue: str
+    priority: int
+    max_attempts: int
+    run_at: datetime | None = None
+    delay: timedelta | None = None
+    unique_key: str | None = None
+    unique: Unique = Unique()
+
+
+class Enqueued(msgspec.Struct, frozen=True):
+    """What the database said to an enqueue.
+
+    Attributes:
+        id: the new job's id, or that of the job which holds the unique key.
+        outcome: whether the job was added, and if not, what was done instead.
+    """
+
+    id: int
+    outcome: Outcome = Outcome.ADDED
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """A job in a worker's hands: the fields of ``sql/claim.sql``, in its order.
+
+    ``(id, worker_id, attempt)`` is the fence: whoever speaks for this attempt names all three.
+    ``failing_seconds`` is the time from the job's first failed attempt to this claim; 0 before any.
+    """
+
+    id: int
+    worker_id: UUID
+    attempt: int
+    max_attempts: int
+    priority: int
+    queue: str
+    task: str
+    args: str
+    run_at: datetime
+    created_at: datetime
+    failing_seconds: float
+
+
+class AttemptError(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How an attempt failed, as it is kept with the job.
+
+    Attributes:
+        attempt: which attempt, from 1.
+        type: the exception's qualified name.
+        message: what it said.
+        traceback: where it was raised, or None.
+        at: when it was recorded, by the database's clock.
+    """
+
+    attempt: int
+    type: str
+    message: str
+    traceback: str | None = None
+    at: datetime | None = None
+
+
+class Job(msgspec.Struct, frozen=True):
+    """All that is recorded of a job: the fields of ``sql/show.sql``, in its order."""
+
+    id: int
+    state: JobState
+    queue: str
+    task: str
+    args: dict[str, Any]
+    priority: int
+    run_at: datetime
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    attempts: int
+    max_attempts: int
+    unique_key: str | None
+    collisions: int
+    worker_id: UUID | None
+    errors: tuple[AttemptError, ...]
+    reason: str | None
+    result: Any
+
+
+class QueueCount(msgspec.Struct, frozen=True):
+    """How many jobs of one queue are in one state."""
+
+    queue: str
+    state: JobState
+    count: int

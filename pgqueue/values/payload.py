@@ -1,0 +1,218 @@
+"""A task's signature, and how its arguments travel: as one JSON object, by parameter name.
+
+The function's own annotations are the schema. Arguments are encoded and then decoded again *when they
+are enqueued*, so what a worker could not read is refused where the mistake was made.
+"""
+
+import inspect
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, get_type_hints
+
+import msgspec
+
+from pgqueue.errors import ConfigurationError, PayloadNotDecodable, PayloadNotEncodable, PayloadTooLarge
+
+DEFAULT_LIMIT = 1 << 20
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+_EMPTY = inspect.Parameter.empty
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class Signature:
+    """The parameters of a task's function, read once."""
+
+    def __init__(self, function: Callable[..., Any], injected: type) -> None:
+        """Read a function's signature.
+
+        Args:
+            function: the task's function.
+            injected: a parameter annotated with this type is filled in by the worker and is not payload.
+
+        Raises:
+            ConfigurationError: an annotation cannot be resolved, or is of a type msgspec cannot read.
+        """
+        self._name = getattr(function, "__qualname__", repr(function))
+        self._injected = injected
+        self._parameters = _parameters(function)
+        payload = [p for p in self._parameters if p.annotation is not injected]
+        try:
+            self._struct = _payload_struct(self._name, payload)
+            self._decoder = msgspec.json.Decoder(self._struct, dec_hook=_decode_other)
+        except TypeError as error:
+            raise ConfigurationError(f"task {self._name}: {error}; annotate it as a type that JSON can carry") from error
+        self._encoder = msgspec.json.Encoder(enc_hook=_encode_other)
+        self._binds_itself = any(
+            p.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD) for p in payload
+        )
+        self._signature = inspect.Signature(payload) if self._binds_itself else None
+        self._is_plain = not self._binds_itself and all(p.kind in _POSITIONAL for p in self._parameters)
+        self._injected_at = [i for i, p in enumerate(self._parameters) if p.annotation is injected]
+
+    def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, limit: int = DEFAULT_LIMIT) -> bytes:
+        """The arguments of a call as JSON.
+
+        Args:
+            args: positional arguments, without the injected one.
+            kwargs: keyword arguments.
+            limit: the most bytes the JSON may have.
+
+        Returns:
+            One JSON object, a key per parameter; parameters left at their default are left out.
+
+        Raises:
+            PayloadNotEncodable: the arguments do not fit the signature, or have no JSON form that reads
+                back as the annotated types.
+            PayloadTooLarge: the JSON is longer than ``limit``.
+        """
+        try:
+            payload = self._bind(args, kwargs)
+            data = self._encoder.encode(payload)
+            self._decoder.decode(data)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise PayloadNotEncodable(f"{self._name}: {_plain(error)}") from error
+        if len(data) > limit:
+            raise PayloadTooLarge(
+                f"{self._name}: the arguments take {len(data):,} bytes as JSON, over the limit of {limit:,}; "
+                "store them elsewhere and enqueue a reference, or raise PgQueue(max_payload=...)"
+            )
+        self._refuse_unfaithful(payload, data)
+        return data
+
+    def decode(self, data: str | bytes, injected: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What to call the function with.
+
+        Args:
+            data: the stored JSON.
+            injected: the value for the parameter annotated with the injected type, if there is one.
+
+        Returns:
+            Positional and keyword arguments.
+
+        Raises:
+            PayloadNotDecodable: the JSON does not fit the annotations; the message says where.
+        """
+        try:
+            payload = self._decoder.decode(data)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise PayloadNotDecodable(f"{self._name}: {_plain(error)}") from error
+        if self._is_plain:
+            values = msgspec.structs.astuple(payload)
+            for position in self._injected_at:
+                values = (*values[:position], injected, *values[position:])
+            return values, {}
+        return self._spread(payload, injected)
+
+    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> msgspec.Struct:
+        if self._signature is None:
+            return self._struct(*args, **kwargs)
+        return self._struct(**self._signature.bind(*args, **kwargs).arguments)
+
+    def _spread(self, payload: msgspec.Struct, injected: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+        for parameter in self._parameters:
+            value = injected if parameter.annotation is self._injected else getattr(payload, parameter.name)
+            match parameter.kind:
+                case inspect.Parameter.VAR_POSITIONAL:
+                    args.extend(value)
+                case inspect.Parameter.VAR_KEYWORD:
+                    kwargs.update(value)
+                case inspect.Parameter.KEYWORD_ONLY:
+                    kwargs[parameter.name] = value
+                case _:
+                    args.append(value)
+        return tuple(args), kwargs
+
+    def _refuse_unfaithful(self, payload: msgspec.Struct, data: bytes) -> None:
+        """Refuse what JSON or jsonb would quietly change: NaN becomes null, and NUL cannot be stored."""
+        if b"\\u0000" in data and _NUL.search(data):
+            raise PayloadNotEncodable(f"{self._name}: a string holds NUL (\\x00), which PostgreSQL cannot store")
+        if b"null" in data and _has_non_finite(msgspec.to_builtins(payload, enc_hook=_encode_other)):
+            raise PayloadNotEncodable(f"{self._name}: JSON has no NaN or infinity; send None or a string instead")
+
+
+def encode_result(value: object) -> bytes | None:
+    """A task's return value as JSON; None for None.
+
+    Raises:
+        PayloadNotEncodable: it has no JSON form that PostgreSQL can store.
+    """
+    if value is None:
+        return None
+    try:
+        data = msgspec.json.encode(value, enc_hook=_encode_other)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise PayloadNotEncodable(_plain(error)) from error
+    if b"\\u0000" in data and _NUL.search(data):
+        raise PayloadNotEncodable("a string holds NUL (\\x00), which PostgreSQL cannot store")
+    return data
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise ConfigurationError(
+            f"task {function.__qualname__}: {error} when its annotations are read; "
+            "import the name outside of `if TYPE_CHECKING`"
+        ) from error
+    found = inspect.signature(function).parameters.values()
+    return [p.replace(annotation=hints.get(p.name, Any)) for p in found]
+
+
+def _payload_struct(name: str, parameters: list[inspect.Parameter]) -> type[msgspec.Struct]:
+    return msgspec.defstruct(
+        name.rpartition(".")[2].strip("<>") or "payload",
+        [_field(p) for p in parameters],
+        frozen=True,
+        omit_defaults=True,
+        forbid_unknown_fields=True,
+    )
+
+
+def _field(parameter: inspect.Parameter) -> Any:  # noqa: ANN401 - defstruct takes tuples of three shapes
+    match parameter.kind:
+        case inspect.Parameter.VAR_POSITIONAL:
+            return parameter.name, list[parameter.annotation], msgspec.field(default_factory=list)  # type: ignore[name-defined]
+        case inspect.Parameter.VAR_KEYWORD:
+            return parameter.name, dict[str, parameter.annotation], msgspec.field(default_factory=dict)  # type: ignore[name-defined]
+    default = parameter.default
+    if default is _EMPTY:
+        return parameter.name, parameter.annotation
+    if isinstance(default, (list, dict, set, bytearray)):
+        return parameter.name, parameter.annotation, msgspec.field(default_factory=lambda: default)
+    return parameter.name, parameter.annotation, default
+
+
+def _encode_other(value: object) -> object:
+    """Encode what msgspec does not know: pydantic models, recognised without importing pydantic."""
+    dump = getattr(value, "model_dump", None)
+    if dump is None:
+        raise TypeError(f"a {type(value).__module__}.{type(value).__qualname__} has no JSON form: {value!r:.80}")
+    return dump(mode="json")
+
+
+def _decode_other(kind: type, value: object) -> object:
+    """Decode what msgspec does not know: pydantic models, and values that need no decoding."""
+    validate = getattr(kind, "model_validate", None)
+    if validate is not None:
+        return validate(value)
+    raise TypeError(f"{kind.__module__}.{kind.__qualname__} cannot be read from JSON")
+
+
+def _has_non_finite(value: object) -> bool:
+    match value:
+        case float():
+            return not math.isfinite(value)
+        case dict():
+            return any(_has_non_finite(item) for item in value.values())
+        case list() | tuple() | set() | frozenset():
+            return any(_has_non_finite(item) for item in value)
+    return False
+
+
+def _plain(error: BaseException) -> str:
+    """msgspec's message in the words of a call: its ``$.order_id`` is the parameter ``order_id``."""
+    return str(error).replace("`$.", "`") or type(error).__name__

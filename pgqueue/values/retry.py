@@ -1,0 +1,72 @@
+"""Retry policies: tenacity's words, read as "again in how long, or not at all?".
+
+tenacity's own loop sleeps in the process; a durable queue writes the next time into the row instead. So
+its ``wait_*``, ``stop_*`` and ``retry_if_*`` objects are only asked, with the state they would see after
+the same failures.
+"""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from tenacity import Future, RetryCallState, Retrying
+from tenacity.retry import RetryBaseT, retry_if_exception_type
+from tenacity.stop import StopBaseT, stop_after_attempt
+from tenacity.wait import WaitBaseT, wait_exponential_jitter
+
+DEFAULT_ATTEMPTS = 25
+LONGEST_WAIT = timedelta(days=365)
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """When a failed job runs again.
+
+    Attributes:
+        wait: how long to wait, a tenacity ``wait_*``; in seconds from 1 to an hour, doubling, by default.
+        stop: when to give up, a tenacity ``stop_*``; after 25 attempts by default. A plain
+            ``stop_after_attempt(n)`` becomes the job's ``max_attempts``, which ``using(max_attempts=…)``
+            changes for one job and which counts attempts that a crash ended, too.
+        retry: which errors are worth another attempt, a tenacity ``retry_if_exception*``; all by default.
+    """
+
+    wait: WaitBaseT = field(default_factory=lambda: wait_exponential_jitter(initial=1, max=3600))
+    stop: StopBaseT = field(default_factory=lambda: stop_after_attempt(DEFAULT_ATTEMPTS))
+    retry: RetryBaseT = field(default_factory=lambda: retry_if_exception_type(Exception))
+
+    @property
+    def max_attempts(self) -> int:
+        """The ``max_attempts`` that jobs of this policy get: ``stop_after_attempt``'s number, or 25."""
+        return self.stop.max_attempt_number if isinstance(self.stop, stop_after_attempt) else DEFAULT_ATTEMPTS
+
+    def wants_again(self, error: BaseException, attempt: int, age: timedelta) -> bool:
+        """Whether the policy's own words allow another attempt.
+
+        Args:
+            error: how this attempt failed.
+            attempt: which attempt it was, from 1.
+            age: how long the job has been trying, from its first failure.
+
+        Returns:
+            False if ``retry`` does not name the error, or ``stop`` (other than a plain
+            ``stop_after_attempt``) says it is enough.
+        """
+        state = _state(error, attempt, age)
+        if not self.retry(state):
+            return False
+        return isinstance(self.stop, stop_after_attempt) or not self.stop(state)
+
+    def delay(self, error: BaseException, attempt: int, age: timedelta) -> timedelta:
+        """How long to wait before the next attempt; arguments as for :meth:`wants_again`."""
+        seconds = self.wait(_state(error, attempt, age))
+        return min(max(timedelta(seconds=seconds), timedelta(0)), LONGEST_WAIT)
+
+
+def _state(error: BaseException, attempt: int, age: timedelta) -> RetryCallState:
+    """What tenacity would have seen after this attempt."""
+    state = RetryCallState(retry_object=Retrying(), fn=None, args=(), kwargs={})
+    state.attempt_number = attempt
+    state.outcome = Future(attempt)
+    state.outcome.set_exception(error)
+    state.start_time = 0.0
+    state.outcome_timestamp = age.total_seconds()
+    return state

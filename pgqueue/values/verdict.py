@@ -1,0 +1,111 @@
+"""What becomes of a job after an attempt: the pure decision, and the words for it."""
+
+import traceback
+from datetime import timedelta
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from pgqueue.errors import Dead, RetryLater, Snooze
+from pgqueue.values.job import AttemptError, Claim
+from pgqueue.values.retry import Retry
+
+Reason = Literal["exhausted", "refused", "undecodable", "asked"]
+
+LONGEST_MESSAGE = 2_000
+LONGEST_TRACEBACK = 8_000
+
+
+class Succeeded(msgspec.Struct, frozen=True):
+    """The attempt returned; ``result`` is its value as JSON, or None."""
+
+    claim: Claim
+    seconds: float
+    result: bytes | None = None
+
+
+class Again(msgspec.Struct, frozen=True):
+    """The attempt failed; the job runs again after ``delay``."""
+
+    claim: Claim
+    delay: timedelta
+    error: AttemptError
+
+
+class Buried(msgspec.Struct, frozen=True):
+    """The attempt failed for good."""
+
+    claim: Claim
+    seconds: float
+    reason: Reason
+    error: AttemptError
+
+
+class Returned(msgspec.Struct, frozen=True):
+    """The job goes back, its attempt not counted: after ``delay``, or to its place in line if that is None."""
+
+    claim: Claim
+    delay: timedelta | None = None
+
+
+class Cancelled(msgspec.Struct, frozen=True):
+    """Somebody asked for the job to be cancelled, and its attempt was stopped."""
+
+    claim: Claim
+
+
+Verdict: TypeAlias = Succeeded | Again | Buried | Returned | Cancelled
+
+
+def judge(claim: Claim, error: BaseException, *, retry: Retry, seconds: float) -> Verdict:
+    """Decide on a job whose attempt raised.
+
+    Args:
+        claim: the attempt.
+        error: what it raised.
+        retry: the task's policy.
+        seconds: how long the attempt ran.
+
+    Returns:
+        What is to be recorded.
+    """
+    described = describe(error, claim.attempt)
+    age = timedelta(seconds=claim.failing_seconds + seconds)
+    match error:
+        case Snooze():
+            return Returned(claim, error.delay)
+        case Dead():
+            return Buried(claim, seconds, "asked", described)
+        case _ if claim.attempt >= claim.max_attempts:
+            return Buried(claim, seconds, "exhausted", described)
+        case RetryLater():
+            return Again(claim, error.delay, described)
+        case _ if not retry.wants_again(error, claim.attempt, age):
+            return Buried(claim, seconds, "refused", described)
+        case _:
+            return Again(claim, retry.delay(error, claim.attempt, age), described)
+
+
+def describe(error: BaseException, attempt: int) -> AttemptError:
+    """An exception as it is kept with the job: bounded in length, and safe to store as jsonb."""
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    lines = "".join(traceback.format_exception(error)) if error.__traceback__ else None
+    return AttemptError(
+        attempt=attempt,
+        type=name,
+        message=_storable(_text(error))[:LONGEST_MESSAGE],
+        traceback=_storable(lines)[-LONGEST_TRACEBACK:] if lines else None,
+    )
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as broken:  # noqa: BLE001 - a task's exception may fail at anything, even at this
+        return f"<its __str__ raised {type(broken).__name__}>"
+
+
+def _storable(text: str) -> str:
+    """The text without what jsonb cannot hold: NUL and lone surrogates."""
+    return text.replace("\0", "\N{SYMBOL FOR NULL}").encode(errors="replace").decode()

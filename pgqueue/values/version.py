@@ -1,0 +1,5 @@
+"""This package's version, as installed."""
+
+from importlib.metadata import version
+
+VERSION = version("pgqueue")

@@ -1,0 +1,29 @@
+-- claim: take ready jobs, in order, each queue up to its quota.
+-- index: jobs_ready, jobs_pkey
+-- locks: the claimed rows; rows that others hold locked are skipped, never waited for
+-- run by: worker fetcher, take
+with next as (
+    select job.id
+    from unnest(%(queues)s::text[], %(quotas)s::integer[]) as line (queue, quota)
+    cross join lateral (
+        select ready.id from pgqueue.jobs as ready
+        where ready.queue = line.queue and ready.status = 'ready'
+        order by ready.priority desc, ready.run_at, ready.id
+        limit line.quota
+        for update skip locked
+    ) as job
+    where not exists (select from pgqueue.queues where name = line.queue and paused_at is not null)
+),
+claimed as (
+    update pgqueue.jobs as job
+    set status = 'running', attempts = job.attempts + 1, worker_id = %(worker)s::uuid,
+        claimed_at = coalesce(%(now)s::timestamptz, now()),
+        unique_key = case when job.unique_until_started then null else job.unique_key end
+    from next
+    where job.id = next.id
+    returning job.id, job.worker_id, job.attempts, job.max_attempts, job.priority, job.queue, job.task,
+              job.args::text as args, job.run_at, job.created_at,
+              coalesce(extract(epoch from job.claimed_at - (job.errors->0->>'at')::timestamptz), 0)::float8 as failing_seconds
+)
+select * from claimed
+order by priority desc, run_at, id

@@ -1,0 +1,17 @@
+-- put_back: return attempts' jobs to the line or the calendar; a missing id: no longer held, or asked to cancel.
+-- index: jobs_pkey
+-- locks: the returned rows
+-- run by: worker completer, take
+update pgqueue.jobs as job
+set status = case when ended.delay > 0 then 'scheduled' else 'ready' end,
+    run_at = case when ended.delay is null then job.run_at
+                  else clock.now + make_interval(secs => ended.delay) end,
+    attempts = job.attempts - ended.refund, worker_id = null, claimed_at = null,
+    errors = case when ended.error is null then job.errors
+                  else coalesce(job.errors, '[]') || (ended.error::jsonb || jsonb_build_object('at', clock.now)) end
+from unnest(%(ids)s::bigint[], %(attempts)s::smallint[], %(delays)s::float8[], %(refunds)s::smallint[], %(errors)s::text[])
+     as ended (id, attempt, delay, refund, error),
+     (select coalesce(%(now)s::timestamptz, clock_timestamp()) as now) as clock
+where job.id = ended.id and job.attempts = ended.attempt and job.worker_id = %(worker)s::uuid
+  and not job.cancel_requested
+returning job.id

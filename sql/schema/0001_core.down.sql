@@ -1,0 +1,9 @@
+-- Takes the core away, with every job in it.
+
+drop function pgqueue.drop_history_before(date);
+drop function pgqueue.ensure_history_days(date, date);
+drop function pgqueue.enqueue(text, jsonb, text, integer, timestamptz, integer, text);
+drop view pgqueue.all_jobs;
+drop table pgqueue.jobs, pgqueue.job_history, pgqueue.dead_jobs, pgqueue.workers, pgqueue.queues,
+           pgqueue.unique_holds, pgqueue.compatibility;
+drop function pgqueue.wake_sleepers();
