@@ -23,6 +23,7 @@
     │   ├── JobNotFound             no record of this id
     │   ├── JobNotDone              the wait for a result ran out of time
     │   ├── JobFailed               the job is dead or was cancelled, so there is no result
+    │   ├── TimedOut                an attempt took longer than its task's timeout
     │   └── Superseded              this attempt no longer holds its job; what it says is not heard
     └── JobControl                  raised by your task to decide its job's fate
         ├── Snooze                  not now; spends no attempt
@@ -117,6 +118,10 @@ class JobNotDone(JobError, TimeoutError):
 
 class JobFailed(JobError):
     """The job is dead or was cancelled, so it has no result."""
+
+
+class TimedOut(JobError, TimeoutError):
+    """An attempt took longer than its task's timeout."""
 
 
 class Superseded(JobError):

@@ -138,7 +138,7 @@ class PgQueue:
         options = JobOptions(max_attempts=policy.max_attempts).but(
             queue=queue, priority=priority, max_attempts=max_attempts, unique=unique
         )
-        self._require_queue(options.queue)
+        self.require_queue(options.queue)
         limit = _duration("timeout", timeout)
         if limit is not None and limit <= timedelta(0):
             raise InvalidOption(f"timeout={timeout!r}: use a number of seconds above zero, or None")
@@ -168,6 +168,18 @@ class PgQueue:
             return self._tasks[name]
         except KeyError:
             raise UnknownTask(f"no task {name!r} is registered{_did_you_mean(name, self._tasks)}") from None
+
+    def require_queue(self, queue: str) -> None:
+        """Refuse a queue that was not declared, where queues are declared.
+
+        Raises:
+            UnknownQueue: it is not one of them; the message lists them.
+        """
+        if self.queues is not None and queue not in self.queues:
+            raise UnknownQueue(
+                f"queue {queue!r} is not one of those declared in PgQueue(queues=...): "
+                f"{', '.join(sorted(self.queues))}{_did_you_mean(queue, self.queues)}"
+            )
 
     def enqueue(self, jobs: Sequence[NewJob], connection: object = None) -> list[JobHandle[Any]]:
         """Add jobs that tasks have prepared; ``Task.enqueue`` and ``enqueue_many`` end here."""
@@ -512,7 +524,7 @@ class PgQueue:
         self, queues: Sequence[str] | None, timeout: float | timedelta | None, lease: timedelta
     ) -> dict[str, Any]:
         for queue in queues or ():
-            self._require_queue(queue)
+            self.require_queue(queue)
         return {
             "queues": queues if queues is not None or self.queues is None else sorted(self.queues),
             "timeout": _duration("timeout", timeout),
@@ -523,14 +535,7 @@ class PgQueue:
     def _require_queues(self, jobs: Sequence[NewJob]) -> None:
         if self.queues is not None:
             for queue in {job.queue for job in jobs}:
-                self._require_queue(queue)
-
-    def _require_queue(self, queue: str) -> None:
-        if self.queues is not None and queue not in self.queues:
-            raise UnknownQueue(
-                f"queue {queue!r} is not one of those declared in PgQueue(queues=...): "
-                f"{', '.join(sorted(self.queues))}{_did_you_mean(queue, self.queues)}"
-            )
+                self.require_queue(queue)
 
 
 def _duration(what: str, value: float | timedelta | None) -> timedelta | None:

@@ -10,6 +10,7 @@ A claim whose answer is lost on the way leaves jobs in the name of a worker that
 Each beat therefore tells the database what the worker does know, and ``disown`` returns the rest.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -92,10 +93,59 @@ def claim(worker: UUID, quotas: Mapping[str, int], *, now: datetime | None = Non
     return [Claim(*row) for row in rows]
 
 
+def fill(worker: UUID, queues: Sequence[str], room: int, *, now: datetime | None = None) -> Plan[list[Claim]]:
+    """Claim from several queues, an equal share from each, until there is no room or nothing more is ready.
+
+    Args:
+        worker: who takes them.
+        queues: where from; when there is less room than queues, the first ones are asked.
+        room: at most how many.
+        now: as for :func:`claim`.
+    """
+    claims: list[Claim] = []
+    hungry = list(queues)
+    while hungry and len(claims) < room:
+        left = room - len(claims)
+        share = max(1, left // len(hungry))
+        found = yield from claim(worker, dict.fromkeys(hungry[:left], share), now=now)
+        claims += found
+        served = Counter(one.queue for one in found)
+        hungry = [queue for queue in hungry[:left] if served[queue] == share] + hungry[left:]
+    return claims
+
+
 def busy_queues() -> Plan[list[str]]:
     """The queues in which ready jobs stand."""
     rows = yield Statement("busy_queues", {})
     return [row[0] for row in rows]
+
+
+class Beat(msgspec.Struct, frozen=True):
+    """What a worker learns each beat.
+
+    Attributes:
+        disowned: jobs that were in its name without its knowing, and are ready again.
+        to_cancel: jobs it runs that somebody asked to cancel.
+    """
+
+    disowned: list[int]
+    to_cancel: list[int]
+
+
+def beat(
+    worker: UUID, lease: timedelta, known: Sequence[int], *, now: datetime | None = None
+) -> Plan[Beat | None]:
+    """Renew the lease and compare notes; None: the lease is lost, and every claim with it.
+
+    Args:
+        worker: whose.
+        lease: for how long from now.
+        known: every job the worker knows to be in its name.
+        now: the instant of the beat; the database's own by default.
+    """
+    if not (yield from renew(worker, lease, now=now)):
+        return None
+    return Beat((yield from disown(worker, known)), (yield from cancel_requests(worker)))
 
 
 def disown(worker: UUID, known: Sequence[int]) -> Plan[list[int]]:

@@ -21,7 +21,15 @@ from pgqueue.store.plan import Plan, arun, run
 T = TypeVar("T")
 DSN_SETTINGS = ("PGQUEUE_DSN", "DATABASE_URL")
 DIRECT_DSN_SETTING = "PGQUEUE_DIRECT_DSN"
-CONNECT_TIMEOUT = 10
+# A peer that vanished without a word is noticed within half a minute, not after TCP's two hours.
+CONNECTION_DEFAULTS: dict[str, Any] = {
+    "application_name": "pgqueue",
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
 
 
 class Database:
@@ -161,12 +169,9 @@ class Database:
             await pool.close()
 
     def _connect_options(self, dsn: str) -> dict[str, Any]:
-        options: dict[str, Any] = {"autocommit": True, "prepare_threshold": None if self.behind_pooler else 2}
-        if "connect_timeout" not in conninfo_to_dict(dsn):
-            options["connect_timeout"] = CONNECT_TIMEOUT
-        if "application_name" not in conninfo_to_dict(dsn):
-            options["application_name"] = "pgqueue"
-        return options
+        named = conninfo_to_dict(dsn)
+        defaults = {key: value for key, value in CONNECTION_DEFAULTS.items() if key not in named}
+        return {"autocommit": True, "prepare_threshold": None if self.behind_pooler else 2, **defaults}
 
     def _blocking_pool(self) -> ConnectionPool[Any]:
         with self._lock:

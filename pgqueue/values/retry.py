@@ -31,7 +31,7 @@ class Retry:
 
     wait: WaitBaseT = field(default_factory=lambda: wait_exponential_jitter(initial=1, max=3600))
     stop: StopBaseT = field(default_factory=lambda: stop_after_attempt(DEFAULT_ATTEMPTS))
-    retry: RetryBaseT = field(default_factory=lambda: retry_if_exception_type(Exception))
+    retry: RetryBaseT = field(default_factory=lambda: retry_if_exception_type(BaseException))
 
     @property
     def max_attempts(self) -> int:

@@ -1,0 +1,140 @@
+"""Keeps claims in hand: enough that no slot waits, no more than will start at once.
+
+How many to hold beyond the running ones follows from how fast they start (Little's law: rate × horizon), so
+a worker of long jobs prefetches next to nothing, and one of short jobs as much as a batch should have.
+
+When nothing is ready the worker *dozes*: it asks to be notified, looks once more (for what was committed
+before the asking), and waits for a notification or the poll interval, whichever is first. It stays on the
+list of sleepers while jobs trickle in; only after a second of unbroken work does it ask for silence, since
+every notifying commit of the database queues up behind one lock. A notification lost in between costs one
+poll interval at most.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from pgqueue.store import claim
+from pgqueue.store.plan import Plan
+from pgqueue.values.job import Claim
+from pgqueue.worker.completer import Completer
+from pgqueue.worker.link import Link
+from pgqueue.worker.membership import Membership
+from pgqueue.worker.slots import Slots
+
+HORIZON = 0.1
+LARGEST_PREFETCH = 500
+LARGEST_BACKLOG = 4_000
+BUSY_AFTER = 1.0
+
+
+class Fetcher:
+    """Claims jobs for the slots, and sleeps when there are none."""
+
+    def __init__(
+        self,
+        link: Link,
+        member: Membership,
+        slots: Slots,
+        completer: Completer,
+        *,
+        queues: Sequence[str] | None,
+        poll: float,
+        look: asyncio.Event,
+    ) -> None:
+        """Begin awake.
+
+        Args:
+            link: the connection to claim on.
+            member: in whose name.
+            slots: where claims go.
+            completer: a long backlog there stops claiming.
+            queues: what to serve; None: every queue that has ready jobs.
+            poll: seconds to wait at most before looking again.
+            look: set by anybody who knows a reason to look again.
+        """
+        self._link = link
+        self._member = member
+        self._slots = slots
+        self._completer = completer
+        self._queues = None if queues is None else list(queues)
+        self._turn = 0
+        self._poll = poll
+        self._look = look
+        self._asleep = True
+        self._busy_since = time.monotonic()
+        self._pace = (0, time.monotonic())
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Claim no more."""
+        self._stopping = True
+        self._look.set()
+
+    async def run(self) -> None:
+        """Fetch until stopped."""
+        while not self._stopping:
+            await self.run_once()
+
+    async def run_once(self) -> None:
+        """Claim what there is room for, or wait for room, or for jobs."""
+        self._look.clear()
+        room = self._room()
+        if room <= 0:
+            await self._wait()
+            return
+        found = await self._link.run(lambda: self._claim(room), then=self._slots.add)
+        if len(found) >= room:
+            await self._keep_busy()
+        else:
+            await self._rest(found)
+
+    def _claim(self, room: int) -> Plan[list[Claim]]:
+        queues = self._queues if self._queues is not None else (yield from claim.busy_queues())
+        self._turn += 1
+        turn = self._turn % max(1, len(queues))
+        return (yield from claim.fill(self._member.id, [*queues[turn:], *queues[:turn]], room))
+
+    def _room(self) -> int:
+        """How many to claim now; 0 while enough are in hand."""
+        slots = self._slots
+        prefetch = self._prefetch()
+        slots.low = prefetch // 2
+        if len(slots.waiting) > slots.low or self._completer.backlog > LARGEST_BACKLOG:
+            return 0
+        return slots.size + prefetch - len(slots.running) - len(slots.waiting)
+
+    def _prefetch(self) -> int:
+        """How many claims would start within the horizon, at the pace since the last look."""
+        started, at = self._pace
+        now = time.monotonic()
+        elapsed = now - at
+        pace = (self._slots.started - started) / elapsed if elapsed > 0 else 0.0
+        self._pace = (self._slots.started, now)
+        return min(LARGEST_PREFETCH, int(pace * HORIZON))
+
+    async def _keep_busy(self) -> None:
+        """There is more than there is room for: after a while of this, ask for silence."""
+        if self._asleep and time.monotonic() - self._busy_since > BUSY_AFTER:
+            await self._doze(asleep=False)
+
+    async def _rest(self, found: list[Claim]) -> None:
+        """There is no more for now: be on the list of sleepers, look once more, then wait."""
+        self._busy_since = time.monotonic()
+        if not self._asleep:
+            await self._doze(asleep=True)
+        elif not found:
+            await self._wait()
+
+    async def _doze(self, *, asleep: bool) -> None:
+        await self._link.run(lambda: claim.doze(self._member.id, asleep=asleep))
+        self._asleep = asleep
+
+    async def _wait(self) -> None:
+        if self._stopping:
+            return
+        try:
+            async with asyncio.timeout(self._poll):
+                await self._look.wait()
+        except TimeoutError:
+            pass

@@ -1,0 +1,100 @@
+"""A worker's own connection: one plan at a time, opened again whenever it is lost."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import psycopg
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential_jitter
+
+from pgqueue.errors import ConnectionFailed
+from pgqueue.store.connection import Awaiting
+from pgqueue.store.database import Database
+from pgqueue.store.plan import Plan, arun
+
+T = TypeVar("T")
+log = logging.getLogger("pgqueue.worker")
+
+LOST = (psycopg.OperationalError, psycopg.InterfaceError, ConnectionFailed)
+LONGEST_PAUSE = 5.0
+
+# The worker's statements are walks along indices. A plan cached while a table was small must not read it
+# from end to end when it has grown, so the planner is left no other choice.
+PLANNER = (
+    "set enable_seqscan = off; set enable_bitmapscan = off; set enable_hashjoin = off; "
+    "set enable_mergejoin = off; set jit = off"
+)
+
+
+class Link:
+    """Runs plans, with patience: while the database is away it tries again, with growing pauses."""
+
+    def __init__(self, name: str, database: Database) -> None:
+        """Connect when first used.
+
+        Args:
+            name: for the log.
+            database: where to.
+        """
+        self.name = name
+        self._database = database
+        self._connection: psycopg.AsyncConnection[Any] | None = None
+        self._lock = asyncio.Lock()
+
+    async def run(self, make: Callable[[], Plan[T]], then: Callable[[T], object] | None = None) -> T:
+        """Run a plan until it has been run.
+
+        The connection may be lost after the database did what it was asked, so a plan may run twice: every
+        plan a worker sends can bear that.
+
+        Args:
+            make: makes the plan; a plan is used up by one try.
+            then: told the result before another plan can run on this link.
+
+        Returns:
+            The plan's result.
+        """
+        try:
+            return await self._once(make, then)
+        except LOST as error:
+            self._log_loss(error)
+        patient = AsyncRetrying(
+            retry=retry_if_exception_type(LOST),
+            wait=wait_exponential_jitter(initial=0.1, max=LONGEST_PAUSE),
+            before_sleep=self._log_retry,
+            reraise=True,
+        )
+        return await patient(self._once, make, then)
+
+    async def close(self) -> None:
+        """Close the connection, if there is one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    async def _once(self, make: Callable[[], Plan[T]], then: Callable[[T], object] | None) -> T:
+        async with self._lock:
+            try:
+                connection = self._connection or await self._connect()
+                result = await arun(make(), Awaiting(connection, self._database.catalogue))
+            except LOST:
+                await self.close()
+                raise
+            if then is not None:
+                then(result)
+            return result
+
+    async def _connect(self) -> psycopg.AsyncConnection[Any]:
+        connection = await self._database.aconnect()
+        if not self._database.behind_pooler:
+            await connection.execute(PLANNER)
+        self._connection = connection
+        return connection
+
+    def _log_retry(self, state: RetryCallState) -> None:
+        if state.outcome is not None and (error := state.outcome.exception()) is not None:
+            self._log_loss(error)
+
+    def _log_loss(self, error: BaseException) -> None:
+        log.warning("connection lost", extra={"link": self.name, "error": str(error).strip()})

@@ -1,0 +1,247 @@
+"""A worker, from its start to its end. This file puts the parts together; each part has a file of its own.
+
+::
+
+    listener ┄┄look again┄┄▶ fetcher ──claims──▶ slots ──attempts──▶ executor
+                                ▲                  │ verdicts
+    membership (lease, beat)    └┄┄┄┄┄ room ┄┄┄┄┄┄┄┤
+    upkeep (promote, reclaim, …)                   ▼
+                                               completer ──▶ database
+
+Stopping: claim no more; return what has not started; let what runs finish within the grace; stop and return
+the rest; record every verdict; leave the list. Stopping a second time ends the grace at once.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from pgqueue.app.context import Context
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.errors import InvalidOption
+from pgqueue.store import schema
+from pgqueue.store.listener import listen
+from pgqueue.values.job import Claim
+from pgqueue.values.options import check_name
+from pgqueue.worker.attempt import Stop
+from pgqueue.worker.completer import Completer
+from pgqueue.worker.executor import Executor
+from pgqueue.worker.fetcher import Fetcher
+from pgqueue.worker.link import LONGEST_PAUSE, LOST, Link
+from pgqueue.worker.membership import Membership
+from pgqueue.worker.pools import Threads
+from pgqueue.worker.slots import Slots
+from pgqueue.worker.upkeep import Service, services
+
+log = logging.getLogger("pgqueue.worker")
+
+STALE_AFTER = 5.0
+LAST_WORDS = 2.0
+
+
+class Worker:
+    """Runs the jobs of a queue, ``concurrency`` at a time, until it is stopped."""
+
+    def __init__(
+        self,
+        queue: PgQueue,
+        *,
+        queues: Sequence[str] | None = None,
+        concurrency: int = 20,
+        lease: timedelta = timedelta(seconds=30),
+        poll: timedelta = timedelta(seconds=1),
+        sweep: timedelta = timedelta(seconds=5),
+        grace: timedelta = timedelta(seconds=30),
+    ) -> None:
+        """Describe a worker; :meth:`run` starts it.
+
+        Args:
+            queue: whose tasks to run.
+            queues: the queues to serve; None: all.
+            concurrency: how many jobs to run at a time.
+            lease: how soon others may have the jobs if this process dies; renewed every third of it.
+            poll: how often to look for jobs when nobody says that there are any.
+            sweep: how often to look for workers that are gone.
+            grace: how long running jobs may go on after :meth:`stop`.
+
+        Raises:
+            InvalidOption: a value is out of its range.
+            ConfigurationError: a task's annotations cannot be read.
+        """
+        _require_positive(concurrency=concurrency, lease=lease, poll=poll, sweep=sweep)
+        if grace < timedelta(0):
+            raise InvalidOption(f"grace={grace!r}: use a timedelta of zero or more")
+        self.queue = queue
+        self.queues = _served(queue, queues)
+        for task in queue.tasks.values():
+            _ = task.signature
+        database = queue.database
+        self._grace = grace.total_seconds()
+        self._stopping = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._look = asyncio.Event()
+        self._claims, self._upkeep = Link("claims", database), Link("upkeep", database)
+        self._finishes = Link("finishes", database)
+        self._threads = Threads(concurrency)
+        self._completer = Completer(self._finishes, keep=queue.keeps_history)
+        executor = Executor(queue.tasks, self._threads, longest_result=queue.max_payload)
+        self._slots = Slots(
+            concurrency, executor, self._completer, context=self._context, on_room=self._look.set
+        )
+        self._member = Membership(
+            self._claims,
+            lease=lease,
+            concurrency=concurrency,
+            queues=self.queues,
+            known=lambda: [*self._slots.known(), *self._completer.known()],
+            on_lost=self._lost,
+            on_cancel=lambda jobs: self._slots.stop(Stop.CANCEL, jobs),
+        )
+        self._fetcher = Fetcher(
+            self._claims,
+            self._member,
+            self._slots,
+            self._completer,
+            queues=self.queues,
+            poll=poll.total_seconds(),
+            look=self._look,
+        )
+        self._services = (
+            Service("renew the lease", lease.total_seconds() / 3, self._member.beat),
+            Service("return stale claims", 1.0, self._return_stale),
+            *services(
+                self._upkeep,
+                poll=poll.total_seconds(),
+                sweep=sweep.total_seconds(),
+                history=queue.history,
+                look=self._look,
+            ),
+        )
+
+    @property
+    def id(self) -> UUID:
+        """The name under which this worker holds its claims; fresh for every lost lease."""
+        return self._member.id
+
+    def stop(self) -> None:
+        """Stop gracefully; called again, at once. Call it in the worker's event loop."""
+        if self._stopping.is_set():
+            self._hurry.set()
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Run jobs until stopped.
+
+        Raises:
+            ConnectionFailed: the database cannot be reached at the start; later on, it is waited for.
+            SchemaError: the schema is missing, too old or too new.
+        """
+        await self._check_in()
+        fetching = asyncio.create_task(self._fetcher.run(), name="pgqueue fetcher")
+        background = [self._start(loop) for loop in self._loops()]
+        try:
+            await _first_of(self._stopping.wait(), fetching, *background)
+        finally:
+            try:
+                await self._wind_down(fetching)
+            finally:
+                await _cancel(fetching, *background)
+                await self._close()
+
+    async def _check_in(self) -> None:
+        async with await self.queue.database.aconnect():
+            pass  # fails at once, and in words, where a link would wait for the database to come back
+        await self._claims.run(lambda: schema.verify(self.queue.database.catalogue.schema))
+        await self._member.join()
+        log.info("worker started", extra={"worker": str(self.id), "queues": self.queues or "all"})
+
+    def _loops(self) -> list[Coroutine[Any, Any, None]]:
+        loops = [self._completer.run(), *(service.run() for service in self._services)]
+        if self.queue.database.listen_dsn is not None:
+            loops.append(self._listen())
+        return loops
+
+    def _start(self, loop: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        return asyncio.create_task(loop, name=f"pgqueue {loop.__qualname__}")
+
+    async def _wind_down(self, fetching: "asyncio.Task[None]") -> None:
+        self._stopping.set()
+        self._fetcher.stop()
+        log.info("worker stopping", extra={"worker": str(self.id), "running": len(self._slots.running)})
+        await self._within_grace(fetching)
+        self._slots.return_waiting()
+        await self._within_grace(asyncio.ensure_future(self._slots.emptied()))
+        self._slots.stop(Stop.SHUTDOWN)
+        for last in (self._slots.emptied(), self._completer.flushed(), self._member.leave()):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(last, LAST_WORDS)
+        log.info("worker stopped", extra={"worker": str(self.id), "unrecorded": self._completer.backlog})
+
+    async def _within_grace(self, work: "asyncio.Future[None]") -> None:
+        hurry = asyncio.ensure_future(self._hurry.wait())
+        await asyncio.wait((work, hurry), timeout=self._grace, return_when=asyncio.FIRST_COMPLETED)
+        await _cancel(hurry)
+
+    async def _close(self) -> None:
+        self._threads.close()
+        for link in (self._claims, self._finishes, self._upkeep):
+            await link.close()
+        await self.queue.aclose()
+
+    async def _listen(self) -> None:
+        """Listen for ever; while the connection is away, polling does the work."""
+        database = self.queue.database
+        while True:
+            with suppress(*LOST):
+                async with await database.aconnect(database.listen_dsn) as connection:
+                    await listen(connection, database.catalogue, self._look.set)
+            await asyncio.sleep(LONGEST_PAUSE / 5)
+
+    async def _return_stale(self) -> None:
+        returned = self._slots.return_waiting(older_than=STALE_AFTER)
+        if returned:
+            log.info("returned claims that did not get to start", extra={"jobs": returned})
+
+    def _lost(self, worker: UUID) -> None:
+        self._slots.abandon()
+        self._completer.forget(worker)
+
+    def _context(self, claim: Claim) -> Context:
+        return Context(claim, self.queue.database, keep=self.queue.keeps_history)
+
+
+def _served(queue: PgQueue, queues: Sequence[str] | None) -> list[str] | None:
+    if queues is None:
+        return None if queue.queues is None else sorted(queue.queues)
+    for name in queues:
+        check_name("queue", name)
+        queue.require_queue(name)
+    if not queues:
+        raise InvalidOption("queues=[]: name at least one queue, or None for all")
+    return list(dict.fromkeys(queues))
+
+
+def _require_positive(**options: float | timedelta) -> None:
+    for name, value in options.items():
+        if value <= type(value)():
+            raise InvalidOption(f"{name}={value!r}: use a value above zero")
+
+
+async def _first_of(*work: "Coroutine[Any, Any, Any] | asyncio.Task[None]") -> None:
+    """Wait for the first to end; if it failed, fail."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    await _cancel(tasks[0])
+    for task in done:
+        if not task.cancelled():
+            task.result()
+
+
+async def _cancel(*tasks: "asyncio.Future[Any]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
