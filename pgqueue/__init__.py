@@ -12,7 +12,7 @@ from pgqueue.errors import Dead, PgQueueError, RetryLater, Snooze, Superseded
 from pgqueue.values.job import AttemptError, Job, JobState, Outcome
 from pgqueue.values.retry import Retry
 from pgqueue.values.unique import Unique
-from pgqueue.values.version import VERSION as __version__
+from pgqueue.values.version import __version__
 
 __all__ = [
     "AttemptError",
@@ -29,8 +29,8 @@ __all__ = [
     "RetryLater",
     "Snooze",
     "Superseded",
-    "Task",
     "TakenJob",
+    "Task",
     "Unique",
     "__version__",
 ]

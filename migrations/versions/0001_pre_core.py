@@ -25,4 +25,6 @@ def _run(name: str) -> None:
     if context.is_offline_mode():
         context.get_context().impl.static_output(script)
     else:
-        op.get_bind().connection.driver_connection.execute(script)
+        driver = op.get_bind().connection.driver_connection
+        assert driver is not None  # noqa: S101 - it is connected: it is migrating
+        driver.execute(script)

@@ -13,7 +13,12 @@ The job's completion commits in that same transaction: either both happen or nei
 import logging
 import time
 from collections.abc import AsyncIterator, Iterator, MutableMapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+)
 from types import TracebackType
 from typing import Any
 
@@ -101,7 +106,9 @@ class Context:
         async with self._database.apooled() as connection:
             async with connection.transaction():
                 yield connection
-                self._require_held(await arun(self._completion(), Awaiting(connection, self._database.catalogue)))
+                self._require_held(
+                    await arun(self._completion(), Awaiting(connection, self._database.catalogue))
+                )
             self.completed = True
 
     def _completion(self) -> Plan[set[int]]:
@@ -152,7 +159,9 @@ class JobTransaction:
 class JobLogger(logging.LoggerAdapter[logging.Logger]):
     """Adds the job's fields to every record, beside whatever ``extra`` a call gives."""
 
-    def process(self, msg: object, kwargs: MutableMapping[str, Any]) -> tuple[object, MutableMapping[str, Any]]:
+    def process(
+        self, msg: object, kwargs: MutableMapping[str, Any]
+    ) -> tuple[object, MutableMapping[str, Any]]:
         """Merge the fields."""
         kwargs["extra"] = {**(self.extra or {}), **kwargs.get("extra", {})}
         return msg, kwargs

@@ -7,15 +7,24 @@ with Django's ``a`` prefix; one test holds the pairs to the same parameters and 
 import asyncio
 import difflib
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
+from pgqueue.app.context import Context
 from pgqueue.app.handle import JobHandle
 from pgqueue.app.take import AsyncTake, Take
 from pgqueue.app.task import Call, Registers, Task
-from pgqueue.errors import DuplicateTask, InvalidOption, JobFailed, JobNotDone, JobNotFound, UnknownQueue, UnknownTask
+from pgqueue.errors import (
+    DuplicateTask,
+    InvalidOption,
+    JobFailed,
+    JobNotDone,
+    JobNotFound,
+    UnknownQueue,
+    UnknownTask,
+)
 from pgqueue.store import control, enqueue
 from pgqueue.store.database import Database
 from pgqueue.values.job import Enqueued, Job, JobState, NewJob, QueueCount
@@ -87,6 +96,12 @@ class PgQueue:
         return self.history > timedelta(0)
 
     @overload
+    def task(self, function: Callable[Concatenate[Context, P], Awaitable[R]], /) -> Task[P, R]: ...
+    @overload
+    def task(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, Awaitable[R]], /) -> Task[P, R]: ...
+    @overload
     def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
     @overload
     def task(
@@ -120,7 +135,7 @@ class PgQueue:
             function: the function, where the decorator has no parentheses.
             name: what jobs say in the database; by default the function's module and qualified name.
             queue: the queue to stand in; ``default`` by default.
-            priority: −100…100, higher runs sooner; 0 by default.
+            priority: -100…100, higher runs sooner; 0 by default.
             retry: when failed jobs run again.
             max_attempts: after how many attempts a job is dead; by default what ``retry`` says.
             timeout: seconds, or a timedelta, that an attempt may take; None: as long as it likes.
@@ -207,7 +222,9 @@ class PgQueue:
         """
         return self.enqueue([call.job for call in calls], connection)
 
-    async def aenqueue_many(self, calls: Iterable[Call[R]], *, connection: object = None) -> list[JobHandle[R]]:
+    async def aenqueue_many(
+        self, calls: Iterable[Call[R]], *, connection: object = None
+    ) -> list[JobHandle[R]]:
         """Enqueue many calls at once, all or none.
 
         Args:
@@ -310,7 +327,12 @@ class PgQueue:
         """
         return self.database.run(
             control.jobs(
-                states=_states(state), queue=queue, task=task, unique_key=unique_key, before=before, limit=_page(limit)
+                states=_states(state),
+                queue=queue,
+                task=task,
+                unique_key=unique_key,
+                before=before,
+                limit=_page(limit),
             )
         )
 
@@ -339,7 +361,12 @@ class PgQueue:
         """
         return await self.database.arun(
             control.jobs(
-                states=_states(state), queue=queue, task=task, unique_key=unique_key, before=before, limit=_page(limit)
+                states=_states(state),
+                queue=queue,
+                task=task,
+                unique_key=unique_key,
+                before=before,
+                limit=_page(limit),
             )
         )
 
@@ -403,7 +430,9 @@ class PgQueue:
         Returns:
             The ids that went; those whose unique key is taken stay dead.
         """
-        return await self.database.arun_whole(control.retry_dead_matching(task=task, queue=queue, before=before))
+        return await self.database.arun_whole(
+            control.retry_dead_matching(task=task, queue=queue, before=before)
+        )
 
     def purge_dead(
         self,
@@ -485,11 +514,12 @@ class PgQueue:
             JobFailed: it is dead or was cancelled.
             JobNotFound: there is no record of it.
         """
-        for pause in _looks(job_id, timeout):
+        for pause in _looks(timeout):
             job = self.job(job_id)
             if job.state.ended:
                 return _result(job)
             time.sleep(pause)
+        raise _not_done(job_id, timeout)
 
     async def aresult(self, job_id: int, *, timeout: float | timedelta | None = None) -> Any:  # noqa: ANN401, ASYNC109
         """Wait until a job has ended, and return what its task returned.
@@ -503,11 +533,12 @@ class PgQueue:
             JobFailed: it is dead or was cancelled.
             JobNotFound: there is no record of it.
         """
-        for pause in _looks(job_id, timeout):
+        for pause in _looks(timeout):
             job = await self.ajob(job_id)
             if job.state.ended:
                 return _result(job)
             await asyncio.sleep(pause)
+        raise _not_done(job_id, timeout)
 
     def close(self) -> None:
         """Close the connections kept for enqueuing."""
@@ -554,7 +585,9 @@ def _did_you_mean(name: str, known: Collection[str]) -> str:
 
 def _found(job_id: int, job: Job | None) -> Job:
     if job is None:
-        raise JobNotFound(f"no record of job {job_id}: it was never committed, or its history has been dropped")
+        raise JobNotFound(
+            f"no record of job {job_id}: it was never committed, or its history has been dropped"
+        )
     return job
 
 
@@ -574,7 +607,7 @@ def _page(limit: int) -> int:
     return limit
 
 
-def _looks(job_id: int, timeout: float | timedelta | None) -> Iterator[float]:
+def _looks(timeout: float | timedelta | None) -> Iterator[float]:
     """How long to pause after each look at a job, ever longer, until the time is over."""
     limit = _duration("timeout", timeout)
     deadline = None if limit is None else time.monotonic() + limit.total_seconds()
@@ -584,7 +617,10 @@ def _looks(job_id: int, timeout: float | timedelta | None) -> Iterator[float]:
         yield max(0.0, min(pause, left))
         pause = min(pause * 1.5, LONGEST_LOOK)
     yield 0.0
-    raise JobNotDone(f"job {job_id} has not ended within {timeout!r}; it may still")
+
+
+def _not_done(job_id: int, timeout: float | timedelta | None) -> JobNotDone:
+    return JobNotDone(f"job {job_id} has not ended within {timeout!r}; it may still")
 
 
 def _result(job: Job) -> Any:  # noqa: ANN401 - any JSON

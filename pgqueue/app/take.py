@@ -33,7 +33,7 @@ from pgqueue.store.plan import Plan, arun, run
 from pgqueue.values.job import Claim
 from pgqueue.values.options import check_name
 from pgqueue.values.verdict import Again, Buried, Returned, Succeeded, Verdict, describe
-from pgqueue.values.version import VERSION
+from pgqueue.values.version import __version__
 
 POLL = 1.0
 
@@ -130,14 +130,18 @@ class _Hold:
         if count < 1:
             raise InvalidOption(f"take({count!r}): take at least one job")
         if timeout is not None and timeout < timedelta(0):
-            raise InvalidOption(f"take(timeout={timeout!r}): use zero or more seconds, or None to wait for ever")
+            raise InvalidOption(
+                f"take(timeout={timeout!r}): use zero or more seconds, or None to wait for ever"
+            )
         self.database = database
         self.count = count
         self.queues = None if queues is None else [check_name("queue", name) for name in queues]
         self.timeout = None if timeout is None else timeout.total_seconds()
         self.lease = lease
         self.keep = keep
-        self.worker = claim.WorkerInfo(uuid4(), socket.gethostname(), os.getpid(), count, VERSION, self.queues)
+        self.worker = claim.WorkerInfo(
+            uuid4(), socket.gethostname(), os.getpid(), count, __version__, self.queues
+        )
         self.held: dict[int, Claim] = {}
         self.taken_at = 0.0
 

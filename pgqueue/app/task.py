@@ -136,7 +136,7 @@ class Task(Generic[P, R]):
             connection: enqueue on this connection, in its current transaction: a psycopg connection or a
                 SQLAlchemy connection or session.
             queue: the queue to stand in.
-            priority: −100…100, higher runs sooner.
+            priority: -100…100, higher runs sooner.
             delay: run no sooner than this long from now, by the database's clock.
             run_at: run no sooner than this instant; with a time zone.
             max_attempts: after how many attempts the job is dead.
@@ -158,7 +158,7 @@ class Task(Generic[P, R]):
             unique=unique,
         )
         if connection is not None:
-            changed._connection = connection
+            changed._connection = connection  # noqa: SLF001 - of this same class
         return changed
 
     @cached_property
@@ -185,12 +185,10 @@ class Registers(Protocol):
     """The decorator that :meth:`pgqueue.PgQueue.task` returns: the function's signature becomes the task's."""
 
     @overload
-    def __call__(  # type: ignore[overload-overlap]  # a coroutine function is a function, too
-        self, function: Callable[Concatenate[Context, P], Awaitable[R]], /
-    ) -> Task[P, R]: ...
+    def __call__(self, function: Callable[Concatenate[Context, P], Awaitable[R]], /) -> Task[P, R]: ...
     @overload
-    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...  # type: ignore[overload-overlap]
+    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
     @overload
-    def __call__(self, function: Callable[P, Awaitable[R]], /) -> Task[P, R]: ...  # type: ignore[overload-overlap]
+    def __call__(self, function: Callable[P, Awaitable[R]], /) -> Task[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...

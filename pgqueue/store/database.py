@@ -62,7 +62,10 @@ class Database:
         self._given_direct_dsn = direct_dsn
         self._pool_size = pool_size
         self._lock = threading.Lock()
-        self._forget_pools()
+        self._pool: ConnectionPool[Any] | None = None
+        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncConnectionPool[Any]] = (
+            WeakKeyDictionary()
+        )
         _databases.add(self)
 
     @property
@@ -178,7 +181,11 @@ class Database:
             if self._pool is None:
                 self.verify()
                 self._pool = ConnectionPool(
-                    self.dsn, kwargs=self._connect_options(self.dsn), min_size=0, max_size=self._pool_size, open=True
+                    self.dsn,
+                    kwargs=self._connect_options(self.dsn),
+                    min_size=0,
+                    max_size=self._pool_size,
+                    open=True,
                 )
             return self._pool
 
@@ -191,7 +198,11 @@ class Database:
             pool = self._pools.setdefault(
                 loop,
                 AsyncConnectionPool(
-                    self.dsn, kwargs=self._connect_options(self.dsn), min_size=0, max_size=self._pool_size, open=False
+                    self.dsn,
+                    kwargs=self._connect_options(self.dsn),
+                    min_size=0,
+                    max_size=self._pool_size,
+                    open=False,
                 ),
             )
             await pool.open()
@@ -205,11 +216,11 @@ class Database:
         async with connection.transaction():
             return await arun(plan, Awaiting(connection, self.catalogue))
 
-    def _forget_pools(self) -> None:
-        """Start without pools: at first, and in a forked child, whose parent owns the sockets it inherited."""
-        self._pool: ConnectionPool[Any] | None = None
-        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncConnectionPool[Any]] = WeakKeyDictionary()
+    def forget_pools(self) -> None:
+        """Start again without pools: in a forked child, whose parent owns the sockets it inherited."""
         self._lock = threading.Lock()
+        self._pool = None
+        self._pools = WeakKeyDictionary()
 
 
 _databases: WeakSet[Database] = WeakSet()
@@ -217,7 +228,7 @@ _databases: WeakSet[Database] = WeakSet()
 
 def _after_fork() -> None:
     for database in list(_databases):
-        database._forget_pools()  # noqa: SLF001 - this module's own class
+        database.forget_pools()
 
 
 if hasattr(os, "register_at_fork"):
@@ -244,4 +255,6 @@ def _connection_errors(dsn: str) -> Iterator[None]:
 
 
 def _without_password(dsn: str) -> str:
-    return make_conninfo(**{key: value for key, value in conninfo_to_dict(dsn).items() if key != "password"})
+    named = conninfo_to_dict(dsn)
+    named.pop("password", None)
+    return make_conninfo("", **{key: str(value) for key, value in named.items()})

@@ -70,7 +70,9 @@ def _enqueue_unique(job: NewJob, params: dict[str, object]) -> Plan[Enqueued]:
         answer = yield from _on_collision(job, params)
         if answer is not None:
             return answer
-    raise JobError(f"unique_key={job.unique_key!r} was taken and freed {TRIES} times while enqueuing; try again")
+    raise JobError(
+        f"unique_key={job.unique_key!r} was taken and freed {TRIES} times while enqueuing; try again"
+    )
 
 
 def _on_collision(job: NewJob, params: dict[str, object]) -> Plan[Enqueued | None]:
@@ -92,14 +94,17 @@ def _enqueue_keyed(
     numbered: list[tuple[int, NewJob]], clock: datetime, now: datetime | None
 ) -> Plan[dict[int, Enqueued]]:
     """Insert jobs with unique keys; return, for the ids that were not used, what to say instead."""
-    numbered.sort(key=lambda pair: pair[1].unique_key or "")  # two batches lock keys in one order: no deadlock
+    numbered.sort(
+        key=lambda pair: pair[1].unique_key or ""
+    )  # two batches lock keys in one order: no deadlock
     params = _columns(numbered, clock) | {"now": now}
     accepted = {row[0] for row in (yield Statement("enqueue_batch", params))}
     refused = [(job_id, job) for job_id, job in numbered if job_id not in accepted]
     if not refused:
         return {}
     keys = [job.unique_key for _, job in refused]
-    holders = dict((yield Statement("count_collisions", {"unique_keys": keys})))
+    rows = yield Statement("count_collisions", {"unique_keys": keys})
+    holders = {row[0]: row[1] for row in rows}
     answers = {}
     for job_id, job in refused:
         holder = holders.get(job.unique_key)
@@ -168,7 +173,7 @@ def _run_at(job: NewJob, clock: datetime) -> datetime:
 
 
 def _copy_chunks(numbered: list[tuple[int, NewJob]], clock: datetime) -> Iterator[bytes]:
-    """The jobs in COPY's text format. JSON escapes control characters itself, so only ``\\`` is left to."""
+    """The jobs in COPY's text format. JSON escapes control characters itself; backslashes are left to us."""
     rows = iter(numbered)
     while chunk := list(islice(rows, ROWS_PER_CHUNK)):
         yield b"".join(

@@ -30,16 +30,14 @@ def finish(
         The ids that were recorded.
     """
     done: set[int] = set()
-    for kind, plan in (
-        (Succeeded, lambda batch: complete(worker, batch, keep=keep, now=now)),
-        (Again, lambda batch: put_back(worker, batch, now=now)),
-        (Returned, lambda batch: put_back(worker, batch, now=now)),
-        (Buried, lambda batch: bury(worker, batch, now=now)),
-        (Cancelled, lambda batch: end_cancelled(worker, batch, now=now)),
-    ):
-        batch = [verdict for verdict in verdicts if type(verdict) is kind]
-        if batch:
-            done |= yield from plan(batch)
+    if succeeded := [one for one in verdicts if isinstance(one, Succeeded)]:
+        done |= yield from complete(worker, succeeded, keep=keep, now=now)
+    if going_back := [one for one in verdicts if isinstance(one, Again | Returned)]:
+        done |= yield from put_back(worker, going_back, now=now)
+    if buried := [one for one in verdicts if isinstance(one, Buried)]:
+        done |= yield from bury(worker, buried, now=now)
+    if cancelled := [one for one in verdicts if isinstance(one, Cancelled)]:
+        done |= yield from end_cancelled(worker, cancelled, now=now)
     return done
 
 

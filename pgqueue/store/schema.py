@@ -38,7 +38,9 @@ def verify(schema: str) -> Plan[str]:
     if revision is None:
         raise SchemaMissing(f'schema "{schema}" is empty; run `pgqueue migrate`')
     if revision < REVISION:
-        raise SchemaTooOld(f'schema "{schema}" is at revision {revision}, this code needs {REVISION}; run `pgqueue migrate`')
+        raise SchemaTooOld(
+            f'schema "{schema}" is at revision {revision}, this code needs {REVISION}; run `pgqueue migrate`'
+        )
     if oldest_code is not None and oldest_code > REVISION:
         raise SchemaTooNew(
             f'schema "{schema}" is at revision {revision} and needs code written for {oldest_code} or later; '

@@ -74,7 +74,7 @@ class NewJob(msgspec.Struct, frozen=True):
         task: the task's name.
         args: the arguments as a JSON object.
         queue: the queue's name.
-        priority: −100…100, higher runs sooner.
+        priority: -100…100, higher runs sooner.
         max_attempts: after how many attempts the job is dead.
         run_at: the earliest time to run, or None.
         delay: the same, counted from the database's now, or None.

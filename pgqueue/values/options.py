@@ -9,6 +9,7 @@ from pgqueue.values.unique import Unique
 
 PRIORITIES = range(-100, 101)
 ATTEMPTS = range(1, 32_768)
+DEFAULT_UNIQUE = Unique()
 LONGEST_NAME = 200
 LONGEST_KEY = 1_000
 
@@ -19,7 +20,7 @@ class JobOptions:
 
     Attributes:
         queue: the queue's name; no white space or commas.
-        priority: −100…100, higher runs sooner.
+        priority: -100…100, higher runs sooner.
         max_attempts: after how many attempts the job is dead.
         run_at: the earliest time to run; with a time zone.
         delay: the same, counted from the database's now; not negative. Give one of the two.
@@ -36,7 +37,7 @@ class JobOptions:
     run_at: datetime | None = None
     delay: timedelta | None = None
     unique_key: str | None = None
-    unique: Unique = Unique()
+    unique: Unique = DEFAULT_UNIQUE
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""

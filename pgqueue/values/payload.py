@@ -41,7 +41,9 @@ class Signature:
             self._struct = _payload_struct(self._name, payload)
             self._decoder = msgspec.json.Decoder(self._struct, dec_hook=_decode_other)
         except TypeError as error:
-            raise ConfigurationError(f"task {self._name}: {error}; annotate it as a type that JSON can carry") from error
+            raise ConfigurationError(
+                f"task {self._name}: {error}; annotate it as a type that JSON can carry"
+            ) from error
         self._encoder = msgspec.json.Encoder(enc_hook=_encode_other)
         self._binds_itself = any(
             p.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD) for p in payload
@@ -50,7 +52,9 @@ class Signature:
         self._is_plain = not self._binds_itself and all(p.kind in _POSITIONAL for p in self._parameters)
         self._injected_at = [i for i, p in enumerate(self._parameters) if p.annotation is injected]
 
-    def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, limit: int = DEFAULT_LIMIT) -> bytes:
+    def encode(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, limit: int = DEFAULT_LIMIT
+    ) -> bytes:
         """The arguments of a call as JSON.
 
         Args:
@@ -113,7 +117,9 @@ class Signature:
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         for parameter in self._parameters:
-            value = injected if parameter.annotation is self._injected else getattr(payload, parameter.name)
+            value: Any = injected
+            if parameter.annotation is not self._injected:
+                value = getattr(payload, parameter.name)
             match parameter.kind:
                 case inspect.Parameter.VAR_POSITIONAL:
                     args.extend(value)
@@ -128,9 +134,13 @@ class Signature:
     def _refuse_unfaithful(self, payload: msgspec.Struct, data: bytes) -> None:
         """Refuse what JSON or jsonb would quietly change: NaN becomes null, and NUL cannot be stored."""
         if b"\\u0000" in data and _NUL.search(data):
-            raise PayloadNotEncodable(f"{self._name}: a string holds NUL (\\x00), which PostgreSQL cannot store")
+            raise PayloadNotEncodable(
+                f"{self._name}: a string holds NUL (\\x00), which PostgreSQL cannot store"
+            )
         if b"null" in data and _has_non_finite(msgspec.to_builtins(payload, enc_hook=_encode_other)):
-            raise PayloadNotEncodable(f"{self._name}: JSON has no NaN or infinity; send None or a string instead")
+            raise PayloadNotEncodable(
+                f"{self._name}: JSON has no NaN or infinity; send None or a string instead"
+            )
 
 
 def encode_result(value: object) -> bytes | None:
@@ -190,7 +200,9 @@ def _encode_other(value: object) -> object:
     """Encode what msgspec does not know: pydantic models, recognised without importing pydantic."""
     dump = getattr(value, "model_dump", None)
     if dump is None:
-        raise TypeError(f"a {type(value).__module__}.{type(value).__qualname__} has no JSON form: {value!r:.80}")
+        raise TypeError(
+            f"a {type(value).__module__}.{type(value).__qualname__} has no JSON form: {value!r:.80}"
+        )
     return dump(mode="json")
 
 
@@ -214,5 +226,5 @@ def _has_non_finite(value: object) -> bool:
 
 
 def _plain(error: BaseException) -> str:
-    """msgspec's message in the words of a call: its ``$.order_id`` is the parameter ``order_id``."""
+    """Msgspec's message in the words of a call: its ``$.order_id`` is the parameter ``order_id``."""
     return str(error).replace("`$.", "`") or type(error).__name__

@@ -2,4 +2,4 @@
 
 from importlib.metadata import version
 
-VERSION = version("pgqueue")
+__version__ = version("pgqueue")

@@ -1,10 +1,13 @@
 """One attempt in progress, and who may stop it."""
 
-import asyncio
 from enum import Enum, auto
+from typing import TYPE_CHECKING
 
 from pgqueue.app.context import Context
 from pgqueue.values.job import Claim
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class Stop(Enum):

@@ -61,7 +61,9 @@ class Executor:
             return None
         return Succeeded(attempt.claim, attempt.context.seconds, self._result(attempt.claim, value))
 
-    async def _call(self, task: Task[..., Any], attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # noqa: ANN401
+    async def _call(
+        self, task: Task[..., Any], attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:  # noqa: ANN401
         attempt.interruptible = task.is_async
         if task.is_async:
             running = task.function(*args, **kwargs)
@@ -90,10 +92,14 @@ class Executor:
         return Returned(claim, UNKNOWN_TASK_DELAY)
 
     def _undecodable(self, claim: Claim, error: PayloadNotDecodable) -> Verdict:
-        log.error("job is dead: undecodable", extra={"job": claim.id, "task": claim.task, "error": str(error)})
+        log.error(
+            "job is dead: undecodable", extra={"job": claim.id, "task": claim.task, "error": str(error)}
+        )
         return Buried(claim, 0.0, "undecodable", describe(error, claim.attempt))
 
-    def _stopped(self, task: Task[..., Any], attempt: Attempt, error: asyncio.CancelledError) -> Verdict | None:
+    def _stopped(
+        self, task: Task[..., Any], attempt: Attempt, error: asyncio.CancelledError
+    ) -> Verdict | None:
         if attempt.context.completed or attempt.stopped is Stop.LOST:
             return None
         match attempt.stopped:
@@ -117,7 +123,9 @@ class Executor:
             case Buried():
                 log.error("job is dead: %s", verdict.reason, extra=fields, exc_info=error)
             case Again():
-                log.warning("attempt failed", extra={**fields, "retry_in": str(verdict.delay)}, exc_info=error)
+                log.warning(
+                    "attempt failed", extra={**fields, "retry_in": str(verdict.delay)}, exc_info=error
+                )
         return verdict
 
     def _result(self, claim: Claim, value: object) -> bytes | None:

@@ -1,6 +1,6 @@
 """Keeps claims in hand: enough that no slot waits, no more than will start at once.
 
-How many to hold beyond the running ones follows from how fast they start (Little's law: rate × horizon), so
+How many to hold beyond the running ones follows from how fast they start (Little's law: rate times horizon), so
 a worker of long jobs prefetches next to nothing, and one of short jobs as much as a batch should have.
 
 When nothing is ready the worker *dozes*: it asks to be notified, looks once more (for what was committed

@@ -8,7 +8,7 @@ from datetime import timedelta
 from uuid import UUID, uuid4
 
 from pgqueue.store import claim
-from pgqueue.values.version import VERSION
+from pgqueue.values.version import __version__
 from pgqueue.worker.link import Link
 
 log = logging.getLogger("pgqueue.worker")
@@ -51,7 +51,7 @@ class Membership:
     async def join(self) -> None:
         """Make this worker known."""
         info = claim.WorkerInfo(
-            self.id, socket.gethostname(), os.getpid(), self._concurrency, VERSION, self._queues
+            self.id, socket.gethostname(), os.getpid(), self._concurrency, __version__, self._queues
         )
         await self._link.run(lambda: claim.register(info, self._lease))
 

@@ -17,7 +17,9 @@ class _Work:
 
     __slots__ = ("abandoned", "call", "context", "future")
 
-    def __init__(self, call: Callable[[], Any], future: "asyncio.Future[tuple[Any, BaseException | None]]") -> None:
+    def __init__(
+        self, call: Callable[[], Any], future: "asyncio.Future[tuple[Any, BaseException | None]]"
+    ) -> None:
         self.call = call
         self.future = future
         self.context = contextvars.copy_context()

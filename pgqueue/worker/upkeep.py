@@ -45,7 +45,9 @@ class Service:
             await asyncio.sleep(pause if sooner is None else min(pause, sooner))
 
 
-def services(link: Link, *, poll: float, sweep: float, history: timedelta, look: asyncio.Event) -> Sequence[Service]:
+def services(
+    link: Link, *, poll: float, sweep: float, history: timedelta, look: asyncio.Event
+) -> Sequence[Service]:
     """The services of a queue.
 
     Args:

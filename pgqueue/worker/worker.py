@@ -72,7 +72,9 @@ class Worker:
             InvalidOption: a value is out of its range.
             ConfigurationError: a task's annotations cannot be read.
         """
-        _require_positive(concurrency=concurrency, lease=lease, poll=poll, sweep=sweep)
+        if concurrency < 1:
+            raise InvalidOption(f"concurrency={concurrency!r}: run at least one job at a time")
+        _require_positive(lease=lease, poll=poll, sweep=sweep)
         if grace < timedelta(0):
             raise InvalidOption(f"grace={grace!r}: use a timedelta of zero or more")
         self.queue = queue
@@ -142,7 +144,7 @@ class Worker:
         """
         await self._check_in()
         fetching = asyncio.create_task(self._fetcher.run(), name="pgqueue fetcher")
-        background = [self._start(loop) for loop in self._loops()]
+        background = [asyncio.create_task(loop, name="pgqueue") for loop in self._loops()]
         try:
             await _first_of(self._stopping.wait(), fetching, *background)
         finally:
@@ -164,9 +166,6 @@ class Worker:
         if self.queue.database.listen_dsn is not None:
             loops.append(self._listen())
         return loops
-
-    def _start(self, loop: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        return asyncio.create_task(loop, name=f"pgqueue {loop.__qualname__}")
 
     async def _wind_down(self, fetching: "asyncio.Task[None]") -> None:
         self._stopping.set()
@@ -225,10 +224,10 @@ def _served(queue: PgQueue, queues: Sequence[str] | None) -> list[str] | None:
     return list(dict.fromkeys(queues))
 
 
-def _require_positive(**options: float | timedelta) -> None:
+def _require_positive(**options: timedelta) -> None:
     for name, value in options.items():
-        if value <= type(value)():
-            raise InvalidOption(f"{name}={value!r}: use a value above zero")
+        if value <= timedelta(0):
+            raise InvalidOption(f"{name}={value!r}: use a timedelta above zero")
 
 
 async def _first_of(*work: "Coroutine[Any, Any, Any] | asyncio.Task[None]") -> None:

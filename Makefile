@@ -1,0 +1,53 @@
+# Two commands need nothing but a Debian machine with Python and make:
+#   make demo   runs the main job        make test   passes every check and test
+
+VENV ?= .venv
+PYTHON ?= python3
+BIN = $(VENV)/bin
+SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
+
+.PHONY: demo test check unit unit-oldest format bench clean
+
+demo: $(VENV)/installed
+	$(BIN)/pgqueue demo
+
+test: check unit unit-oldest
+
+# Everything that reads the code without running it.
+check: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+# The whole suite, on the embedded PostgreSQL 18 (or on PGQUEUE_TEST_DSN).
+unit: $(VENV)/installed | pgbouncer
+	$(BIN)/pytest -q
+
+# The core suite again, on the PostgreSQL that Debian packages.
+unit-oldest: $(VENV)/installed | debian-postgresql
+	PGQUEUE_TEST_SERVER=debian $(BIN)/pytest -q tests/store tests/promises tests/worker
+
+format: $(VENV)/installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+$(VENV)/installed: pyproject.toml
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "installing python3-venv (Debian package)"; \
+	    $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq python3-venv >/dev/null; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing pgqueue and its development tools into $(VENV)"
+	@$(BIN)/pip install -q --disable-pip-version-check -e ".[dev]"
+	@touch $@
+
+.PHONY: pgbouncer debian-postgresql
+pgbouncer:
+	@command -v pgbouncer >/dev/null || test -x /usr/sbin/pgbouncer || { echo "installing pgbouncer (Debian package)"; \
+	    $(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq pgbouncer >/dev/null; }
+
+debian-postgresql:
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { echo "installing postgresql (Debian package)"; \
+	    $(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql >/dev/null; }
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache

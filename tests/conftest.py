@@ -1,0 +1,115 @@
+"""Fixtures of the whole suite: a server, a fresh migrated database per test, a queue, running workers."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from pytest_postgresql import factories
+from servers import server
+
+from pgqueue import PgQueue
+from pgqueue.store import schema
+from pgqueue.worker.worker import Worker
+
+_open = ExitStack()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start the server, and point pytest-postgresql's no-process fixture at it."""
+    if config.option.collectonly or config.option.help:
+        return
+    where = conninfo_to_dict(_open.enter_context(server()))
+    config.option.postgresql_host = where["host"]
+    config.option.postgresql_port = where.get("port", 5432)
+    config.option.postgresql_user = where["user"]
+    config.option.postgresql_password = where.get("password")
+    config.option.postgresql_dbname = "pgqueue_tests"
+
+
+def pytest_unconfigure() -> None:
+    """Stop the server."""
+    _open.close()
+
+
+def _migrate(**where: Any) -> None:
+    known = {key: where[key] for key in ("host", "port", "user", "password", "dbname") if where.get(key)}
+    schema.migrate(make_conninfo(**known))
+
+
+migrated_server = factories.postgresql_noproc(load=[_migrate])
+empty_server = factories.postgresql_noproc(dbname="pgqueue_empty")
+migrated = factories.postgresql("migrated_server")
+empty = factories.postgresql("empty_server")
+
+
+def _dsn(connection: psycopg.Connection[Any]) -> str:
+    info = connection.info
+    return f"postgresql://{info.user}:{info.password}@/{info.dbname}?host={info.host}&port={info.port}"
+
+
+@pytest.fixture
+def dsn(migrated: psycopg.Connection[Any]) -> str:
+    """A fresh database with the schema in it."""
+    return _dsn(migrated)
+
+
+@pytest.fixture
+def empty_dsn(empty: psycopg.Connection[Any]) -> str:
+    """A fresh database with nothing in it."""
+    return _dsn(empty)
+
+
+@pytest.fixture
+def connection(dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    """A user's own connection, not in autocommit mode."""
+    with psycopg.connect(dsn) as opened:
+        yield opened
+
+
+@pytest.fixture
+def queue(dsn: str) -> Iterator[PgQueue]:
+    """A queue on the fresh database."""
+    opened = PgQueue(dsn)
+    yield opened
+    opened.close()
+
+
+Running = Callable[..., AbstractAsyncContextManager[Worker]]
+
+
+@pytest.fixture
+def running() -> Running:
+    """``async with running(queue, concurrency=2) as worker``: a worker that runs for the length of the block."""
+
+    @asynccontextmanager
+    async def run(queue: PgQueue, **options: Any) -> AsyncIterator[Worker]:
+        worker = Worker(queue, **options)
+        runner = asyncio.create_task(worker.run())
+        try:
+            yield worker
+        finally:
+            worker.stop()
+            async with asyncio.timeout(60):
+                await runner
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_running() -> Iterator[None]:
+    """Fail a test that leaves threads of ours behind (asyncio reports forgotten tasks by itself)."""
+    before = set(threading.enumerate())
+    yield
+    left = [
+        thread
+        for thread in set(threading.enumerate()) - before
+        if thread.name.startswith("pgqueue-take") or (thread.name.startswith("pool-") and thread.is_alive())
+    ]
+    for thread in left:
+        thread.join(timeout=5)
+    assert not [thread for thread in left if thread.is_alive()]
