@@ -2,11 +2,13 @@
 -- index: jobs_pkey
 -- locks: the buried rows
 -- run by: worker completer, take
+-- why: coalesce hides the fence from the planner, whose statistics may say that hardly any job has a worker;
+--      the plan it made of that compared every job of a batch with every other, 0.5 s for 1,000 jobs instead of 8 ms
 with done as (
     delete from pgqueue.jobs as job
     using unnest(%(ids)s::bigint[], %(attempts)s::smallint[], %(seconds)s::float8[], %(reasons)s::text[], %(errors)s::text[])
           as ended (id, attempt, seconds, reason, error)
-    where job.id = ended.id and job.attempts = ended.attempt and job.worker_id = %(worker)s::uuid
+    where job.id = ended.id and coalesce(job.attempts = ended.attempt and job.worker_id = %(worker)s::uuid, false)
     returning job.*, ended.seconds, ended.reason, ended.error
 )
 insert into pgqueue.dead_jobs (id, run_at, created_at, started_at, died_at, worker_id, collisions, priority,

@@ -2,10 +2,12 @@
 -- index: jobs_pkey
 -- locks: the ended rows
 -- run by: worker completer, take
+-- why: coalesce hides the fence from the planner, whose statistics may say that hardly any job has a worker;
+--      the plan it made of that compared every job of a batch with every other, 0.5 s for 1,000 jobs instead of 8 ms
 with done as (
     delete from pgqueue.jobs as job
     using unnest(%(ids)s::bigint[], %(attempts)s::smallint[], %(errors)s::text[]) as ended (id, attempt, error)
-    where job.id = ended.id and job.attempts = ended.attempt and job.worker_id = %(worker)s::uuid
+    where job.id = ended.id and coalesce(job.attempts = ended.attempt and job.worker_id = %(worker)s::uuid, false)
       and (job.cancel_requested or not %(only_requested)s::boolean)
     returning job.*, ended.error
 )

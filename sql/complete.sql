@@ -2,11 +2,13 @@
 -- index: jobs_pkey
 -- locks: the finished rows
 -- run by: worker completer, Context.transaction, take
+-- why: coalesce hides the fence from the planner, whose statistics may say that hardly any job has a worker;
+--      the plan it made of that compared every job of a batch with every other, 0.5 s for 1,000 jobs instead of 8 ms
 with done as (
     delete from pgqueue.jobs as job
     using unnest(%(ids)s::bigint[], %(attempts)s::smallint[], %(seconds)s::float8[], %(results)s::text[])
           as ended (id, attempt, seconds, result)
-    where job.id = ended.id and job.attempts = ended.attempt and job.worker_id = %(worker)s::uuid
+    where job.id = ended.id and coalesce(job.attempts = ended.attempt and job.worker_id = %(worker)s::uuid, false)
     returning job.*, ended.seconds, ended.result
 ),
 kept as (

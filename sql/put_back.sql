@@ -2,6 +2,8 @@
 -- index: jobs_pkey
 -- locks: the returned rows
 -- run by: worker completer, take
+-- why: coalesce hides the fence from the planner, whose statistics may say that hardly any job has a worker;
+--      the plan it made of that compared every job of a batch with every other, 0.5 s for 1,000 jobs instead of 8 ms
 update pgqueue.jobs as job
 set status = case when ended.delay > 0 then 'scheduled' else 'ready' end,
     run_at = case when ended.delay is null then job.run_at
@@ -12,6 +14,6 @@ set status = case when ended.delay > 0 then 'scheduled' else 'ready' end,
 from unnest(%(ids)s::bigint[], %(attempts)s::smallint[], %(delays)s::float8[], %(refunds)s::smallint[], %(errors)s::text[])
      as ended (id, attempt, delay, refund, error),
      (select coalesce(%(now)s::timestamptz, clock_timestamp()) as now) as clock
-where job.id = ended.id and job.attempts = ended.attempt and job.worker_id = %(worker)s::uuid
+where job.id = ended.id and coalesce(job.attempts = ended.attempt and job.worker_id = %(worker)s::uuid, false)
   and not job.cancel_requested
 returning job.id

@@ -4,7 +4,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -119,11 +119,9 @@ class Database:
         async with self.apooled() as own:
             return await self._arun_whole_on(own, plan)
 
-    @contextmanager
-    def pooled(self) -> Iterator[psycopg.Connection[Any]]:
+    def pooled(self) -> AbstractContextManager[psycopg.Connection[Any]]:
         """A blocking connection from the pool, in autocommit mode."""
-        with self._blocking_pool().connection() as connection:
-            yield connection
+        return self._blocking_pool().connection()
 
     @asynccontextmanager
     async def apooled(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:

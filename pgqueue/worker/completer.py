@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from pgqueue.store import finish
@@ -16,15 +17,17 @@ LARGEST_BATCH = 1_000
 class Completer:
     """Takes verdicts at once and records them soon. A verdict is kept until the database has it."""
 
-    def __init__(self, link: Link, *, keep: bool) -> None:
+    def __init__(self, link: Link, *, keep: bool, on_written: Callable[[Sequence[Verdict]], object]) -> None:
         """Begin with nothing.
 
         Args:
             link: the connection to write on.
             keep: whether succeeded jobs go to the history.
+            on_written: told of each batch that has been recorded.
         """
         self._link = link
         self._keep = keep
+        self._on_written = on_written
         self._waiting: list[Verdict] = []
         self._writing: list[Verdict] = []
         self._added = asyncio.Event()
@@ -66,6 +69,7 @@ class Completer:
             batch = self._writing
             done = await self._link.run(lambda: finish.finish(worker, batch, keep=self._keep))
             self._writing = []
+            self._on_written(batch)
             if len(done) < len(batch):
                 _log_superseded(batch, done)
         if self._waiting:

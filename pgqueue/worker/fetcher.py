@@ -57,7 +57,9 @@ class Fetcher:
         self._member = member
         self._slots = slots
         self._completer = completer
-        self._queues = None if queues is None else list(queues)
+        self._queues = list(queues or ())
+        self._serves_all = queues is None
+        self._queues_seen_at = 0.0
         self._turn = 0
         self._poll = poll
         self._look = look
@@ -90,10 +92,21 @@ class Fetcher:
             await self._rest(found)
 
     def _claim(self, room: int) -> Plan[list[Claim]]:
-        queues = self._queues if self._queues is not None else (yield from claim.busy_queues())
+        claims = yield from claim.fill(self._member.id, self._next_turn(), room)
+        if not self._serves_all or (claims and time.monotonic() - self._queues_seen_at < self._poll):
+            return claims
+        busy = yield from claim.busy_queues()
+        self._queues_seen_at = time.monotonic()
+        if not busy:
+            return claims
+        self._queues = busy
+        return claims or (yield from claim.fill(self._member.id, self._next_turn(), room))
+
+    def _next_turn(self) -> list[str]:
+        """The queues, each time another one first."""
         self._turn += 1
-        turn = self._turn % max(1, len(queues))
-        return (yield from claim.fill(self._member.id, [*queues[turn:], *queues[:turn]], room))
+        turn = self._turn % max(1, len(self._queues))
+        return [*self._queues[turn:], *self._queues[:turn]]
 
     def _room(self) -> int:
         """How many to claim now; 0 while enough are in hand."""

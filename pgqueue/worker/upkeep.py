@@ -8,7 +8,8 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from pgqueue.store import upkeep
@@ -27,26 +28,36 @@ class Service:
         name: for the log.
         every: seconds between two runs, give or take a tenth.
         run_once: does it; may return in how many seconds to come back, if that is sooner.
+        nudge: set by anybody who knows a reason to come back at once.
     """
 
     name: str
     every: float
     run_once: Callable[[], Awaitable[float | None]]
+    nudge: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
         """Run for ever. A failure is logged, and the next turn comes as usual."""
         while True:
+            self.nudge.clear()
             try:
                 sooner = await self.run_once()
             except Exception:
                 log.exception("service failed", extra={"service": self.name})
                 sooner = None
             pause = self.every * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - spreads load, no secret
-            await asyncio.sleep(pause if sooner is None else min(pause, sooner))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.nudge.wait(), pause if sooner is None else min(pause, sooner))
 
 
 def services(
-    link: Link, *, poll: float, sweep: float, history: timedelta, look: asyncio.Event
+    link: Link,
+    *,
+    poll: float,
+    sweep: float,
+    history: timedelta,
+    look: asyncio.Event,
+    later: asyncio.Event,
 ) -> Sequence[Service]:
     """The services of a queue.
 
@@ -56,6 +67,7 @@ def services(
         sweep: seconds between looks for workers that are gone.
         history: for how long ended jobs are kept.
         look: to set when there may be new ready jobs.
+        later: is set when a job was put back for later, perhaps sooner than the next known to be due.
     """
 
     async def promote() -> float | None:
@@ -78,7 +90,7 @@ def services(
         await link.run(upkeep.release_holds)
 
     return (
-        Service("promote due jobs", poll, promote),
+        Service("promote due jobs", poll, promote, later),
         Service("reclaim lost jobs", sweep, reclaim),
         Service("keep history partitions", 600.0, keep_history),
         Service("release unique keys", 60.0, release_holds),

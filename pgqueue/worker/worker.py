@@ -27,6 +27,7 @@ from pgqueue.store import schema
 from pgqueue.store.listener import listen
 from pgqueue.values.job import Claim
 from pgqueue.values.options import check_name
+from pgqueue.values.verdict import Again, Returned, Verdict
 from pgqueue.worker.attempt import Stop
 from pgqueue.worker.completer import Completer
 from pgqueue.worker.executor import Executor
@@ -86,10 +87,11 @@ class Worker:
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
         self._look = asyncio.Event()
+        self._later = asyncio.Event()
         self._claims, self._upkeep = Link("claims", database), Link("upkeep", database)
         self._finishes = Link("finishes", database)
         self._threads = Threads(concurrency)
-        self._completer = Completer(self._finishes, keep=queue.keeps_history)
+        self._completer = Completer(self._finishes, keep=queue.keeps_history, on_written=self._written)
         executor = Executor(queue.tasks, self._threads, longest_result=queue.max_payload)
         self._slots = Slots(
             concurrency, executor, self._completer, context=self._context, on_room=self._look.set
@@ -121,6 +123,7 @@ class Worker:
                 sweep=sweep.total_seconds(),
                 history=queue.history,
                 look=self._look,
+                later=self._later,
             ),
         )
 
@@ -204,6 +207,11 @@ class Worker:
         returned = self._slots.return_waiting(older_than=STALE_AFTER)
         if returned:
             log.info("returned claims that did not get to start", extra={"jobs": returned})
+
+    def _written(self, verdicts: Sequence[Verdict]) -> None:
+        self._look.set()  # a full backlog holds up fetching
+        if any(isinstance(verdict, Again | Returned) for verdict in verdicts):
+            self._later.set()
 
     def _lost(self, worker: UUID) -> None:
         self._slots.abandon()

@@ -1,0 +1,121 @@
+"""Which queue a command is about: the app's, wherever ``--app`` says it is, or one made from a DSN alone."""
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Concatenate, ParamSpec, TypeVar
+
+import click
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.errors import ConfigurationError
+from pgqueue.store.database import Database
+
+P = ParamSpec("P")
+R = TypeVar("R")
+FORM = "use MODULE:ATTRIBUTE, for example shop.jobs:queue"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The global options; None or False: not given."""
+
+    app: str | None = None
+    dsn: str | None = None
+    schema: str | None = None
+    behind_pooler: bool = False
+    direct_dsn: str | None = None
+
+    def queue(self) -> PgQueue:
+        """The queue to look at or to steer: the app's if there is one, else that of the DSN.
+
+        Raises:
+            ConfigurationError: ``--app`` does not lead to a queue.
+        """
+        if self.app is not None:
+            return self.app_queue()
+        return PgQueue(
+            self.dsn,
+            schema=self.schema or "pgqueue",
+            behind_pooler=self.behind_pooler,
+            direct_dsn=self.direct_dsn,
+        )
+
+    def app_queue(self) -> PgQueue:
+        """The app's queue, with its tasks.
+
+        Raises:
+            ConfigurationError: ``--app`` is missing or does not lead to a queue.
+        """
+        if self.app is None:
+            raise ConfigurationError(f"no app: give --app before the verb, or set PGQUEUE_APP; {FORM}")
+        queue = find(self.app)
+        if self.dsn or self.schema or self.behind_pooler or self.direct_dsn:
+            queue.database = self._elsewhere(queue.database)
+        return queue
+
+    def _elsewhere(self, own: Database) -> Database:
+        """The app's database, with what the options say in place of what the app says."""
+        direct = self.direct_dsn
+        if direct is None and self.dsn is None and own.listen_dsn != own.dsn:
+            direct = own.listen_dsn
+        return Database(
+            self.dsn or own.dsn,
+            schema=self.schema or own.catalogue.schema,
+            direct_dsn=direct,
+            behind_pooler=self.behind_pooler or own.behind_pooler,
+            pool_size=own._pool_size,  # noqa: SLF001 - there is no option for it, so it stays the app's
+        )
+
+
+def with_queue(verb: Callable[Concatenate[PgQueue, P], R]) -> Callable[P, R]:
+    """Hand a verb the queue to look at or to steer, and close the queue's connections afterwards."""
+
+    @click.pass_context
+    def call(ctx: click.Context, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        queue = ctx.find_object(Settings).queue()
+        ctx.call_on_close(queue.close)
+        return verb(queue, *args, **kwargs)
+
+    call.__name__, call.__doc__ = verb.__name__, verb.__doc__
+    return call
+
+
+def find(app: str) -> PgQueue:
+    """The queue that ``module:attribute`` names; the current directory is among the places looked in.
+
+    Raises:
+        ConfigurationError: there is no such module or attribute, it cannot be imported, or it is no queue.
+    """
+    module_name, colon, attribute = app.partition(":")
+    if not (module_name and colon and attribute) or module_name.startswith("."):
+        raise ConfigurationError(f"--app {app!r}: {FORM}")
+    if os.getcwd() not in sys.path:  # noqa: PTH109 - sys.path holds strings
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as above
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        raise ConfigurationError(f"--app {app!r}: {_reason(module_name, error)}") from error
+    found = getattr(module, attribute, None)
+    if not isinstance(found, PgQueue):
+        raise ConfigurationError(f"--app {app!r}: {_not_a_queue(vars(module), attribute)}")
+    return found
+
+
+def _reason(module: str, error: Exception) -> str:
+    """Why an import failed: the module is not there, or it is and broke."""
+    if isinstance(error, ModuleNotFoundError) and error.name and f"{module}.".startswith(f"{error.name}."):
+        return f"there is no module {error.name!r} here or on the Python path"
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"importing it raised {type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
+
+
+def _not_a_queue(names: dict[str, object], attribute: str) -> str:
+    queues = sorted(name for name, value in names.items() if isinstance(value, PgQueue))
+    there = f"; the module's queues: {', '.join(queues)}" if queues else "; the module holds no PgQueue at all"
+    if attribute not in names:
+        return f"the module has no {attribute!r}{there}"
+    return f"{attribute!r} is a {type(names[attribute]).__name__}, not a PgQueue{there}"

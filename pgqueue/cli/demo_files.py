@@ -1,0 +1,121 @@
+"""The files of the demo: which there are, a few that must fail, and what a direct reading finds.
+
+Nothing here knows of the queue.
+"""
+
+import os
+import stat
+import sysconfig
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from pgqueue.cli.demo_tasks import measured
+from pgqueue.cli.demo_verdict import Changed, Direct, Unreadable
+
+TRAP_ATTEMPTS = 2
+NOT_LIBRARY = frozenset({"site-packages", "dist-packages", "__pycache__"})
+OWN_MEMORY = Path("/proc/self/mem")
+
+
+class File(msgspec.Struct, frozen=True):
+    """A file to be measured.
+
+    Attributes:
+        path: where it is, absolute.
+        stamp: its size and time of change when it was listed; None where it is meant to fail.
+    """
+
+    path: Path
+    stamp: tuple[int, int] | None = None
+
+
+class Traps(msgspec.Struct, frozen=True):
+    """Three files that cannot be read.
+
+    Attributes:
+        vanishing: is there until it is removed.
+        directory: is none.
+        unreadable: opens, perhaps, but does not read.
+    """
+
+    vanishing: Path
+    directory: Path
+    unreadable: Path
+
+    def files(self) -> list[File]:
+        """All three."""
+        return [File(self.vanishing), File(self.directory), File(self.unreadable)]
+
+
+def set_traps(folder: Path) -> Traps:
+    """Make the files that must fail.
+
+    File modes do not stop root from reading; a process's own memory, read from address 0, stops anyone.
+    """
+    traps = Traps(folder / "vanishes.txt", folder / "directory.txt", folder / "unreadable.txt")
+    traps.vanishing.write_text("soon gone\n")
+    traps.directory.mkdir()
+    if OWN_MEMORY.exists():
+        return msgspec.structs.replace(traps, unreadable=OWN_MEMORY)
+    traps.unreadable.touch(mode=0)
+    return traps
+
+
+def standard_library() -> Path:
+    """The folder of Python's own modules."""
+    return Path(sysconfig.get_path("stdlib"))
+
+
+def regular_files(folder: Path, *, leaving_out: Collection[str] = ()) -> list[File]:
+    """Every regular file below a folder, in order. Links are not followed.
+
+    Args:
+        folder: where to look.
+        leaving_out: names of folders not to look into.
+
+    Returns:
+        The files; those whose names are not UTF-8 are left out, since neither JSON nor PostgreSQL takes them.
+    """
+    return sorted(_walk(folder.resolve(), leaving_out), key=lambda file: file.path)
+
+
+def direct_readings(files: Iterable[File]) -> dict[str, Direct]:
+    """What there is to know of each file, by path."""
+    return {str(file.path): _read(file) for file in files}
+
+
+def _walk(folder: Path, leaving_out: Collection[str]) -> Iterator[File]:
+    for where, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in leaving_out]
+        for name in names:
+            path = Path(where, name)
+            stamp = _stamp(path)
+            if stamp is not None and _is_utf8(str(path)):
+                yield File(path, stamp)
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """A regular file's size and time of change; None: it is no such file, or gone."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return (found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
+
+
+def _read(file: File) -> Direct:
+    try:
+        found: Direct = measured(file.path)
+    except OSError:
+        found = Unreadable()
+    return Changed() if file.stamp is not None and _stamp(file.path) != file.stamp else found
+
+
+def _is_utf8(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,190 @@
+"""The demo's place in a database: a schema of its own with the queue and the table ``files``, and its SQL.
+
+The schema carries a comment that says whose it is. One that somebody else made is never touched; one that
+an interrupted demo left behind is made anew.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+import psycopg
+
+from pgqueue.cli.demo_files import TRAP_ATTEMPTS, File
+from pgqueue.cli.demo_tasks import SCHEMA, measure, queue
+from pgqueue.cli.demo_verdict import WORKER_LOST, Measure, Record
+from pgqueue.errors import ConfigurationError
+from pgqueue.store import schema
+from pgqueue.store.database import Database
+from pgqueue.values.job import AttemptError
+
+Connection: TypeAlias = psycopg.Connection[Any]
+
+MARK = "made by `pgqueue demo`, which drops it at the end"
+FILES = f"""
+create table {SCHEMA}.files (
+    job_id bigint primary key,
+    path   text not null,
+    times  integer not null default 0,
+    sha256 text,
+    bytes  bigint,
+    lines  bigint
+)"""
+PROGRESS = f"""
+select count(*) filter (where state in ('succeeded', 'dead', 'cancelled')), count(*),
+       count(*) filter (where state = 'running'), count(*) filter (where state = 'dead'),
+       count(*) filter (where errors @> '[{{"type": "{WORKER_LOST}"}}]')
+from {SCHEMA}.all_jobs"""
+RECORDS = f"""
+select file.path, array_remove(array_agg(job.state), null), file.times, file.sha256, file.bytes, file.lines,
+       (array_agg(job.errors))[1], coalesce(max(job.max_attempts), 0)
+from {SCHEMA}.files as file left join {SCHEMA}.all_jobs as job on job.id = file.job_id
+group by file.job_id
+order by file.job_id"""
+HOLDER = f"""
+select worker.pid, (select count(*) from {SCHEMA}.jobs where status = 'running' and worker_id = worker.id)
+from {SCHEMA}.jobs as job join {SCHEMA}.workers as worker on worker.id = job.worker_id
+where job.id = %(job)s
+  and exists (select from pg_stat_activity where wait_event_type = 'Lock' and %(gate)s = any(pg_blocking_pids(pid)))"""
+
+
+class Progress(NamedTuple):
+    """How many jobs there are of each kind."""
+
+    ended: int
+    jobs: int
+    running: int
+    dead: int
+    reclaimed: int
+
+
+class Holder(NamedTuple):
+    """The worker that a job is with, and how many it has in hand."""
+
+    pid: int
+    jobs: int
+
+
+@contextmanager
+def stage(dsn: str) -> Iterator[Connection]:
+    """Make the demo's schema, and drop it at the end.
+
+    Args:
+        dsn: which database.
+
+    Yields:
+        A connection in autocommit mode.
+
+    Raises:
+        ConfigurationError: the schema is somebody else's, or another demo runs, or this user may not make it.
+        ConnectionFailed: there is no connection to be had.
+    """
+    database = Database(dsn, schema=SCHEMA)
+    with database.connect() as connection:
+        _claim_schema(connection)
+        try:
+            schema.migrate(database.dsn, schema=SCHEMA)
+            connection.execute(FILES)
+            yield connection
+        finally:
+            connection.execute(f"drop schema {SCHEMA} cascade")
+
+
+def enqueue(connection: Connection, files: Sequence[File]) -> list[int]:
+    """Add a row and a job for each file, in the connection's transaction.
+
+    Returns:
+        The jobs' ids, in the order of the files.
+    """
+    calls = [
+        (measure if file.stamp else measure.using(max_attempts=TRAP_ATTEMPTS)).call(str(file.path))
+        for file in files
+    ]
+    handles = queue.enqueue_many(calls, connection=connection)
+    with connection.cursor().copy(f"copy {SCHEMA}.files (job_id, path) from stdin") as rows:
+        for handle, file in zip(handles, files, strict=True):
+            rows.write_row((handle.id, str(file.path)))
+    return [handle.id for handle in handles]
+
+
+def worker_pids(connection: Connection) -> set[int]:
+    """The processes that are at work here."""
+    return {pid for (pid,) in connection.execute(f"select pid from {SCHEMA}.workers")}
+
+
+def progress(connection: Connection) -> Progress:
+    """How far the jobs are."""
+    return Progress(*connection.execute(PROGRESS).fetchone() or (0, 0, 0, 0, 0))
+
+
+def records(connection: Connection) -> list[Record]:
+    """What the database says of every file."""
+    return [_record(*row) for row in connection.execute(RECORDS)]
+
+
+class Gate:
+    """A lock on one file's row, held by a transaction of its own, as any part of an app might hold one.
+
+    The worker that gets to this file's job hashes it, begins its transaction and waits there. So there is a
+    moment, on a machine of any speed and with any number of files, at which a worker is certain to be in
+    the middle of a job.
+    """
+
+    def __init__(self, connection: Connection, job_id: int) -> None:
+        """Made by :func:`gate`."""
+        self._pid = connection.info.backend_pid
+        self._job_id = job_id
+
+    def waiting(self, connection: Connection) -> Holder | None:
+        """The worker that waits here, if there is one yet; asked on another connection."""
+        row = connection.execute(HOLDER, {"job": self._job_id, "gate": self._pid}).fetchone()
+        return Holder(*row) if row else None
+
+
+@contextmanager
+def gate(dsn: str, job_id: int) -> Iterator[Gate]:
+    """Lock a file's row for the length of the block."""
+    with Database(dsn, schema=SCHEMA).connect() as connection, connection.transaction():
+        connection.execute(f"select from {SCHEMA}.files where job_id = %s for update", [job_id])
+        yield Gate(connection, job_id)
+
+
+def _claim_schema(connection: Connection) -> None:
+    """Make the schema, empty, for this demo alone. The lock lasts as long as the connection."""
+    alone = connection.execute("select pg_try_advisory_lock(hashtext(%s))", [MARK]).fetchone()
+    if alone != (True,):
+        raise ConfigurationError("another `pgqueue demo` runs in this database; wait until it has ended")
+    found = connection.execute(
+        "select obj_description(oid, 'pg_namespace') from pg_namespace where nspname = %s", [SCHEMA]
+    ).fetchone()
+    if found not in {None, (MARK,)}:
+        raise ConfigurationError(
+            f'schema "{SCHEMA}" exists and was not made by the demo, so it is left alone; '
+            "rename it, or run the demo in another database"
+        )
+    try:
+        with connection.transaction():
+            connection.execute(f"drop schema if exists {SCHEMA} cascade")
+            connection.execute(f"create schema {SCHEMA}")
+            connection.execute(f"comment on schema {SCHEMA} is '{MARK}'")
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise ConfigurationError(
+            f'this user may not make the schema "{SCHEMA}" ({error.diag.message_primary}); '
+            "use one who may, or no DSN at all for a server of the demo's own"
+        ) from error
+
+
+def _record(
+    path: str,
+    states: list[str],
+    times: int,
+    sha256: str | None,
+    size: int | None,
+    lines: int | None,
+    errors: list[dict[str, Any]] | None,
+    max_attempts: int,
+) -> Record:
+    found = None if sha256 is None else Measure(sha256, size or 0, lines or 0)
+    told = msgspec.convert(errors or [], tuple[AttemptError, ...])
+    return Record(path, tuple(states), times, found, told, max_attempts)

@@ -1,0 +1,178 @@
+"""What the demo promises, and whether it came true: pure rules over what was recorded and what is so.
+
+What was recorded comes from the database (:mod:`pgqueue.cli.demo_stage`); what is so, from reading the same
+files without any queue (:mod:`pgqueue.cli.demo_files`). Nothing here reads either.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from pgqueue.values.job import AttemptError, JobState
+
+WORKER_LOST = "WorkerLost"
+
+
+class Measure(msgspec.Struct, frozen=True):
+    """What there is to know of a file."""
+
+    sha256: str
+    bytes: int
+    lines: int
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """The file cannot be read, so its job must be dead."""
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """Somebody changed or removed the file during the demo, so nothing can be said of what was read."""
+
+
+Direct: TypeAlias = Measure | Unreadable | Changed
+"""What a direct reading found."""
+
+
+class Record(msgspec.Struct, frozen=True):
+    """What the database says of one file.
+
+    Attributes:
+        path: which file.
+        states: the state of each record there is of its job; there should be one.
+        times: how often a result was stored.
+        measure: the result, or None.
+        errors: how attempts failed.
+        max_attempts: how many attempts the job had.
+    """
+
+    path: str
+    states: tuple[str, ...]
+    times: int = 0
+    measure: Measure | None = None
+    errors: tuple[AttemptError, ...] = ()
+    max_attempts: int = 0
+
+    @property
+    def dead(self) -> bool:
+        """Whether the job is in the dead table."""
+        return JobState.DEAD in self.states
+
+    @property
+    def reclaimed(self) -> bool:
+        """Whether the job was taken from a worker that was gone."""
+        return any(error.type == WORKER_LOST for error in self.errors)
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """How the demo went. Files are named by their paths.
+
+    Attributes:
+        files: how many there were.
+        jobs: how many of them have a job.
+        lost: without an end, or ended without a result.
+        done_twice: with more than one end, or a result stored more than once.
+        wrong: with a result that a direct reading does not confirm.
+        reclaimed: whose job was taken from the killed worker.
+        dead: whose job is in the dead table.
+        not_dead: unreadable, but not dead.
+        wrongly_dead: readable, but dead.
+        untold: dead without an error of each attempt.
+        changed: that changed during the demo, so that their results were not judged.
+        seconds: from the enqueue's commit to the end of the last job.
+    """
+
+    files: int
+    jobs: int
+    lost: list[str]
+    done_twice: list[str]
+    wrong: list[str]
+    reclaimed: list[str]
+    dead: list[str]
+    not_dead: list[str]
+    wrongly_dead: list[str]
+    untold: list[str]
+    changed: list[str]
+    seconds: float
+
+    @property
+    def jobs_per_second(self) -> float:
+        """How fast jobs ended, all in all."""
+        return self.jobs / self.seconds if self.seconds > 0 else 0.0
+
+
+def summarise(records: Sequence[Record], direct: Mapping[str, Direct], *, seconds: float) -> Summary:
+    """Compare what was recorded with what is so.
+
+    Args:
+        records: one for each file.
+        direct: what a direct reading found, by path.
+        seconds: how long the jobs took.
+    """
+
+    def paths(applies: Callable[[Record, Direct], bool]) -> list[str]:
+        return [record.path for record in records if applies(record, direct[record.path])]
+
+    return Summary(
+        files=len(direct),
+        jobs=sum(bool(record.states) for record in records),
+        lost=paths(lambda record, _: _is_lost(record)),
+        done_twice=paths(lambda record, _: record.times > 1 or len(record.states) > 1),
+        wrong=paths(_is_wrong),
+        reclaimed=paths(lambda record, _: record.reclaimed),
+        dead=paths(lambda record, _: record.dead),
+        not_dead=paths(lambda record, found: isinstance(found, Unreadable) and not record.dead),
+        wrongly_dead=paths(lambda record, found: isinstance(found, Measure) and record.dead),
+        untold=paths(lambda record, _: record.dead and not _tells_all(record)),
+        changed=paths(lambda _, found: isinstance(found, Changed)),
+        seconds=seconds,
+    )
+
+
+def broken(summary: Summary) -> list[str]:
+    """The promises that were not kept, a sentence each; none: all is well."""
+    complaints = [
+        _complaint("lost", summary.lost, "no end, or no result"),
+        _complaint("done twice in effect", summary.done_twice, "more than one end or result"),
+        _complaint("wrong", summary.wrong, "a result that reading the file does not confirm"),
+        _complaint("not dead", summary.not_dead, "a file that cannot be read, but no dead job"),
+        _complaint("dead", summary.wrongly_dead, "a dead job, but a file that can be read"),
+        _complaint("dead", summary.untold, "a dead job without the error of each attempt"),
+    ]
+    if summary.jobs != summary.files:
+        complaints.insert(0, f"jobs: {summary.jobs:,} for {summary.files:,} files")
+    if not summary.reclaimed:
+        complaints.append("reclaimed: no job of the killed worker was taken over")
+    return [complaint for complaint in complaints if complaint]
+
+
+def as_json(summary: Summary) -> dict[str, Any]:
+    """The summary for programs: paths where there are few, numbers otherwise."""
+    fields: dict[str, Any] = msgspec.structs.asdict(summary)
+    return {
+        **fields,
+        "reclaimed": len(summary.reclaimed),
+        "changed": len(summary.changed),
+        "jobs_per_second": round(summary.jobs_per_second, 1),
+        "broken": broken(summary),
+    }
+
+
+def _is_lost(record: Record) -> bool:
+    if JobState.SUCCEEDED in record.states:
+        return record.times == 0
+    return not record.dead
+
+
+def _is_wrong(record: Record, found: Direct) -> bool:
+    return record.times > 0 and not isinstance(found, Changed) and record.measure != found
+
+
+def _tells_all(record: Record) -> bool:
+    return [error.attempt for error in record.errors] == list(range(1, record.max_attempts + 1))
+
+
+def _complaint(name: str, paths: Sequence[str], what: str) -> str:
+    if not paths:
+        return ""
+    return f"{name}: {len(paths):,} with {what}, such as {paths[0]}"

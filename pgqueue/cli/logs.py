@@ -1,0 +1,47 @@
+"""The log of a worker: a line per record on stderr, ``time level logger message key=value …``.
+
+A record's ``extra`` fields are the ``key=value`` part. The traceback of a record that has one follows beneath,
+indented, so that every line that begins with a time is a record.
+"""
+
+import json
+import logging
+import time
+
+_ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class LineFormatter(logging.Formatter):
+    """Writes a record as one line, and its traceback beneath."""
+
+    converter = time.gmtime
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record's text."""
+        words = [self.formatTime(record), record.levelname.lower(), record.name, _one_line(record.getMessage())]
+        words += [f"{key}={_value(value)}" for key, value in vars(record).items() if key not in _ORDINARY]
+        line = " ".join(words)
+        if not record.exc_info:
+            return line
+        trace = self.formatException(record.exc_info)
+        return "\n    ".join([line, *trace.splitlines()])
+
+
+def configure(level: str) -> None:
+    """Send every logger's records to stderr, from a level on. An app that sets up logging itself has its way."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(LineFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\r", "\\r").replace("\n", "\\n")
+
+
+def _value(value: object) -> str:
+    """A field's value: bare if it is one plain word, else in quotes."""
+    text = str(value)
+    plain = text and text.isprintable() and not any(char.isspace() or char in '"=' for char in text)
+    return text if plain else json.dumps(text, ensure_ascii=False)
