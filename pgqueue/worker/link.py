@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import psycopg
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential_jitter
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential_jitter
 
 from pgqueue.errors import ConnectionFailed
 from pgqueue.store.connection import Awaiting
@@ -27,17 +27,24 @@ PLANNER = (
 )
 
 
+def is_lost(error: BaseException) -> bool:
+    """Whether trying again on a new connection may help."""
+    return isinstance(error, LOST) and not isinstance(error, psycopg.errors.LockNotAvailable)
+
+
 class Link:
     """Runs plans, with patience: while the database is away it tries again, with growing pauses."""
 
-    def __init__(self, name: str, database: Database) -> None:
+    def __init__(self, name: str, database: Database, *, setup: str = PLANNER) -> None:
         """Connect when first used.
 
         Args:
             name: for the log.
             database: where to.
+            setup: run on each new connection, where settings last (not behind a transaction pooler).
         """
         self.name = name
+        self._setup = setup
         self._database = database
         self._connection: psycopg.AsyncConnection[Any] | None = None
         self._lock = asyncio.Lock()
@@ -54,13 +61,19 @@ class Link:
 
         Returns:
             The plan's result.
+
+        Raises:
+            LockNotAvailable: where ``setup`` bounds the wait for locks.
+            psycopg.Error: the database refused the statement itself.
         """
         try:
             return await self._once(make, then)
         except LOST as error:
+            if not is_lost(error):
+                raise
             self._log_loss(error)
         patient = AsyncRetrying(
-            retry=retry_if_exception_type(LOST),
+            retry=retry_if_exception(is_lost),
             wait=wait_exponential_jitter(initial=0.1, max=LONGEST_PAUSE),
             before_sleep=self._log_retry,
             reraise=True,
@@ -78,8 +91,9 @@ class Link:
             try:
                 connection = self._connection or await self._connect()
                 result = await arun(make(), Awaiting(connection, self._database.catalogue))
-            except LOST:
-                await self.close()
+            except LOST as error:
+                if is_lost(error):
+                    await self.close()
                 raise
             if then is not None:
                 then(result)
@@ -88,7 +102,7 @@ class Link:
     async def _connect(self) -> psycopg.AsyncConnection[Any]:
         connection = await self._database.aconnect()
         if not self._database.behind_pooler:
-            await connection.execute(PLANNER)
+            await connection.execute(self._setup.encode())
         self._connection = connection
         return connection
 

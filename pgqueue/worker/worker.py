@@ -29,7 +29,7 @@ from pgqueue.values.job import Claim
 from pgqueue.values.options import check_name
 from pgqueue.values.verdict import Again, Returned, Verdict
 from pgqueue.worker.attempt import Stop
-from pgqueue.worker.completer import Completer
+from pgqueue.worker.completer import LOCK_TIMEOUT, Completer
 from pgqueue.worker.executor import Executor
 from pgqueue.worker.fetcher import Fetcher
 from pgqueue.worker.link import LONGEST_PAUSE, LOST, Link
@@ -89,7 +89,7 @@ class Worker:
         self._look = asyncio.Event()
         self._later = asyncio.Event()
         self._claims, self._upkeep = Link("claims", database), Link("upkeep", database)
-        self._finishes = Link("finishes", database)
+        self._finishes = Link("finishes", database, setup=LOCK_TIMEOUT)
         self._threads = Threads(concurrency)
         self._completer = Completer(self._finishes, keep=queue.keeps_history, on_written=self._written)
         executor = Executor(queue.tasks, self._threads, longest_result=queue.max_payload)
