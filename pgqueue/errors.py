@@ -35,6 +35,8 @@ Messages name the value that was refused and what to do about it.
 
 from datetime import timedelta
 
+LONGEST_DELAY = timedelta(days=3650)
+
 
 class PgQueueError(Exception):
     """The root of every error that pgqueue raises."""
@@ -139,10 +141,10 @@ class Snooze(JobControl):
         """Ask for another run.
 
         Args:
-            delay: how long from now; not negative.
+            delay: how long from now; from zero to ten years.
         """
         super().__init__(f"snoozed for {delay}")
-        self.delay = _not_negative(delay)
+        self.delay = check_delay(delay)
 
 
 class RetryLater(JobControl):
@@ -152,11 +154,11 @@ class RetryLater(JobControl):
         """Fail this attempt.
 
         Args:
-            delay: how long from now, in place of the retry policy's wait; not negative.
+            delay: how long from now, in place of the retry policy's wait; from zero to ten years.
             reason: recorded with the attempt.
         """
         super().__init__(reason)
-        self.delay = _not_negative(delay)
+        self.delay = check_delay(delay)
 
 
 class Dead(JobControl):
@@ -171,7 +173,12 @@ class Dead(JobControl):
         super().__init__(reason)
 
 
-def _not_negative(delay: timedelta) -> timedelta:
-    if delay < timedelta(0):
-        raise InvalidOption(f"delay={delay!r} lies in the past; give a timedelta of zero or more")
+def check_delay(delay: timedelta) -> timedelta:
+    """A delay, if it can be one.
+
+    Raises:
+        InvalidOption: it is not a timedelta from zero to ten years.
+    """
+    if not isinstance(delay, timedelta) or not timedelta(0) <= delay <= LONGEST_DELAY:
+        raise InvalidOption(f"delay={delay!r}: use a timedelta from zero to ten years")
     return delay

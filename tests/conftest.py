@@ -96,6 +96,7 @@ def running() -> Running:
             worker.stop()
             async with asyncio.timeout(60):
                 await runner
+            await queue.aclose()
 
     return run
 

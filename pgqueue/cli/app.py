@@ -21,8 +21,9 @@ FORM = "use MODULE:ATTRIBUTE, for example shop.jobs:queue"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The global options; None or False: not given."""
+    """The global options; None or False: not given. ``arguments`` is the command line they came from."""
 
+    arguments: tuple[str, ...] = ()
     app: str | None = None
     dsn: str | None = None
     schema: str | None = None
@@ -74,10 +75,10 @@ class Settings:
 def with_queue(verb: Callable[Concatenate[PgQueue, P], R]) -> Callable[P, R]:
     """Hand a verb the queue to look at or to steer, and close the queue's connections afterwards."""
 
-    @click.pass_context
-    def call(ctx: click.Context, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        queue = ctx.find_object(Settings).queue()
-        ctx.call_on_close(queue.close)
+    @click.pass_obj
+    def call(settings: Settings, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        queue = settings.queue()
+        click.get_current_context().call_on_close(queue.close)
         return verb(queue, *args, **kwargs)
 
     call.__name__, call.__doc__ = verb.__name__, verb.__doc__
@@ -115,7 +116,9 @@ def _reason(module: str, error: Exception) -> str:
 
 def _not_a_queue(names: dict[str, object], attribute: str) -> str:
     queues = sorted(name for name, value in names.items() if isinstance(value, PgQueue))
-    there = f"; the module's queues: {', '.join(queues)}" if queues else "; the module holds no PgQueue at all"
+    there = (
+        f"; the module's queues: {', '.join(queues)}" if queues else "; the module holds no PgQueue at all"
+    )
     if attribute not in names:
         return f"the module has no {attribute!r}{there}"
     return f"{attribute!r} is a {type(names[attribute]).__name__}, not a PgQueue{there}"

@@ -177,6 +177,7 @@ async def _work(queue: PgQueue, settings: Settings, meter: Meter) -> None:
         await asyncio.sleep(0.02)
     serving.stop()
     await runner
+    await queue.aclose()
 
 
 def _print_timing(count: int, started: float) -> None:

@@ -1,21 +1,32 @@
 """What the demo shows: lines, a live bar where there is a terminal, and the summary."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from rich import box
 from rich.console import Console
 from rich.padding import Padding
-from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
 from pgqueue.cli.demo_stage import Progress
-from pgqueue.cli.demo_verdict import Record, Summary, broken
+from pgqueue.cli.demo_verdict import DeadFile, Summary
 
 LINE_EVERY = 1.0
+MOST_DEAD_SHOWN = 10
+
+
+class Line(NamedTuple):
+    """A line of the summary table: what was found, what it must be, and whether it is."""
+
+    name: str
+    found: int
+    must_be: str
+    holds: bool
 
 
 class Screen:
@@ -30,22 +41,22 @@ class Screen:
         self._console = console
         self._bar: Bar | None = None
         self._task = TaskID(0)
-        self._started: float | None = None
+        self._first_seen: float | None = None
         self._told_at = 0.0
 
     def title(self, text: str) -> None:
         """Say what this is."""
-        self._console.print(Text(text, style="bold"))
+        self._print(text, style="bold")
 
     def say(self, text: str, *, style: str = "") -> None:
         """Say what happened."""
-        self._console.print(Padding(Text(text, style=style), (0, 0, 0, 2)))
+        self._print(f"  {text}", style=style)
 
     @contextmanager
     def live(self, jobs: int) -> Iterator[None]:
         """Show progress for the length of the block."""
         bar = Bar(
-            SpinnerColumn(finished_text=" "),
+            TextColumn(" "),
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
             TextColumn("{task.fields[told]}"),
@@ -55,41 +66,72 @@ class Screen:
             expand=True,
         )
         with bar:
-            self._bar = bar
             self._task = bar.add_task("jobs", total=jobs, told="")
+            self._bar = bar
             yield
         self._bar = None
 
     def progress(self, now: Progress) -> None:
         """Show how far the jobs are."""
-        if self._bar is None:
-            return
         told = f"{now.running} running, {now.reclaimed} reclaimed, {now.dead} dead, {self._rate(now):,.0f} jobs/s"
-        self._bar.update(self._task, completed=now.ended, told=told)
+        if self._bar is not None:
+            self._bar.update(self._task, completed=now.ended, told=told)
         due = time.monotonic() - self._told_at >= LINE_EVERY or now.ended == now.jobs
-        if not self._console.is_terminal and due:
+        if due and not self._console.is_terminal:
             self._told_at = time.monotonic()
             self.say(f"{now.ended:,} of {now.jobs:,} jobs ended; {told}")
 
-    def summary(self, summary: Summary) -> None:
-        """Show how it went."""
+    def summary(self, summary: Summary, complaints: Sequence[str]) -> None:
+        """Show how it went, and which promises were broken."""
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for header in ("", "found", "must be"):
+            table.add_column(header, justify="right" if header else "left")
         table.add_column("")
-        table.add_column("found", justify="right")
-        table.add_column("must be", justify="right")
-        table.add_column("")
-        unreadable = len(summary.dead) - len(summary.wrongly_dead) + len(summary.not_dead)
-        rows = (
-            ("files", summary.files, "", True),
-            ("jobs", summary.jobs, f"{summary.files:,}", summary.jobs == summary.files),
-            ("lost", len(summary.lost), "0", not summary.lost),
-            ("done twice in effect", len(summary.done_twice), "0", not summary.done_twice),
-            ("wrong", len(summary.wrong), "0", not summary.wrong),
-            ("reclaimed", len(summary.reclaimed), "> 0", bool(summary.reclaimed)),
-            ("dead", len(summary.dead), f"{unreadable:,}", not (summary.not_dead or summary.wrongly_dead or summary.untold)),
-        )
-        for name, found, must_be, holds in rows:
-            word = Text("ok", style="green") if holds else Text("BROKEN", style="bold red")
-            table.add_row(name, f"{found:,}", must_be, word if must_be else "")
-        table.add_row("jobs/s", f"{summary.jobs_per_second:,.0f}", "", f"{summary.seconds:.1f} s in all")
-        self._console.print(Padding(table, (0, 0, 0, 2)))
+        table.add_row("files", f"{summary.files:,}")
+        for line in _lines(summary):
+            word = Text("ok", style="green") if line.holds else Text("BROKEN", style="bold red")
+            table.add_row(line.name, f"{line.found:,}", line.must_be, word)
+        table.add_row("jobs/s", f"{summary.jobs_per_second:,.0f}", "", f"in {summary.seconds:.1f} s")
+        self._console.print(Padding(table, (0, 0, 0, 2), expand=False))
+        self._dead(summary.dead)
+        if summary.changed:
+            self.say(f"{len(summary.changed):,} files changed meanwhile; their results were not judged.")
+        for complaint in complaints:
+            self.say(f"BROKEN {complaint}", style="bold red")
+        if not complaints:
+            self.say("Every promise was kept.", style="bold green")
+
+    def _dead(self, dead: Sequence[DeadFile]) -> None:
+        if dead:
+            self.say("The dead, with what ended each attempt:")
+        for one in dead[:MOST_DEAD_SHOWN]:
+            self.say(f"  {one.path}")
+            for number, error in enumerate(one.errors, start=1):
+                self.say(f"    {number}. {error}", style="dim")
+        if len(dead) > MOST_DEAD_SHOWN:
+            self.say(f"  and {len(dead) - MOST_DEAD_SHOWN:,} more")
+        self._print("")
+
+    def _rate(self, now: Progress) -> float:
+        """Jobs per second since the first were seen to have ended."""
+        if self._first_seen is None:
+            if now.ended:
+                self._first_seen = time.monotonic()
+            return 0.0
+        return now.ended / max(time.monotonic() - self._first_seen, 0.1)
+
+    def _print(self, text: str, style: str = "") -> None:
+        self._console.print(Text(text, style=style), soft_wrap=True)
+
+
+def _lines(summary: Summary) -> Sequence[Line]:
+    unreadable = len(summary.dead) - len(summary.wrongly_dead) + len(summary.not_dead)
+    rightly_dead = not (summary.wrongly_dead or summary.not_dead or summary.untold)
+    return (
+        Line("jobs", summary.jobs, f"{summary.files:,}", summary.jobs == summary.files),
+        Line("lost", len(summary.lost), "0", not summary.lost),
+        Line("done twice in effect", len(summary.done_twice), "0", not summary.done_twice),
+        Line("wrong", len(summary.wrong), "0", not summary.wrong),
+        Line("reclaimed", len(summary.reclaimed), "> 0", bool(summary.reclaimed)),
+        Line("dead", len(summary.dead), f"{unreadable:,}", rightly_dead),
+    )

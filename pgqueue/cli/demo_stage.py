@@ -7,6 +7,7 @@ an interrupted demo left behind is made anew.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
+from uuid import UUID
 
 import msgspec
 import psycopg
@@ -17,6 +18,7 @@ from pgqueue.cli.demo_verdict import WORKER_LOST, Measure, Record
 from pgqueue.errors import ConfigurationError
 from pgqueue.store import schema
 from pgqueue.store.database import Database
+from pgqueue.store.plan import Row
 from pgqueue.values.job import AttemptError
 
 Connection: TypeAlias = psycopg.Connection[Any]
@@ -42,8 +44,10 @@ select file.path, array_remove(array_agg(job.state), null), file.times, file.sha
 from {SCHEMA}.files as file left join {SCHEMA}.all_jobs as job on job.id = file.job_id
 group by file.job_id
 order by file.job_id"""
+SECONDS = f"select extract(epoch from max(ended_at) - min(started_at))::float8 from {SCHEMA}.all_jobs"
+HELD = f"select count(*) from {SCHEMA}.jobs where status = 'running' and worker_id = %s"
 HOLDER = f"""
-select worker.pid, (select count(*) from {SCHEMA}.jobs where status = 'running' and worker_id = worker.id)
+select worker.pid, worker.id
 from {SCHEMA}.jobs as job join {SCHEMA}.workers as worker on worker.id = job.worker_id
 where job.id = %(job)s
   and exists (select from pg_stat_activity where wait_event_type = 'Lock' and %(gate)s = any(pg_blocking_pids(pid)))"""
@@ -60,10 +64,10 @@ class Progress(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """The worker that a job is with, and how many it has in hand."""
+    """The worker that a job is with."""
 
     pid: int
-    jobs: int
+    id: UUID
 
 
 @contextmanager
@@ -108,19 +112,26 @@ def enqueue(connection: Connection, files: Sequence[File]) -> list[int]:
     return [handle.id for handle in handles]
 
 
-def worker_pids(connection: Connection) -> set[int]:
-    """The processes that are at work here."""
-    return {pid for (pid,) in connection.execute(f"select pid from {SCHEMA}.workers")}
-
-
 def progress(connection: Connection) -> Progress:
     """How far the jobs are."""
     return Progress(*connection.execute(PROGRESS).fetchone() or (0, 0, 0, 0, 0))
 
 
+def held(connection: Connection, holder: Holder) -> int:
+    """How many jobs are in a worker's hands."""
+    (count,) = connection.execute(HELD, [holder.id]).fetchone() or (0,)
+    return int(count)
+
+
 def records(connection: Connection) -> list[Record]:
     """What the database says of every file."""
-    return [_record(*row) for row in connection.execute(RECORDS)]
+    return [_record(row) for row in connection.execute(RECORDS)]
+
+
+def seconds(connection: Connection) -> float:
+    """How long the jobs took, from the start of the first to the end of the last."""
+    (found,) = connection.execute(SECONDS).fetchone() or (None,)
+    return found or 0.0
 
 
 class Gate:
@@ -175,16 +186,8 @@ def _claim_schema(connection: Connection) -> None:
         ) from error
 
 
-def _record(
-    path: str,
-    states: list[str],
-    times: int,
-    sha256: str | None,
-    size: int | None,
-    lines: int | None,
-    errors: list[dict[str, Any]] | None,
-    max_attempts: int,
-) -> Record:
-    found = None if sha256 is None else Measure(sha256, size or 0, lines or 0)
+def _record(row: Row) -> Record:
+    path, states, times, sha256, size, lines, errors, max_attempts = row
+    found = None if sha256 is None else Measure(sha256, size, lines)
     told = msgspec.convert(errors or [], tuple[AttemptError, ...])
     return Record(path, tuple(states), times, found, told, max_attempts)

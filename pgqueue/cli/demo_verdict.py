@@ -64,6 +64,13 @@ class Record(msgspec.Struct, frozen=True):
         return any(error.type == WORKER_LOST for error in self.errors)
 
 
+class DeadFile(msgspec.Struct, frozen=True):
+    """A file whose job is in the dead table, and how each attempt failed."""
+
+    path: str
+    errors: list[str]
+
+
 class Summary(msgspec.Struct, frozen=True):
     """How the demo went. Files are named by their paths.
 
@@ -74,12 +81,12 @@ class Summary(msgspec.Struct, frozen=True):
         done_twice: with more than one end, or a result stored more than once.
         wrong: with a result that a direct reading does not confirm.
         reclaimed: whose job was taken from the killed worker.
-        dead: whose job is in the dead table.
+        dead: whose job is in the dead table, and why.
         not_dead: unreadable, but not dead.
         wrongly_dead: readable, but dead.
         untold: dead without an error of each attempt.
         changed: that changed during the demo, so that their results were not judged.
-        seconds: from the enqueue's commit to the end of the last job.
+        seconds: from the start of the first job to the end of the last.
     """
 
     files: int
@@ -88,7 +95,7 @@ class Summary(msgspec.Struct, frozen=True):
     done_twice: list[str]
     wrong: list[str]
     reclaimed: list[str]
-    dead: list[str]
+    dead: list[DeadFile]
     not_dead: list[str]
     wrongly_dead: list[str]
     untold: list[str]
@@ -120,7 +127,7 @@ def summarise(records: Sequence[Record], direct: Mapping[str, Direct], *, second
         done_twice=paths(lambda record, _: record.times > 1 or len(record.states) > 1),
         wrong=paths(_is_wrong),
         reclaimed=paths(lambda record, _: record.reclaimed),
-        dead=paths(lambda record, _: record.dead),
+        dead=[_dead_file(record) for record in records if record.dead],
         not_dead=paths(lambda record, found: isinstance(found, Unreadable) and not record.dead),
         wrongly_dead=paths(lambda record, found: isinstance(found, Measure) and record.dead),
         untold=paths(lambda record, _: record.dead and not _tells_all(record)),
@@ -170,6 +177,10 @@ def _is_wrong(record: Record, found: Direct) -> bool:
 
 def _tells_all(record: Record) -> bool:
     return [error.attempt for error in record.errors] == list(range(1, record.max_attempts + 1))
+
+
+def _dead_file(record: Record) -> DeadFile:
+    return DeadFile(record.path, [f"{error.type}: {error.message}" for error in record.errors])
 
 
 def _complaint(name: str, paths: Sequence[str], what: str) -> str:

@@ -18,7 +18,16 @@ LAST_LINES = 15
 
 
 class WorkerFailed(PgQueueError):
-    """A worker process ended that nobody had told to."""
+    """A worker process did what it should not.
+
+    Attributes:
+        log: the last lines of its log.
+    """
+
+    def __init__(self, message: str, log: str = "") -> None:
+        """Tell what it did."""
+        super().__init__(message)
+        self.log = log
 
 
 class Crew:
@@ -57,7 +66,10 @@ class Crew:
         return list(self._running)
 
     def start(self) -> int:
-        """Start a worker, in a process group of its own: Ctrl-C reaches the demo alone, which then stops it.
+        """Start a worker.
+
+        It is in a process group of its own, so that Ctrl-C reaches the demo alone, which then stops it; and it
+        stops by itself when the demo is gone.
 
         Returns:
             Its process id.
@@ -65,7 +77,7 @@ class Crew:
         path = self._folder / f"worker-{len(self._logs) + 1}.log"
         with path.open("wb") as log:
             process = subprocess.Popen(  # noqa: S603 - our own words
-                [*COMMAND, *SETTINGS],
+                [*COMMAND, *SETTINGS, "--supervisor", str(os.getpid())],
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -86,12 +98,12 @@ class Crew:
         """Make sure that all are alive.
 
         Raises:
-            WorkerFailed: one is not; the message ends with the last lines of its log.
+            WorkerFailed: one is not.
         """
         for pid, process in self._running.items():
             status = process.poll()
             if status is not None:
-                raise WorkerFailed(f"worker {pid} ended by itself, with status {status}:\n{self._tail(pid)}")
+                raise WorkerFailed(f"worker {pid} ended by itself, with status {status}", self._tail(pid))
 
     def _tail(self, pid: int) -> str:
         lines = self._logs[pid].read_text(encoding="utf-8", errors="replace").splitlines()

@@ -14,13 +14,18 @@ _ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 class LineFormatter(logging.Formatter):
     """Writes a record as one line, and its traceback beneath."""
 
-    converter = time.gmtime
+    converter = staticmethod(time.gmtime)
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
 
     def format(self, record: logging.LogRecord) -> str:
         """The record's text."""
-        words = [self.formatTime(record), record.levelname.lower(), record.name, _one_line(record.getMessage())]
+        words = [
+            self.formatTime(record),
+            record.levelname.lower(),
+            record.name,
+            _one_line(record.getMessage()),
+        ]
         words += [f"{key}={_value(value)}" for key, value in vars(record).items() if key not in _ORDINARY]
         line = " ".join(words)
         if not record.exc_info:

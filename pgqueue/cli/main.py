@@ -26,7 +26,6 @@ VERBS = {
     "worker": Verb("pgqueue.cli.worker:worker", "Run jobs until told to stop."),
 }
 ARGUMENTS = "pgqueue.arguments"
-"""Where in ``Context.meta`` the whole command line is kept, for starting more of the same."""
 
 
 class Refusal(click.ClickException):
@@ -56,16 +55,21 @@ class Root(LazyGroup):
         except psycopg.Error as error:
             raise Refusal(f"the database refused: {error}") from error
         except click.NoSuchOption as error:
-            if any(error.option_name in option.opts for option in self.params):
-                error.message += f" It goes before the verb: pgqueue {error.option_name} ... {ctx.invoked_subcommand}"
-            raise
+            if not any(error.option_name in option.opts for option in self.params):
+                raise
+            words = f"{error.message} It goes before the verb: pgqueue {error.option_name} ... {ctx.invoked_subcommand}"
+            raise click.NoSuchOption(error.option_name, words, ctx=error.ctx) from None
 
 
 @click.group(cls=Root, verbs=VERBS, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--app", metavar="MODULE:ATTRIBUTE", envvar="PGQUEUE_APP", show_envvar=True, help="Your PgQueue.")
+@click.option(
+    "--app", metavar="MODULE:ATTRIBUTE", envvar="PGQUEUE_APP", show_envvar=True, help="Your PgQueue."
+)
 @click.option("--dsn", help="The database, in place of the app's own, PGQUEUE_DSN or DATABASE_URL.")
 @click.option("--schema", help="The schema in it, in place of the app's own or pgqueue.")
-@click.option("--behind-pooler", is_flag=True, help="The DSN leads to a transaction pooler such as PgBouncer.")
+@click.option(
+    "--behind-pooler", is_flag=True, help="The DSN leads to a transaction pooler such as PgBouncer."
+)
 @click.option("--direct-dsn", help="The way past that pooler, so that workers can listen.")
 @click.version_option(__version__, message="pgqueue %(version)s")
 @click.pass_context
@@ -74,4 +78,4 @@ def main(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401 - the opt
 
     Verbs that only look or steer need a DSN; worker and enqueue need your --app.
     """
-    ctx.obj = Settings(**given)
+    ctx.obj = Settings(arguments=tuple(ctx.meta[ARGUMENTS]), **given)

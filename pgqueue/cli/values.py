@@ -1,4 +1,7 @@
-"""Values on the command line: spans of time, instants, JSON objects, queue names, job ids."""
+"""Values on the command line: spans of time, instants, JSON objects, names, job ids.
+
+The functions are option types; click shows their names. What is out of range is the core's to refuse.
+"""
 
 import re
 from datetime import datetime, timedelta
@@ -13,72 +16,39 @@ _SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)")
 JOB_ID = click.IntRange(min=1, max=(1 << 63) - 1)
 
 
-class Span(click.ParamType):
+def seconds(value: str) -> timedelta:
     """A length of time: seconds, or a number with s, m, h, d or w behind it."""
-
-    name = "seconds"
-
-    def convert(
-        self,
-        value: Any,  # noqa: ANN401 - click's signature
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> timedelta:
-        """Read it."""
-        if isinstance(value, timedelta):
-            return value
-        match = _SPAN.fullmatch(str(value))
-        if match is None:
-            self.fail(f"{value!r} is no length of time; use seconds, or a number with s, m, h, d or w", param, ctx)
-        try:
-            return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
-        except OverflowError:
-            self.fail(f"{value!r} is too long", param, ctx)
+    match = _SPAN.fullmatch(value)
+    if match is None:
+        raise click.BadParameter(
+            f"{value!r} is no length of time; use seconds, or a number with s, m, h, d or w."
+        )
+    try:
+        return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
+    except OverflowError:
+        raise click.BadParameter(f"{value!r} is too long.") from None
 
 
-class Instant(click.ParamType):
-    """A time in ISO 8601; whether it must have a time zone is the core's to say."""
-
-    name = "iso-time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:  # noqa: ANN401
-        """Read it."""
-        try:
-            return value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
-        except ValueError:
-            self.fail(f"{value!r} is no ISO 8601 time; use one like 2030-01-31T08:00:00+01:00", param, ctx)
+def instant(value: str) -> datetime:
+    """A time in ISO 8601."""
+    try:
+        return datetime.fromisoformat(value)
+    except ValueError:
+        raise click.BadParameter(
+            f"{value!r} is no ISO 8601 time; use one like 2030-01-31T08:00:00+01:00."
+        ) from None
 
 
-class JsonObject(click.ParamType):
+def json_object(value: str) -> dict[str, Any]:
     """A JSON object."""
-
-    name = "json"
-
-    def convert(
-        self,
-        value: Any,  # noqa: ANN401 - click's signature
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> dict[str, Any]:
-        """Read it."""
-        if isinstance(value, dict):
-            return value
-        try:
-            return msgspec.json.decode(str(value).encode(), type=dict[str, Any])
-        except (ValueError, RecursionError) as error:
-            self.fail(f"{value!r} is no JSON object ({error}); use one like '{{\"order_id\": 42}}'", param, ctx)
+    try:
+        return msgspec.json.decode(value.encode(), type=dict[str, Any])
+    except (ValueError, RecursionError) as error:
+        raise click.BadParameter(
+            f"{value!r} is no JSON object ({error}); use one like '{{\"id\": 42}}'."
+        ) from None
 
 
-class Names(click.ParamType):
+def names(value: str) -> list[str]:
     """Names with commas between them."""
-
-    name = "a,b"
-
-    def convert(
-        self,
-        value: Any,  # noqa: ANN401 - click's signature
-        param: click.Parameter | None,  # noqa: ARG002 - as above
-        ctx: click.Context | None,  # noqa: ARG002 - as above
-    ) -> list[str]:
-        """Split them; whether each is a name is the core's to say."""
-        return value if isinstance(value, list) else [name.strip() for name in str(value).split(",")]
+    return [name.strip() for name in value.split(",")]

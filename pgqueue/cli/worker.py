@@ -16,7 +16,8 @@ import click
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli import logs
 from pgqueue.cli.app import Settings
-from pgqueue.cli.values import Names, Span
+from pgqueue.cli.supervisor import Supervisor
+from pgqueue.cli.values import names, seconds
 from pgqueue.worker.worker import Worker
 
 log = logging.getLogger("pgqueue.worker")
@@ -27,28 +28,54 @@ STUBBORN_AFTER = 2.0
 
 
 @click.command()
-@click.option("--queues", type=Names(), help="The queues to serve; all by default.")
-@click.option("--concurrency", type=int, default=20, show_default=True, help="Jobs at a time, in each process.")
-@click.option("--processes", type=click.IntRange(min=1), default=1, show_default=True, help="Worker processes.")
-@click.option("--lease", type=Span(), default="30", show_default=True, help="How soon others have a dead worker's jobs.")
-@click.option("--poll", type=Span(), default="1", show_default=True, help="How often to look for jobs unasked.")
-@click.option("--sweep", type=Span(), default="5", show_default=True, help="How often to look for dead workers.")
-@click.option("--grace", type=Span(), default="30", show_default=True, help="How long jobs may go on after a stop.")
-@click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What to log.")
+@click.option("--queues", type=names, help="The queues to serve; all by default.")
+@click.option(
+    "--concurrency", type=int, default=20, show_default=True, help="Jobs at a time, in each process."
+)
+@click.option(
+    "--processes", type=click.IntRange(min=1), default=1, show_default=True, help="Worker processes."
+)
+@click.option(
+    "--lease",
+    type=seconds,
+    default="30",
+    show_default=True,
+    help="How soon others have a dead worker's jobs.",
+)
+@click.option(
+    "--poll", type=seconds, default="1", show_default=True, help="How often to look for jobs unasked."
+)
+@click.option(
+    "--sweep", type=seconds, default="5", show_default=True, help="How often to look for dead workers."
+)
+@click.option(
+    "--grace", type=seconds, default="30", show_default=True, help="How long jobs may go on after a stop."
+)
+@click.option(
+    "--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What to log."
+)
 @click.option("--supervisor", type=int, hidden=True, help="Stop when this process is not our parent.")
-@click.pass_context
+@click.pass_obj
 def worker(
-    ctx: click.Context, /, *, processes: int, log_level: str, supervisor: int | None, **options: Any  # noqa: ANN401
+    settings: Settings,
+    /,
+    *,
+    processes: int,
+    log_level: str,
+    supervisor: int | None,
+    **options: Any,  # noqa: ANN401 - Worker's own
 ) -> None:
     """Run the app's jobs until SIGTERM or Ctrl-C; a second one ends it at once, losing nothing."""
     logs.configure(log_level)
-    settings = ctx.find_object(Settings)
-    assert settings is not None  # noqa: S101 - for the type checker: the root command has set it
     queue = settings.app_queue()
     if processes == 1:
         asyncio.run(_serve(queue, supervisor, **options))
         return
-    asyncio.run(_supervise(ctx, queue, processes, **options))
+    Worker(queue, **options)  # what every child would refuse is refused here, once
+    queue.database.verify()
+    command = [sys.executable, "-m", "pgqueue", *settings.arguments, "--processes", "1"]
+    supervising = Supervisor([*command, "--supervisor", str(os.getpid())], processes)
+    click.get_current_context().exit(asyncio.run(supervising.run()))
 
 
 async def _serve(queue: PgQueue, supervisor: int | None, **options: Any) -> None:  # noqa: ANN401 - Worker's own
@@ -68,7 +95,7 @@ async def _stop_with(supervisor: int | None, serving: Worker) -> None:
     """Stop the worker when its supervisor is gone: nobody else would."""
     if supervisor is None:
         return
-    while os.getppid() == supervisor:
+    while os.getppid() == supervisor:  # noqa: ASYNC110 - nothing tells an orphan
         await asyncio.sleep(PARENT_LOOK)
     log.warning("supervisor is gone", extra={"supervisor": supervisor})
     serving.stop()
@@ -84,10 +111,3 @@ async def _leave_stubborn_tasks() -> None:
         log.error("tasks refuse to be cancelled; leaving without them", extra={"tasks": len(stubborn)})
         logging.shutdown()
         os._exit(1)
-
-
-async def _supervise(ctx: click.Context, queue: PgQueue, processes: int, **options: Any) -> None:  # noqa: ANN401
-    """Refuse here, once, what every child would refuse; then start them."""
-    from pgqueue.cli.main import ARGUMENTS  # noqa: PLC0415
-    from pgqueue.cli.supervisor import Supervisor  # noqa: PLC0415 - one process needs none
-    ...

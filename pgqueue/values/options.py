@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Self
 
-from pgqueue.errors import InvalidOption
+from pgqueue.errors import InvalidOption, check_delay
 from pgqueue.values.unique import Unique
 
 PRIORITIES = range(-100, 101)
@@ -82,8 +82,8 @@ def _check_time(run_at: datetime | None, delay: timedelta | None) -> None:
             f"run_at={run_at!r} has no time zone, so it names no instant; "
             "use datetime.now(timezone.utc) or .replace(tzinfo=ZoneInfo(...))"
         )
-    if delay is not None and (not isinstance(delay, timedelta) or delay < timedelta(0)):
-        raise InvalidOption(f"delay={delay!r}: use a timedelta of zero or more")
+    if delay is not None:
+        check_delay(delay)
 
 
 def _check_key(key: str | None) -> None:

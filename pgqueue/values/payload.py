@@ -74,7 +74,7 @@ class Signature:
             payload = self._bind(args, kwargs)
             data = self._encoder.encode(payload)
             self._decoder.decode(data)
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        except Exception as error:  # a type's own __post_init__ or validator may raise anything
             raise PayloadNotEncodable(f"{self._name}: {_plain(error)}") from error
         if len(data) > limit:
             raise PayloadTooLarge(
@@ -99,7 +99,7 @@ class Signature:
         """
         try:
             payload = self._decoder.decode(data)
-        except (ValueError, TypeError, RecursionError) as error:
+        except Exception as error:  # as above
             raise PayloadNotDecodable(f"{self._name}: {_plain(error)}") from error
         if self._is_plain:
             values = msgspec.structs.astuple(payload)

@@ -12,6 +12,7 @@ from pgqueue.app.task import Task
 from pgqueue.errors import PayloadError, PayloadNotDecodable, Superseded, TimedOut
 from pgqueue.values.job import Claim
 from pgqueue.values.payload import encode_result
+from pgqueue.values.retry import Retry
 from pgqueue.values.verdict import Again, Buried, Cancelled, Returned, Succeeded, Verdict, describe, judge
 from pgqueue.worker.attempt import Attempt, Stop
 from pgqueue.worker.pools import Threads
@@ -118,7 +119,7 @@ class Executor:
         if isinstance(error, Superseded):
             log.warning("attempt superseded: its transaction was rolled back", extra=fields)
             return None
-        verdict = judge(attempt.claim, error, retry=task.retry, seconds=attempt.context.seconds)
+        verdict = self._judge(task, attempt, error)
         match verdict:
             case Buried():
                 log.error("job is dead: %s", verdict.reason, extra=fields, exc_info=error)
@@ -127,6 +128,13 @@ class Executor:
                     "attempt failed", extra={**fields, "retry_in": str(verdict.delay)}, exc_info=error
                 )
         return verdict
+
+    def _judge(self, task: Task[..., Any], attempt: Attempt, error: BaseException) -> Verdict:
+        try:
+            return judge(attempt.claim, error, retry=task.retry, seconds=attempt.context.seconds)
+        except Exception:
+            log.exception("retry policy failed; the default one decides", extra={"task": task.name})
+            return judge(attempt.claim, error, retry=Retry(), seconds=attempt.context.seconds)
 
     def _result(self, claim: Claim, value: object) -> bytes | None:
         """The return value as JSON, or None where it cannot be kept: the work is done all the same."""

@@ -86,10 +86,10 @@ class Fetcher:
             await self._wait()
             return
         found = await self._link.run(lambda: self._claim(room), then=self._slots.add)
-        if len(found) >= room:
+        if found:
             await self._keep_busy()
         else:
-            await self._rest(found)
+            await self._rest()
 
     def _claim(self, room: int) -> Plan[list[Claim]]:
         claims = yield from claim.fill(self._member.id, self._next_turn(), room)
@@ -127,17 +127,17 @@ class Fetcher:
         return min(LARGEST_PREFETCH, int(pace * HORIZON))
 
     async def _keep_busy(self) -> None:
-        """There is more than there is room for: after a while of this, ask for silence."""
+        """Every look finds something: after a while of this, ask for silence."""
         if self._asleep and time.monotonic() - self._busy_since > BUSY_AFTER:
             await self._doze(asleep=False)
 
-    async def _rest(self, found: list[Claim]) -> None:
-        """There is no more for now: be on the list of sleepers, look once more, then wait."""
-        self._busy_since = time.monotonic()
-        if not self._asleep:
-            await self._doze(asleep=True)
-        elif not found:
+    async def _rest(self) -> None:
+        """There is nothing for now: be on the list of sleepers, look once more, then wait."""
+        if self._asleep:
             await self._wait()
+        else:
+            await self._doze(asleep=True)
+        self._busy_since = time.monotonic()
 
     async def _doze(self, *, asleep: bool) -> None:
         await self._link.run(lambda: claim.doze(self._member.id, asleep=asleep))

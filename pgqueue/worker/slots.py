@@ -50,6 +50,7 @@ class Slots:
         self._context = context
         self._on_room = on_room
         self._waiting_since = 0.0
+        self._closed = False
 
     def known(self) -> list[int]:
         """The jobs in hand."""
@@ -60,6 +61,10 @@ class Slots:
         self.waiting.extend(claims)
         self._waiting_since = time.monotonic()
         self._fill()
+
+    def close(self) -> None:
+        """Start nothing more."""
+        self._closed = True
 
     def return_waiting(self, *, older_than: float = 0.0) -> int:
         """Give back, unspent, the claims that have not started.
@@ -100,7 +105,7 @@ class Slots:
 
     def _fill(self) -> None:
         loop = asyncio.get_running_loop()
-        while self.waiting and len(self.running) < self.size:
+        while self.waiting and len(self.running) < self.size and not self._closed:
             claim = self.waiting.popleft()
             attempt = Attempt(claim, self._context(claim))
             self.running[claim.id] = attempt

@@ -14,6 +14,7 @@ the rest; record every verdict; leave the list. Stopping a second time ends the 
 
 import asyncio
 import logging
+import time
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -171,28 +172,32 @@ class Worker:
         return loops
 
     async def _wind_down(self, fetching: "asyncio.Task[None]") -> None:
+        log.info("worker stopping", extra={"worker": str(self.id), "running": len(self._slots.running)})
         self._stopping.set()
         self._fetcher.stop()
-        log.info("worker stopping", extra={"worker": str(self.id), "running": len(self._slots.running)})
-        await self._within_grace(fetching)
+        self._slots.close()
+        grace_ends = time.monotonic() + self._grace
+        await self._until(grace_ends, fetching)
         self._slots.return_waiting()
-        await self._within_grace(asyncio.ensure_future(self._slots.emptied()))
+        await self._until(grace_ends, self._slots.emptied())
         self._slots.stop(Stop.SHUTDOWN)
-        for last in (self._slots.emptied(), self._completer.flushed(), self._member.leave()):
-            with suppress(TimeoutError):
-                await asyncio.wait_for(last, LAST_WORDS)
+        await _within(LAST_WORDS, self._slots.emptied())
+        await self._until(grace_ends, self._completer.flushed())
+        await _within(LAST_WORDS, self._completer.flushed())
+        await _within(LAST_WORDS, self._member.leave())
         log.info("worker stopped", extra={"worker": str(self.id), "unrecorded": self._completer.backlog})
 
-    async def _within_grace(self, work: "asyncio.Future[None]") -> None:
-        hurry = asyncio.ensure_future(self._hurry.wait())
-        await asyncio.wait((work, hurry), timeout=self._grace, return_when=asyncio.FIRST_COMPLETED)
-        await _cancel(hurry)
+    async def _until(self, deadline: float, work: "Coroutine[Any, Any, None] | asyncio.Task[None]") -> None:
+        """Let the work end by itself until the deadline, or until somebody is in a hurry; then cancel it."""
+        tasks = [asyncio.ensure_future(work), asyncio.ensure_future(self._hurry.wait())]
+        patience = max(0.0, deadline - time.monotonic())
+        await asyncio.wait(tasks, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        await _cancel(*tasks)
 
     async def _close(self) -> None:
         self._threads.close()
         for link in (self._claims, self._finishes, self._upkeep):
             await link.close()
-        await self.queue.aclose()
 
     async def _listen(self) -> None:
         """Listen for ever; while the connection is away, polling does the work."""
@@ -246,6 +251,12 @@ async def _first_of(*work: "Coroutine[Any, Any, Any] | asyncio.Task[None]") -> N
     for task in done:
         if not task.cancelled():
             task.result()
+
+
+async def _within(seconds: float, work: Coroutine[Any, Any, None]) -> None:
+    """Give the work so many seconds, and then do without."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(work, seconds)
 
 
 async def _cancel(*tasks: "asyncio.Future[Any]") -> None:

@@ -1,0 +1,133 @@
+"""``pgqueue dead``: list dead jobs, return them to their lines, or forget them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+import click
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli.app import with_queue
+from pgqueue.cli.outcome import READY, left_alone, report
+from pgqueue.cli.pages import attempts, last_error, paged, print_page
+from pgqueue.cli.values import JOB_ID, seconds
+from pgqueue.cli.verbs import Group
+from pgqueue.store import control
+from pgqueue.store.plan import Plan, Statement
+from pgqueue.values.job import Job, JobState
+
+F = TypeVar("F", bound=Callable[..., Any])
+HEADS = ("id", "queue", "task", "attempts", "died", "reason", "last error")
+
+
+@click.group(cls=Group)
+def dead() -> None:
+    """List, retry or purge dead jobs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which dead jobs are meant: these ids, or those that match every filter, or all."""
+
+    job_ids: tuple[int, ...]
+    task: str | None
+    queue_name: str | None
+    older_than: timedelta | None
+    everything: bool
+
+    def __post_init__(self) -> None:
+        """Refuse none of the three, and more than one."""
+        given = [bool(self.job_ids), self.has_filters, self.everything]
+        if not any(given):
+            raise click.UsageError("Say which: IDs, or --task, --queue, --older-than, or --all.")
+        if sum(given) > 1:
+            raise click.UsageError("Give IDs, or filters, or --all; not more than one of the three.")
+
+    @property
+    def has_filters(self) -> bool:
+        """Whether any filter is given."""
+        return not (self.task is None and self.queue_name is None and self.older_than is None)
+
+    def filters(self, queue: PgQueue) -> dict[str, Any]:
+        """The filters as the queue takes them; how old is old is counted on the database's clock."""
+        before = None if self.older_than is None else queue.database.run(_ago(self.older_than))
+        return {"task": self.task, "queue": self.queue_name, "before": before}
+
+    def __str__(self) -> str:
+        """Who is meant, in words."""
+        if self.job_ids:
+            return f"dead jobs {', '.join(map(str, self.job_ids))}"
+        words = ["all dead jobs" if self.everything else "the dead jobs"]
+        words += [f"of task {self.task}"] if self.task is not None else []
+        words += [f"of queue {self.queue_name}"] if self.queue_name is not None else []
+        words += [f"dead for longer than {self.older_than}"] if self.older_than is not None else []
+        return " ".join(words)
+
+
+def _selecting(verb: F) -> F:
+    """The arguments and options that make a selection."""
+    for add in (
+        click.option("--all", "everything", is_flag=True, help="Every dead job there is."),
+        click.option("--older-than", type=seconds, help="Dead for longer: seconds, or 30m, 12h, 7d."),
+        click.option("--queue", "queue_name", help="Of this queue."),
+        click.option("--task", help="Of this task."),
+        click.argument("job_ids", metavar="[ID]...", type=JOB_ID, nargs=-1),
+    ):
+        verb = add(verb)
+    return verb
+
+
+@dead.command("list")
+@paged
+@with_queue
+def list_dead(
+    queue: PgQueue,
+    /,
+    *,
+    queue_name: str | None,
+    limit: int,
+    as_json: bool,
+    **filters: Any,  # noqa: ANN401 - as PgQueue.jobs takes them
+) -> None:
+    """List dead jobs, newest first, with the last error of each; `pgqueue jobs show ID` has the others."""
+    found = queue.jobs(state=JobState.DEAD, queue=queue_name, limit=limit, **filters)
+    print_page(found, HEADS, _row, limit=limit, as_json=as_json)
+
+
+@dead.command()
+@_selecting
+@with_queue
+def retry(queue: PgQueue, /, **given: Any) -> None:  # noqa: ANN401 - a selection's fields
+    """Return dead jobs to their lines with all their attempts; exit code 1 where a named one could not go."""
+    chosen = Selection(**given)
+    if chosen.job_ids:
+        gone = set(queue.database.run_whole(control.retry_dead(chosen.job_ids)))
+        report({one: READY if one in gone else left_alone(queue, one) for one in chosen.job_ids})
+        return
+    click.echo(f"{len(queue.retry_dead(**chosen.filters(queue)))} ready again: {chosen}")
+
+
+@dead.command()
+@_selecting
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@with_queue
+def purge(queue: PgQueue, /, *, yes: bool, **given: Any) -> None:  # noqa: ANN401 - as above
+    """Forget dead jobs for ever; exit code 1 where a named one was not dead."""
+    chosen = Selection(**given)
+    if not yes:
+        click.confirm(f"Forget {chosen}, for ever?", abort=True, err=True)
+    count = queue.purge_dead(chosen.job_ids or None, **chosen.filters(queue))
+    click.echo(f"{count} forgotten: {chosen}")
+    if count < len(set(chosen.job_ids)):
+        click.get_current_context().exit(1)
+
+
+def _ago(age: timedelta) -> Plan[datetime]:
+    rows = yield Statement("clock", {"now": None})
+    then: datetime = rows[0][0] - age
+    return then
+
+
+def _row(job: Job) -> list[object]:
+    return [job.id, job.queue, job.task, attempts(job), job.ended_at, job.reason, last_error(job)]

@@ -1,0 +1,186 @@
+"""``pgqueue demo``: files hashed by workers, one of which is killed, and the proof that nothing was lost.
+
+This file is the order of events. What stands where: the app in :mod:`pgqueue.cli.demo_tasks`, the files in
+:mod:`pgqueue.cli.demo_files`, the database in :mod:`pgqueue.cli.demo_stage`, the processes in
+:mod:`pgqueue.cli.demo_workers`, what is shown in :mod:`pgqueue.cli.demo_screen`, and whether every promise was
+kept in :mod:`pgqueue.cli.demo_verdict`.
+"""
+
+import json
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from pgqueue.cli import demo_files, demo_stage, demo_verdict
+from pgqueue.cli.app import Settings
+from pgqueue.cli.demo_files import File
+from pgqueue.cli.demo_screen import Screen
+from pgqueue.cli.demo_stage import Connection, Holder, Progress
+from pgqueue.cli.demo_tasks import SCHEMA
+from pgqueue.cli.demo_verdict import Summary
+from pgqueue.cli.demo_workers import Crew, WorkerFailed
+from pgqueue.embedded import embedded_server
+from pgqueue.errors import ConfigurationError
+from pgqueue.store.database import DSN_SETTINGS
+
+LOOK_EVERY = 0.1
+PATIENCE = 30.0
+"""Seconds for which nothing may happen, nothing running either, before the demo gives up waiting."""
+
+
+@click.command()
+@click.argument(
+    "folder", required=False, type=click.Path(exists=True, file_okay=False, readable=True, path_type=Path)
+)
+@click.option(
+    "--json", "wants_json", is_flag=True, help="Print the summary as JSON; the rest goes to stderr."
+)
+@click.pass_context
+def demo(ctx: click.Context, /, *, folder: Path | None, wants_json: bool) -> None:
+    """Hash and measure every file of FOLDER with two workers, kill one of them, and check the outcome.
+
+    FOLDER is Python's standard library by default. Without a DSN the demo starts a PostgreSQL of its own;
+    with one it works in the schema pgqueue_demo, which it makes and drops. The exit code is 1 if a promise
+    was broken.
+    """
+    settings = ctx.find_object(Settings) or Settings()
+    screen = Screen(Console(stderr=wants_json))
+    with _ends_like_an_interrupt(signal.SIGTERM, signal.SIGHUP):
+        summary = _demonstrate(settings.dsn, folder, screen)
+    complaints = demo_verdict.broken(summary)
+    screen.summary(summary, complaints)
+    if wants_json:
+        click.echo(json.dumps(demo_verdict.as_json(summary), indent=2))
+    if complaints:
+        ctx.exit(1)
+
+
+def _demonstrate(dsn: str | None, folder: Path | None, screen: Screen) -> Summary:
+    """From an empty database to a summary; nothing is left behind, however it ends."""
+    files = _files(folder, screen)
+    with ExitStack() as opened:
+        own = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="pgqueue-demo-")))
+        dsn = dsn or _configured_dsn() or opened.enter_context(_own_server(screen))
+        connection = opened.enter_context(demo_stage.stage(dsn))
+        traps = demo_files.set_traps(own)
+        everything = [*traps.files(), *files]
+        with connection.transaction():
+            jobs = demo_stage.enqueue(connection, everything)
+        screen.say(f"One transaction added {len(jobs):,} rows and {len(jobs):,} jobs to schema {SCHEMA}.")
+        traps.vanishing.unlink()
+        with Crew(dsn, own) as crew, _failures_shown(screen), screen.live(len(jobs)):
+            _run(connection, dsn, crew, _middle(files, jobs[-len(files) :]), screen)
+        return demo_verdict.summarise(
+            demo_stage.records(connection),
+            demo_files.direct_readings(everything),
+            seconds=demo_stage.seconds(connection),
+        )
+
+
+def _run(connection: Connection, dsn: str, crew: Crew, middle: int, screen: Screen) -> None:
+    """Start two workers, kill one in the middle of a job, start another, and see it through."""
+    screen.say(f"Workers {crew.start()} and {crew.start()} start.")
+    with demo_stage.gate(dsn, middle) as gate:
+        for _ in _watch(connection, crew, screen):
+            holder = gate.waiting(connection)
+            if holder is not None:
+                break
+        else:
+            raise WorkerFailed("no worker got to the middle of the jobs, so none was killed")
+        _kill(connection, crew, holder, screen)
+    screen.say(
+        f"Worker {crew.start()} takes its place. The lost jobs come back when the dead worker's lease has passed."
+    )
+    for _ in _watch(connection, crew, screen):
+        pass
+
+
+def _kill(connection: Connection, crew: Crew, holder: Holder, screen: Screen) -> None:
+    """Kill the worker that is in the middle of a job, and tell how many it had in its hands."""
+    if holder.pid not in crew.pids:
+        raise WorkerFailed(f"process {holder.pid} works here, too, and is no worker of this demo; stop it")
+    crew.kill(holder.pid)
+    time.sleep(LOOK_EVERY)  # for commits it had sent already: those jobs were done
+    jobs = demo_stage.held(connection, holder)
+    screen.say(
+        f"Worker {holder.pid} was killed (SIGKILL), in mid-transaction, with jobs in its hands: {jobs:,}.",
+        style="bold red",
+    )
+
+
+def _watch(connection: Connection, crew: Crew, screen: Screen) -> Iterator[Progress]:
+    """Look again and again, until every job has ended or nothing has happened for too long."""
+    before, since = None, time.monotonic()
+    while True:
+        crew.check()
+        now = demo_stage.progress(connection)
+        screen.progress(now)
+        yield now
+        if now.ended == now.jobs:
+            return
+        if now != before or now.running:
+            before, since = now, time.monotonic()
+        if time.monotonic() - since > PATIENCE:
+            return
+        time.sleep(LOOK_EVERY)
+
+
+def _files(folder: Path | None, screen: Screen) -> list[File]:
+    """The files to measure."""
+    if folder is None:
+        folder = demo_files.standard_library()
+        found = demo_files.regular_files(folder, leaving_out=demo_files.NOT_LIBRARY)
+    else:
+        found = demo_files.regular_files(folder)
+    if not any(os.access(file.path, os.R_OK) for file in found):
+        raise ConfigurationError(f"{folder} holds no file that can be read, so there is nothing to measure")
+    screen.title(f"pgqueue demo: hash and measure the {len(found):,} files of {folder}")
+    return found
+
+
+def _middle(files: Sequence[File], jobs: Sequence[int]) -> int:
+    """The job a third down the line: of the first readable file from there on."""
+    third = len(files) // 3
+    line = [*zip(files, jobs, strict=True)]
+    return next(job for file, job in [*line[third:], *line[:third]] if os.access(file.path, os.R_OK))
+
+
+def _configured_dsn() -> str | None:
+    return next(filter(None, map(os.environ.get, DSN_SETTINGS)), None)
+
+
+@contextmanager
+def _own_server(screen: Screen) -> Iterator[str]:
+    with embedded_server() as dsn:
+        screen.say(
+            "No --dsn, PGQUEUE_DSN or DATABASE_URL is set: an embedded PostgreSQL serves, for this run only."
+        )
+        yield dsn
+
+
+@contextmanager
+def _failures_shown(screen: Screen) -> Iterator[None]:
+    """Show the log of a worker that failed."""
+    try:
+        yield
+    except WorkerFailed as error:
+        screen.say(error.log)
+        raise
+
+
+@contextmanager
+def _ends_like_an_interrupt(*numbers: signal.Signals) -> Iterator[None]:
+    """Let these signals end the block as Ctrl-C does, so that everything is cleaned up."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

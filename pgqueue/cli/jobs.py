@@ -1,0 +1,108 @@
+"""``pgqueue jobs``: list, show, cancel and retry jobs."""
+
+from datetime import datetime
+from typing import Any
+
+import click
+import msgspec
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli.app import with_queue
+from pgqueue.cli.outcome import READY, Outcome, left_alone, report
+from pgqueue.cli.output import json_option, local, print_json, spelled_out
+from pgqueue.cli.pages import attempts, last_error, paged, print_page
+from pgqueue.cli.values import JOB_ID
+from pgqueue.cli.verbs import Group
+from pgqueue.values.job import AttemptError, Job, JobState
+
+HEADS = ("id", "state", "queue", "task", "priority", "attempts", "time", "last error")
+
+
+@click.group(cls=Group)
+def jobs() -> None:
+    """List, show, cancel or retry jobs."""
+
+
+@jobs.command("list")
+@click.option(
+    "--state", type=click.Choice([*JobState]), multiple=True, help="In this state; repeat it for more."
+)
+@click.option("--unique-key", help="With this key.")
+@paged
+@with_queue
+def list_jobs(
+    queue: PgQueue,
+    /,
+    *,
+    state: tuple[str, ...],
+    queue_name: str | None,
+    limit: int,
+    as_json: bool,
+    **filters: Any,  # noqa: ANN401 - as PgQueue.jobs takes them
+) -> None:
+    """List jobs that match, newest first: queued, in progress, ended."""
+    found = queue.jobs(state=state or None, queue=queue_name, limit=limit, **filters)
+    print_page(found, HEADS, _row, limit=limit, as_json=as_json)
+
+
+@jobs.command()
+@click.argument("job_id", metavar="ID", type=JOB_ID)
+@json_option
+@with_queue
+def show(queue: PgQueue, /, *, job_id: int, as_json: bool) -> None:
+    """Show all that is recorded of a job, errors of its attempts included."""
+    job = queue.job(job_id)
+    if as_json:
+        print_json(job)
+        return
+    for name in job.__struct_fields__:
+        value = getattr(job, name)
+        if name != "errors" and value is not None:
+            click.echo(f"{name:<13}{_shown(name, value)}")
+    for error in job.errors:
+        _show_error(error)
+
+
+@jobs.command()
+@click.argument("job_ids", metavar="ID...", type=JOB_ID, nargs=-1, required=True)
+@with_queue
+def cancel(queue: PgQueue, /, *, job_ids: tuple[int, ...]) -> None:
+    """End waiting jobs, and ask workers to stop running ones; exit code 1 where there was nothing to cancel."""
+    report({job_id: _cancelled(queue, job_id) for job_id in job_ids})
+
+
+@jobs.command()
+@click.argument("job_ids", metavar="ID...", type=JOB_ID, nargs=-1, required=True)
+@with_queue
+def retry(queue: PgQueue, /, *, job_ids: tuple[int, ...]) -> None:
+    """Make scheduled and dead jobs ready at once; exit code 1 where one could not be."""
+    report({job_id: READY if queue.retry(job_id) else left_alone(queue, job_id) for job_id in job_ids})
+
+
+def _cancelled(queue: PgQueue, job_id: int) -> Outcome:
+    match queue.cancel(job_id):
+        case None:
+            return left_alone(queue, job_id)
+        case JobState.RUNNING:
+            return Outcome(done=True, words="running; its worker has been asked to stop it")
+        case state:
+            return Outcome(done=True, words=str(state))
+
+
+def _row(job: Job) -> list[object]:
+    when = job.ended_at or job.started_at or job.run_at
+    return [job.id, job.state, job.queue, job.task, job.priority, attempts(job), when, last_error(job)]
+
+
+def _shown(name: str, value: object) -> str:
+    if isinstance(value, datetime):
+        return local(value)
+    text = msgspec.json.encode(value).decode() if name in {"args", "result"} else str(value)
+    return spelled_out(text)
+
+
+def _show_error(error: AttemptError) -> None:
+    at = f", {local(error.at)}" if error.at else ""
+    click.echo(f"\nattempt {error.attempt}{at}: {spelled_out(error.type)}: {spelled_out(error.message)}")
+    if error.traceback:
+        click.echo(spelled_out(error.traceback.rstrip(), keep="\n"))

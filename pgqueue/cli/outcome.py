@@ -1,0 +1,41 @@
+"""What became of jobs that somebody asked to cancel or retry, and what is said of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import click
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli.output import spelled_out
+from pgqueue.errors import JobNotFound
+from pgqueue.values.job import JobState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Whether the asked was done, and in words what was."""
+
+    done: bool
+    words: str
+
+
+READY = Outcome(done=True, words="ready")
+
+
+def left_alone(queue: PgQueue, job_id: int) -> Outcome:
+    """Why nothing was done: the state that the job is in."""
+    try:
+        job = queue.job(job_id)
+    except JobNotFound:
+        return Outcome(done=False, words="there is no record of it")
+    taken = job.state is JobState.DEAD and job.unique_key is not None
+    why = f"; a live job holds its unique key {job.unique_key!r}" if taken else ""
+    return Outcome(done=False, words=f"left alone: {job.state}{why}")
+
+
+def report(outcomes: Mapping[int, Outcome]) -> None:
+    """Print a line per job; end with exit code 1 where something was not done."""
+    for job_id, outcome in outcomes.items():
+        click.echo(f"{job_id}: {spelled_out(outcome.words)}", err=not outcome.done)
+    if not all(outcome.done for outcome in outcomes.values()):
+        click.get_current_context().exit(1)

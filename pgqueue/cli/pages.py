@@ -1,0 +1,57 @@
+"""Listings of jobs, a page at a time: their options, and how a page is shown."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from pgqueue.cli.output import json_option, print_json, print_table
+from pgqueue.cli.values import JOB_ID
+from pgqueue.values.job import Job
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def paged(verb: F) -> F:
+    """The options of every listing of jobs: filters that all share, the page, and JSON."""
+    for add in (
+        json_option,
+        click.option(
+            "--before", type=JOB_ID, help="With a lower id; for the next page, the last id of this one."
+        ),
+        click.option("--limit", type=int, default=100, show_default=True, help="At most so many."),
+        click.option("--task", help="Of this task."),
+        click.option("--queue", "queue_name", help="Of this queue."),
+    ):
+        verb = add(verb)
+    return verb
+
+
+def print_page(
+    jobs: Sequence[Job],
+    heads: Sequence[str],
+    row: Callable[[Job], Sequence[object]],
+    *,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Show a page, and how to get the next one."""
+    if as_json:
+        print_json(jobs)
+        return
+    print_table(heads, [row(job) for job in jobs], empty="no jobs match")
+    if len(jobs) == limit:
+        click.echo(f"there may be more: --before {jobs[-1].id}", err=True)
+
+
+def attempts(job: Job) -> str:
+    """How many were spent, and how many there are."""
+    return f"{job.attempts}/{job.max_attempts}"
+
+
+def last_error(job: Job) -> str | None:
+    """How its last failed attempt failed, in one line."""
+    if not job.errors:
+        return None
+    error = job.errors[-1]
+    return f"{error.type}: {error.message}".splitlines()[0]

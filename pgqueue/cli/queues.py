@@ -1,0 +1,76 @@
+"""``pgqueue queues``: what stands in each queue, and whether it may be claimed from."""
+
+import click
+import msgspec
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli.app import with_queue
+from pgqueue.cli.output import json_option, print_json, print_table
+from pgqueue.cli.verbs import Group
+
+
+class Standing(msgspec.Struct):
+    """A queue, and how many of its jobs are in each state that has not ended well."""
+
+    queue: str
+    paused: bool = False
+    ready: int = 0
+    running: int = 0
+    scheduled: int = 0
+    blocked: int = 0
+    dead: int = 0
+
+
+@click.group(cls=Group)
+def queues() -> None:
+    """List, pause or resume queues."""
+
+
+@queues.command("list")
+@json_option
+@with_queue
+def list_queues(queue: PgQueue, /, *, as_json: bool) -> None:
+    """List queues that have live or dead jobs, are paused, or are declared by the app."""
+    found = _standings(queue)
+    if as_json:
+        print_json(found)
+        return
+    heads = Standing.__struct_fields__
+    rows = [msgspec.structs.astuple(one) for one in found]
+    print_table(
+        heads,
+        [(name, "paused" if paused else "", *counts) for name, paused, *counts in rows],
+        empty="no queues",
+    )
+
+
+@queues.command()
+@click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
+@with_queue
+def pause(queue: PgQueue, /, *, names: tuple[str, ...]) -> None:
+    """Stop queues from being claimed from, by every worker; what runs goes on."""
+    for name in names:
+        queue.require_queue(name)
+    for name in names:
+        queue.pause(name)
+        click.echo(f"{name}: paused")
+
+
+@queues.command()
+@click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
+@with_queue
+def resume(queue: PgQueue, /, *, names: tuple[str, ...]) -> None:
+    """Let paused queues be claimed from again."""
+    for name in names:
+        queue.require_queue(name)
+    for name in names:
+        click.echo(f"{name}: {'resumed' if queue.resume(name) else 'was not paused'}")
+
+
+def _standings(queue: PgQueue) -> list[Standing]:
+    counts, paused = queue.counts()
+    names = {*(queue.queues or ()), *paused, *(one.queue for one in counts)}
+    found = {name: Standing(name, paused=name in paused) for name in sorted(names)}
+    for one in counts:
+        setattr(found[one.queue], one.state, one.count)
+    return list(found.values())
