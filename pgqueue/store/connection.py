@@ -123,12 +123,16 @@ def _inside_sqlalchemy(connection: Any) -> object:  # noqa: ANN401 - SQLAlchemy 
         )
     if hasattr(connection, "get_bind"):  # a Session, or a scoped_session
         connection = connection.connection()
-    return getattr(getattr(connection, "connection", None), "driver_connection", connection)
+    if not connection.in_transaction():  # as any statement would: else its commit() had nothing to commit
+        connection.begin()
+    return connection.connection.driver_connection
 
 
 async def _inside_async_sqlalchemy(connection: Any) -> object:  # noqa: ANN401 - as above
     if hasattr(connection, "get_bind"):  # an AsyncSession
         connection = await connection.connection()
+    if not connection.in_transaction():
+        await connection.begin()
     return (await connection.get_raw_connection()).driver_connection
 
 
