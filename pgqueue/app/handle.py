@@ -1,33 +1,12 @@
 """A job as seen by whoever enqueued it."""
 
 from datetime import timedelta
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
-from pgqueue.values.job import Enqueued, Job, JobState, Outcome
+from pgqueue.app.desk import Desk
+from pgqueue.values.job import Enqueued, JobState, Outcome
 
 R = TypeVar("R", covariant=True)  # noqa: PLC0105 - the name users see in ``JobHandle[R]``
-
-
-class Desk(Protocol):
-    """Where a handle asks: the part of :class:`pgqueue.PgQueue` that it needs."""
-
-    def job(self, job_id: int) -> Job:
-        """All that is recorded of a job."""
-
-    async def ajob(self, job_id: int) -> Job:
-        """All that is recorded of a job."""
-
-    def cancel(self, job_id: int) -> JobState | None:
-        """Cancel a job."""
-
-    async def acancel(self, job_id: int) -> JobState | None:
-        """Cancel a job."""
-
-    def result(self, job_id: int, *, timeout: float | timedelta | None) -> Any:  # noqa: ANN401 - any JSON
-        """Wait for a job's result."""
-
-    async def aresult(self, job_id: int, *, timeout: float | timedelta | None) -> Any:  # noqa: ANN401, ASYNC109
-        """Wait for a job's result."""
 
 
 class JobHandle(Generic[R]):

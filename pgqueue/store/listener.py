@@ -21,7 +21,12 @@ async def listen(
     Raises:
         psycopg.OperationalError: the connection was lost.
     """
-    await connection.execute(f'listen "{catalogue.wake_channel}"'.encode())
+    await connection.execute(listen_statement(catalogue).encode())
     heard()
     async for _ in connection.notifies():
         heard()
+
+
+def listen_statement(catalogue: Catalogue) -> str:
+    """The statement after which a connection hears what is said to sleepers."""
+    return f'listen "{catalogue.wake_channel}"'

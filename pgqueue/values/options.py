@@ -69,6 +69,20 @@ def check_name(what: str, name: str) -> str:
     return name
 
 
+def as_duration(what: str, value: float | timedelta | None) -> timedelta | None:
+    """Seconds or a timedelta, as a timedelta; None stays None.
+
+    Raises:
+        InvalidOption: it is neither.
+    """
+    if value is None or isinstance(value, timedelta):
+        return value
+    try:
+        return timedelta(seconds=value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidOption(f"{what}={value!r}: use a number of seconds, a timedelta or None") from error
+
+
 def _check_number(what: str, value: int, allowed: range) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value not in allowed:
         raise InvalidOption(f"{what}={value!r}: use a whole number from {allowed[0]} to {allowed[-1]}")
