@@ -1,4 +1,4 @@
--- bury: move attempts' jobs to the dead table; a missing id: that attempt no longer held its job.
+-- bury: move attempts' jobs to the dead table; a missing id: no longer held, or asked to cancel.
 -- index: jobs_pkey
 -- locks: the buried rows
 -- run by: worker completer, take
@@ -9,6 +9,7 @@ with done as (
     using unnest(%(ids)s::bigint[], %(attempts)s::smallint[], %(seconds)s::float8[], %(reasons)s::text[], %(errors)s::text[])
           as ended (id, attempt, seconds, reason, error)
     where job.id = ended.id and coalesce(job.attempts = ended.attempt and job.worker_id = %(worker)s::uuid, false)
+      and not job.cancel_requested
     returning job.*, ended.seconds, ended.reason, ended.error
 )
 insert into pgqueue.dead_jobs (id, run_at, created_at, started_at, died_at, worker_id, collisions, priority,

@@ -23,7 +23,9 @@ claimed as (
     where job.id = next.id
     returning job.id, job.worker_id, job.attempts, job.max_attempts, job.priority, job.queue, job.task,
               job.args::text as args, job.run_at, job.created_at,
-              coalesce(extract(epoch from job.claimed_at - (job.errors->0->>'at')::timestamptz), 0)::float8 as failing_seconds
+              coalesce(extract(epoch from job.claimed_at - (
+                  case when job.attempts > 1 then job.errors->(1 - job.attempts)->>'at' end  -- since the last revival
+              )::timestamptz), 0)::float8 as failing_seconds
 )
 select * from claimed
 order by priority desc, run_at, id

@@ -131,7 +131,7 @@ class Desk:
         """Make a job ready at once: a scheduled one before its time, a dead one with all its attempts.
 
         Returns:
-            False if there is no such job, or a live job has taken its unique key.
+            False if the job is neither scheduled nor dead, or a live job has taken its unique key.
         """
         return self.database.run_whole(control.retry(job_id))
 
@@ -139,7 +139,7 @@ class Desk:
         """Make a job ready at once: a scheduled one before its time, a dead one with all its attempts.
 
         Returns:
-            False if there is no such job, or a live job has taken its unique key.
+            False if the job is neither scheduled nor dead, or a live job has taken its unique key.
         """
         return await self.database.arun_whole(control.retry(job_id))
 

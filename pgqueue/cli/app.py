@@ -12,7 +12,6 @@ import click
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import ConfigurationError
-from pgqueue.store.database import Database
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -55,21 +54,13 @@ class Settings:
             raise ConfigurationError(f"no app: give --app before the verb, or set PGQUEUE_APP; {FORM}")
         queue = find(self.app)
         if self.dsn or self.schema or self.behind_pooler or self.direct_dsn:
-            queue.database = self._elsewhere(queue.database)
+            queue.database = queue.database.but(
+                dsn=self.dsn,
+                schema=self.schema,
+                behind_pooler=self.behind_pooler,
+                direct_dsn=self.direct_dsn,
+            )
         return queue
-
-    def _elsewhere(self, own: Database) -> Database:
-        """The app's database, with what the options say in place of what the app says."""
-        direct = self.direct_dsn
-        if direct is None and self.dsn is None and own.listen_dsn != own.dsn:
-            direct = own.listen_dsn
-        return Database(
-            self.dsn or own.dsn,
-            schema=self.schema or own.catalogue.schema,
-            direct_dsn=direct,
-            behind_pooler=self.behind_pooler or own.behind_pooler,
-            pool_size=own._pool_size,  # noqa: SLF001 - there is no option for it, so it stays the app's
-        )
 
 
 def with_queue(verb: Callable[Concatenate[PgQueue, P], R]) -> Callable[P, R]:
@@ -121,4 +112,4 @@ def _not_a_queue(names: dict[str, object], attribute: str) -> str:
     )
     if attribute not in names:
         return f"the module has no {attribute!r}{there}"
-    return f"{attribute!r} is a {type(names[attribute]).__name__}, not a PgQueue{there}"
+    return f"{attribute!r} is of type {type(names[attribute]).__name__}, not a PgQueue{there}"

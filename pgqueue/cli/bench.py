@@ -18,6 +18,7 @@ import click
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
+from pgqueue.cli.app import Settings as GlobalSettings
 from pgqueue.store import schema
 from pgqueue.worker.worker import Worker
 
@@ -30,7 +31,7 @@ class Settings:
     """How to measure, read from the environment.
 
     Attributes:
-        dsn: ``DSN``; by default where ``pgqueue`` finds its database.
+        dsn: ``--dsn`` or ``DSN``; by default where ``pgqueue`` finds its database.
         gap: ``GAP``, seconds between two single enqueues.
         pad: ``PAD``, bytes of payload.
         idle: ``IDLE``, seconds without a job after which a worker ends.
@@ -51,7 +52,7 @@ class Settings:
     def read(cls, environ: Mapping[str, str]) -> Self:
         """Read them."""
         return cls(
-            dsn=environ.get("DSN"),
+            dsn=_global_dsn() or environ.get("DSN"),
             gap=float(environ.get("GAP", "0")),
             pad=int(environ.get("PAD", "0")),
             idle=float(environ.get("IDLE", "2")),
@@ -59,6 +60,12 @@ class Settings:
             concurrency=int(environ.get("CONC", "20")),
             sync=environ.get("SYNC") == "1",
         )
+
+
+def _global_dsn() -> str | None:
+    """What ``--dsn`` says, where the command line has one."""
+    given = click.get_current_context().find_object(GlobalSettings)
+    return given.dsn if given else None
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import click
@@ -14,7 +14,6 @@ from pgqueue.cli.pages import attempts, last_error, paged, print_page
 from pgqueue.cli.values import JOB_ID, seconds
 from pgqueue.cli.verbs import Group
 from pgqueue.store import control
-from pgqueue.store.plan import Plan, Statement
 from pgqueue.values.job import Job, JobState
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -51,7 +50,7 @@ class Selection:
 
     def filters(self, queue: PgQueue) -> dict[str, Any]:
         """The filters as the queue takes them; how old is old is counted on the database's clock."""
-        before = None if self.older_than is None else queue.database.run(_ago(self.older_than))
+        before = None if self.older_than is None else queue.database.run(control.clock()) - self.older_than
         return {"task": self.task, "queue": self.queue_name, "before": before}
 
     def __str__(self) -> str:
@@ -61,7 +60,11 @@ class Selection:
         words = ["all dead jobs" if self.everything else "the dead jobs"]
         words += [f"of task {self.task}"] if self.task is not None else []
         words += [f"of queue {self.queue_name}"] if self.queue_name is not None else []
-        words += [f"dead for longer than {self.older_than}"] if self.older_than is not None else []
+        words += (
+            [f"dead for longer than {str(self.older_than).removesuffix(', 0:00:00')}"]
+            if self.older_than is not None
+            else []
+        )
         return " ".join(words)
 
 
@@ -121,12 +124,6 @@ def purge(queue: PgQueue, /, *, yes: bool, **given: Any) -> None:  # noqa: ANN40
     click.echo(f"{count} forgotten: {chosen}")
     if count < len(set(chosen.job_ids)):
         click.get_current_context().exit(1)
-
-
-def _ago(age: timedelta) -> Plan[datetime]:
-    rows = yield Statement("clock", {"now": None})
-    then: datetime = rows[0][0] - age
-    return then
 
 
 def _row(job: Job) -> list[object]:

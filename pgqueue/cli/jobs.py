@@ -25,7 +25,10 @@ def jobs() -> None:
 
 @jobs.command("list")
 @click.option(
-    "--state", type=click.Choice([*JobState]), multiple=True, help="In this state; repeat it for more."
+    "--state",
+    type=click.Choice([one.value for one in JobState]),
+    multiple=True,
+    help="In this state; repeat it for more.",
 )
 @click.option("--unique-key", help="With this key.")
 @paged

@@ -18,7 +18,7 @@ from pgqueue.values.version import __version__
 VERBS = {
     "bench": Verb("pgqueue.cli.bench:bench", "Measure this machine's database."),
     "dead": Verb("pgqueue.cli.dead:dead", "List, retry or purge dead jobs."),
-    "demo": Verb("pgqueue.cli.demo:demo", "See jobs survive a killed worker, and the proof of it."),
+    "demo": Verb("pgqueue.cli.demo.command:demo", "See jobs survive a killed worker, and the proof of it."),
     "enqueue": Verb("pgqueue.cli.enqueue:enqueue", "Enqueue a job of a registered task."),
     "jobs": Verb("pgqueue.cli.jobs:jobs", "List, show, cancel or retry jobs."),
     "migrate": Verb("pgqueue.cli.migrate:migrate", "Install, upgrade or check the schema."),
@@ -61,7 +61,7 @@ class Root(LazyGroup):
             raise click.NoSuchOption(error.option_name, words, ctx=error.ctx) from None
 
 
-@click.group(cls=Root, verbs=VERBS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("pgqueue", cls=Root, verbs=VERBS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--app", metavar="MODULE:ATTRIBUTE", envvar="PGQUEUE_APP", show_envvar=True, help="Your PgQueue."
 )

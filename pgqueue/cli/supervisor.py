@@ -5,7 +5,8 @@ dying young there is something wrong that starting again will not mend, and the 
 ended because somebody stopped it alone is started again, too: that is how to renew them one by one.
 
 Children live in sessions of their own, so that Ctrl-C in a terminal reaches only the supervisor, which passes
-it on. They stop by themselves when the supervisor is gone (:mod:`pgqueue.cli.worker`).
+it on: as SIGTERM, and the second time as SIGINT. They stop by themselves when the supervisor is gone. Both are
+explained in :mod:`pgqueue.cli.worker`.
 """
 
 import asyncio
@@ -66,10 +67,11 @@ class Supervisor:
 
     def stop(self) -> None:
         """Stop all children; called again, at once."""
-        log.info("stopping" if not self._stopping.is_set() else "stopping at once", extra=self._pids())
+        again = self._stopping.is_set()
+        log.info("stopping at once" if again else "stopping", extra={"processes": len(self._children)})
         self._stopping.set()
         for child in self._children.values():
-            _terminate(child)
+            _signal(child, signal.SIGINT if again else signal.SIGTERM)
 
     async def _keep(self, slot: int) -> None:
         while not self._stopping.is_set():
@@ -94,7 +96,7 @@ class Supervisor:
         child = await asyncio.create_subprocess_exec(*self._command, start_new_session=True)
         self._children[slot] = child
         if self._stopping.is_set():  # told so while it was being started
-            _terminate(child)
+            _signal(child, signal.SIGTERM)
         log.info("worker process started", extra={"pid": child.pid})
         code = await child.wait()
         del self._children[slot]
@@ -103,11 +105,7 @@ class Supervisor:
     def _gives_up(self) -> bool:
         return all(deaths >= TOO_OFTEN for deaths in self._early_deaths)
 
-    def _pids(self) -> dict[str, object]:
-        return {"pids": ",".join(str(child.pid) for child in self._children.values())}
 
-
-def _terminate(child: Process) -> None:
-    """Ask a child to stop. Always SIGTERM: where it has no handler yet, SIGINT would print a traceback."""
+def _signal(child: Process, number: signal.Signals) -> None:
     with suppress(ProcessLookupError):
-        child.send_signal(signal.SIGTERM)
+        child.send_signal(number)

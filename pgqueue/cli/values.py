@@ -30,13 +30,15 @@ def seconds(value: str) -> timedelta:
 
 
 def instant(value: str) -> datetime:
-    """A time in ISO 8601."""
+    """A time in ISO 8601, with its time zone."""
+    example = "use one like 2030-01-31T08:00:00+01:00, or Z for UTC"
     try:
-        return datetime.fromisoformat(value)
+        read = datetime.fromisoformat(value)
     except ValueError:
-        raise click.BadParameter(
-            f"{value!r} is no ISO 8601 time; use one like 2030-01-31T08:00:00+01:00."
-        ) from None
+        raise click.BadParameter(f"{value!r} is no ISO 8601 time; {example}.") from None
+    if read.utcoffset() is None:
+        raise click.BadParameter(f"{value!r} has no time zone, so it names no instant; {example}.")
+    return read
 
 
 def json_object(value: str) -> dict[str, Any]:

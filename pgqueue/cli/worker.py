@@ -9,6 +9,8 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import click
@@ -26,34 +28,18 @@ LEVELS = ("debug", "info", "warning", "error")
 PARENT_LOOK = 1.0
 STUBBORN_AFTER = 2.0
 
+option = partial(click.option, show_default=True)
+
 
 @click.command()
 @click.option("--queues", type=names, help="The queues to serve; all by default.")
-@click.option(
-    "--concurrency", type=int, default=20, show_default=True, help="Jobs at a time, in each process."
-)
-@click.option(
-    "--processes", type=click.IntRange(min=1), default=1, show_default=True, help="Worker processes."
-)
-@click.option(
-    "--lease",
-    type=seconds,
-    default="30",
-    show_default=True,
-    help="How soon others have a dead worker's jobs.",
-)
-@click.option(
-    "--poll", type=seconds, default="1", show_default=True, help="How often to look for jobs unasked."
-)
-@click.option(
-    "--sweep", type=seconds, default="5", show_default=True, help="How often to look for dead workers."
-)
-@click.option(
-    "--grace", type=seconds, default="30", show_default=True, help="How long jobs may go on after a stop."
-)
-@click.option(
-    "--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What to log."
-)
+@option("--concurrency", type=int, default=20, help="Jobs at a time, in each process.")
+@option("--processes", type=click.IntRange(min=1), default=1, help="Worker processes.")
+@option("--lease", type=seconds, default="30", help="How soon others have a dead worker's jobs.")
+@option("--poll", type=seconds, default="1", help="How often to look for jobs unasked.")
+@option("--sweep", type=seconds, default="5", help="How often to look for dead workers.")
+@option("--grace", type=seconds, default="30", help="How long jobs may go on after a stop.")
+@option("--log-level", type=click.Choice(LEVELS), default="info", help="What to log.")
 @click.option("--supervisor", type=int, hidden=True, help="Stop when this process is not our parent.")
 @click.pass_obj
 def worker(
@@ -80,15 +66,44 @@ def worker(
 
 async def _serve(queue: PgQueue, supervisor: int | None, **options: Any) -> None:  # noqa: ANN401 - Worker's own
     serving = Worker(queue, **options)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, serving.stop)
+    heed_signals(serving.stop, supervised=supervisor is not None)
     watching = asyncio.create_task(_stop_with(supervisor, serving))
     try:
         await serving.run()
     finally:
         watching.cancel()
         await _leave_stubborn_tasks()
+
+
+def heed_signals(stop: Callable[[], object], *, supervised: bool) -> None:
+    """Let signals to this process stop the worker: the first gracefully, the second at once.
+
+    A supervised worker may hear one SIGTERM twice: from a service manager that signals every process, and
+    from its supervisor. For it SIGTERM is always the graceful stop, and SIGINT the one at once.
+
+    Args:
+        stop: called once stops gracefully, called again at once.
+        supervised: whether there is a supervisor.
+    """
+    loop = asyncio.get_running_loop()
+    if not supervised:
+        loop.add_signal_handler(signal.SIGTERM, stop)
+        loop.add_signal_handler(signal.SIGINT, stop)
+        return
+
+    heard = asyncio.Event()
+
+    def gracefully() -> None:
+        if not heard.is_set():
+            heard.set()
+            stop()
+
+    def at_once() -> None:
+        stop()
+        stop()
+
+    loop.add_signal_handler(signal.SIGTERM, gracefully)
+    loop.add_signal_handler(signal.SIGINT, at_once)
 
 
 async def _stop_with(supervisor: int | None, serving: Worker) -> None:

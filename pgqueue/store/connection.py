@@ -37,9 +37,10 @@ class Blocking:
         sql = self._catalogue[step.name]
         with _schema_errors(self._catalogue), self._connection.cursor(row_factory=tuple_row) as cursor:
             if isinstance(step, Copy):
+                encoding = self._connection.info.encoding
                 with cursor.copy(sql.encode()) as copy:
                     for chunk in step.chunks:
-                        copy.write(chunk)
+                        copy.write(_encoded(chunk, encoding))
                 return ()
             cursor.execute(sql.encode(), step.params)
             return cursor.fetchall() if step.returns else ()
@@ -61,9 +62,10 @@ class Awaiting:
         with _schema_errors(self._catalogue):
             async with self._connection.cursor(row_factory=tuple_row) as cursor:
                 if isinstance(step, Copy):
+                    encoding = self._connection.info.encoding
                     async with cursor.copy(sql.encode()) as copy:
                         for chunk in step.chunks:
-                            await copy.write(chunk)
+                            await copy.write(_encoded(chunk, encoding))
                     return ()
                 await cursor.execute(sql.encode(), step.params)
                 return await cursor.fetchall() if step.returns else ()
@@ -123,6 +125,8 @@ def _inside_sqlalchemy(connection: Any) -> object:  # noqa: ANN401 - SQLAlchemy 
         )
     if hasattr(connection, "get_bind"):  # a Session, or a scoped_session
         connection = connection.connection()
+    if not hasattr(connection, "in_transaction"):  # an Engine has no transaction to join
+        return connection
     if not connection.in_transaction():  # as any statement would: else its commit() had nothing to commit
         connection.begin()
     return connection.connection.driver_connection
@@ -131,9 +135,16 @@ def _inside_sqlalchemy(connection: Any) -> object:  # noqa: ANN401 - SQLAlchemy 
 async def _inside_async_sqlalchemy(connection: Any) -> object:  # noqa: ANN401 - as above
     if hasattr(connection, "get_bind"):  # an AsyncSession
         connection = await connection.connection()
+    if not hasattr(connection, "in_transaction"):
+        return connection
     if not connection.in_transaction():
         await connection.begin()
     return (await connection.get_raw_connection()).driver_connection
+
+
+def _encoded(chunk: bytes, encoding: str) -> bytes:
+    """COPY's rows in the connection's encoding; almost always that is UTF-8, as they are."""
+    return chunk if encoding == "utf-8" else chunk.decode().encode(encoding)
 
 
 def _named(connection: object) -> str:

@@ -113,6 +113,13 @@ def resume(queue: str) -> Plan[bool]:
     return bool(resumed)
 
 
+def clock() -> Plan[datetime]:
+    """What time the database has."""
+    rows = yield Statement("clock", {"now": None})
+    moment: datetime = rows[0][0]
+    return moment
+
+
 def counts() -> Plan[tuple[list[QueueCount], list[str]]]:
     """Counts of jobs that have not succeeded or been cancelled, by queue and state; and the paused queues."""
     rows = yield Statement("counts", {})

@@ -156,6 +156,23 @@ class Database:
         with self.connect() as connection:
             run(schema.verify(self.catalogue.schema), Blocking(connection, self.catalogue))
 
+    def but(
+        self,
+        *,
+        dsn: str | None = None,
+        schema: str | None = None,
+        behind_pooler: bool = False,
+        direct_dsn: str | None = None,
+    ) -> "Database":
+        """Another database with this one's settings, except for those that are given."""
+        return Database(
+            dsn or self._given_dsn,
+            schema=schema or self.catalogue.schema,
+            direct_dsn=direct_dsn or (None if dsn else self._given_direct_dsn),
+            behind_pooler=behind_pooler or self.behind_pooler,
+            pool_size=self._pool_size,
+        )
+
     def close(self) -> None:
         """Close the blocking pool."""
         with self._lock:
@@ -243,8 +260,11 @@ def _for_libpq(dsn: str) -> str:
 def _connection_errors(dsn: str) -> Iterator[None]:
     try:
         yield
-    except psycopg.ProgrammingError as error:
-        raise ConfigurationError(f"the database's DSN cannot be read: {error}") from error
+    except psycopg.ProgrammingError:
+        raise ConfigurationError(  # libpq's own words repeat the DSN, password and all
+            "the database's DSN cannot be read; write postgresql://user:password@host:port/name, "
+            "with %25 for % and %40 for @ in a password"
+        ) from None
     except psycopg.OperationalError as error:
         raise ConnectionFailed(
             f"cannot connect to {_without_password(dsn)}: {error}; check --dsn, PGQUEUE_DSN or DATABASE_URL, "

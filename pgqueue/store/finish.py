@@ -62,39 +62,35 @@ def put_back(
     worker: UUID, verdicts: Sequence[Again | Returned], *, now: datetime | None = None
 ) -> Plan[set[int]]:
     """Return jobs to the line or the calendar; those that somebody asked to cancel end instead."""
-    done = yield from _fenced(
-        "put_back",
-        worker,
-        verdicts,
-        now,
-        delays=[None if verdict.delay is None else verdict.delay.total_seconds() for verdict in verdicts],
-        refunds=[int(isinstance(verdict, Returned)) for verdict in verdicts],
-        errors=_errors(verdicts),
+    return (
+        yield from _unless_cancelled(
+            "put_back",
+            worker,
+            verdicts,
+            now,
+            delays=[None if verdict.delay is None else verdict.delay.total_seconds() for verdict in verdicts],
+            refunds=[int(isinstance(verdict, Returned)) for verdict in verdicts],
+        )
     )
-    left = [verdict for verdict in verdicts if verdict.claim.id not in done]
-    if left:
-        done |= yield from end_cancelled(worker, left, now=now, only_requested=True)
-    return done
 
 
 def bury(worker: UUID, verdicts: Sequence[Buried], *, now: datetime | None = None) -> Plan[set[int]]:
-    """Move jobs to the dead table."""
+    """Move jobs to the dead table; those that somebody asked to cancel end as cancelled instead."""
     return (
-        yield from _fenced(
+        yield from _unless_cancelled(
             "bury",
             worker,
             verdicts,
             now,
             seconds=[verdict.seconds for verdict in verdicts],
             reasons=[verdict.reason for verdict in verdicts],
-            errors=_errors(verdicts),
         )
     )
 
 
 def end_cancelled(
     worker: UUID,
-    verdicts: Sequence[Again | Returned | Cancelled],
+    verdicts: Sequence[Verdict],
     *,
     now: datetime | None = None,
     only_requested: bool = False,
@@ -105,6 +101,17 @@ def end_cancelled(
             "cancel_ended", worker, verdicts, now, errors=_errors(verdicts), only_requested=only_requested
         )
     )
+
+
+def _unless_cancelled(
+    name: str, worker: UUID, verdicts: Sequence[Verdict], now: datetime | None, **params: object
+) -> Plan[set[int]]:
+    """Record failures; what is left over may have been asked to cancel."""
+    done = yield from _fenced(name, worker, verdicts, now, errors=_errors(verdicts), **params)
+    left = [verdict for verdict in verdicts if verdict.claim.id not in done]
+    if left:
+        done |= yield from end_cancelled(worker, left, now=now, only_requested=True)
+    return done
 
 
 def _fenced(

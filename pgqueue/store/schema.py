@@ -9,6 +9,9 @@ the schema is upgraded beneath them.
 SQLAlchemy and Alembic are imported here only when something is migrated; workers never load them.
 """
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
 REVISION = "0001"
 """The revision that this code is written for."""
+
+_one_at_a_time = threading.RLock()
 
 
 def verify(schema: str) -> Plan[str]:
@@ -61,14 +66,16 @@ def upgrade(connection: "Connection", *, schema: str = "pgqueue", revision: str 
     """
     from alembic import command  # noqa: PLC0415 - heavy, and workers never migrate
 
-    command.upgrade(_config(schema, connection), revision)
+    with _beside_another_migration():
+        command.upgrade(_config(schema, connection), revision)
 
 
 def downgrade(connection: "Connection", *, schema: str = "pgqueue", revision: str = "base") -> None:
     """Take the schema down to a revision; jobs are lost with the tables. Arguments as for :func:`upgrade`."""
     from alembic import command  # noqa: PLC0415 - as above
 
-    command.downgrade(_config(schema, connection), revision)
+    with _beside_another_migration():
+        command.downgrade(_config(schema, connection), revision)
 
 
 def upgrade_script(*, schema: str = "pgqueue", revision: str = "head") -> None:
@@ -102,6 +109,24 @@ def statements(name: str, schema: str) -> str:
     """The text of a file of ``sql/schema``, for a schema."""
     text = files("pgqueue.sql").joinpath("schema", f"{name}.sql").read_text(encoding="utf-8")
     return in_schema(text, schema)
+
+
+@contextmanager
+def _beside_another_migration() -> Iterator[None]:
+    """Give ``alembic.context`` and ``alembic.op`` back to the migration that called us, if one did.
+
+    Alembic keeps the running migration in these modules: a nested one leaves them empty, and two in threads
+    of one process take each other's.
+    """
+    from alembic import context, op  # noqa: PLC0415 - as above
+
+    with _one_at_a_time:
+        outer = [getattr(module, "_proxy", None) for module in (context, op)]
+        try:
+            yield
+        finally:
+            for proxy in filter(None, outer):
+                proxy._install_proxy()  # noqa: SLF001 - there is no public way
 
 
 def _config(schema: str, connection: Any) -> "Config":  # noqa: ANN401 - SQLAlchemy stays unimported

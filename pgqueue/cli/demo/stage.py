@@ -12,9 +12,9 @@ from uuid import UUID
 import msgspec
 import psycopg
 
-from pgqueue.cli.demo_files import TRAP_ATTEMPTS, File
-from pgqueue.cli.demo_tasks import SCHEMA, measure, queue
-from pgqueue.cli.demo_verdict import WORKER_LOST, Measure, Record
+from pgqueue.cli.demo.files import TRAP_ATTEMPTS, File
+from pgqueue.cli.demo.tasks import SCHEMA, measure, queue
+from pgqueue.cli.demo.verdict import WORKER_LOST, Measure, Record
 from pgqueue.errors import ConfigurationError
 from pgqueue.store import schema
 from pgqueue.store.database import Database
@@ -36,7 +36,9 @@ create table {SCHEMA}.files (
 PROGRESS = f"""
 select count(*) filter (where state in ('succeeded', 'dead', 'cancelled')), count(*),
        count(*) filter (where state = 'running'), count(*) filter (where state = 'dead'),
-       count(*) filter (where errors @> '[{{"type": "{WORKER_LOST}"}}]')
+       count(*) filter (where errors @> '[{{"type": "{WORKER_LOST}"}}]'),
+       count(*) filter (where state = 'running'
+                          and worker_id in (select id from {SCHEMA}.workers where lease_until > now()))
 from {SCHEMA}.all_jobs"""
 RECORDS = f"""
 select file.path, array_remove(array_agg(job.state), null), file.times, file.sha256, file.bytes, file.lines,
@@ -54,13 +56,23 @@ where job.id = %(job)s
 
 
 class Progress(NamedTuple):
-    """How many jobs there are of each kind."""
+    """How many jobs there are of each kind.
+
+    Attributes:
+        ended: succeeded, dead or cancelled.
+        jobs: all there are.
+        running: claimed by a worker, dead or alive.
+        dead: in the dead table.
+        reclaimed: taken from a worker that was gone.
+        in_good_hands: running with a worker whose lease has not passed.
+    """
 
     ended: int
     jobs: int
     running: int
     dead: int
     reclaimed: int
+    in_good_hands: int
 
 
 class Holder(NamedTuple):
@@ -85,14 +97,15 @@ def stage(dsn: str) -> Iterator[Connection]:
         ConnectionFailed: there is no connection to be had.
     """
     database = Database(dsn, schema=SCHEMA)
-    with database.connect() as connection:
-        _claim_schema(connection)
+    with database.connect() as keeper:  # apart from the work: an interrupt may leave that connection unusable
+        _claim_schema(keeper)
         try:
             schema.migrate(database.dsn, schema=SCHEMA)
-            connection.execute(FILES)
-            yield connection
+            with database.connect() as connection:
+                connection.execute(FILES)
+                yield connection
         finally:
-            connection.execute(f"drop schema {SCHEMA} cascade")
+            keeper.execute(f"drop schema {SCHEMA} cascade")
 
 
 def enqueue(connection: Connection, files: Sequence[File]) -> list[int]:
@@ -114,7 +127,7 @@ def enqueue(connection: Connection, files: Sequence[File]) -> list[int]:
 
 def progress(connection: Connection) -> Progress:
     """How far the jobs are."""
-    return Progress(*connection.execute(PROGRESS).fetchone() or (0, 0, 0, 0, 0))
+    return Progress(*connection.execute(PROGRESS).fetchone() or [0] * 6)
 
 
 def held(connection: Connection, holder: Holder) -> int:

@@ -1,8 +1,8 @@
 """The demo's app, as you would write one: a queue, a task, and a table that the task writes to.
 
-Workers load it with ``--app pgqueue.cli.demo_tasks:queue``. The table is made in
-:mod:`pgqueue.cli.demo_stage`; what its rows must say in the end is decided in
-:mod:`pgqueue.cli.demo_verdict`.
+Workers load it with ``--app pgqueue.cli.demo.tasks:queue``. The table is made in
+:mod:`pgqueue.cli.demo.stage`; what its rows must say in the end is decided in
+:mod:`pgqueue.cli.demo.verdict`.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from tenacity import stop_after_attempt, wait_fixed
 
 from pgqueue.app.context import Context
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.cli.demo_verdict import Measure
+from pgqueue.cli.demo.verdict import Measure
 from pgqueue.values.retry import Retry
 
 SCHEMA = "pgqueue_demo"

@@ -1,9 +1,9 @@
 """``pgqueue demo``: files hashed by workers, one of which is killed, and the proof that nothing was lost.
 
-This file is the order of events. What stands where: the app in :mod:`pgqueue.cli.demo_tasks`, the files in
-:mod:`pgqueue.cli.demo_files`, the database in :mod:`pgqueue.cli.demo_stage`, the processes in
-:mod:`pgqueue.cli.demo_workers`, what is shown in :mod:`pgqueue.cli.demo_screen`, and whether every promise was
-kept in :mod:`pgqueue.cli.demo_verdict`.
+This file is the order of events. What stands where: the app in :mod:`pgqueue.cli.demo.tasks`, the files in
+:mod:`pgqueue.cli.demo.files`, the database in :mod:`pgqueue.cli.demo.stage`, the processes in
+:mod:`pgqueue.cli.demo.workers`, what is shown in :mod:`pgqueue.cli.demo.screen`, and whether every promise was
+kept in :mod:`pgqueue.cli.demo.verdict`.
 """
 
 import json
@@ -18,21 +18,22 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from pgqueue.cli import demo_files, demo_stage, demo_verdict
 from pgqueue.cli.app import Settings
-from pgqueue.cli.demo_files import File
-from pgqueue.cli.demo_screen import Screen
-from pgqueue.cli.demo_stage import Connection, Holder, Progress
-from pgqueue.cli.demo_tasks import SCHEMA
-from pgqueue.cli.demo_verdict import Summary
-from pgqueue.cli.demo_workers import Crew, WorkerFailed
+from pgqueue.cli.demo import files as demo_files
+from pgqueue.cli.demo import stage as demo_stage
+from pgqueue.cli.demo import verdict as demo_verdict
+from pgqueue.cli.demo.files import File
+from pgqueue.cli.demo.screen import Screen
+from pgqueue.cli.demo.stage import Connection, Holder, Progress
+from pgqueue.cli.demo.verdict import Summary
+from pgqueue.cli.demo.workers import Crew, WorkerFailed
 from pgqueue.embedded import embedded_server
 from pgqueue.errors import ConfigurationError
 from pgqueue.store.database import DSN_SETTINGS
 
 LOOK_EVERY = 0.1
 PATIENCE = 30.0
-"""Seconds for which nothing may happen, nothing running either, before the demo gives up waiting."""
+"""Seconds for which nothing may happen, no living worker at work either, before the demo gives up waiting."""
 
 
 @click.command()
@@ -73,7 +74,10 @@ def _demonstrate(dsn: str | None, folder: Path | None, screen: Screen) -> Summar
         everything = [*traps.files(), *files]
         with connection.transaction():
             jobs = demo_stage.enqueue(connection, everything)
-        screen.say(f"One transaction added {len(jobs):,} rows and {len(jobs):,} jobs to schema {SCHEMA}.")
+        screen.say(
+            f"One transaction added {len(jobs):,} rows and {len(jobs):,} jobs; "
+            f"{len(jobs) - len(files)} files cannot be read."
+        )
         traps.vanishing.unlink()
         with Crew(dsn, own) as crew, _failures_shown(screen), screen.live(len(jobs)):
             _run(connection, dsn, crew, _middle(files, jobs[-len(files) :]), screen)
@@ -86,18 +90,17 @@ def _demonstrate(dsn: str | None, folder: Path | None, screen: Screen) -> Summar
 
 def _run(connection: Connection, dsn: str, crew: Crew, middle: int, screen: Screen) -> None:
     """Start two workers, kill one in the middle of a job, start another, and see it through."""
-    screen.say(f"Workers {crew.start()} and {crew.start()} start.")
     with demo_stage.gate(dsn, middle) as gate:
+        screen.say(f"Workers {crew.start()} and {crew.start()} start.")
         for _ in _watch(connection, crew, screen):
             holder = gate.waiting(connection)
             if holder is not None:
                 break
         else:
-            raise WorkerFailed("no worker got to the middle of the jobs, so none was killed")
+            screen.say("No worker got to the middle of the jobs, so none was killed.")
+            return
         _kill(connection, crew, holder, screen)
-    screen.say(
-        f"Worker {crew.start()} takes its place. The lost jobs come back when the dead worker's lease has passed."
-    )
+    screen.say(f"Worker {crew.start()} takes its place; those jobs come back when the lease has passed.")
     for _ in _watch(connection, crew, screen):
         pass
 
@@ -110,7 +113,7 @@ def _kill(connection: Connection, crew: Crew, holder: Holder, screen: Screen) ->
     time.sleep(LOOK_EVERY)  # for commits it had sent already: those jobs were done
     jobs = demo_stage.held(connection, holder)
     screen.say(
-        f"Worker {holder.pid} was killed (SIGKILL), in mid-transaction, with jobs in its hands: {jobs:,}.",
+        f"Killed worker {holder.pid} (SIGKILL) in mid-transaction; jobs in its hands: {jobs:,}.",
         style="bold red",
     )
 
@@ -125,7 +128,7 @@ def _watch(connection: Connection, crew: Crew, screen: Screen) -> Iterator[Progr
         yield now
         if now.ended == now.jobs:
             return
-        if now != before or now.running:
+        if now != before or now.in_good_hands:
             before, since = now, time.monotonic()
         if time.monotonic() - since > PATIENCE:
             return
@@ -134,14 +137,16 @@ def _watch(connection: Connection, crew: Crew, screen: Screen) -> Iterator[Progr
 
 def _files(folder: Path | None, screen: Screen) -> list[File]:
     """The files to measure."""
+    leaving_out: frozenset[str] = frozenset()
     if folder is None:
         folder = demo_files.standard_library()
-        found = demo_files.regular_files(folder, leaving_out=demo_files.NOT_LIBRARY)
-    else:
-        found = demo_files.regular_files(folder)
+        leaving_out = demo_files.NOT_LIBRARY
+    found, unnamed = demo_files.regular_files(folder, leaving_out=leaving_out)
     if not any(os.access(file.path, os.R_OK) for file in found):
         raise ConfigurationError(f"{folder} holds no file that can be read, so there is nothing to measure")
     screen.title(f"pgqueue demo: hash and measure the {len(found):,} files of {folder}")
+    if unnamed:
+        screen.say(f"Left out, since their names are not UTF-8: {unnamed:,}.")
     return found
 
 
@@ -159,9 +164,7 @@ def _configured_dsn() -> str | None:
 @contextmanager
 def _own_server(screen: Screen) -> Iterator[str]:
     with embedded_server() as dsn:
-        screen.say(
-            "No --dsn, PGQUEUE_DSN or DATABASE_URL is set: an embedded PostgreSQL serves, for this run only."
-        )
+        screen.say("No DSN is set: an embedded PostgreSQL serves, for this run only.")
         yield dsn
 
 
@@ -178,7 +181,10 @@ def _failures_shown(screen: Screen) -> Iterator[None]:
 @contextmanager
 def _ends_like_an_interrupt(*numbers: signal.Signals) -> Iterator[None]:
     """Let these signals end the block as Ctrl-C does, so that everything is cleaned up."""
-    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
+    heeded = [
+        number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN
+    ]  # not under nohup
+    before = {number: signal.signal(number, signal.default_int_handler) for number in heeded}
     try:
         yield
     finally:

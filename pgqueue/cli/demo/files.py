@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from pgqueue.cli.demo_tasks import measured
-from pgqueue.cli.demo_verdict import Changed, Direct, Unreadable
+from pgqueue.cli.demo.tasks import measured
+from pgqueue.cli.demo.verdict import Changed, Direct, Unreadable
 
 TRAP_ATTEMPTS = 2
 NOT_LIBRARY = frozenset({"site-packages", "dist-packages", "__pycache__"})
@@ -68,7 +68,7 @@ def standard_library() -> Path:
     return Path(sysconfig.get_path("stdlib"))
 
 
-def regular_files(folder: Path, *, leaving_out: Collection[str] = ()) -> list[File]:
+def regular_files(folder: Path, *, leaving_out: Collection[str] = ()) -> tuple[list[File], int]:
     """Every regular file below a folder, in order. Links are not followed.
 
     Args:
@@ -76,9 +76,12 @@ def regular_files(folder: Path, *, leaving_out: Collection[str] = ()) -> list[Fi
         leaving_out: names of folders not to look into.
 
     Returns:
-        The files; those whose names are not UTF-8 are left out, since neither JSON nor PostgreSQL takes them.
+        The files; and how many more there are, whose names are not UTF-8, so that neither JSON nor PostgreSQL
+        can hold them.
     """
-    return sorted(_walk(folder.resolve(), leaving_out), key=lambda file: file.path)
+    found = sorted(_walk(folder.resolve(), leaving_out), key=lambda file: file.path)
+    named = [file for file in found if _is_utf8(str(file.path))]
+    return named, len(found) - len(named)
 
 
 def direct_readings(files: Iterable[File]) -> dict[str, Direct]:
@@ -92,7 +95,7 @@ def _walk(folder: Path, leaving_out: Collection[str]) -> Iterator[File]:
         for name in names:
             path = Path(where, name)
             stamp = _stamp(path)
-            if stamp is not None and _is_utf8(str(path)):
+            if stamp is not None:
                 yield File(path, stamp)
 
 

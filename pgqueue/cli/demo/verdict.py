@@ -1,7 +1,7 @@
 """What the demo promises, and whether it came true: pure rules over what was recorded and what is so.
 
-What was recorded comes from the database (:mod:`pgqueue.cli.demo_stage`); what is so, from reading the same
-files without any queue (:mod:`pgqueue.cli.demo_files`). Nothing here reads either.
+What was recorded comes from the database (:mod:`pgqueue.cli.demo.stage`); what is so, from reading the same
+files without any queue (:mod:`pgqueue.cli.demo.files`). Nothing here reads either.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -155,7 +155,7 @@ def broken(summary: Summary) -> list[str]:
 
 def as_json(summary: Summary) -> dict[str, Any]:
     """The summary for programs: paths where there are few, numbers otherwise."""
-    fields: dict[str, Any] = msgspec.structs.asdict(summary)
+    fields: dict[str, Any] = msgspec.to_builtins(summary)
     return {
         **fields,
         "reclaimed": len(summary.reclaimed),

@@ -10,7 +10,7 @@ from typing import Self
 
 from pgqueue.errors import PgQueueError
 
-COMMAND = (sys.executable, "-m", "pgqueue", "--app", "pgqueue.cli.demo_tasks:queue", "worker")
+COMMAND = (sys.executable, "-m", "pgqueue", "--app", "pgqueue.cli.demo.tasks:queue", "worker")
 SETTINGS = ("--concurrency", "4", "--lease", "2", "--sweep", "1")
 NOT_FOR_WORKERS = frozenset({"PGQUEUE_APP", "PGQUEUE_DIRECT_DSN", "DATABASE_URL"})
 GRACE = 10.0

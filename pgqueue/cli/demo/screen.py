@@ -1,6 +1,7 @@
 """What the demo shows: lines, a live bar where there is a terminal, and the summary."""
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -13,8 +14,8 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
-from pgqueue.cli.demo_stage import Progress
-from pgqueue.cli.demo_verdict import DeadFile, Summary
+from pgqueue.cli.demo.stage import Progress
+from pgqueue.cli.demo.verdict import DeadFile, Summary
 
 LINE_EVERY = 1.0
 MOST_DEAD_SHOWN = 10
@@ -46,11 +47,11 @@ class Screen:
 
     def title(self, text: str) -> None:
         """Say what this is."""
-        self._print(text, style="bold")
+        self._print(text, style="bold", indent=0)
 
     def say(self, text: str, *, style: str = "") -> None:
         """Say what happened."""
-        self._print(f"  {text}", style=style)
+        self._print(text, style=style)
 
     @contextmanager
     def live(self, jobs: int) -> Iterator[None]:
@@ -103,14 +104,14 @@ class Screen:
 
     def _dead(self, dead: Sequence[DeadFile]) -> None:
         if dead:
-            self.say("The dead, with what ended each attempt:")
+            self.say("The dead, and how their attempts ended:")
         for one in dead[:MOST_DEAD_SHOWN]:
-            self.say(f"  {one.path}")
-            for number, error in enumerate(one.errors, start=1):
-                self.say(f"    {number}. {error}", style="dim")
+            self._print(one.path, indent=4)
+            for error, times in Counter(one.errors).items():
+                self._print(f"{times} x {error}", style="dim", indent=6)
         if len(dead) > MOST_DEAD_SHOWN:
-            self.say(f"  and {len(dead) - MOST_DEAD_SHOWN:,} more")
-        self._print("")
+            self._print(f"and {len(dead) - MOST_DEAD_SHOWN:,} more", indent=4)
+        self._console.print()
 
     def _rate(self, now: Progress) -> float:
         """Jobs per second since the first were seen to have ended."""
@@ -120,8 +121,12 @@ class Screen:
             return 0.0
         return now.ended / max(time.monotonic() - self._first_seen, 0.1)
 
-    def _print(self, text: str, style: str = "") -> None:
-        self._console.print(Text(text, style=style), soft_wrap=True)
+    def _print(self, text: str, *, style: str = "", indent: int = 2) -> None:
+        """Print a line; only a terminal's width breaks it."""
+        if self._console.is_terminal:
+            self._console.print(Padding(Text(text, style=style), (0, 0, 0, indent), expand=False))
+        else:
+            self._console.print(Text(" " * indent + text), soft_wrap=True)
 
 
 def _lines(summary: Summary) -> Sequence[Line]:

@@ -1,0 +1,142 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from cli.commands import cells, pgqueue, printed
+
+from pgqueue import JobState, PgQueue
+
+
+@pytest.fixture
+def shelf(queue: PgQueue) -> PgQueue:
+    """A queue with four jobs: 1 waits, 2 is scheduled, 3 is dead, 4 has succeeded."""
+
+    @queue.task(name="sell", max_attempts=1)
+    def sell(book: str) -> None: ...
+
+    sell.using(queue="quick", unique_key="one").enqueue("waits")
+    sell.using(delay=timedelta(hours=1)).enqueue("is scheduled")
+    sell.using(priority=5).enqueue("is dead")
+    sell.enqueue("has succeeded")
+    with queue.take(2, queues=["default"]) as (dying, _):
+        dying.fail("no \x1b[31mstock\nat all")
+    return queue
+
+
+def test_list_shows_every_job_newest_first(shelf: PgQueue, dsn: str) -> None:
+    rows = cells(pgqueue("jobs", "list", dsn=dsn))
+    assert [row[:6] for row in rows] == [
+        ["4", "succeeded", "default", "sell", "0", "1/1"],
+        ["3", "dead", "default", "sell", "5", "1/1"],
+        ["2", "scheduled", "default", "sell", "0", "0/1"],
+        ["1", "ready", "quick", "sell", "0", "0/1"],
+    ]
+    assert shelf.job(3).state is JobState.DEAD
+
+
+def test_list_as_json_is_one_array_of_whole_jobs_with_iso_times(shelf: PgQueue, dsn: str) -> None:
+    jobs = printed(pgqueue("jobs", "list", "--json", dsn=dsn))
+    assert [job["id"] for job in jobs] == [4, 3, 2, 1]
+    assert jobs[3]["args"] == {"book": "waits"}
+    assert jobs[1]["errors"][0]["message"] == "no \x1b[31mstock\nat all"
+    for job, told in zip(jobs, shelf.jobs(), strict=True):
+        assert datetime.fromisoformat(job["run_at"]) == told.run_at
+
+
+@pytest.mark.parametrize(
+    ("words", "ids"),
+    [
+        (["--state", "dead"], [3]),
+        (["--state", "dead", "--state", "ready"], [3, 1]),
+        (["--queue", "quick"], [1]),
+        (["--task", "sell", "--limit", "2"], [4, 3]),
+        (["--task", "buy"], []),
+        (["--unique-key", "one"], [1]),
+        (["--before", "3"], [2, 1]),
+    ],
+)
+@pytest.mark.usefixtures("shelf")
+def test_list_filters(words: list[str], ids: list[int], dsn: str) -> None:
+    assert [job["id"] for job in printed(pgqueue("jobs", "list", "--json", *words, dsn=dsn))] == ids
+
+
+@pytest.mark.usefixtures("shelf")
+def test_a_full_page_says_how_to_get_the_next(dsn: str) -> None:
+    assert "--before 3" in pgqueue("jobs", "list", "--limit", "2", dsn=dsn).stderr
+    assert pgqueue("jobs", "list", "--limit", "5", dsn=dsn).stderr == ""
+
+
+def test_an_empty_list_says_so_beside_the_output(dsn: str) -> None:
+    result = pgqueue("jobs", "list", dsn=dsn)
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no jobs match\n")
+    assert printed(pgqueue("jobs", "list", "--json", dsn=dsn)) == []
+
+
+@pytest.mark.usefixtures("shelf")
+def test_a_long_row_is_whole_in_a_pipe(dsn: str, queue: PgQueue) -> None:
+    name = "n" * 200
+    queue.task(name=name)(lambda: None).enqueue()
+    assert name in pgqueue("jobs", "list", dsn=dsn).stdout
+
+
+@pytest.mark.parametrize("words", [["list"], ["show", "3"]])
+@pytest.mark.usefixtures("shelf")
+def test_stored_text_cannot_write_to_the_terminal(words: list[str], dsn: str) -> None:
+    shown = pgqueue("jobs", *words, dsn=dsn).stdout
+    assert "\x1b" not in shown
+    assert r"no \x1b[31mstock" in shown
+
+
+@pytest.mark.usefixtures("shelf")
+def test_show_tells_everything_of_a_job(dsn: str) -> None:
+    shown = pgqueue("jobs", "show", "3", dsn=dsn).stdout
+    for words in (
+        "state        dead",
+        'args         {"book":"is dead"}',
+        "reason       exhausted",
+        "\nattempt 1, ",
+    ):
+        assert words in shown
+    assert printed(pgqueue("jobs", "show", "3", "--json", dsn=dsn))["reason"] == "exhausted"
+
+
+def test_show_refuses_a_job_that_there_is_no_record_of(dsn: str) -> None:
+    result = pgqueue("jobs", "show", "99", dsn=dsn)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("pgqueue: error: no record of job 99")
+
+
+def test_cancel_ends_waiting_jobs(shelf: PgQueue, dsn: str) -> None:
+    result = pgqueue("jobs", "cancel", "1", "2", dsn=dsn)
+    assert (result.exit_code, result.stdout) == (0, "1: cancelled\n2: cancelled\n")
+    assert shelf.job(1).state is shelf.job(2).state is JobState.CANCELLED
+
+
+@pytest.mark.usefixtures("shelf")
+def test_cancel_says_what_it_left_alone_and_does_the_rest(dsn: str) -> None:
+    result = pgqueue("jobs", "cancel", "4", "1", "99", dsn=dsn)
+    assert (result.exit_code, result.stdout) == (1, "1: cancelled\n")
+    assert result.stderr == "4: left alone: succeeded\n99: there is no record of it\n"
+
+
+def test_cancel_asks_the_worker_of_a_running_job(shelf: PgQueue, dsn: str) -> None:
+    with shelf.take(1, queues=["quick"]):
+        result = pgqueue("jobs", "cancel", "1", dsn=dsn)
+    assert (result.exit_code, result.stdout) == (0, "1: running; its worker has been asked to stop it\n")
+
+
+def test_retry_makes_scheduled_and_dead_jobs_ready(shelf: PgQueue, dsn: str) -> None:
+    result = pgqueue("jobs", "retry", "2", "3", dsn=dsn)
+    assert (result.exit_code, result.stdout) == (0, "2: ready\n3: ready\n")
+    assert shelf.job(2).state is shelf.job(3).state is JobState.READY
+    assert shelf.job(2).run_at <= datetime.now(UTC) + timedelta(minutes=30)
+
+
+@pytest.mark.usefixtures("shelf")
+def test_retry_leaves_other_jobs_alone(dsn: str) -> None:
+    result = pgqueue("jobs", "retry", "1", "4", dsn=dsn)
+    assert (result.exit_code, result.stderr) == (1, "1: left alone: ready\n4: left alone: succeeded\n")
+
+
+@pytest.mark.parametrize("job_id", ["0", "-1", "x", "9223372036854775808"])
+def test_what_is_no_id_is_refused(job_id: str) -> None:
+    assert pgqueue("jobs", "show", "--", job_id).exit_code == 2

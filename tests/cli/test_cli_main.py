@@ -1,0 +1,150 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli.commands import pgqueue
+
+from pgqueue import __version__
+from pgqueue.cli.main import VERBS
+
+HEAVY = ["alembic", "rich", "sqlalchemy", "pgqueue.embedded"]
+
+
+def test_version_is_the_installed_one() -> None:
+    assert pgqueue("--version").stdout == f"pgqueue {__version__}\n"
+
+
+def test_help_lists_every_verb() -> None:
+    listed = pgqueue("--help").stdout
+    for name, verb in VERBS.items():
+        assert name in listed
+        assert verb.summary in listed
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_every_verb_is_where_the_table_says(name: str) -> None:
+    assert pgqueue(name, "--help").stdout.startswith(f"Usage: pgqueue {name} ")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["worker", "--help"], ["jobs", "list", "--help"]])
+def test_a_verb_imports_only_what_it_needs(words: list[str]) -> None:
+    program = (
+        "import sys; from pgqueue.cli.main import main; "
+        f"main({words!r}, prog_name='pgqueue', standalone_mode=False); "
+        f"sys.exit(' '.join(name for name in {HEAVY!r} if name in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # noqa: S603
+    assert done.stderr == "\n"
+
+
+def test_python_m_pgqueue_is_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pgqueue", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"pgqueue {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "suggestion"),
+    [
+        (["wroker"], "Did you mean 'worker'?"),
+        (["jobs", "lst"], "Did you mean 'list'?"),
+        (["worker", "--concurency", "3"], "--concurrency"),
+        (["worker", "--app", "shop:queue"], "It goes before the verb: pgqueue --app ... worker"),
+        (["jobs", "list", "--state", "redy"], "'ready'"),
+    ],
+)
+def test_an_unknown_word_is_refused_with_the_near_one(words: list[str], suggestion: str) -> None:
+    result = pgqueue(*words)
+    assert result.exit_code == 2
+    assert suggestion in result.stderr
+
+
+def test_without_a_database_both_settings_are_named() -> None:
+    result = pgqueue("jobs", "list")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("pgqueue: error: no database: ")
+    assert "PGQUEUE_DSN" in line
+    assert "DATABASE_URL" in line
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["jobs", "list"],
+        ["migrate"],
+        ["migrate", "--check"],
+        ["queues", "pause", "mail"],
+        ["dead", "retry", "1"],
+    ],
+)
+def test_an_unreachable_database_is_one_line_without_the_password(words: list[str]) -> None:
+    result = pgqueue("--dsn", "postgresql://shop:sekret@localhost:1/shop", *words)
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("pgqueue: error: cannot connect to ")
+    assert "port=1" in line
+    assert "sekret" not in line
+
+
+def test_a_missing_schema_is_one_line_with_the_remedy(empty_dsn: str) -> None:
+    result = pgqueue("jobs", "list", dsn=empty_dsn)
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("pgqueue: error: ")
+    assert line.endswith("run `pgqueue migrate`")
+
+
+def test_what_the_server_refuses_is_one_line(dsn: str) -> None:
+    result = pgqueue(
+        "--dsn", f"{dsn}&options=-cdefault_transaction_read_only%3Don", "queues", "pause", "mail"
+    )
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("pgqueue: error: the database refused: ")
+    assert "read-only" in line
+
+
+def test_the_option_dsn_goes_before_the_environment(dsn: str, empty_dsn: str) -> None:
+    assert pgqueue("--dsn", dsn, "jobs", "list", dsn=empty_dsn).exit_code == 0
+
+
+def test_another_schema_is_looked_at_when_asked(empty_dsn: str) -> None:
+    assert pgqueue("--schema", "jobs2", "migrate", dsn=empty_dsn).exit_code == 0
+    assert pgqueue("--schema", "jobs2", "jobs", "list", dsn=empty_dsn).exit_code == 0
+    assert pgqueue("jobs", "list", dsn=empty_dsn).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("app", "words"),
+    [
+        ("shop", "use MODULE:ATTRIBUTE"),
+        (":queue", "use MODULE:ATTRIBUTE"),
+        ("shop:", "use MODULE:ATTRIBUTE"),
+        ("shopp:queue", "no module 'shopp'"),
+        ("shop.jobs:queue", "no module 'shop.jobs' here"),
+        ("shop:queu", "the module has no 'queu'; the module's queues: declared, queue"),
+        ("shop:not_a_queue", "'not_a_queue' is of type int, not a PgQueue"),
+        ("json:dumps", "the module holds no PgQueue at all"),
+        ("broken:queue", "importing it raised NameError: name 'undefined' is not defined"),
+        ("needy:queue", "importing it raised ModuleNotFoundError: No module named 'nowhere_to_be_found'"),
+    ],
+)
+def test_a_bad_app_is_refused_with_the_reason(app: str, words: str, shop: Path) -> None:
+    (shop / "broken.py").write_text("undefined\n")
+    (shop / "needy.py").write_text("import nowhere_to_be_found\n")
+    result = pgqueue("--app", app, "enqueue", "shop.send")
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"pgqueue: error: --app {app!r}: ")
+    assert words in line
+
+
+@pytest.mark.parametrize("verb", [["worker"], ["enqueue", "shop.send"]])
+def test_verbs_that_run_the_apps_code_ask_for_the_app(verb: list[str]) -> None:
+    result = pgqueue(*verb)
+    assert result.exit_code == 2
+    assert "no app: give --app before the verb, or set PGQUEUE_APP" in result.stderr

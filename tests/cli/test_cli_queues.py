@@ -1,0 +1,68 @@
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from cli.commands import cells, pgqueue, printed
+
+from pgqueue import PgQueue
+
+
+@pytest.fixture
+def lines(queue: PgQueue) -> PgQueue:
+    """A queue with two ready jobs and a scheduled one in default, a dead one in mail; mail and empty are paused."""
+    sell = queue.task(name="sell", max_attempts=1)(lambda: None)
+    sell.using(queue="mail").enqueue()
+    with queue.take(1, queues=["mail"]) as (job,):
+        job.fail("no stock")
+    queue.enqueue_many([sell.call(), sell.call(), sell.using(delay=timedelta(hours=1)).call()])
+    queue.pause("mail")
+    queue.pause("empty")
+    return queue
+
+
+@pytest.mark.usefixtures("lines")
+def test_list_counts_the_jobs_of_each_queue(dsn: str) -> None:
+    assert cells(pgqueue("queues", "list", dsn=dsn)) == [
+        ["default", "2", "0", "1", "0", "0"],
+        ["empty", "paused", "0", "0", "0", "0", "0"],
+        ["mail", "paused", "0", "0", "0", "0", "1"],
+    ]
+
+
+@pytest.mark.usefixtures("lines")
+def test_list_as_json_is_one_array(dsn: str) -> None:
+    default, empty, mail = printed(pgqueue("queues", "list", "--json", dsn=dsn))
+    none = {"ready": 0, "running": 0, "scheduled": 0, "blocked": 0, "dead": 0}
+    assert default == none | {"queue": "default", "paused": False, "ready": 2, "scheduled": 1}
+    assert empty == none | {"queue": "empty", "paused": True}
+    assert mail == none | {"queue": "mail", "paused": True, "dead": 1}
+
+
+def test_list_shows_the_queues_that_the_app_declares(dsn: str, shop: Path) -> None:
+    assert shop.exists()
+    listed = printed(pgqueue("--app", "shop:declared", "queues", "list", "--json", dsn=dsn))
+    assert [one["queue"] for one in listed] == ["default", "mail"]
+
+
+def test_no_queues_is_an_empty_array(dsn: str) -> None:
+    assert printed(pgqueue("queues", "list", "--json", dsn=dsn)) == []
+    assert pgqueue("queues", "list", dsn=dsn).stderr == "no queues\n"
+
+
+def test_pause_and_resume_name_each_queue(queue: PgQueue, dsn: str) -> None:
+    assert pgqueue("queues", "pause", "mail", "slow", dsn=dsn).stdout == "mail: paused\nslow: paused\n"
+    assert queue.counts()[1] == ["mail", "slow"]
+    resumed = pgqueue("queues", "resume", "mail", "other", dsn=dsn)
+    assert (resumed.exit_code, resumed.stdout) == (0, "mail: resumed\nother: was not paused\n")
+    assert queue.counts()[1] == ["slow"]
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+def test_a_queue_that_the_app_does_not_declare_is_refused(
+    verb: str, dsn: str, shop: Path, queue: PgQueue
+) -> None:
+    assert shop.exists()
+    result = pgqueue("--app", "shop:declared", "queues", verb, "mail", "mial", dsn=dsn)
+    assert result.exit_code == 2
+    assert "did you mean 'mail'?" in result.stderr
+    assert queue.counts()[1] == []

@@ -1,0 +1,187 @@
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from cli.commands import Process, only_row, pgqueue, started
+
+from pgqueue import JobState, PgQueue
+from pgqueue.cli.supervisor import TOO_OFTEN, Supervisor
+from pgqueue.cli.worker import heed_signals
+
+ONE_JOB = "select status, attempts from pgqueue.jobs"
+FOR_EVER = ("--grace", "3600")
+
+
+def enqueue(dsn: str, task: str, arguments: str = "{}") -> None:
+    result = pgqueue("--app", "shop:queue", "enqueue", task, arguments, dsn=dsn)
+    assert result.exit_code == 0, result.stderr
+
+
+def pid_in(line: str) -> int:
+    return int(line.partition("pid=")[2].split()[0])
+
+
+def test_a_worker_runs_jobs_and_ends_well_when_told_to_stop(dsn: str, shop: Path, queue: PgQueue) -> None:
+    enqueue(dsn, "shop.send", '{"order_id": 42}')
+    with started("worker", dsn=dsn, folder=shop) as worker:
+        assert queue.result(1, timeout=60) == "sent 42"
+        worker.signal(signal.SIGTERM)
+        worker.until("worker stopped")
+        assert worker.ended() == 0
+    assert only_row(dsn, "select count(*) from pgqueue.workers") == (0,)
+
+
+def test_the_first_signal_lets_a_running_job_finish(dsn: str, shop: Path, queue: PgQueue) -> None:
+    pipe = shop / "pipe"
+    os.mkfifo(pipe)
+    enqueue(dsn, "shop.read_pipe", f'{{"path": "{pipe}"}}')
+    with started("worker", *FOR_EVER, dsn=dsn, folder=shop) as worker:
+        worker.until("begun")
+        worker.signal(signal.SIGTERM)
+        worker.until("worker stopping")
+        pipe.write_bytes(b"go on")
+        assert worker.ended() == 0
+    assert queue.job(1).state is JobState.SUCCEEDED
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("task", ["shop.wait_for_ever", "shop.read_pipe"])
+def test_the_second_signal_ends_it_at_once_and_the_job_is_ready_again(
+    number: signal.Signals, task: str, dsn: str, shop: Path
+) -> None:
+    os.mkfifo(shop / "pipe")
+    enqueue(dsn, task, "{}" if task == "shop.wait_for_ever" else f'{{"path": "{shop / "pipe"}"}}')
+    with started("worker", *FOR_EVER, dsn=dsn, folder=shop) as worker:
+        worker.until("begun")
+        worker.signal(number)
+        worker.until("worker stopping")
+        worker.signal(number)
+        worker.until("worker stopped")
+        assert worker.ended() == 0
+    assert only_row(dsn, ONE_JOB) == ("ready", 0)
+
+
+def test_a_task_that_refuses_to_be_cancelled_does_not_keep_the_process(dsn: str, shop: Path) -> None:
+    enqueue(dsn, "shop.refuse_to_stop")
+    with started("worker", "--grace", "0", dsn=dsn, folder=shop) as worker:
+        worker.until("begun")
+        worker.signal(signal.SIGTERM)
+        worker.until("tasks refuse to be cancelled")
+        assert worker.ended() == 1
+    assert only_row(dsn, ONE_JOB) == ("ready", 0)
+
+
+def test_a_worker_serves_only_the_queues_it_is_given(dsn: str, shop: Path, queue: PgQueue) -> None:
+    enqueue(dsn, "shop.wait_for_ever")
+    enqueue(dsn, "shop.send", '{"order_id": 1}')
+    with started("worker", "--queues", "other,mail", dsn=dsn, folder=shop) as worker:
+        assert queue.result(2, timeout=60) == "sent 1"
+        worker.signal(signal.SIGTERM)
+        assert worker.ended() == 0
+    assert queue.job(1).state is JobState.READY
+
+
+@pytest.mark.parametrize(
+    ("words", "refusal"),
+    [
+        (["--lease", "0"], "lease=datetime.timedelta(0)"),
+        (["--concurrency", "0"], "concurrency=0"),
+        (["--queues", "a b"], "queue='a b'"),
+        (["--lease", "soon"], "'soon' is no length of time"),
+        (["--processes", "0"], "0 is not in the range x>=1"),
+        (["--processes", "2", "--lease", "0"], "lease=datetime.timedelta(0)"),
+    ],
+)
+def test_a_value_out_of_range_is_refused(words: list[str], refusal: str, dsn: str, shop: Path) -> None:
+    assert shop.exists()
+    result = pgqueue("--app", "shop:queue", "worker", *words, dsn=dsn)
+    assert result.exit_code == 2
+    assert refusal in result.stderr
+
+
+@pytest.mark.parametrize("words", [[], ["--processes", "2"]])
+def test_a_missing_schema_is_refused_once(words: list[str], empty_dsn: str, shop: Path) -> None:
+    with started("worker", *words, dsn=empty_dsn, folder=shop) as worker:
+        (line,) = worker.rest().splitlines()
+        assert worker.ended() == 2
+    assert line.startswith("pgqueue: error: schema")
+
+
+def test_a_killed_child_is_started_again(dsn: str, shop: Path, queue: PgQueue) -> None:
+    with started("worker", "--processes", "2", dsn=dsn, folder=shop) as supervisor:
+        first, second = _children(supervisor, 2)
+        os.kill(first, signal.SIGKILL)
+        assert "code=-9" in supervisor.until(f"worker process died pid={first}")
+        (third,) = _children(supervisor, 1)
+        enqueue(dsn, "shop.send", '{"order_id": 3}')
+        assert queue.result(1, timeout=60) == "sent 3"
+        supervisor.signal(signal.SIGTERM)
+        assert supervisor.ended() == 0
+    for child in (first, second, third):
+        with pytest.raises(ProcessLookupError):
+            os.kill(child, 0)
+
+
+def test_a_second_signal_to_the_supervisor_ends_its_children_at_once(dsn: str, shop: Path) -> None:
+    enqueue(dsn, "shop.wait_for_ever")
+    with started("worker", "--processes", "2", *FOR_EVER, dsn=dsn, folder=shop) as supervisor:
+        supervisor.until("begun")
+        supervisor.signal(signal.SIGINT)
+        supervisor.until("running=1")
+        supervisor.signal(signal.SIGINT)
+        assert supervisor.ended() == 0
+    assert only_row(dsn, ONE_JOB) == ("ready", 0)
+
+
+async def test_a_supervised_worker_takes_a_repeated_sigterm_for_one_and_sigint_for_the_second_stop() -> None:
+    stops: list[None] = []
+    done = asyncio.Event()
+    heed_signals(lambda: stops.append(None), supervised=True)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, done.set)
+    for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGUSR1):
+        os.kill(os.getpid(), number)
+    await done.wait()
+    assert len(stops) == 1
+    done.clear()
+    for number in (signal.SIGINT, signal.SIGUSR1):
+        os.kill(os.getpid(), number)
+    await done.wait()
+    assert len(stops) == 3
+
+
+def test_children_stop_when_their_supervisor_is_killed(dsn: str, shop: Path) -> None:
+    with started("worker", "--processes", "2", dsn=dsn, folder=shop) as supervisor:
+        _children(supervisor, 2)
+        supervisor.signal(signal.SIGKILL)
+        assert supervisor.rest().count("worker stopped") == 2
+
+
+async def test_a_supervisor_gives_up_on_children_that_keep_dying_young() -> None:
+    command = [sys.executable, "-c", "raise SystemExit(2)"]
+    assert await Supervisor(command, 2, first_pause=0.0).run() == 2
+
+
+async def test_a_supervisor_that_gives_up_never_ends_well() -> None:
+    command = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
+    assert await Supervisor(command, 1, first_pause=0.0).run() == 1
+
+
+async def test_children_that_grew_up_are_started_again_without_end(tmp_path: Path) -> None:
+    births = tmp_path / "births"
+    program = (
+        f"import os, signal; births = open({str(births)!r}, 'a'); births.write('x'); births.flush();"
+        f"births.tell() == {3 * TOO_OFTEN} and os.kill(os.getppid(), signal.SIGTERM)"
+    )
+    assert await Supervisor([sys.executable, "-c", program], 1, first_pause=0.0, grown_up=0.0).run() == 0
+    assert len(births.read_text()) >= 3 * TOO_OFTEN
+
+
+def _children(supervisor: Process, count: int) -> list[int]:
+    """Wait until so many more children are at work; their process ids."""
+    pids = [pid_in(supervisor.until("worker process started")) for _ in range(count)]
+    for _ in range(count):
+        supervisor.until("worker started")
+    return pids
