@@ -1,14 +1,17 @@
--- claim: take ready jobs, in order, each queue up to its quota.
+-- claim: take ready jobs, in order, from each queue those behind a mark, up to its quota.
 -- index: jobs_ready, jobs_pkey
 -- locks: the claimed rows; rows that others hold locked are skipped, never waited for
 -- run by: worker fetcher, take
 with next as (
     select job.id
-    from unnest(%(queues)s::text[], %(quotas)s::integer[]) as line (queue, quota)
+    from unnest(%(queues)s::text[], %(quotas)s::integer[], %(mark_ranks)s::smallint[],
+                %(mark_run_ats)s::timestamptz[], %(mark_ids)s::bigint[])
+         as line (queue, quota, mark_rank, mark_run_at, mark_id)
     cross join lateral (
         select ready.id from pgqueue.jobs as ready
         where ready.queue = line.queue and ready.status = 'ready'
-        order by ready.priority desc, ready.run_at, ready.id
+          and (-ready.priority, ready.run_at, ready.id) > (line.mark_rank, line.mark_run_at, line.mark_id)
+        order by -ready.priority, ready.run_at, ready.id
         limit line.quota
         for update skip locked
     ) as job

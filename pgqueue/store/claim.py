@@ -13,12 +13,15 @@ Each beat therefore tells the database what the worker does know, and ``disown``
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from uuid import UUID
 
 import msgspec
 
 from pgqueue.store.plan import Plan, Statement
-from pgqueue.values.job import Claim
+from pgqueue.values.job import HEAD, Claim, Mark
+
+NO_MARKS: Mapping[str, Mark] = MappingProxyType({})
 
 
 class WorkerInfo(msgspec.Struct, frozen=True):
@@ -75,31 +78,55 @@ def leave(worker: UUID) -> Plan[None]:
     yield Statement("leave", {"worker": worker}, returns=False)
 
 
-def claim(worker: UUID, quotas: Mapping[str, int], *, now: datetime | None = None) -> Plan[list[Claim]]:
+def claim(
+    worker: UUID,
+    quotas: Mapping[str, int],
+    *,
+    marks: Mapping[str, Mark] = NO_MARKS,
+    now: datetime | None = None,
+) -> Plan[list[Claim]]:
     """Take ready jobs, spending an attempt of each.
 
     Args:
         worker: who takes them; must be registered.
         quotas: at most how many from each queue.
+        marks: from which position on; from the head where none is given.
         now: the instant of the claim; the database's own by default.
 
     Returns:
         Claims in the order in which they are to start: priority, time, id.
     """
+    starts = [marks.get(queue, HEAD) for queue in quotas]
     rows = yield Statement(
         "claim",
-        {"worker": worker, "queues": list(quotas), "quotas": list(quotas.values()), "now": now},
+        {
+            "worker": worker,
+            "queues": list(quotas),
+            "quotas": list(quotas.values()),
+            "mark_ranks": [mark.rank for mark in starts],
+            "mark_run_ats": [mark.run_at for mark in starts],
+            "mark_ids": [mark.id for mark in starts],
+            "now": now,
+        },
     )
     return [Claim(*row) for row in rows]
 
 
-def fill(worker: UUID, queues: Sequence[str], room: int, *, now: datetime | None = None) -> Plan[list[Claim]]:
+def fill(
+    worker: UUID,
+    queues: Sequence[str],
+    room: int,
+    *,
+    marks: Mapping[str, Mark] = NO_MARKS,
+    now: datetime | None = None,
+) -> Plan[list[Claim]]:
     """Claim from several queues, an equal share from each, until there is no room or nothing more is ready.
 
     Args:
         worker: who takes them.
         queues: where from; when there is less room than queues, the first ones are asked.
         room: at most how many.
+        marks: as for :func:`claim`.
         now: as for :func:`claim`.
     """
     claims: list[Claim] = []
@@ -107,7 +134,7 @@ def fill(worker: UUID, queues: Sequence[str], room: int, *, now: datetime | None
     while hungry and len(claims) < room:
         left = room - len(claims)
         share = max(1, left // len(hungry))
-        found = yield from claim(worker, dict.fromkeys(hungry[:left], share), now=now)
+        found = yield from claim(worker, dict.fromkeys(hungry[:left], share), marks=marks, now=now)
         claims += found
         served = Counter(one.queue for one in found)
         hungry = [queue for queue in hungry[:left] if served[queue] == share] + hungry[left:]

@@ -12,10 +12,10 @@ one whose attempt ends without success.
 """
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -123,6 +123,18 @@ class Claim(msgspec.Struct, frozen=True):
     run_at: datetime
     created_at: datetime
     failing_seconds: float
+
+
+class Mark(NamedTuple):
+    """A position in a queue's line: ``rank`` is the negated priority, so positions compare as they are served."""
+
+    rank: int
+    run_at: datetime
+    id: int
+
+
+HEAD = Mark(-101, datetime.min.replace(tzinfo=UTC), 0)
+"""Before every job."""
 
 
 class AttemptError(msgspec.Struct, frozen=True, omit_defaults=True):

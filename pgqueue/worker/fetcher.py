@@ -19,6 +19,7 @@ from pgqueue.store.plan import Plan
 from pgqueue.values.job import Claim
 from pgqueue.worker.completer import Completer
 from pgqueue.worker.link import Link
+from pgqueue.worker.marks import Marks
 from pgqueue.worker.membership import Membership
 from pgqueue.worker.slots import Slots
 
@@ -61,6 +62,7 @@ class Fetcher:
         self._serves_all = queues is None
         self._queues_seen_at = 0.0
         self._turn = 0
+        self._marks = Marks()
         self._poll = poll
         self._look = look
         self._asleep = True
@@ -92,7 +94,7 @@ class Fetcher:
             await self._rest()
 
     def _claim(self, room: int) -> Plan[list[Claim]]:
-        claims = yield from claim.fill(self._member.id, self._next_turn(), room)
+        claims = yield from self._fill(room)
         if not self._serves_all or (claims and time.monotonic() - self._queues_seen_at < self._poll):
             return claims
         busy = yield from claim.busy_queues()
@@ -100,7 +102,13 @@ class Fetcher:
         if not busy:
             return claims
         self._queues = busy
-        return claims or (yield from claim.fill(self._member.id, self._next_turn(), room))
+        return claims or (yield from self._fill(room))
+
+    def _fill(self, room: int) -> Plan[list[Claim]]:
+        starts, began = self._marks.starts(), time.monotonic()
+        claims = yield from claim.fill(self._member.id, self._next_turn(), room, marks=starts)
+        self._marks.learn(starts, claims, time.monotonic() - began)
+        return claims
 
     def _next_turn(self) -> list[str]:
         """The queues, each time another one first."""

@@ -25,8 +25,9 @@ comment on table pgqueue.jobs is 'Jobs that have not ended: blocked, scheduled, 
 comment on column pgqueue.jobs.errors is 'One object per failed attempt: attempt, at, type, message, traceback.';
 comment on column pgqueue.jobs.collisions is 'How many enqueues this job turned away by holding its unique key.';
 
--- The line of each queue, in the order in which it is served.
-create index jobs_ready on pgqueue.jobs (queue, priority desc, run_at, id) where status = 'ready';
+-- The line of each queue, in the order in which it is served. Negated, so that all columns ascend and a
+-- claim can start behind a position: (-priority, run_at, id) > (...).
+create index jobs_ready on pgqueue.jobs (queue, (-priority), run_at, id) where status = 'ready';
 -- What the promoter moves into that line.
 create index jobs_scheduled on pgqueue.jobs (run_at) where status = 'scheduled';
 -- What each worker holds. Finishing statements do not say "status = 'running'", so that the

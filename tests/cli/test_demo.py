@@ -21,7 +21,6 @@ from pgqueue.cli.demo import files as demo_files
 from pgqueue.cli.demo import stage as demo_stage
 from pgqueue.cli.demo import verdict as demo_verdict
 from pgqueue.cli.demo import workers as demo_workers
-from pgqueue.cli.demo.command import demo
 from pgqueue.cli.demo.files import File
 from pgqueue.cli.demo.screen import Screen
 from pgqueue.cli.demo.tasks import measured

@@ -1,0 +1,76 @@
+"""Promise 9, the part about snapshots: a long-open snapshot elsewhere does not slow claiming."""
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+from psycopg import ClientCursor
+
+from pgqueue import PgQueue
+from pgqueue.store import claim, finish
+from pgqueue.store.catalogue import catalogue_of
+from pgqueue.store.plan import Statement
+from pgqueue.values.job import HEAD, Claim, Mark
+from pgqueue.values.verdict import Succeeded
+from pgqueue.worker.link import PLANNER
+
+CHURNED, BATCH = 6_000, 500
+
+
+def test_under_a_held_snapshot_a_claim_from_its_mark_reads_a_fraction_of_one_from_the_head(
+    dsn: str, queue: PgQueue
+) -> None:
+    @queue.task(name="noop")
+    def noop() -> None: ...
+
+    with psycopg.connect(dsn) as report:
+        report.execute("set transaction isolation level repeatable read")
+        report.execute("select count(*) from pgqueue.jobs")
+        queue.enqueue_many(noop.call() for _ in range(CHURNED + BATCH))
+        last = _churn(queue)
+
+        from_head = _pages_read(dsn, {"default": HEAD})
+        from_mark = _pages_read(dsn, {"default": Mark(-last.priority, last.run_at, last.id)})
+
+    assert from_mark * 5 < from_head, (from_mark, from_head)
+
+
+def _churn(queue: PgQueue) -> Claim:
+    """Claim and complete most jobs; returns the last claim."""
+    worker = _registered(queue)
+    last: list[Claim] = []
+    for _ in range(CHURNED // BATCH):
+        last = queue.database.run(claim.claim(worker, {"default": BATCH}))
+        done = [Succeeded(one, 0.0) for one in last]
+        assert len(queue.database.run(finish.complete(worker, done, keep=True))) == BATCH
+    return last[-1]
+
+
+def _registered(queue: PgQueue) -> UUID:
+    info = claim.WorkerInfo(uuid4(), "host", 1, BATCH, "0", None)
+    queue.database.run(claim.register(info, timedelta(hours=1)))
+    return info.id
+
+
+def _pages_read(dsn: str, marks: Mapping[str, Mark]) -> int:
+    """How many pages a claim of a few jobs reads to find them; it is rolled back."""
+    statement = next(claim.claim(uuid4(), {"default": 5}, marks=marks))
+    assert isinstance(statement, Statement)
+    sql = catalogue_of("pgqueue")[statement.name]
+    with psycopg.connect(dsn, cursor_factory=ClientCursor[Any]) as connection:
+        connection.execute(PLANNER.encode())
+        rows = connection.execute(
+            f"explain (analyze, buffers, format json) {sql}".encode(), statement.params
+        ).fetchone()
+        connection.rollback()
+    assert rows is not None
+    (scan,) = [node for node in _nodes(rows[0][0]["Plan"]) if node.get("Index Name") == "jobs_ready"]
+    return int(scan["Shared Hit Blocks"]) + int(scan["Shared Read Blocks"])
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from _nodes(child)
