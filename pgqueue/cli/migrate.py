@@ -4,7 +4,7 @@ import click
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
-from pgqueue.errors import ConfigurationError, DatabaseError, SchemaError
+from pgqueue.errors import SchemaError
 from pgqueue.store import schema
 from pgqueue.store.database import Database
 
@@ -22,21 +22,13 @@ def migrate(queue: PgQueue, /, *, to: str | None, sql: bool, check: bool) -> Non
         raise click.UsageError("--check changes nothing and prints no SQL; give it alone")
     database, revision = queue.database, to or "head"
     if sql:
-        _print(database, revision)
+        schema.upgrade_script(schema=database.catalogue.schema, revision=revision)
     elif check:
         _check(database)
     else:
-        _migrate(database, revision)
+        database.connect().close()  # refuses in words, and without the password
+        schema.migrate(database.dsn, schema=database.catalogue.schema, revision=revision)
         click.echo(f'schema "{database.catalogue.schema}" is at revision {to or schema.REVISION}')
-
-
-def _print(database: Database, revision: str) -> None:
-    from alembic.util import CommandError  # noqa: PLC0415 - heavy, and --check needs none of it
-
-    try:
-        schema.upgrade_script(schema=database.catalogue.schema, revision=revision)
-    except CommandError as error:
-        raise ConfigurationError(f"--to {revision}: {error}") from error
 
 
 def _check(database: Database) -> None:
@@ -47,16 +39,3 @@ def _check(database: Database) -> None:
         click.echo(f"pgqueue: {error}", err=True)
         click.get_current_context().exit(1)
     click.echo(f'schema "{name}" is at revision {revision}')
-
-
-def _migrate(database: Database, revision: str) -> None:
-    from alembic.util import CommandError  # noqa: PLC0415 - as above
-    from sqlalchemy.exc import DBAPIError  # noqa: PLC0415 - as above
-
-    database.connect().close()  # fails in words, where SQLAlchemy would wrap them in its own
-    try:
-        schema.migrate(database.dsn, schema=database.catalogue.schema, revision=revision)
-    except CommandError as error:
-        raise ConfigurationError(f"--to {revision}: {error}") from error
-    except DBAPIError as error:
-        raise DatabaseError(f"the database refused: {error.orig}") from error

@@ -16,7 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pgqueue.errors import SchemaMissing, SchemaTooNew, SchemaTooOld
+from pgqueue.errors import ConfigurationError, DatabaseError, SchemaMissing, SchemaTooNew, SchemaTooOld
 from pgqueue.store.catalogue import catalogue_of, in_schema
 from pgqueue.store.plan import Plan, Statement
 
@@ -82,7 +82,8 @@ def upgrade_script(*, schema: str = "pgqueue", revision: str = "head") -> None:
     """Print the SQL that brings an empty database up to a revision, for somebody else to run."""
     from alembic import command  # noqa: PLC0415 - as above
 
-    command.upgrade(_config(schema, None), revision, sql=True)
+    with _errors_in_words(revision):
+        command.upgrade(_config(schema, None), revision, sql=True)
 
 
 def migrate(dsn: str, *, schema: str = "pgqueue", revision: str = "head") -> None:
@@ -92,23 +93,46 @@ def migrate(dsn: str, *, schema: str = "pgqueue", revision: str = "head") -> Non
         dsn: where the database is, for libpq.
         schema: where the tables are, or are to be.
         revision: a revision, ``head`` for the latest, or ``base`` for none.
+
+    Raises:
+        ConfigurationError: there is no such revision.
+        DatabaseError: the database refused a statement.
+        psycopg.OperationalError: there is no connection to be had.
     """
     import psycopg  # noqa: PLC0415 - as above
     from sqlalchemy import create_engine  # noqa: PLC0415 - as above
     from sqlalchemy.pool import NullPool  # noqa: PLC0415 - as above
 
-    engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(dsn), poolclass=NullPool)
-    with engine.begin() as connection:
-        if _is_below(connection, schema, revision):
-            downgrade(connection, schema=schema, revision=revision)
-        else:
-            upgrade(connection, schema=schema, revision=revision)
+    with psycopg.connect(dsn) as driver, _errors_in_words(revision):
+        engine = create_engine("postgresql+psycopg://", creator=lambda: driver, poolclass=NullPool)
+        with engine.begin() as connection:
+            if _is_below(connection, schema, revision):
+                downgrade(connection, schema=schema, revision=revision)
+            else:
+                upgrade(connection, schema=schema, revision=revision)
 
 
 def statements(name: str, schema: str) -> str:
     """The text of a file of ``sql/schema``, for a schema."""
     text = files("pgqueue.sql").joinpath("schema", f"{name}.sql").read_text(encoding="utf-8")
     return in_schema(text, schema)
+
+
+@contextmanager
+def _errors_in_words(revision: str) -> Iterator[None]:
+    """Alembic's and SQLAlchemy's errors as ours."""
+    import psycopg  # noqa: PLC0415 - as above
+    from alembic.util import CommandError  # noqa: PLC0415 - as above
+    from sqlalchemy.exc import DBAPIError  # noqa: PLC0415 - as above
+
+    try:
+        yield
+    except CommandError as error:
+        raise ConfigurationError(f"revision {revision!r}: {error}") from error
+    except DBAPIError as error:
+        raise DatabaseError(f"the database refused: {error.orig}") from error
+    except psycopg.Error as error:
+        raise DatabaseError(f"the database refused: {error}") from error
 
 
 @contextmanager

@@ -94,7 +94,7 @@ def test_an_unknown_revision_is_one_line(words: list[str], dsn: str) -> None:
     result = pgqueue("migrate", "--to", "9999", *words, dsn=dsn)
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
-    assert line.startswith("pgqueue: error: --to 9999: ")
+    assert line.startswith("pgqueue: error: revision '9999': ")
 
 
 def test_check_stands_alone() -> None:
