@@ -6,9 +6,9 @@
 --      the plan it made of that compared every job of a batch with every other, 0.5 s for 1,000 jobs instead of 8 ms
 with done as (
     delete from pgqueue.jobs as job
-    using unnest(%(ids)s::bigint[], %(attempts)s::smallint[], %(seconds)s::float8[], %(reasons)s::text[], %(errors)s::text[])
-          as ended (id, attempt, seconds, reason, error)
-    where job.id = ended.id and coalesce(job.attempts = ended.attempt and job.worker_id = %(worker)s::uuid, false)
+    using unnest(%(ids)s::bigint[], %(claims)s::integer[], %(seconds)s::float8[], %(reasons)s::text[], %(errors)s::text[])
+          as ended (id, claim, seconds, reason, error)
+    where job.id = ended.id and coalesce(job.claims = ended.claim and job.worker_id = %(worker)s::uuid, false)
       and not job.cancel_requested
     returning job.*, ended.seconds, ended.reason, ended.error
 )

@@ -1,10 +1,13 @@
 -- claim: take ready jobs, in order, from each queue those behind a mark, up to its quota.
 -- index: jobs_ready, jobs_pkey
--- locks: the claimed rows; rows that others hold locked are skipped, never waited for
+-- locks: the worker's own row, shared; the claimed rows; rows that others hold locked are skipped, never waited for
 -- run by: worker fetcher, take
-with next as (
+with claimant as (  -- a worker off the list claims nothing; while it claims, it stays on
+    select from pgqueue.workers where id = %(worker)s::uuid for key share
+),
+next as (
     select job.id
-    from unnest(%(queues)s::text[], %(quotas)s::integer[], %(mark_ranks)s::smallint[],
+    from claimant cross join unnest(%(queues)s::text[], %(quotas)s::integer[], %(mark_ranks)s::smallint[],
                 %(mark_run_ats)s::timestamptz[], %(mark_ids)s::bigint[])
          as line (queue, quota, mark_rank, mark_run_at, mark_id)
     cross join lateral (
@@ -19,12 +22,12 @@ with next as (
 ),
 claimed as (
     update pgqueue.jobs as job
-    set status = 'running', attempts = job.attempts + 1, worker_id = %(worker)s::uuid,
+    set status = 'running', attempts = job.attempts + 1, claims = job.claims + 1, worker_id = %(worker)s::uuid,
         claimed_at = coalesce(%(now)s::timestamptz, now()),
         unique_key = case when job.unique_until_started then null else job.unique_key end
     from next
     where job.id = next.id
-    returning job.id, job.worker_id, job.attempts, job.max_attempts, job.priority, job.queue, job.task,
+    returning job.id, job.worker_id, job.claims, job.attempts, job.max_attempts, job.priority, job.queue, job.task,
               job.args::text as args, job.run_at, job.created_at,
               coalesce(extract(epoch from job.claimed_at - (
                   case when job.attempts > 1 then job.errors->(1 - job.attempts)->>'at' end  -- since the last revival

@@ -6,9 +6,9 @@
 --      the plan it made of that compared every job of a batch with every other, 0.5 s for 1,000 jobs instead of 8 ms
 with done as (
     delete from pgqueue.jobs as job
-    using unnest(%(ids)s::bigint[], %(attempts)s::smallint[], %(seconds)s::float8[], %(results)s::text[])
-          as ended (id, attempt, seconds, result)
-    where job.id = ended.id and coalesce(job.attempts = ended.attempt and job.worker_id = %(worker)s::uuid, false)
+    using unnest(%(ids)s::bigint[], %(claims)s::integer[], %(seconds)s::float8[], %(results)s::text[])
+          as ended (id, claim, seconds, result)
+    where job.id = ended.id and coalesce(job.claims = ended.claim and job.worker_id = %(worker)s::uuid, false)
     returning job.*, ended.seconds, ended.result
 ),
 kept as (

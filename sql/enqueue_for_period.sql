@@ -18,12 +18,16 @@ due as (
     select held.job_id, clock.now,
            coalesce(%(run_at)s::timestamptz, clock.now + %(delay)s::interval, clock.now) as run_at
     from held, clock
+),
+added as (
+    insert into pgqueue.jobs (id, queue, task, args, priority, status, run_at, max_attempts,
+                              unique_key, unique_until_started)
+    select due.job_id, %(queue)s::text, %(task)s::text, %(args)s::jsonb, %(priority)s::smallint,
+           case when due.run_at > due.now then 'scheduled' else 'ready' end, due.run_at, %(max_attempts)s::smallint,
+           %(unique_key)s::text, %(unique_until_started)s::boolean
+    from due
+    on conflict (unique_key) where unique_key is not null do nothing
+    returning id
 )
-insert into pgqueue.jobs (id, queue, task, args, priority, status, run_at, max_attempts,
-                          unique_key, unique_until_started)
-select due.job_id, %(queue)s::text, %(task)s::text, %(args)s::jsonb, %(priority)s::smallint,
-       case when due.run_at > due.now then 'scheduled' else 'ready' end, due.run_at, %(max_attempts)s::smallint,
-       %(unique_key)s::text, %(unique_until_started)s::boolean
-from due
-on conflict (unique_key) where unique_key is not null do nothing
-returning id
+select held.job_id, added.id is not null
+from held left join added on added.id = held.job_id

@@ -62,17 +62,34 @@ def enqueue_many(jobs: Sequence[NewJob], *, now: datetime | None = None) -> Plan
 
 def _enqueue_unique(job: NewJob, params: dict[str, object]) -> Plan[Enqueued]:
     """Insert, or deal with whoever holds the key. The holder may end between the two: then try again."""
-    insert = "enqueue_for_period" if job.unique.period else "enqueue_unique"
+    insert = _insert_for_period if job.unique.period else _insert_unique
     for _ in range(TRIES):
-        inserted = yield Statement(insert, params)
-        if inserted:
-            return Enqueued(inserted[0][0])
+        job_id = yield from insert(params)
+        if job_id is not None:
+            return Enqueued(job_id)
         answer = yield from _on_collision(job, params)
         if answer is not None:
             return answer
     raise JobError(
         f"unique_key={job.unique_key!r} was taken and freed {TRIES} times while enqueuing; try again"
     )
+
+
+def _insert_unique(params: dict[str, object]) -> Plan[int | None]:
+    rows = yield Statement("enqueue_unique", params)
+    return rows[0][0] if rows else None
+
+
+def _insert_for_period(params: dict[str, object]) -> Plan[int | None]:
+    """Take the hold and add the job; a live job without a hold may still have the key, and keeps it."""
+    rows = yield Statement("enqueue_for_period", params)
+    if not rows:
+        return None
+    job_id, added = rows[0]
+    if not added:
+        yield Statement("release_hold", {**params, "job_id": job_id}, returns=False)
+        return None
+    return int(job_id)
 
 
 def _on_collision(job: NewJob, params: dict[str, object]) -> Plan[Enqueued | None]:

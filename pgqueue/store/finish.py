@@ -1,6 +1,6 @@
 """Plans that record how attempts ended. All are fenced and all take batches.
 
-Each names ``(id, worker, attempt)`` and returns the ids for which that attempt still held its job. Any
+Each names ``(id, worker, claims)`` and returns the ids for which that attempt still held its job. Any
 other id was superseded: nothing was changed for it, and whoever asked is told so by its absence.
 """
 
@@ -39,6 +39,25 @@ def finish(
     if cancelled := [one for one in verdicts if isinstance(one, Cancelled)]:
         done |= yield from end_cancelled(worker, cancelled, now=now)
     return done
+
+
+def finish_unlocked(
+    worker: UUID, verdicts: Sequence[Verdict], *, keep: bool
+) -> Plan[tuple[set[int], set[int]]]:
+    """Record those verdicts whose jobs nobody else has locked; to be run within a transaction.
+
+    Args:
+        worker: whose attempts they were.
+        verdicts: what became of them.
+        keep: whether succeeded jobs go to the history.
+
+    Returns:
+        The ids that were recorded, and those that are locked; the others were superseded.
+    """
+    rows = yield Statement("unlocked", {"ids": [verdict.claim.id for verdict in verdicts]})
+    locked = {row[0] for row in rows if not row[1]}
+    free = [verdict for verdict in verdicts if verdict.claim.id not in locked]
+    return (yield from finish(worker, free, keep=keep)), locked
 
 
 def complete(
@@ -122,7 +141,7 @@ def _fenced(
         {
             "worker": worker,
             "ids": [verdict.claim.id for verdict in verdicts],
-            "attempts": [verdict.claim.attempt for verdict in verdicts],
+            "claims": [verdict.claim.claims for verdict in verdicts],
             "now": now,
             **params,
         },

@@ -108,12 +108,14 @@ class Enqueued(msgspec.Struct, frozen=True):
 class Claim(msgspec.Struct, frozen=True):
     """A job in a worker's hands: the fields of ``sql/claim.sql``, in its order.
 
-    ``(id, worker_id, attempt)`` is the fence: whoever speaks for this attempt names all three.
+    ``(id, worker_id, claims)`` is the fence: whoever speaks for this attempt names all three. ``claims`` counts
+    every claim of the job; the attempt's number would not do, for a returned claim gives it back.
     ``failing_seconds`` is the time from the job's first failed attempt to this claim; 0 before any.
     """
 
     id: int
     worker_id: UUID
+    claims: int
     attempt: int
     max_attempts: int
     priority: int

@@ -153,7 +153,7 @@ def encode_result(value: object) -> bytes | None:
         return None
     try:
         data = msgspec.json.encode(value, enc_hook=_encode_other)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+    except Exception as error:  # a type's own conversion may raise anything
         raise PayloadNotEncodable(_plain(error)) from error
     if b"\\u0000" in data and _NUL.search(data):
         raise PayloadNotEncodable("a string holds NUL (\\x00), which PostgreSQL cannot store")

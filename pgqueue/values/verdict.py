@@ -86,6 +86,27 @@ def judge(claim: Claim, error: BaseException, *, retry: Retry, seconds: float) -
             return Again(claim, retry.delay(error, claim.attempt, age), described)
 
 
+def plainer(verdict: Verdict, refusal: Exception) -> Verdict:
+    """What to record in place of a verdict that the database refused to store.
+
+    Args:
+        verdict: what was refused.
+        refusal: the database's words.
+
+    Returns:
+        A success without its result; anything else as a failure whose error is the refusal itself, so that
+        the attempt is spent and the job cannot go round for ever.
+    """
+    claim = verdict.claim
+    match verdict:
+        case Succeeded(seconds=seconds):
+            return Succeeded(claim, seconds)
+        case _ if claim.attempt >= claim.max_attempts:
+            return Buried(claim, 0.0, "exhausted", describe(refusal, claim.attempt))
+        case _:
+            return Again(claim, timedelta(minutes=1), describe(refusal, claim.attempt))
+
+
 def describe(error: BaseException, attempt: int) -> AttemptError:
     """An exception as it is kept with the job: bounded in length, and safe to store as jsonb."""
     kind = type(error)

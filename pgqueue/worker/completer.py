@@ -1,12 +1,16 @@
 """Writes down how attempts ended, in batches: whatever has gathered while the last batch was written.
 
 A batch can be held up: somebody's open transaction has one of its rows locked (an enqueue that found its
-unique key taken counts itself on that row). The link waits a tenth of a second for locks; then the batch is
-written verdict by verdict, and the one that is held up waits apart while the others go on.
+unique key taken counts itself on that row). The link waits a tenth of a second for locks; then those verdicts
+are written whose rows are free, and the others wait apart while the work goes on.
+
+A batch can be refused: a verdict in it cannot be stored. Then it is written verdict by verdict, and the one
+that is refused is recorded in plainer words.
 """
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import islice, takewhile
@@ -15,7 +19,7 @@ from uuid import UUID
 import psycopg
 
 from pgqueue.store import finish
-from pgqueue.values.verdict import Verdict
+from pgqueue.values.verdict import Verdict, plainer
 from pgqueue.worker.link import Link
 
 log = logging.getLogger("pgqueue.worker")
@@ -42,6 +46,7 @@ class Completer:
         self._waiting: list[Verdict] = []
         self._writing: list[Verdict] = []
         self._held_up: list[Verdict] = []
+        self._held_until = 0.0
         self._added = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -74,14 +79,13 @@ class Completer:
             await self.run_once()
 
     async def run_once(self) -> None:
-        """Record one batch: verdicts of one worker id, as many as have gathered, or else the held-up ones."""
-        if self._added.is_set():
-            self._added.clear()
-            await self._write(self._next_batch())
-        else:
-            held_up, self._held_up = self._held_up, []
-            self._writing = held_up
-            await self._write_singly(held_up)
+        """Record one batch: verdicts of one worker id, as many as have gathered."""
+        self._added.clear()
+        self._writing = self._next_batch()
+        if self._writing:
+            await self._write(self._writing)
+            written, self._writing = self._writing, []
+            self._on_written(written)
         if self._waiting:
             self._added.set()
         elif not self.backlog:
@@ -92,47 +96,56 @@ class Completer:
         await self._idle.wait()
 
     def _next_batch(self) -> list[Verdict]:
+        if self._held_up and time.monotonic() >= self._held_until:
+            self._waiting, self._held_up = [*self._held_up, *self._waiting], []
         if not self._waiting:
             return []
         worker = self._waiting[0].claim.worker_id
         alike = takewhile(lambda verdict: verdict.claim.worker_id == worker, self._waiting)
-        self._writing = list(islice(alike, LARGEST_BATCH))
-        del self._waiting[: len(self._writing)]
-        return self._writing
+        batch = list(islice(alike, LARGEST_BATCH))
+        del self._waiting[: len(batch)]
+        return batch
 
     async def _write(self, batch: list[Verdict]) -> None:
-        if not batch:
-            return
-        try:
-            await self._record(batch)
-        except psycopg.Error:
-            await self._write_singly(batch)
-        self._writing = []
-        self._on_written(batch)
-
-    async def _write_singly(self, batch: list[Verdict]) -> None:
-        """Find out which verdict of a batch the database does not take, and let the others pass."""
-        for verdict in batch:
-            try:
-                await self._record([verdict])
-            except psycopg.errors.LockNotAvailable:
-                self._held_up.append(verdict)
-            except psycopg.Error:  # the next beat returns the job, for nobody here knows of it any more
-                log.exception(
-                    "verdict not recorded", extra={"job": verdict.claim.id, "task": verdict.claim.task}
-                )
-        self._writing = []
-
-    async def _record(self, batch: list[Verdict]) -> None:
         worker = batch[0].claim.worker_id
-        done = await self._link.run(lambda: finish.finish(worker, batch, keep=self._keep))
-        for verdict in batch:
-            if verdict.claim.id not in done:
-                log.warning(
-                    "attempt superseded: its outcome was not recorded",
-                    extra={
-                        "job": verdict.claim.id,
-                        "task": verdict.claim.task,
-                        "attempt": verdict.claim.attempt,
-                    },
-                )
+        try:
+            done = await self._link.run(lambda: finish.finish(worker, batch, keep=self._keep))
+            _log_superseded(batch, done)
+        except psycopg.errors.LockNotAvailable:
+            await self._write_unlocked(batch)
+        except psycopg.Error as refusal:
+            await self._write_plainer(batch, refusal)
+
+    async def _write_unlocked(self, batch: list[Verdict]) -> None:
+        """Somebody has locked a row: record the others."""
+        worker = batch[0].claim.worker_id
+        done, locked = await self._link.run(
+            lambda: finish.finish_unlocked(worker, batch, keep=self._keep), whole=True
+        )
+        self._held_up += [verdict for verdict in batch if verdict.claim.id in locked]
+        self._held_until = time.monotonic() + HELD_UP_FOR
+        _log_superseded(batch, done | locked)
+
+    async def _write_plainer(self, batch: list[Verdict], refusal: psycopg.Error) -> None:
+        """The database refused a verdict: find it by writing one at a time, and record it in plainer words."""
+        if len(batch) > 1:
+            for verdict in batch:
+                await self._write([verdict])
+            return
+        log.error(
+            "verdict refused", extra={"job": batch[0].claim.id, "task": batch[0].claim.task}, exc_info=refusal
+        )
+        plain = [plainer(batch[0], refusal)]
+        try:
+            await self._link.run(lambda: finish.finish(plain[0].claim.worker_id, plain, keep=self._keep))
+        except psycopg.Error:  # the next beat returns the job, for nobody here knows of it any more
+            log.exception("verdict not recorded", extra={"job": batch[0].claim.id})
+
+
+def _log_superseded(batch: list[Verdict], done: set[int]) -> None:
+    for verdict in batch:
+        if verdict.claim.id not in done:
+            log.warning(
+                "attempt superseded: it no longer held its job, and nothing was recorded",
+                extra={"job": verdict.claim.id, "task": verdict.claim.task, "attempt": verdict.claim.attempt},
+            )

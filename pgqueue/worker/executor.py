@@ -45,9 +45,15 @@ class Executor:
             What to record; None where there is nothing to: the task's own transaction has completed the
             job, or the job is no longer this attempt's.
         """
+        attempt.begun = True
         task = self._tasks.get(attempt.claim.task)
         if task is None:
             return self._unknown(attempt.claim)
+        return await self._run(task, attempt)
+
+    async def _run(self, task: Task[..., Any], attempt: Attempt) -> Verdict | None:
+        if attempt.stopped is not None:
+            return self._stopped(task, attempt, asyncio.CancelledError())
         try:
             args, kwargs = task.signature.decode(attempt.claim.args, attempt.context)
         except PayloadNotDecodable as error:

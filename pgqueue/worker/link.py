@@ -3,10 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import psycopg
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential_jitter
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential, wait_random
 
 from pgqueue.errors import ConnectionFailed
 from pgqueue.store.connection import Awaiting
@@ -35,21 +36,28 @@ def is_lost(error: BaseException) -> bool:
 class Link:
     """Runs plans, with patience: while the database is away it tries again, with growing pauses."""
 
-    def __init__(self, name: str, database: Database, *, setup: str = PLANNER) -> None:
+    def __init__(self, name: str, database: Database, *, setup: str = "") -> None:
         """Connect when first used.
 
         Args:
             name: for the log.
             database: where to.
-            setup: run on each new connection, where settings last (not behind a transaction pooler).
+            setup: settings to make on each new connection besides the planner's; settings do not last
+                behind a transaction pooler, and are not made there.
         """
         self.name = name
-        self._setup = setup
+        self._setup = f"{PLANNER}; {setup}"
         self._database = database
         self._connection: psycopg.AsyncConnection[Any] | None = None
         self._lock = asyncio.Lock()
 
-    async def run(self, make: Callable[[], Plan[T]], then: Callable[[T], object] | None = None) -> T:
+    async def run(
+        self,
+        make: Callable[[], Plan[T]],
+        then: Callable[[T], object] | None = None,
+        *,
+        whole: bool = False,
+    ) -> T:
         """Run a plan until it has been run.
 
         The connection may be lost after the database did what it was asked, so a plan may run twice: every
@@ -58,6 +66,7 @@ class Link:
         Args:
             make: makes the plan; a plan is used up by one try.
             then: told the result before another plan can run on this link.
+            whole: in one transaction, for plans whose statements belong together.
 
         Returns:
             The plan's result.
@@ -67,18 +76,18 @@ class Link:
             psycopg.Error: the database refused the statement itself.
         """
         try:
-            return await self._once(make, then)
+            return await self._once(make, then, whole=whole)
         except LOST as error:
             if not is_lost(error):
                 raise
             self._log_loss(error)
         patient = AsyncRetrying(
             retry=retry_if_exception(is_lost),
-            wait=wait_exponential_jitter(initial=0.1, max=LONGEST_PAUSE),
+            wait=wait_exponential(multiplier=0.1, max=LONGEST_PAUSE) + wait_random(0, 0.1),
             before_sleep=self._log_retry,
             reraise=True,
         )
-        return await patient(self._once, make, then)
+        return await patient(self._once, make, then, whole=whole)
 
     async def close(self) -> None:
         """Close the connection, if there is one."""
@@ -86,11 +95,14 @@ class Link:
         if connection is not None:
             await connection.close()
 
-    async def _once(self, make: Callable[[], Plan[T]], then: Callable[[T], object] | None) -> T:
+    async def _once(
+        self, make: Callable[[], Plan[T]], then: Callable[[T], object] | None, *, whole: bool
+    ) -> T:
         async with self._lock:
             try:
                 connection = self._connection or await self._connect()
-                result = await arun(make(), Awaiting(connection, self._database.catalogue))
+                async with connection.transaction() if whole else nullcontext():
+                    result = await arun(make(), Awaiting(connection, self._database.catalogue))
             except LOST as error:
                 if is_lost(error):
                     await self.close()

@@ -146,7 +146,13 @@ class Worker:
             ConnectionFailed: the database cannot be reached at the start; later on, it is waited for.
             SchemaError: the schema is missing, too old or too new.
         """
-        await self._check_in()
+        try:
+            await self._check_in()
+            await self._work()
+        finally:
+            await self._close()
+
+    async def _work(self) -> None:
         fetching = asyncio.create_task(self._fetcher.run(), name="pgqueue fetcher")
         background = [asyncio.create_task(loop, name="pgqueue") for loop in self._loops()]
         try:
@@ -156,7 +162,6 @@ class Worker:
                 await self._wind_down(fetching)
             finally:
                 await _cancel(fetching, *background)
-                await self._close()
 
     async def _check_in(self) -> None:
         async with await self.queue.database.aconnect():

@@ -7,6 +7,7 @@ create table pgqueue.jobs (
     claimed_at           timestamptz,
     worker_id            uuid,
     collisions           integer     not null default 0,
+    claims               integer     not null default 0,
     priority             smallint    not null default 0 check (priority between -100 and 100),
     attempts             smallint    not null default 0,
     max_attempts         smallint    not null default 25 check (max_attempts > 0),
@@ -23,6 +24,8 @@ create table pgqueue.jobs (
 );
 comment on table pgqueue.jobs is 'Jobs that have not ended: blocked, scheduled, ready or running.';
 comment on column pgqueue.jobs.errors is 'One object per failed attempt: attempt, at, type, message, traceback.';
+comment on column pgqueue.jobs.claims is
+    'How many times it was claimed, returned claims included: with the worker, who may speak for it.';
 comment on column pgqueue.jobs.collisions is 'How many enqueues this job turned away by holding its unique key.';
 
 -- The line of each queue, in the order in which it is served. Negated, so that all columns ascend and a

@@ -1,0 +1,148 @@
+"""A job as its enqueuer sees it: where it stands, its end, its result."""
+
+from datetime import timedelta
+
+import psycopg
+import pytest
+from app.helping import ask
+from conftest import Running
+from tenacity import wait_none
+
+from pgqueue import Dead, JobHandle, JobState, Outcome, PgQueue, Retry
+from pgqueue.errors import JobFailed, JobNotDone, JobNotFound, PgQueueError
+from pgqueue.values.job import Enqueued
+
+
+async def test_a_handle_follows_the_job_to_its_result(queue: PgQueue, running: Running) -> None:
+    @queue.task
+    async def add(one: int, other: int) -> int:
+        return one + other
+
+    job = await add.aenqueue(2, 3)
+    later = add.using(delay=timedelta(hours=1)).enqueue(0, 0)
+    assert (await job.astatus(), later.status()) == (JobState.READY, JobState.SCHEDULED)
+    async with running(queue):
+        assert await job.aresult(timeout=20) == 5
+    assert job.status() is JobState.SUCCEEDED
+    assert job.result() == 5
+    assert (job.accepted, repr(job)) == (True, f"<JobHandle {job.id} added>")
+
+
+async def test_a_result_that_does_not_come_in_time_is_not_done(queue: PgQueue) -> None:
+    @queue.task
+    def note() -> None: ...
+
+    job = note.enqueue()
+    for timeout in (0, 0.02, timedelta(seconds=0.01)):
+        with pytest.raises(JobNotDone, match=f"job {job.id} has not ended"):
+            job.result(timeout=timeout)
+        with pytest.raises(TimeoutError):
+            await job.aresult(timeout=timeout)
+    await queue.aclose()
+
+
+async def test_a_result_that_is_there_needs_no_time(queue: PgQueue, running: Running) -> None:
+    @queue.task
+    async def give() -> str:
+        return "given"
+
+    job = give.enqueue()
+    async with running(queue):
+        await job.aresult(timeout=20)
+    assert job.result(timeout=0) == "given"
+
+
+async def test_a_dead_job_has_no_result_but_a_reason(queue: PgQueue, running: Running) -> None:
+    @queue.task(retry=Retry(wait=wait_none()), max_attempts=2)
+    async def fail() -> None:
+        raise ValueError("no such customer")
+
+    job = fail.enqueue()
+    async with running(queue):
+        with pytest.raises(JobFailed, match="is dead: ValueError: no such customer"):
+            await job.aresult(timeout=20)
+    with pytest.raises(JobFailed, match="no such customer"):
+        job.result()
+
+
+async def test_a_cancelled_job_has_no_result(queue: PgQueue) -> None:
+    @queue.task
+    def note() -> None: ...
+
+    job, other = note.enqueue(), note.enqueue()
+    assert job.cancel() is JobState.CANCELLED
+    assert await other.acancel() is JobState.CANCELLED
+    assert (job.cancel(), await job.acancel()) == (None, None)
+    with pytest.raises(JobFailed, match="is cancelled"):
+        job.result(timeout=1)
+    await queue.aclose()
+
+
+async def test_cancelling_what_has_ended_or_never_was_changes_nothing(
+    queue: PgQueue, running: Running
+) -> None:
+    @queue.task
+    async def refuse() -> None:
+        raise Dead("as asked")
+
+    job = refuse.enqueue()
+    async with running(queue):
+        with pytest.raises(JobFailed):
+            await job.aresult(timeout=20)
+    assert job.cancel() is None
+    assert queue.cancel(10**12) is None
+    assert job.status() is JobState.DEAD
+
+
+async def test_a_job_without_a_record_is_not_found(
+    queue: PgQueue, connection: psycopg.Connection[object]
+) -> None:
+    @queue.task
+    def note() -> None: ...
+
+    job = note.using(connection=connection).enqueue()
+    for ask_for in (job.status, job.result):
+        with pytest.raises(JobNotFound, match=f"no record of job {job.id}"):
+            ask_for()
+    with pytest.raises(JobNotFound):
+        await job.aresult(timeout=1)
+    connection.rollback()
+    with pytest.raises(LookupError):
+        await job.astatus()
+    await queue.aclose()
+
+
+def test_a_rejected_enqueue_gives_a_handle_of_the_holder(queue: PgQueue) -> None:
+    @queue.task
+    def note(text: str) -> None: ...
+
+    keyed = note.using(unique_key="key")
+    first, second = keyed.enqueue("first"), keyed.enqueue("second")
+    assert (second.id, second.outcome, second.accepted) == (first.id, Outcome.REJECTED, False)
+    assert (queue.job(first.id).args, queue.job(first.id).collisions) == ({"text": "first"}, 1)
+
+
+def test_a_handle_of_another_process_works_as_well(dsn: str, queue: PgQueue) -> None:
+    @queue.task
+    def note() -> None: ...
+
+    elsewhere = PgQueue(dsn)
+    handle: JobHandle[None] = JobHandle(Enqueued(note.enqueue().id), elsewhere)
+    assert handle.status() is JobState.READY
+    elsewhere.close()
+
+
+def test_every_error_of_a_handle_is_one_of_ours() -> None:
+    assert all(issubclass(error, PgQueueError) for error in (JobFailed, JobNotDone, JobNotFound))
+
+
+async def test_a_job_that_was_deleted_from_the_history_is_not_found(queue: PgQueue, running: Running) -> None:
+    @queue.task
+    async def note() -> None: ...
+
+    job = note.enqueue()
+    async with running(queue):
+        await job.aresult(timeout=20)
+    ask(queue, "delete from pgqueue.job_history")
+    with pytest.raises(JobNotFound):
+        job.result()

@@ -1,0 +1,222 @@
+"""Connections of an app's own: one pool a process and one an event loop, opened when needed, and errors in words."""
+
+import asyncio
+import os
+import threading
+import warnings
+from typing import Any
+
+import psycopg
+import pytest
+from app.helping import ask
+from servers import free_port
+
+from pgqueue import PgQueue, Task
+from pgqueue.errors import ConfigurationError, ConnectionFailed, DatabaseError, PgQueueError, SchemaMissing
+
+
+@pytest.fixture
+def note(queue: PgQueue) -> "Task[[], None]":
+    """A task that does nothing."""
+
+    @queue.task(name="note")
+    def note() -> None: ...
+
+    return note
+
+
+def count(queue: PgQueue) -> int:
+    return int(ask(queue, "select count(*) from pgqueue.jobs")[0][0])
+
+
+def in_child(work: Any) -> int:
+    """Fork, do the work in the child, and return how it ended."""
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # later Pythons warn of threads: they are the point
+        child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_forked_child_enqueues_on_connections_of_its_own(queue: PgQueue, note: "Task[[], None]") -> None:
+    note.enqueue()
+    assert in_child(note.enqueue) == 0
+    assert [note.enqueue().id for _ in range(3)] == [3, 4, 5]
+    assert count(queue) == 5
+
+
+async def test_a_forked_child_enqueues_in_a_loop_of_its_own(queue: PgQueue, note: "Task[[], None]") -> None:
+    await note.aenqueue()
+
+    async def add() -> None:
+        await note.aenqueue()
+        await queue.aclose()
+
+    def work() -> None:
+        thread = threading.Thread(
+            target=asyncio.run, args=(add(),)
+        )  # the forked loop still counts as running
+        thread.start()
+        thread.join()
+
+    assert in_child(work) == 0
+    await note.aenqueue()
+    assert count(queue) == 3
+    await queue.aclose()
+
+
+def test_a_fork_in_the_middle_of_another_threads_enqueue_does_not_hang(
+    queue: PgQueue, note: "Task[[], None]"
+) -> None:
+    note.enqueue()
+    with queue.database._lock:  # noqa: SLF001 - as another thread would hold it at the moment of the fork
+        assert in_child(note.enqueue) == 0
+    assert count(queue) == 2
+
+
+def test_every_event_loop_has_a_pool_of_its_own(queue: PgQueue, note: "Task[[], None]") -> None:
+    async def add() -> int:
+        await asyncio.gather(*(note.aenqueue() for _ in range(5)))
+        job = await note.aenqueue()
+        await queue.aclose()
+        return job.id
+
+    assert len({asyncio.run(add()) for _ in range(3)}) == 3
+    assert count(queue) == 18
+
+
+def test_loops_in_several_threads_do_not_disturb_each_other(queue: PgQueue, note: "Task[[], None]") -> None:
+    async def add() -> None:
+        for _ in range(10):
+            await note.aenqueue()
+        await queue.aclose()
+
+    threads = [threading.Thread(target=asyncio.run, args=(add(),)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert count(queue) == 40
+
+
+def test_threads_share_one_pool_of_bounded_size(dsn: str) -> None:
+    queue = PgQueue(dsn, pool_size=2)
+
+    @queue.task
+    def note() -> None: ...
+
+    threads = [threading.Thread(target=lambda: [note.enqueue() for _ in range(10)]) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    open_now = "select count(*) from pg_stat_activity where datname = current_database() and application_name = 'pgqueue'"
+    assert (count(queue), ask(queue, open_now)[0][0] <= 2) == (60, True)
+    queue.close()
+
+
+async def test_a_closed_queue_opens_again_when_it_is_used(queue: PgQueue, note: "Task[[], None]") -> None:
+    note.enqueue()
+    queue.close()
+    queue.close()
+    note.enqueue()
+    await note.aenqueue()
+    await queue.aclose()
+    await queue.aclose()
+    await note.aenqueue()
+    await queue.aclose()
+    assert count(queue) == 4
+
+
+@pytest.mark.parametrize("secret", ["password=hush%21", "sslpassword=hush%21"])
+async def test_the_message_of_a_failed_connection_hides_the_password(secret: str) -> None:
+    port = free_port()
+    queue = PgQueue(f"postgresql://127.0.0.1:{port}/app?user=me&{secret}")
+
+    @queue.task
+    def note() -> None: ...
+
+    with pytest.raises(ConnectionFailed) as blocking:
+        note.enqueue()
+    with pytest.raises(ConnectionFailed) as awaited:
+        await note.aenqueue()
+    for caught in (blocking, awaited):
+        assert "hush" not in str(caught.value)
+        assert str(port) in str(caught.value)
+        assert "check --dsn, PGQUEUE_DSN or DATABASE_URL" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://me:hush%zz@db/app",
+        "postgresql://me:hu%sh@db/app",
+        "postgresql://me:hush@[::1]x/app",
+        "host=db password=some hush",
+    ],
+)
+async def test_the_message_of_a_dsn_that_cannot_be_read_hides_the_password(dsn: str) -> None:
+    queue = PgQueue(dsn)
+
+    @queue.task
+    def note() -> None: ...
+
+    for attempt in (note.enqueue, lambda: asyncio.run(note.aenqueue())):
+        with pytest.raises(ConfigurationError) as caught:
+            await asyncio.to_thread(attempt)
+        error: BaseException | None = caught.value
+        while error is not None:  # a traceback shows the causes, too
+            assert "hush" not in str(error)
+            assert "hu%sh" not in str(error)
+            error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+@pytest.mark.parametrize("name", ["PGQUEUE_DSN", "DATABASE_URL"])
+def test_the_environment_says_where_the_database_is(
+    dsn: str, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    for setting in ("PGQUEUE_DSN", "DATABASE_URL"):
+        monkeypatch.delenv(setting, raising=False)
+    queue = PgQueue()
+    with pytest.raises(ConfigurationError, match="PGQUEUE_DSN or DATABASE_URL"):
+        queue.counts()
+    monkeypatch.setenv(name, dsn.replace("postgresql://", "postgresql+psycopg://"))
+    assert queue.counts() == ([], [])
+    queue.close()
+
+
+def test_a_missing_schema_is_named_with_the_remedy(empty_dsn: str) -> None:
+    queue = PgQueue(empty_dsn)
+
+    @queue.task
+    def note() -> None: ...
+
+    with pytest.raises(SchemaMissing, match="pgqueue migrate"):
+        note.enqueue()
+    with psycopg.connect(empty_dsn) as own, pytest.raises(SchemaMissing, match="pgqueue migrate"):
+        note.using(connection=own).enqueue()
+
+
+def test_a_connection_that_was_lost_meanwhile_is_an_error_of_ours_and_the_next_enqueue_works(
+    dsn: str, queue: PgQueue, note: "Task[[], None]"
+) -> None:
+    note.enqueue()
+    with psycopg.connect(dsn, autocommit=True) as own:
+        own.execute(
+            """select pg_terminate_backend(pid, 10000) from pg_stat_activity
+               where datname = current_database() and application_name = 'pgqueue'"""
+        )
+    try:
+        note.enqueue()
+    except PgQueueError as error:
+        assert isinstance(error, DatabaseError)  # noqa: PT017 - both a clear error and success are allowed
+    note.enqueue()
+    assert count(queue) >= 2

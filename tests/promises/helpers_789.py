@@ -1,0 +1,104 @@
+"""What the tests of promises 7 to 9 share: the tasks of a process with a wrong clock, and small questions."""
+
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from typing import Any, LiteralString
+from uuid import UUID, uuid4
+
+import psycopg
+from promises.skew_789 import run_until_told
+from psycopg import ClientCursor
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
+
+from pgqueue import PgQueue, Retry, Snooze
+from pgqueue.store import claim
+from pgqueue.store.connection import Blocking
+from pgqueue.store.plan import Plan, run
+from pgqueue.worker.worker import Worker
+
+HOUR = timedelta(hours=1)
+LEASE = timedelta(seconds=30)
+
+
+def main(verb: str, dsn: str) -> None:
+    """What the process with the wrong clock does."""
+    queue = PgQueue(dsn)
+    note, *_ = register_tasks(queue)
+    if verb == "enqueue":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        note.enqueue("now")
+        note.using(delay=HOUR).enqueue("later")
+        keyed = note.using(delay=HOUR, unique_key="key")
+        queue.enqueue_many([note.call("now"), note.using(delay=HOUR).call("later"), keyed.call("later")])
+        queue.close()
+    else:
+        worker = Worker(
+            queue, lease=LEASE, poll=timedelta(seconds=0.1), sweep=timedelta(seconds=0.1), grace=timedelta(0)
+        )
+        run_until_told(worker.run(), worker.stop)
+
+
+def register_tasks(queue: PgQueue) -> Sequence[Any]:
+    """The tasks that both sides know: one that ends, one that fails, one that snoozes."""
+
+    @queue.task(name="note")
+    async def note(_text: str) -> None: ...
+
+    @queue.task(name="fail", retry=Retry(wait=wait_fixed(3600)))
+    async def fail() -> None:
+        raise ValueError("as asked")
+
+    @queue.task(name="snooze")
+    async def snooze() -> None:
+        raise Snooze(HOUR)
+
+    return note, fail, snooze
+
+
+def wait_until(holds: Callable[[], object]) -> None:
+    """Wait until a condition holds; the limit only keeps a failing test from hanging."""
+    Retrying(retry=retry_if_result(lambda held: not held), wait=wait_fixed(0.02), stop=stop_after_delay(20))(
+        holds
+    )
+
+
+def ask(dsn: str, statement: LiteralString, *params: object) -> list[tuple[Any, ...]]:
+    """Run a statement on a connection of its own, and return its rows, if it has any."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        cursor = connection.execute(statement, params)
+        return cursor.fetchall() if cursor.description else []
+
+
+def do(queue: PgQueue, plan: Plan[Any]) -> Any:
+    """Run a plan of the store, committed at once."""
+    return queue.database.run(plan)
+
+
+def registered(queue: PgQueue, lease: timedelta = LEASE) -> UUID:
+    """A worker that is on the list and does nothing by itself."""
+    worker = claim.WorkerInfo(uuid4(), "test", 1, 1, "0", None)
+    do(queue, claim.register(worker, lease))
+    return worker.id
+
+
+def explain(connection: psycopg.Connection[Any], plan: Plan[Any]) -> list[dict[str, Any]]:
+    """Execute a plan's one statement, and return the nodes of how PostgreSQL did it."""
+    catalogue = PgQueue("").database.catalogue
+    statement = next(plan)
+    with connection.transaction(force_rollback=True), ClientCursor(connection) as cursor:
+        text = f"explain (analyze, format json) {catalogue[statement.name]}"
+        found = cursor.execute(text.encode(), getattr(statement, "params", None)).fetchone()
+    assert found is not None
+    return list(_nodes(found[0][0]["Plan"]))
+
+
+def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield node
+    for child in node.get("Plans", ()):
+        yield from _nodes(child)
+
+
+def run_on(connection: psycopg.Connection[Any], plan: Plan[Any]) -> Any:
+    """Run a plan of the store on this connection, in its transaction."""
+    return run(plan, Blocking(connection, PgQueue("").database.catalogue))

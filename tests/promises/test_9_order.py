@@ -1,0 +1,176 @@
+"""Promise 9: ready jobs of one queue and priority start in order; and what a claim reads does not grow.
+
+A big backlog, many future jobs or a long-open snapshot elsewhere must not slow claiming. No clock decides
+that here: PostgreSQL tells how it found the jobs, by which index, and how many rows it read.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from conftest import Running
+from promises.helpers_789 import ask, do, explain, registered, run_on
+
+from pgqueue import PgQueue
+from pgqueue.store import claim, finish, upkeep
+from pgqueue.values.job import Claim
+from pgqueue.values.verdict import Succeeded
+from pgqueue.worker.link import PLANNER
+
+BACKLOG = 30_000
+FILL = """
+insert into pgqueue.jobs (queue, task, status, priority, run_at)
+select 'default', 'task', %s, n %% 3, now() + %s - (n %% 1000) * interval '1 second'
+from generate_series(1, %s) as n
+"""
+SCRAMBLE = """
+insert into pgqueue.jobs (queue, task, args, priority, run_at)
+select 'default', 'note', jsonb_build_object('number', n), (n * 7919) %% 3, now() - (n * 104729 %% 10) * interval '1 minute'
+from generate_series(1, %s) as n
+"""
+IN_ORDER = "select id from pgqueue.jobs where status = 'ready' order by priority desc, run_at, id"
+planned = pytest.mark.parametrize("planner", [PLANNER, "select 1"], ids=["worker's", "stock"])
+
+
+@contextmanager
+def snapshot(dsn: str) -> Iterator[None]:
+    """Somebody's transaction that sees everything as it is now, and lets vacuum clean up nothing later."""
+    with psycopg.connect(dsn) as reader:
+        reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        reader.execute("select count(*) from pgqueue.jobs")
+        yield
+
+
+def take(queue: PgQueue, worker: Any, count: int) -> list[Claim]:
+    claims: list[Claim] = do(queue, claim.claim(worker, {"default": count}))
+    return claims
+
+
+def complete(queue: PgQueue, worker: Any, claims: list[Claim]) -> None:
+    done = do(queue, finish.finish(worker, [Succeeded(one, 0.0) for one in claims], keep=False))
+    assert done == {one.id for one in claims}
+
+
+def read(nodes: list[dict[str, Any]], index: str) -> list[int]:
+    """How many rows each scan of an index returned, times how often it ran; no table is read otherwise."""
+    assert not [
+        node
+        for node in nodes
+        if node["Node Type"] in {"Seq Scan", "Sort", "Bitmap Heap Scan"}
+        and node.get("Relation Name", "jobs") == "jobs"
+        and node["Actual Rows"] > 1_000
+    ]
+    return [
+        node["Actual Rows"] * node["Actual Loops"]
+        for node in nodes
+        if node.get("Index Name") == index and node["Actual Loops"]
+    ]
+
+
+def test_claims_come_in_order_of_priority_time_and_id(dsn: str, queue: PgQueue) -> None:
+    ask(dsn, SCRAMBLE, 300)
+    expected = [job_id for (job_id,) in ask(dsn, IN_ORDER)]
+    worker = registered(queue)
+    claimed = [one.id for count in (1, 7, 50, 400) for one in take(queue, worker, count)]
+    assert claimed == expected
+
+
+async def test_jobs_start_in_order(dsn: str, queue: PgQueue, running: Running) -> None:
+    started: list[int] = []
+    over = asyncio.Event()
+
+    @queue.task(name="note")
+    async def note(number: int) -> None:
+        started.append(number)
+        if len(started) == 300:
+            over.set()
+
+    ask(dsn, SCRAMBLE, 300)
+    expected = [
+        args["number"]
+        for args, _ in ask(dsn, "select args, id from pgqueue.jobs order by priority desc, run_at, id")
+    ]
+    async with running(queue, concurrency=1), asyncio.timeout(30):
+        await over.wait()
+    assert started == expected
+
+
+def test_each_of_many_workers_claims_in_order(dsn: str, queue: PgQueue) -> None:
+    ask(dsn, SCRAMBLE, 300)
+    expected = [job_id for (job_id,) in ask(dsn, IN_ORDER)]
+    first, second = registered(queue), registered(queue)
+    with psycopg.connect(dsn) as one, psycopg.connect(dsn) as other:
+        mine = run_on(one, claim.claim(first, {"default": 100}))
+        other.execute("set lock_timeout = '5s'")
+        theirs = run_on(other, claim.claim(second, {"default": 100}))
+    assert [claimed.id for claimed in (*mine, *theirs)] == expected[:200]
+
+
+def test_a_locked_job_holds_up_nobody(dsn: str, queue: PgQueue) -> None:
+    ask(dsn, SCRAMBLE, 10)
+    expected = [job_id for (job_id,) in ask(dsn, IN_ORDER)]
+    worker = registered(queue)
+    with psycopg.connect(dsn) as other, psycopg.connect(dsn) as connection:
+        other.execute("select from pgqueue.jobs where id = %s for update", [expected[0]])
+        connection.execute("set lock_timeout = '5s'")
+        claims = run_on(connection, claim.claim(worker, {"default": 3}))
+    assert [one.id for one in claims] == expected[1:4]
+
+
+@planned
+def test_a_claim_reads_no_more_of_a_big_backlog_than_it_takes(
+    planner: str, dsn: str, queue: PgQueue, connection: psycopg.Connection[Any]
+) -> None:
+    ask(dsn, FILL, "ready", timedelta(0), BACKLOG)
+    ask(dsn, "analyze pgqueue.jobs")
+    worker = registered(queue)
+    connection.execute(planner.encode())
+    nodes = explain(connection, claim.claim(worker, {"default": 50}))
+    assert read(nodes, "jobs_ready") == [50]
+    assert all(rows <= 50 for rows in read(nodes, "jobs_pkey"))
+    assert sum(read(explain(connection, claim.busy_queues()), "jobs_ready")) <= 2
+
+
+@planned
+def test_future_jobs_are_not_read_by_claims_and_not_by_promotions(
+    planner: str, dsn: str, queue: PgQueue, connection: psycopg.Connection[Any]
+) -> None:
+    ask(dsn, FILL, "scheduled", timedelta(days=1), BACKLOG)
+    ask(dsn, FILL, "ready", timedelta(0), 5)
+    ask(dsn, "analyze pgqueue.jobs")
+    worker = registered(queue)
+    connection.execute(planner.encode())
+    assert read(explain(connection, claim.claim(worker, {"default": 50})), "jobs_ready") == [5]
+    assert sum(read(explain(connection, upkeep.promote()), "jobs_scheduled")) == 1
+    assert len(take(queue, worker, 50)) == 5
+
+
+def test_many_jobs_that_come_due_at_once_are_all_promoted(dsn: str, queue: PgQueue) -> None:
+    ask(dsn, FILL, "scheduled", timedelta(days=1), 12_000)
+    assert do(queue, upkeep.promote()).count == 0
+    promoted = do(queue, upkeep.promote(now=datetime.now(UTC) + timedelta(days=2)))
+    assert (promoted.count, promoted.next_in) == (12_000, None)
+
+
+def test_a_long_open_snapshot_changes_neither_order_nor_rows_read(
+    dsn: str, queue: PgQueue, connection: psycopg.Connection[Any]
+) -> None:
+    ask(dsn, SCRAMBLE, 5_000)
+    ask(dsn, "analyze pgqueue.jobs")
+    expected = [job_id for (job_id,) in ask(dsn, IN_ORDER)]
+    worker = registered(queue)
+    claimed: list[int] = []
+    with snapshot(dsn):
+        while batch := take(queue, worker, 250):
+            complete(queue, worker, batch)
+            claimed += [one.id for one in batch]
+            ask(dsn, "vacuum pgqueue.jobs")
+        ask(dsn, SCRAMBLE, 100)
+        connection.execute(PLANNER.encode())
+        nodes = explain(connection, claim.claim(worker, {"default": 50}))
+    assert claimed == expected
+    assert read(nodes, "jobs_ready") == [50]

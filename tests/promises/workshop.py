@@ -1,0 +1,121 @@
+"""What a worker process of these tests runs: tasks that leave marks, wait at a gate, fail, or kill their process.
+
+Everything a task does outside of its job is seen in the database: a row in ``marks`` for each run, and the
+gate, which is an advisory lock that a test holds for as long as the tasks at it shall wait.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+from datetime import timedelta
+from typing import LiteralString
+
+from tenacity import wait_none
+
+from pgqueue import Context, Dead, PgQueue, Retry, Snooze
+from pgqueue.worker.worker import Worker
+
+TABLES: LiteralString = """
+    create table marks (id integer generated always as identity, job bigint, attempt integer, worker uuid);
+    create table busy (key text primary key);
+"""
+GATE: LiteralString = "select pg_advisory_xact_lock_shared(1)"
+AT_ONCE = timedelta(0)
+
+
+class Workshop:
+    """The tasks, registered on one queue; the same on a test's side and in its processes."""
+
+    def __init__(self, queue: PgQueue) -> None:
+        self.queue = queue
+        self.succeed = queue.task(name="succeed")(self._mark)
+        self.fail = queue.task(name="fail", max_attempts=2, retry=Retry(wait=wait_none()))(self._fail)
+        self.snooze = queue.task(name="snooze")(self._snooze)
+        self.give_up = queue.task(name="give_up")(self._give_up)
+        self.die = queue.task(name="die", max_attempts=3)(self._die)
+        self.hold = queue.task(name="hold")(self._hold)
+        self.hold_and_commit = queue.task(name="hold_and_commit")(self._hold_and_commit)
+        self.exclusive = queue.task(name="exclusive")(self._exclusive)
+
+    async def _mark(self, ctx: Context) -> None:
+        async with self.queue.database.apooled() as connection:
+            await connection.execute(
+                "insert into marks (job, attempt, worker) values (%s, %s, %s)",
+                [ctx.job.id, ctx.attempt, ctx.job.worker_id],
+            )
+
+    async def _fail(self, ctx: Context) -> None:
+        await self._mark(ctx)
+        raise ValueError(f"attempt {ctx.attempt}")
+
+    async def _snooze(self, ctx: Context) -> None:
+        await self._mark(ctx)
+        async with self.queue.database.apooled() as connection:
+            cursor = await connection.execute("select count(*) from marks where job = %s", [ctx.job.id])
+            if await cursor.fetchone() == (1,):
+                raise Snooze(AT_ONCE)
+
+    async def _give_up(self, ctx: Context) -> None:
+        await self._mark(ctx)
+        raise Dead("as asked")
+
+    def _die(self, ctx: Context) -> None:
+        with self.queue.database.pooled() as connection:
+            connection.execute("insert into marks (job, attempt) values (%s, %s)", [ctx.job.id, ctx.attempt])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    async def _hold(self, ctx: Context) -> None:
+        await self._mark(ctx)
+        async with self.queue.database.apooled() as connection:
+            await connection.execute(GATE)
+
+    async def _hold_and_commit(self, ctx: Context) -> None:
+        await self._mark(ctx)
+        async with ctx.transaction() as connection:
+            await connection.execute("insert into busy values (%s)", [f"{ctx.job.id}/{ctx.attempt}"])
+            await connection.execute(GATE)
+
+    async def _exclusive(self, key: str) -> None:
+        async with self.queue.database.apooled() as connection:
+            cursor = await connection.execute("insert into busy values (%s) on conflict do nothing", [key])
+            if cursor.rowcount == 0:
+                raise Dead(f"two jobs of the key {key} run at a time")
+            await connection.execute("delete from busy where key = %s", [key])
+
+
+def work(dsn: str, options: str) -> None:
+    """Run a worker with these options until this process is told to stop."""
+    logging.basicConfig(format="%(message)s")
+    queue = PgQueue(dsn)
+    Workshop(queue)
+    asyncio.run(_work(queue, **json.loads(options)))
+
+
+async def _work(queue: PgQueue, *, concurrency: int, lease: float, grace: float) -> None:
+    worker = Worker(
+        queue,
+        concurrency=concurrency,
+        lease=timedelta(seconds=lease),
+        grace=timedelta(seconds=grace),
+        poll=timedelta(seconds=0.1),
+        sweep=timedelta(seconds=0.1),
+    )
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
+    await worker.run()
+    await queue.aclose()
+
+
+def enqueue(dsn: str, options: str) -> None:
+    """Enqueue each key so many times, and print how many were accepted."""
+    queue = PgQueue(dsn)
+    workshop = Workshop(queue)
+    keys, times = json.loads(options).values()
+    handles = [
+        workshop.exclusive.using(unique_key=f"key {key}").enqueue(f"key {key}")
+        for _ in range(times)
+        for key in range(keys)
+    ]
+    print(sum(handle.accepted for handle in handles))  # noqa: T201 - its answer
+    queue.close()

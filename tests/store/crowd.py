@@ -1,0 +1,52 @@
+"""Many who ask at the same moment, a connection each."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from threading import Barrier
+from typing import Any, TypeAlias, TypeVar
+
+import psycopg
+
+from pgqueue.store.catalogue import catalogue_of
+from pgqueue.store.connection import Blocking
+from pgqueue.store.plan import Plan, run
+
+T = TypeVar("T")
+Deed: TypeAlias = Callable[[psycopg.Connection[Any]], T]
+
+
+def ask(connection: psycopg.Connection[Any], plan: Plan[T]) -> T:
+    """Run a plan on a connection, in whatever transaction there is."""
+    return run(plan, Blocking(connection, catalogue_of("pgqueue")))
+
+
+def asking(make: Callable[[], Plan[T]]) -> Deed[T]:
+    """The deed of running a plan in a transaction."""
+
+    def deed(connection: psycopg.Connection[Any]) -> T:
+        with connection.transaction():
+            return ask(connection, make())
+
+    return deed
+
+
+def at_once(dsn: str, *deeds: Deed[T]) -> list[T]:
+    """Do each on a connection and in a thread of its own, all begun at the same moment."""
+    barrier = Barrier(len(deeds))
+
+    def begin(deed: Deed[T], connection: psycopg.Connection[Any]) -> T:
+        barrier.wait(timeout=30)
+        return deed(connection)
+
+    with ExitStack() as opened, ThreadPoolExecutor(len(deeds)) as threads:
+        connections = [opened.enter_context(psycopg.connect(dsn)) for _ in deeds]
+        return list(threads.map(begin, deeds, connections))
+
+
+def until_somebody_waits(dsn: str, *, count: int = 1) -> None:
+    """Return when so many wait for a lock."""
+    waiting = "select count(*) from pg_locks where not granted"
+    with psycopg.connect(dsn, autocommit=True) as watcher:
+        while (row := watcher.execute(waiting).fetchone()) is None or row[0] < count:
+            pass

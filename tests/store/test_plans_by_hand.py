@@ -1,0 +1,246 @@
+"""What plans decide, without a database: rows are handed to them, and what they ask for is looked at."""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import pytest
+from store.samples import MINUTE, NOON, SECOND, new_job, verdicts_on, worker_info
+
+from pgqueue.errors import JobError, SchemaMissing, SchemaTooNew, SchemaTooOld
+from pgqueue.store import claim, control, enqueue, finish, schema, upkeep
+from pgqueue.store.plan import Copy, Plan, Row, Step, run
+from pgqueue.values.job import Claim, Enqueued, JobState, Outcome
+from pgqueue.values.unique import Unique
+
+T = TypeVar("T")
+
+
+class Answers:
+    """A connection that answers from a list, and remembers what it was asked."""
+
+    def __init__(self, *answers: Sequence[Row]) -> None:
+        self.answers = list(answers)
+        self.asked: list[Step] = []
+
+    def execute(self, step: Step, /) -> Sequence[Row]:
+        self.asked.append(step)
+        return self.answers.pop(0) if self.answers else ()
+
+    @property
+    def names(self) -> list[str]:
+        return [step.name for step in self.asked]
+
+
+def _told(plan: Plan[T], *answers: Sequence[Row]) -> tuple[T, list[str]]:
+    """What a plan returns and which statements it sent, given these answers."""
+    connection = Answers(*answers)
+    result = run(plan, connection)
+    assert not connection.answers
+    return result, connection.names
+
+
+def _claim(**changes: Any) -> Claim:
+    values: dict[str, Any] = {
+        "id": 1,
+        "worker_id": worker_info().id,
+        "attempt": 1,
+        "max_attempts": 3,
+        "priority": 0,
+        "queue": "default",
+        "task": "bill",
+        "args": "{}",
+        "run_at": NOON,
+        "created_at": NOON,
+        "failing_seconds": 0.0,
+    }
+    return Claim(**values | changes)
+
+
+def test_a_holder_that_ends_between_insert_and_count_makes_for_another_try() -> None:
+    answer, names = _told(enqueue.enqueue(new_job(unique_key="key")), [], [], [(7,)])
+
+    assert answer == Enqueued(7, Outcome.ADDED)
+    assert names == ["enqueue_unique", "count_collision", "enqueue_unique"]
+
+
+def test_a_key_that_never_holds_still_ends_in_an_error_that_names_it() -> None:
+    connection = Answers()
+
+    with pytest.raises(JobError, match="unique_key='key' was taken and freed 10 times"):
+        run(enqueue.enqueue(new_job(unique_key="key")), connection)
+    assert connection.names.count("enqueue_unique") == enqueue.TRIES
+
+
+@pytest.mark.parametrize(
+    ("unique", "answers", "expected", "last"),
+    [
+        (Unique(), [[], [(7,)]], Outcome.REJECTED, "count_collision"),
+        (Unique(collision="replace"), [[], [(7,)]], Outcome.REPLACED, "replace"),
+        (Unique(collision="replace"), [[], [], [(7,)]], Outcome.REJECTED, "count_collision"),
+        (Unique(collision="reschedule"), [[], [(7,)]], Outcome.RESCHEDULED, "reschedule"),
+        (Unique(collision="reschedule"), [[], [], [(7,)]], Outcome.REJECTED, "count_collision"),
+        (Unique(period=MINUTE), [[], [(7,)]], Outcome.REJECTED, "count_collision"),
+        (Unique(period=MINUTE), [[], [], [(7,)]], Outcome.REJECTED, "find_hold"),
+    ],
+)
+def test_a_taken_key_is_dealt_with_by_its_policy(
+    unique: Unique, answers: list[list[Row]], expected: Outcome, last: str
+) -> None:
+    answer, names = _told(enqueue.enqueue(new_job(unique_key="key", unique=unique)), *answers)
+
+    assert answer == Enqueued(7, expected)
+    assert names[-1] == last
+
+
+def test_a_batch_locks_its_keys_in_one_order() -> None:
+    connection = Answers([(NOON,)], [(1,), (2,), (3,)], [(1,), (2,), (3,)])
+
+    run(enqueue.enqueue_many([new_job(unique_key=key) for key in "cab"]), connection)
+
+    (batch,) = [step for step in connection.asked if step.name == "enqueue_batch"]
+    assert not isinstance(batch, Copy)
+    assert batch.params["unique_keys"] == ["a", "b", "c"]
+    assert batch.params["ids"] == [2, 3, 1]
+
+
+def test_jobs_without_keys_travel_by_copy_in_chunks() -> None:
+    count = enqueue.ROWS_PER_CHUNK + 1
+    connection = Answers([(NOON,)], [(number,) for number in range(count)])
+
+    run(enqueue.enqueue_many([new_job()] * count), connection)
+
+    assert connection.names == ["clock", "reserve_ids", "enqueue_copy"]
+    copied = connection.asked[-1]
+    assert isinstance(copied, Copy)
+    chunks = list(copied.chunks)
+    assert [chunk.count(b"\n") for chunk in chunks] == [enqueue.ROWS_PER_CHUNK, 1]
+
+
+def test_a_rejected_job_of_a_batch_whose_holder_has_ended_since_is_tried_alone() -> None:
+    answers, names = _told(
+        enqueue.enqueue_many([new_job(unique_key="key")]), [(NOON,)], [(1,)], [], [], [(9,)]
+    )
+
+    assert answers == [Enqueued(9, Outcome.ADDED)]
+    assert names[2:] == ["enqueue_batch", "count_collisions", "enqueue_unique"]
+
+
+def test_room_is_shared_out_and_what_is_left_goes_to_the_queues_that_had_more() -> None:
+    connection = Answers(
+        _rows(["a"] * 3 + ["b"]),
+        _rows(["a"] * 5 + ["c"] * 0),
+    )
+
+    found = run(claim.fill(worker_info().id, ["a", "b"], 7), connection)
+
+    assert len(found) == 9
+    assert [_quotas(step) for step in connection.asked] == [{"a": 3, "b": 3}, {"a": 3}]
+
+
+def test_with_less_room_than_queues_the_first_are_asked_and_the_others_after_them() -> None:
+    connection = Answers(_rows([]), _rows(["c"]), _rows(["d"]))
+
+    run(claim.fill(worker_info().id, ["a", "b", "c", "d"], 2), connection)
+
+    assert [_quotas(step) for step in connection.asked] == [{"a": 1, "b": 1}, {"c": 1, "d": 1}, {"c": 1}]
+
+
+def test_nothing_is_claimed_where_nothing_is_served() -> None:
+    assert _told(claim.fill(worker_info().id, [], 5)) == ([], [])
+
+
+def test_a_lost_lease_asks_for_nothing_more() -> None:
+    beat, names = _told(claim.beat(worker_info().id, MINUTE, [1]), [])
+
+    assert beat is None
+    assert names == ["renew"]
+
+
+def test_promotion_goes_on_while_whole_batches_move_and_wakes_once() -> None:
+    whole = upkeep.PROMOTED_AT_ONCE
+
+    promoted, names = _told(upkeep.promote(), [(whole, 1.0)], [(whole, 1.0)], [(0, 2.5)], [])
+
+    assert promoted == upkeep.Promoted(2 * whole, 2.5)
+    assert names == ["promote"] * 3 + ["wake"]
+
+
+def test_nobody_is_woken_where_nothing_became_ready() -> None:
+    assert _told(upkeep.promote(), [(0, None)])[1] == ["promote"]
+    assert _told(upkeep.reclaim(), [], [(1, "dead"), (2, "cancelled")])[1] == ["expire_workers", "reclaim"]
+    assert _told(control.resume("mail"), [])[1] == ["resume"]
+
+
+def test_sleepers_are_woken_for_what_became_ready() -> None:
+    reclaimed, names = _told(upkeep.reclaim(), [], [(1, "dead"), (2, "ready")], [])
+    assert reclaimed == {1: JobState.DEAD, 2: JobState.READY}
+    assert names[-1] == "wake"
+    assert _told(control.retry(1), [(1,)], [])[1] == ["run_now", "wake"]
+    assert _told(control.resume("mail"), [("mail",)], [])[1] == ["resume", "wake"]
+
+
+def test_a_retried_dead_job_wakes_sleepers_through_the_insert_alone() -> None:
+    assert _told(control.retry(1), [], [(1,)]) == (True, ["run_now", "revive"])
+
+
+def test_finishing_sends_one_statement_per_sort_of_verdict_there_is() -> None:
+    verdicts = verdicts_on(_claim())
+    worker = _claim().worker_id
+
+    assert _told(finish.finish(worker, [], keep=True)) == (set(), [])
+    assert _told(finish.finish(worker, [verdicts["succeeded"]] * 2, keep=True), [(1,)]) == ({1}, ["complete"])
+    _, names = _told(
+        finish.finish(worker, list(verdicts.values()), keep=True), [(1,)], [(1,)], [(1,)], [(1,)]
+    )
+    assert names == ["complete", "put_back", "bury", "cancel_ended"]
+
+
+def test_what_could_not_be_put_back_is_ended_only_if_somebody_asked_for_it() -> None:
+    again = verdicts_on(_claim())["again"]
+    connection = Answers([], [(1,)])
+
+    assert run(finish.finish(_claim().worker_id, [again], keep=True), connection) == {1}
+
+    ended = connection.asked[1]
+    assert not isinstance(ended, Copy)
+    assert (ended.name, ended.params["only_requested"], ended.params["ids"]) == ("cancel_ended", True, [1])
+
+
+@pytest.mark.parametrize(
+    ("state", "error", "words"),
+    [
+        ((None, None), SchemaMissing, 'schema "shop" is empty; run `pgqueue migrate`'),
+        (("0000", "0000"), SchemaTooOld, "at revision 0000, this code needs 0001; run `pgqueue migrate`"),
+        (("0009", "0002"), SchemaTooNew, "needs code written for 0002 or later; this is for 0001"),
+    ],
+)
+def test_a_schema_that_does_not_fit_is_refused_with_the_remedy(
+    state: Row, error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        _told(schema.verify("shop"), [state])
+
+
+def test_a_later_schema_that_this_code_may_still_work_on_is_accepted() -> None:
+    assert _told(schema.verify("shop"), [("0009", "0001")])[0] == "0009"
+
+
+def test_a_plan_is_driven_to_its_end_once() -> None:
+    plan = upkeep.ensure_history_days(now=NOON + SECOND)
+
+    assert run(plan, Answers([(3,)])) == 3
+    with pytest.raises(StopIteration):
+        next(plan)
+
+
+def _rows(queues: list[str]) -> list[Row]:
+    fields = Claim.__struct_fields__
+    return [tuple(getattr(_claim(queue=queue), field) for field in fields) for queue in queues]
+
+
+def _quotas(step: Step) -> dict[str, int]:
+    assert not isinstance(step, Copy)
+    queues, quotas = step.params["queues"], step.params["quotas"]
+    assert isinstance(queues, list)
+    assert isinstance(quotas, list)
+    return dict(zip(queues, quotas, strict=True))

@@ -1,0 +1,234 @@
+"""Conformance: how workers are known, and take and keep jobs, on every kind of connection."""
+
+import pytest
+from store.drivers import Ask, every_kind, one_database
+from store.samples import (
+    LEASE,
+    MINUTE,
+    NOON,
+    SECOND,
+    adding,
+    error_of,
+    new_job,
+    running,
+    shown,
+    taking,
+    worker_info,
+)
+
+from pgqueue.store import claim, control, finish, upkeep
+from pgqueue.values.job import JobState, Mark
+from pgqueue.values.verdict import Again, Buried, Succeeded
+
+ask, database = every_kind, one_database
+
+
+@pytest.mark.parametrize("count", [1, 6], ids=["one at a time", "all at once"])
+async def test_jobs_are_claimed_by_priority_then_time_then_id(ask: Ask, count: int) -> None:
+    late, early, first, second, urgent, idle = await ask(
+        adding(
+            new_job(run_at=NOON - SECOND),
+            new_job(run_at=NOON - MINUTE),
+            new_job(),
+            new_job(),
+            new_job(priority=1),
+            new_job(priority=-1, run_at=NOON - MINUTE),
+        )
+    )
+
+    taken = [one.id for _ in range(0, 6, count) for one in await ask(taking(count=count))]
+
+    assert taken == [urgent, early, late, first, second, idle]
+
+
+async def test_claims_from_several_queues_come_in_one_order(ask: Ask) -> None:
+    idle, urgent = await ask(adding(new_job(queue="a", priority=-1), new_job(queue="b", priority=1)))
+    info = worker_info()
+    await ask(claim.register(info, LEASE, now=NOON))
+
+    taken = await ask(claim.claim(info.id, {"a": 1, "b": 1}, now=NOON))
+
+    assert [one.id for one in taken] == [urgent, idle]
+
+
+async def test_claims_that_start_behind_a_mark_take_what_stands_behind_it(ask: Ask) -> None:
+    before, at, behind, idle = await ask(
+        adding(new_job(priority=5, run_at=NOON - SECOND), new_job(priority=5), new_job(priority=5), new_job())
+    )
+    info = worker_info()
+    await ask(claim.register(info, LEASE, now=NOON))
+    marks = {"default": Mark(-5, NOON, at), "other": Mark(100, NOON, idle)}
+
+    taken = await ask(claim.claim(info.id, {"default": 9}, marks=marks, now=NOON))
+    rest = await ask(claim.fill(info.id, ["default"], 9, now=NOON))
+
+    assert [one.id for one in taken] == [behind, idle]
+    assert [one.id for one in rest] == [before, at]
+
+
+async def test_a_claim_spends_an_attempt_and_says_all_that_a_worker_needs(ask: Ask) -> None:
+    given = new_job(args=b'{"order_id": 42}', priority=3, max_attempts=7)
+    (job_id,) = await ask(adding(given))
+
+    (taken,) = await ask(taking(now=NOON + SECOND))
+
+    assert (taken.id, taken.task, taken.queue, taken.args) == (
+        job_id,
+        "bill",
+        "default",
+        '{"order_id": 42}',
+    )
+    assert (taken.attempt, taken.max_attempts, taken.priority) == (1, 7, 3)
+    assert (taken.run_at, taken.failing_seconds) == (NOON, 0.0)
+    job = await ask(shown(job_id))
+    assert (job.state, job.attempts, job.worker_id) == (JobState.RUNNING, 1, taken.worker_id)
+    assert job.started_at == NOON + SECOND
+
+
+async def test_a_claim_knows_for_how_long_its_job_has_been_failing(ask: Ask) -> None:
+    taken = await ask(running())
+    for minutes in (1, 3):
+        when = NOON + minutes * MINUTE
+        again = Again(taken, 0 * SECOND, error_of(taken))
+        await ask(finish.put_back(taken.worker_id, [again], now=when))
+        (taken,) = await ask(taking(now=when + MINUTE))
+
+    assert (taken.attempt, taken.failing_seconds) == (3, 180.0)
+
+
+async def test_a_revived_job_has_been_failing_only_since_its_revival(ask: Ask) -> None:
+    taken = await ask(running())
+    buried = Buried(taken, 0.0, "asked", error_of(taken))
+    await ask(finish.bury(taken.worker_id, [buried], now=NOON))
+    await ask(control.retry(taken.id, now=NOON + MINUTE))
+    (revived,) = await ask(taking(now=NOON + MINUTE))
+    again = Again(revived, 0 * SECOND, error_of(revived))
+    await ask(finish.put_back(revived.worker_id, [again], now=NOON + 2 * MINUTE))
+    (last,) = await ask(taking(now=NOON + 5 * MINUTE))
+
+    assert (revived.attempt, revived.failing_seconds) == (1, 0.0)
+    assert (last.attempt, last.failing_seconds) == (2, 180.0)
+
+
+async def test_each_queue_is_claimed_from_up_to_its_quota(ask: Ask) -> None:
+    await ask(adding(*(new_job(queue=queue) for queue in ("a", "a", "a", "b", "c"))))
+    info = worker_info()
+    await ask(claim.register(info, LEASE, now=NOON))
+
+    taken = await ask(claim.claim(info.id, {"a": 2, "b": 2, "none": 1}, now=NOON))
+
+    assert sorted(one.queue for one in taken) == ["a", "a", "b"]
+
+
+async def test_nothing_is_claimed_before_its_time_or_from_a_paused_queue(ask: Ask) -> None:
+    await ask(adding(new_job(delay=SECOND), new_job(queue="still")))
+    await ask(control.pause("still", now=NOON))
+    info = worker_info()
+    await ask(claim.register(info, LEASE, now=NOON))
+
+    assert await ask(claim.claim(info.id, {"default": 9, "still": 9}, now=NOON)) == []
+
+
+async def test_room_is_filled_from_the_queues_that_still_have_jobs(ask: Ask) -> None:
+    await ask(adding(*(new_job(queue=queue) for queue in ["a"] * 6 + ["b"] + ["c"] * 2)))
+    info = worker_info()
+    await ask(claim.register(info, LEASE, now=NOON))
+
+    taken = await ask(claim.fill(info.id, ["a", "b", "c"], 8, now=NOON))
+    scarce = await ask(claim.fill(info.id, ["a", "b", "c"], 1, now=NOON))
+
+    assert sorted(one.queue for one in taken) == ["a"] * 5 + ["b"] + ["c"] * 2
+    assert [one.queue for one in scarce] == ["a"]
+
+
+async def test_busy_queues_are_those_with_ready_jobs(ask: Ask) -> None:
+    assert await ask(claim.busy_queues()) == []
+    await ask(adding(new_job(), *(new_job(queue=queue) for queue in ("b", "a", "b"))))
+    await ask(adding(new_job(queue="later", delay=SECOND)))
+    await ask(taking())
+
+    assert await ask(claim.busy_queues()) == ["a", "b"]
+
+
+async def test_a_lease_is_renewed_until_it_is_found_expired(ask: Ask) -> None:
+    info = worker_info()
+    await ask(claim.register(info, LEASE, now=NOON))
+
+    assert await ask(claim.renew(info.id, LEASE, now=NOON + LEASE / 2))
+    await ask(upkeep.reclaim(now=NOON + LEASE + SECOND))
+    assert await ask(claim.renew(info.id, LEASE, now=NOON + LEASE))
+    await ask(upkeep.reclaim(now=NOON + 2 * LEASE + SECOND))
+    assert not await ask(claim.renew(info.id, LEASE, now=NOON + 2 * LEASE))
+
+
+async def test_registering_twice_is_as_good_as_once(ask: Ask) -> None:
+    info = worker_info(queues=["a"])
+    await ask(claim.register(info, LEASE, now=NOON))
+    await ask(claim.register(info, LEASE, now=NOON))
+
+    assert await ask(claim.renew(info.id, LEASE, now=NOON))
+
+
+async def test_who_has_left_holds_no_lease_and_the_others_keep_theirs(ask: Ask) -> None:
+    leaving, staying = worker_info(), worker_info()
+    for info in (leaving, staying):
+        await ask(claim.register(info, LEASE, now=NOON))
+    await ask(claim.leave(leaving.id))
+
+    assert not await ask(claim.renew(leaving.id, LEASE, now=NOON))
+    assert await ask(claim.renew(staying.id, LEASE, now=NOON))
+
+
+async def test_a_renewal_is_for_one_worker_alone(ask: Ask) -> None:
+    diligent, silent = worker_info(), worker_info()
+    for info in (diligent, silent):
+        await ask(claim.register(info, LEASE, now=NOON))
+    await ask(claim.renew(diligent.id, LEASE, now=NOON + LEASE))
+    await ask(upkeep.reclaim(now=NOON + LEASE + SECOND))
+
+    assert await ask(claim.renew(diligent.id, LEASE, now=NOON))
+    assert not await ask(claim.renew(silent.id, LEASE, now=NOON))
+
+
+async def test_a_beat_returns_unspent_what_the_worker_does_not_know_of(ask: Ask) -> None:
+    known, unknown = await ask(adding(new_job(priority=1), new_job()))
+    (taken, _) = await ask(taking())
+
+    beat = await ask(claim.beat(taken.worker_id, LEASE, [known], now=NOON))
+
+    assert beat == claim.Beat(disowned=[unknown], to_cancel=[])
+    assert (await ask(shown(known))).state is JobState.RUNNING
+    returned = await ask(shown(unknown))
+    assert (returned.state, returned.attempts, returned.worker_id) == (JobState.READY, 0, None)
+
+
+async def test_a_beat_brings_the_wishes_to_cancel_and_only_the_workers_own(ask: Ask) -> None:
+    await ask(adding(new_job(), new_job()))
+    (mine,) = await ask(taking(count=1))
+    (other,) = await ask(taking(count=1))
+    for one in (mine, other):
+        await ask(control.cancel(one.id, now=NOON))
+
+    beat = await ask(claim.beat(mine.worker_id, LEASE, [mine.id], now=NOON))
+
+    assert beat == claim.Beat(disowned=[], to_cancel=[mine.id])
+    assert await ask(claim.cancel_requests(other.worker_id)) == [other.id]
+
+
+async def test_a_beat_after_the_lease_is_lost_changes_nothing(ask: Ask) -> None:
+    taken = await ask(running())
+    await ask(claim.leave(taken.worker_id))
+
+    assert await ask(claim.beat(taken.worker_id, LEASE, [], now=NOON)) is None
+    assert (await ask(shown(taken.id))).state is JobState.RUNNING
+
+
+async def test_a_former_workers_beat_leaves_the_next_workers_claim_alone(ask: Ask) -> None:
+    former = await ask(running())
+    await ask(claim.leave(former.worker_id))
+    await ask(upkeep.reclaim(now=NOON))
+    (latter,) = await ask(taking())
+
+    assert await ask(claim.disown(former.worker_id, [])) == []
+    done = await ask(finish.complete(latter.worker_id, [Succeeded(latter, 0.0)], keep=True, now=NOON))
+    assert done == {latter.id}

@@ -1,0 +1,209 @@
+"""Conformance: looking at jobs and steering them, on every kind of connection."""
+
+from datetime import datetime
+from typing import Any
+
+import psycopg
+import pytest
+from store.drivers import Ask, every_kind, one_database
+from store.samples import MINUTE, NOON, SECOND, adding, error_of, new_job, running, shown, taking
+
+from pgqueue.errors import SchemaTooNew, SchemaTooOld
+from pgqueue.store import control, finish, schema
+from pgqueue.store.plan import Plan
+from pgqueue.values.job import JobState, QueueCount
+from pgqueue.values.verdict import Buried, Succeeded
+
+ask, database = every_kind, one_database
+
+
+def _dead(*tasks: str, **options: object) -> Plan[list[int]]:
+    """Jobs that are dead; their ids."""
+    ids: list[int] = []
+    for task in tasks:
+        taken = yield from running(task=task, **options)
+        buried = Buried(taken, 0.0, "asked", error_of(taken))
+        yield from finish.bury(taken.worker_id, [buried], now=NOON)
+        ids.append(taken.id)
+    return ids
+
+
+async def test_what_is_not_there_is_not_shown(ask: Ask) -> None:
+    assert await ask(control.show(1)) is None
+
+
+async def test_jobs_are_listed_newest_first_by_every_filter(ask: Ask) -> None:
+    (dead,) = await ask(_dead("bill"))
+    taken = await ask(running(task="bill"))
+    await ask(finish.complete(taken.worker_id, [Succeeded(taken, 0.0)], keep=True, now=NOON))
+    ready, keyed, mailed = await ask(
+        adding(new_job("send"), new_job("bill", unique_key="key"), new_job("bill", queue="mail"))
+    )
+
+    async def ids(**filters: object) -> list[int]:
+        return [job.id for job in await ask(control.jobs(**filters))]  # type: ignore[arg-type]  # each test's own
+
+    assert await ids() == [mailed, keyed, ready, taken.id, dead]
+    assert await ids(states=[JobState.DEAD, JobState.SUCCEEDED]) == [taken.id, dead]
+    assert await ids(states=[JobState.READY], task="bill") == [mailed, keyed]
+    assert await ids(queue="mail") == [mailed]
+    assert await ids(unique_key="key") == [keyed]
+    assert await ids(before=keyed, limit=2) == [ready, taken.id]
+
+
+async def test_a_waiting_job_is_cancelled_at_once(ask: Ask) -> None:
+    ready, scheduled = await ask(adding(new_job(), new_job(delay=MINUTE)))
+
+    for job_id in (ready, scheduled):
+        assert await ask(control.cancel(job_id, now=NOON)) is JobState.CANCELLED
+        job = await ask(shown(job_id))
+        assert (job.state, job.ended_at) == (JobState.CANCELLED, NOON)
+        assert await ask(control.cancel(job_id, now=NOON)) is None
+    assert await ask(taking()) == []
+
+
+async def test_a_running_job_is_only_asked_to_stop(ask: Ask) -> None:
+    taken = await ask(running())
+
+    assert await ask(control.cancel(taken.id, now=NOON)) is JobState.RUNNING
+    assert (await ask(shown(taken.id))).state is JobState.RUNNING
+
+
+async def test_a_scheduled_job_is_retried_before_its_time(ask: Ask) -> None:
+    (job_id,) = await ask(adding(new_job(delay=MINUTE)))
+
+    assert await ask(control.retry(job_id, now=NOON + SECOND))
+
+    job = await ask(shown(job_id))
+    assert (job.state, job.run_at) == (JobState.READY, NOON + SECOND)
+
+
+async def test_a_dead_job_is_retried_with_all_its_attempts_and_its_errors_kept(ask: Ask) -> None:
+    (job_id,) = await ask(_dead("bill", args=b'{"n": 1}', max_attempts=3, priority=2))
+
+    assert await ask(control.retry(job_id, now=NOON + MINUTE))
+
+    job = await ask(shown(job_id))
+    assert (job.state, job.attempts, job.run_at) == (JobState.READY, 0, NOON + MINUTE)
+    assert (job.task, job.args, job.max_attempts, job.priority) == ("bill", {"n": 1}, 3, 2)
+    assert [one.message for one in job.errors] == ["no"]
+
+
+async def test_what_is_neither_scheduled_nor_dead_is_not_retried(ask: Ask) -> None:
+    taken = await ask(running())
+
+    assert not await ask(control.retry(taken.id, now=NOON))
+    assert not await ask(control.retry(taken.id + 1, now=NOON))
+    assert (await ask(shown(taken.id))).state is JobState.RUNNING
+
+
+async def test_a_dead_job_whose_key_is_taken_stays_dead(ask: Ask) -> None:
+    (dead,) = await ask(_dead("bill", unique_key="key"))
+    await ask(adding(new_job(unique_key="key")))
+
+    assert not await ask(control.retry(dead, now=NOON))
+    assert (await ask(shown(dead))).state is JobState.DEAD
+
+
+async def test_of_two_dead_jobs_with_one_key_one_is_retried(ask: Ask) -> None:
+    first, second = await ask(_dead("bill", "bill", unique_key="key"))
+
+    (revived,) = await ask(control.retry_dead([first, second], now=NOON))
+
+    states = {job_id: (await ask(shown(job_id))).state for job_id in (first, second)}
+    assert states.pop(revived) is JobState.READY
+    assert list(states.values()) == [JobState.DEAD]
+
+
+async def test_dead_jobs_are_retried_by_filter(ask: Ask) -> None:
+    bill, send = await ask(_dead("bill", "send"))
+
+    async def retried(**filters: object) -> list[int]:
+        return await ask(control.retry_dead_matching(**filters))  # type: ignore[arg-type]  # each test's own
+
+    assert await retried(before=NOON) == []
+    assert await retried(queue="mail") == []
+    assert await retried(task="send", queue="default", before=NOON + SECOND) == [send]
+    assert await retried() == [bill]
+
+
+async def test_dead_jobs_are_purged_by_filter_and_others_never(ask: Ask) -> None:
+    first, _, _ = await ask(_dead("bill", "send", "bill"))
+    (ready,) = await ask(adding(new_job("bill")))
+
+    assert await ask(control.purge_dead(before=NOON)) == 0
+    assert await ask(control.purge_dead(job_ids=[first, ready], task="bill")) == 1
+    assert await ask(control.purge_dead(task="send", queue="default")) == 1
+    assert await ask(control.purge_dead()) == 1
+    assert [job.id for job in await ask(control.jobs())] == [ready]
+
+
+async def test_a_paused_queue_is_claimed_from_again_once_it_is_resumed(ask: Ask) -> None:
+    await ask(adding(new_job()))
+
+    assert not await ask(control.resume("default"))
+    await ask(control.pause("default", now=NOON))
+    await ask(control.pause("default", now=NOON + MINUTE))
+    assert await ask(taking()) == []
+    assert await ask(control.resume("default"))
+    assert not await ask(control.resume("default"))
+    assert len(await ask(taking())) == 1
+
+
+async def test_counts_are_by_queue_and_state_with_paused_queues_beside_them(ask: Ask) -> None:
+    await ask(_dead("bill"))
+    await ask(adding(new_job(), new_job()))
+    await ask(taking(count=1))
+    await ask(adding(new_job(delay=MINUTE), new_job(queue="mail")))
+    await ask(control.pause("empty", now=NOON))
+    await ask(control.pause("mail", now=NOON))
+
+    counts, paused = await ask(control.counts())
+
+    assert counts == [
+        QueueCount("default", JobState.DEAD, 1),
+        QueueCount("default", JobState.READY, 1),
+        QueueCount("default", JobState.RUNNING, 1),
+        QueueCount("default", JobState.SCHEDULED, 1),
+        QueueCount("mail", JobState.READY, 1),
+    ]
+    assert paused == ["empty", "mail"]
+
+
+async def test_the_clock_is_the_databases(ask: Ask) -> None:
+    with psycopg.connect(ask.dsn, autocommit=True) as other:
+        before = _clock(other)
+        assert before <= await ask(control.clock()) <= _clock(other)
+
+
+async def test_the_schema_is_found_to_be_the_right_one(ask: Ask) -> None:
+    assert await ask(schema.verify("pgqueue")) == schema.REVISION
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ("update pgqueue.alembic_version set version_num = '0000'", SchemaTooOld),
+        ("update pgqueue.compatibility set oldest_code = '9999'", SchemaTooNew),
+    ],
+)
+async def test_a_schema_of_another_release_is_refused(ask: Ask, change: str, error: type[Exception]) -> None:
+    undo = (
+        "update pgqueue.alembic_version set version_num = %s",
+        "update pgqueue.compatibility set oldest_code = %s",
+    )
+    with psycopg.connect(ask.dsn, autocommit=True) as connection:
+        connection.execute(change)
+        try:
+            with pytest.raises(error, match=r'schema "pgqueue" is at revision \d+'):
+                await ask(schema.verify("pgqueue"))
+        finally:
+            for statement in undo:
+                connection.execute(statement, [schema.REVISION])
+
+
+def _clock(connection: psycopg.Connection[Any]) -> datetime:
+    row = connection.execute("select clock_timestamp()").fetchone()
+    assert row is not None
+    moment: datetime = row[0]
+    return moment

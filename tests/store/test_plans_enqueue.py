@@ -1,0 +1,237 @@
+"""Conformance: what the plans of ``pgqueue.store.enqueue`` do, on every kind of connection."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from store.drivers import Ask, every_kind, one_database
+from store.samples import MINUTE, NOON, SECOND, adding, new_job, shown, taking
+
+from pgqueue.store import control, enqueue, finish, upkeep
+from pgqueue.store.catalogue import catalogue_of
+from pgqueue.store.connection import Blocking
+from pgqueue.store.plan import run
+from pgqueue.values.job import Enqueued, JobState, NewJob, Outcome
+from pgqueue.values.unique import Unique
+from pgqueue.values.verdict import Succeeded
+
+ask, database = every_kind, one_database
+
+NASTY = "back\\slash \\N \\. tab\t line\n return\r quote\" 'single' é 日本 \U0001f40d {%s} %(name)s"
+
+
+async def test_a_job_is_recorded_as_it_was_given(ask: Ask) -> None:
+    given = new_job("bill", args=b'{"order_id": 42}', queue="mail", priority=-7, max_attempts=3)
+    added = await ask(enqueue.enqueue(given, now=NOON))
+
+    job = await ask(shown(added.id))
+
+    assert added.outcome is Outcome.ADDED
+    assert (job.task, job.args, job.queue, job.priority) == ("bill", {"order_id": 42}, "mail", -7)
+    assert (job.max_attempts, job.attempts, job.errors, job.worker_id) == (3, 0, (), None)
+    assert (job.state, job.run_at, job.unique_key, job.collisions) == (JobState.READY, NOON, None, 0)
+
+
+@pytest.mark.parametrize("unique_key", [None, "key"])
+async def test_a_job_of_the_future_is_scheduled_and_one_of_the_past_is_ready(
+    ask: Ask, unique_key: str | None
+) -> None:
+    def added(**time: Any) -> NewJob:
+        key = unique_key and f"{unique_key} {time}"
+        return new_job(unique_key=key, **time)
+
+    jobs = [added(delay=MINUTE), added(run_at=NOON + SECOND), added(delay=0 * SECOND), added(run_at=NOON)]
+    found = [await ask(shown(job_id)) for job_id in await ask(adding(*jobs))]
+
+    assert [(job.state, job.run_at) for job in found] == [
+        (JobState.SCHEDULED, NOON + MINUTE),
+        (JobState.SCHEDULED, NOON + SECOND),
+        (JobState.READY, NOON),
+        (JobState.READY, NOON),
+    ]
+
+
+async def test_a_taken_key_rejects_names_the_holder_and_is_counted(ask: Ask) -> None:
+    (holder,) = await ask(adding(new_job(unique_key="key", args=b'{"n": 1}')))
+
+    second = await ask(enqueue.enqueue(new_job(unique_key="key", args=b'{"n": 2}'), now=NOON))
+    await ask(taking())
+    third = await ask(enqueue.enqueue(new_job(unique_key="key", args=b'{"n": 3}'), now=NOON))
+
+    assert second == third == Enqueued(holder, Outcome.REJECTED)
+    job = await ask(shown(holder))
+    assert (job.args, job.collisions, job.state) == ({"n": 1}, 2, JobState.RUNNING)
+
+
+async def test_an_ended_job_frees_its_key(ask: Ask) -> None:
+    await ask(adding(new_job(unique_key="key")))
+    (held,) = await ask(taking())
+    await ask(finish.finish(held.worker_id, [Succeeded(held, 0.0)], keep=True, now=NOON))
+
+    assert (await ask(enqueue.enqueue(new_job(unique_key="key"), now=NOON))).outcome is Outcome.ADDED
+
+
+async def test_a_key_until_started_is_free_once_the_job_runs(ask: Ask) -> None:
+    until_started = new_job(unique_key="key", unique=Unique(until="started"))
+    (first,) = await ask(adding(until_started))
+    while_queued = await ask(enqueue.enqueue(until_started, now=NOON))
+    await ask(taking())
+    while_running = await ask(enqueue.enqueue(until_started, now=NOON))
+
+    assert while_queued == Enqueued(first, Outcome.REJECTED)
+    assert while_running.outcome is Outcome.ADDED
+
+
+async def test_replace_gives_a_waiting_job_the_new_contents(ask: Ask) -> None:
+    (holder,) = await ask(adding(new_job(unique_key="key", args=b'{"n": 1}')))
+    newer = new_job(
+        "other",
+        unique_key="key",
+        unique=Unique(collision="replace"),
+        args=b'{"n": 2}',
+        queue="mail",
+        priority=5,
+        max_attempts=2,
+        delay=MINUTE,
+    )
+
+    assert await ask(enqueue.enqueue(newer, now=NOON)) == Enqueued(holder, Outcome.REPLACED)
+
+    job = await ask(shown(holder))
+    assert (job.task, job.args, job.queue) == ("other", {"n": 2}, "mail")
+    assert (job.priority, job.max_attempts, job.collisions) == (5, 2, 1)
+    assert (job.state, job.run_at) == (JobState.SCHEDULED, NOON + MINUTE)
+
+
+async def test_reschedule_gives_a_waiting_job_the_new_time_and_nothing_else(ask: Ask) -> None:
+    (holder,) = await ask(adding(new_job(unique_key="key", args=b'{"n": 1}', delay=MINUTE)))
+    sooner = new_job("other", unique_key="key", unique=Unique(collision="reschedule"), args=b'{"n": 2}')
+
+    assert await ask(enqueue.enqueue(sooner, now=NOON)) == Enqueued(holder, Outcome.RESCHEDULED)
+
+    job = await ask(shown(holder))
+    assert (job.task, job.args, job.collisions) == ("bill", {"n": 1}, 1)
+    assert (job.state, job.run_at) == (JobState.READY, NOON)
+
+
+@pytest.mark.parametrize("collision", ["replace", "reschedule"])
+async def test_a_running_job_is_never_changed(ask: Ask, collision: str) -> None:
+    (holder,) = await ask(adding(new_job(unique_key="key", args=b'{"n": 1}')))
+    await ask(taking())
+    before = await ask(shown(holder))
+    unique = Unique(collision="replace") if collision == "replace" else Unique(collision="reschedule")
+    newer = new_job(unique_key="key", unique=unique, args=b'{"n": 2}', delay=MINUTE)
+
+    assert await ask(enqueue.enqueue(newer, now=NOON)) == Enqueued(holder, Outcome.REJECTED)
+
+    after = await ask(shown(holder))
+    assert (after.state, after.args, after.run_at) == (JobState.RUNNING, before.args, before.run_at)
+
+
+async def test_a_key_held_for_a_period_outlives_its_job_and_no_longer(ask: Ask) -> None:
+    daily = new_job(unique_key="key", unique=Unique(period=timedelta(days=1)))
+    (first,) = await ask(adding(daily))
+    (held,) = await ask(taking())
+    await ask(finish.finish(held.worker_id, [Succeeded(held, 0.0)], keep=True, now=NOON))
+
+    too_soon = await ask(enqueue.enqueue(daily, now=NOON + timedelta(hours=23)))
+    in_time = await ask(enqueue.enqueue(daily, now=NOON + timedelta(days=1)))
+
+    assert too_soon == Enqueued(first, Outcome.REJECTED)
+    assert in_time.outcome is Outcome.ADDED
+    assert in_time.id != first
+
+
+async def test_the_period_of_a_live_job_may_pass_without_freeing_its_key(ask: Ask) -> None:
+    brief = new_job(unique_key="key", unique=Unique(period=SECOND))
+    (first,) = await ask(adding(brief))
+
+    later = await ask(enqueue.enqueue(brief, now=NOON + MINUTE))
+
+    assert later == Enqueued(first, Outcome.REJECTED)
+    assert (await ask(shown(first))).collisions == 1
+
+
+async def test_a_rejected_enqueue_holds_its_key_for_no_period_of_its_own(ask: Ask) -> None:
+    brief = new_job(unique_key="key", unique=Unique(period=MINUTE))
+    await ask(adding(brief))
+    (held,) = await ask(taking())
+    rejected = await ask(enqueue.enqueue(brief, now=NOON + MINUTE))
+    await ask(finish.finish(held.worker_id, [Succeeded(held, 0.0)], keep=True, now=NOON + MINUTE))
+
+    assert rejected.outcome is Outcome.REJECTED
+    assert (await ask(enqueue.enqueue(brief, now=NOON + MINUTE))).outcome is Outcome.ADDED
+
+
+async def test_released_holds_are_those_whose_period_is_over(ask: Ask) -> None:
+    for name, period in (("short", SECOND), ("long", MINUTE)):
+        await ask(adding(new_job(unique_key=name, unique=Unique(period=period))))
+
+    assert await ask(upkeep.release_holds(now=NOON)) == 0
+    assert await ask(upkeep.release_holds(now=NOON + SECOND)) == 1
+    assert await ask(upkeep.release_holds(now=NOON + MINUTE)) == 1
+
+
+async def test_a_batch_takes_every_route_and_answers_in_order(ask: Ask) -> None:
+    (holder,) = await ask(adding(new_job(unique_key="taken")))
+    (replaced,) = await ask(adding(new_job(unique_key="waiting")))
+    batch = [
+        new_job("copied", delay=MINUTE, priority=3, max_attempts=4, queue="mail"),
+        new_job("keyed", unique_key="free", delay=MINUTE, priority=3, max_attempts=4, queue="mail"),
+        new_job("keyed", unique_key="taken"),
+        new_job("held", unique_key="daily", unique=Unique(period=timedelta(days=1))),
+        new_job("replacing", unique_key="waiting", unique=Unique(collision="replace")),
+        new_job("keyed", unique_key="free"),
+        new_job("copied"),
+    ]
+
+    answers = await ask.whole(enqueue.enqueue_many(batch, now=NOON))
+
+    added, rejected = Outcome.ADDED, Outcome.REJECTED
+    outcomes = [answer.outcome for answer in answers]
+    assert outcomes == [added, added, rejected, added, Outcome.REPLACED, rejected, added]
+    assert [answers[2].id, answers[4].id, answers[5].id] == [holder, replaced, answers[1].id]
+    found = [await ask(shown(answer.id)) for answer in answers]
+    assert [job.task for job in found] == ["copied", "keyed", "bill", "held", "replacing", "keyed", "copied"]
+    for job in found[:2]:
+        assert (job.state, job.run_at, job.queue) == (JobState.SCHEDULED, NOON + MINUTE, "mail")
+        assert (job.priority, job.max_attempts) == (3, 4)
+    assert [job.collisions for job in found[1:3]] == [1, 1]
+    assert (found[6].state, found[6].run_at) == (JobState.READY, NOON)
+
+
+async def test_an_empty_batch_adds_nothing(ask: Ask) -> None:
+    assert await ask.whole(enqueue.enqueue_many([], now=NOON)) == []
+    assert await ask(control.jobs()) == []
+
+
+@pytest.mark.parametrize("unique_key", [None, "key"])
+async def test_a_batch_of_more_than_one_chunk_keeps_what_was_written(
+    ask: Ask, unique_key: str | None
+) -> None:
+    args = json.dumps({"text": NASTY}, ensure_ascii=False).encode()
+    batch = [
+        new_job("back\\slash", args=args, queue="que\\ue", unique_key=unique_key and f"{unique_key}{number}")
+        for number in range(enqueue.ROWS_PER_CHUNK + 2)
+    ]
+
+    answers = await ask.whole(enqueue.enqueue_many(batch, now=NOON))
+
+    assert len({answer.id for answer in answers}) == len(batch)
+    for answer in (answers[0], answers[-1]):
+        job = await ask(shown(answer.id))
+        assert (job.args, job.task, job.queue) == ({"text": NASTY}, "back\\slash", "que\\ue")
+
+
+def test_a_batch_arrives_unharmed_over_a_connection_of_another_encoding(dsn: str) -> None:
+    args = [json.dumps({"text": text}, ensure_ascii=False).encode() for text in ("é", "ü")]
+    catalogue = catalogue_of("pgqueue")
+    with psycopg.connect(dsn, client_encoding="latin1") as connection:
+        plan = enqueue.enqueue_many([new_job(args=one) for one in args])
+        answers = run(plan, Blocking(connection, catalogue))
+
+    with psycopg.connect(dsn) as connection:
+        found = [run(shown(answer.id), Blocking(connection, catalogue)).args for answer in answers]
+    assert found == [{"text": "é"}, {"text": "ü"}]

@@ -1,0 +1,219 @@
+"""Conformance: how attempts end and who may say so, on every kind of connection."""
+
+from uuid import uuid4
+
+import msgspec
+import pytest
+from store.drivers import Ask, every_kind, one_database
+from store.samples import (
+    MINUTE,
+    NOON,
+    SECOND,
+    adding,
+    error_of,
+    new_job,
+    running,
+    shown,
+    taking,
+    verdicts_on,
+)
+
+from pgqueue.store import claim, control, finish, upkeep
+from pgqueue.values.job import Claim, Job, JobState
+from pgqueue.values.verdict import Again, Buried, Cancelled, Returned, Succeeded
+
+ask, database = every_kind, one_database
+
+SORTS = ("succeeded", "again", "buried", "returned", "cancelled")
+
+
+async def test_a_succeeded_job_moves_to_the_history_with_its_result(ask: Ask) -> None:
+    taken = await ask(running(args=b'{"n": 1}', unique_key="key"))
+
+    done = await ask(
+        finish.complete(taken.worker_id, [Succeeded(taken, 2.0, b'{"total": 3}')], keep=True, now=NOON)
+    )
+
+    job = await ask(shown(taken.id))
+    assert done == {taken.id}
+    assert (job.state, job.result, job.args, job.unique_key) == (
+        JobState.SUCCEEDED,
+        {"total": 3},
+        {"n": 1},
+        "key",
+    )
+    assert (job.started_at, job.ended_at, job.attempts) == (NOON - 2 * SECOND, NOON, 1)
+
+
+async def test_a_succeeded_job_leaves_no_record_where_no_history_is_kept(ask: Ask) -> None:
+    taken = await ask(running())
+
+    assert await ask(finish.complete(taken.worker_id, [Succeeded(taken, 0.0)], keep=False)) == {taken.id}
+    assert await ask(control.show(taken.id)) is None
+
+
+async def test_a_failed_attempt_is_recorded_and_the_job_waits_for_its_time(ask: Ask) -> None:
+    taken = await ask(running())
+    again = Again(taken, MINUTE, error_of(taken, "first"))
+
+    assert await ask(finish.put_back(taken.worker_id, [again], now=NOON)) == {taken.id}
+
+    job = await ask(shown(taken.id))
+    assert (job.state, job.run_at, job.attempts, job.worker_id) == (
+        JobState.SCHEDULED,
+        NOON + MINUTE,
+        1,
+        None,
+    )
+    assert [(one.attempt, one.type, one.message, one.at) for one in job.errors] == [
+        (1, "ValueError", "first", NOON)
+    ]
+
+
+async def test_errors_gather_in_order_until_the_job_is_dead(ask: Ask) -> None:
+    first = await ask(running())
+    await ask(
+        finish.put_back(first.worker_id, [Again(first, 0 * SECOND, error_of(first, "first"))], now=NOON)
+    )
+    (second,) = await ask(taking())
+    buried = Buried(second, 2.0, "refused", error_of(second, "second"))
+
+    assert await ask(finish.bury(second.worker_id, [buried], now=NOON + MINUTE)) == {first.id}
+
+    job = await ask(shown(first.id))
+    assert (job.state, job.reason, job.attempts) == (JobState.DEAD, "refused", 2)
+    assert [(one.attempt, one.message) for one in job.errors] == [(1, "first"), (2, "second")]
+    assert (job.started_at, job.ended_at) == (NOON + MINUTE - 2 * SECOND, NOON + MINUTE)
+
+
+async def test_a_returned_job_keeps_its_place_and_its_attempts(ask: Ask) -> None:
+    taken = await ask(running(run_at=NOON - MINUTE))
+
+    await ask(finish.put_back(taken.worker_id, [Returned(taken)], now=NOON))
+
+    job = await ask(shown(taken.id))
+    assert (job.state, job.run_at, job.attempts, job.errors) == (JobState.READY, NOON - MINUTE, 0, ())
+
+
+async def test_a_snoozed_job_waits_without_spending_an_attempt(ask: Ask) -> None:
+    taken = await ask(running())
+
+    await ask(finish.put_back(taken.worker_id, [Returned(taken, MINUTE)], now=NOON))
+
+    job = await ask(shown(taken.id))
+    assert (job.state, job.run_at, job.attempts) == (JobState.SCHEDULED, NOON + MINUTE, 0)
+
+
+@pytest.mark.parametrize("sort", ["again", "returned", "buried"])
+async def test_a_job_that_was_to_be_cancelled_ends_as_cancelled_whatever_else_failed(
+    ask: Ask, sort: str
+) -> None:
+    taken = await ask(running())
+    await ask(control.cancel(taken.id, now=NOON))
+
+    verdict = verdicts_on(taken)[sort]
+    assert await ask(finish.finish(taken.worker_id, [verdict], keep=True, now=NOON)) == {taken.id}
+
+    job = await ask(shown(taken.id))
+    assert job.state is JobState.CANCELLED
+    assert [one.message for one in job.errors] == ([] if sort == "returned" else ["no"])
+
+
+async def test_success_before_the_wish_to_cancel_was_heard_is_success(ask: Ask) -> None:
+    taken = await ask(running())
+    await ask(control.cancel(taken.id, now=NOON))
+    await ask(finish.complete(taken.worker_id, [Succeeded(taken, 0.0)], keep=True, now=NOON))
+
+    assert (await ask(shown(taken.id))).state is JobState.SUCCEEDED
+
+
+async def test_a_stopped_job_ends_as_cancelled(ask: Ask) -> None:
+    taken = await ask(running())
+
+    assert await ask(finish.end_cancelled(taken.worker_id, [Cancelled(taken)], now=NOON)) == {taken.id}
+
+    job = await ask(shown(taken.id))
+    assert (job.state, job.attempts, job.ended_at) == (JobState.CANCELLED, 1, NOON)
+
+
+async def test_a_job_that_nobody_asked_to_cancel_is_not_ended_by_the_way(ask: Ask) -> None:
+    taken = await ask(running())
+    ending = finish.end_cancelled(taken.worker_id, [Returned(taken)], now=NOON, only_requested=True)
+
+    assert await ask(ending) == set()
+    assert (await ask(shown(taken.id))).state is JobState.RUNNING
+
+
+async def test_a_batch_of_all_sorts_is_recorded_at_once(ask: Ask) -> None:
+    await ask(adding(*(new_job(sort) for sort in SORTS)))
+    taken = await ask(taking())
+    verdicts = [verdicts_on(one)[one.task] for one in taken]
+
+    done = await ask(finish.finish(taken[0].worker_id, verdicts, keep=True, now=NOON))
+
+    assert done == {one.id for one in taken}
+    states = {one.task: (await ask(shown(one.id))).state for one in taken}
+    assert states == {
+        "succeeded": JobState.SUCCEEDED,
+        "again": JobState.SCHEDULED,
+        "buried": JobState.DEAD,
+        "returned": JobState.READY,
+        "cancelled": JobState.CANCELLED,
+    }
+
+
+@pytest.mark.parametrize("sort", SORTS)
+async def test_another_worker_is_not_heard(ask: Ask, sort: str) -> None:
+    taken = await ask(running())
+
+    await _assert_not_heard(ask, msgspec.structs.replace(taken, worker_id=uuid4()), sort)
+
+
+@pytest.mark.parametrize("sort", SORTS)
+async def test_a_former_attempt_of_the_same_worker_is_not_heard(ask: Ask, sort: str) -> None:
+    former = await ask(running())
+    await ask(finish.put_back(former.worker_id, [Again(former, 0 * SECOND, error_of(former))], now=NOON))
+    (latter,) = await ask(taking(worker=former.worker_id))
+    assert (latter.id, latter.attempt) == (former.id, 2)
+
+    await _assert_not_heard(ask, former, sort)
+
+
+@pytest.mark.parametrize("sort", SORTS)
+async def test_an_attempt_whose_job_was_reclaimed_is_not_heard(ask: Ask, sort: str) -> None:
+    taken = await ask(running())
+    await ask(claim.leave(taken.worker_id))
+    await ask(upkeep.reclaim(now=NOON))
+
+    await _assert_not_heard(ask, taken, sort)
+
+
+@pytest.mark.parametrize("sort", SORTS)
+async def test_nothing_ends_twice(ask: Ask, sort: str) -> None:
+    taken = await ask(running())
+    await ask(finish.complete(taken.worker_id, [Succeeded(taken, 0.0)], keep=True, now=NOON))
+
+    await _assert_not_heard(ask, taken, sort)
+
+
+async def test_what_is_not_heard_does_not_silence_the_rest_of_its_batch(ask: Ask) -> None:
+    await ask(adding(new_job(), new_job()))
+    first, second = await ask(taking())
+    stale = msgspec.structs.replace(first, attempt=9)
+    verdicts = [Succeeded(stale, 0.0), Succeeded(second, 0.0)]
+
+    assert await ask(finish.finish(first.worker_id, verdicts, keep=True)) == {second.id}
+    assert (await ask(shown(first.id))).state is JobState.RUNNING
+
+
+async def _assert_not_heard(ask: Ask, stale: Claim, sort: str) -> None:
+    before = await _everything(ask)
+
+    done = await ask(finish.finish(stale.worker_id, [verdicts_on(stale)[sort]], keep=True, now=NOON))
+
+    assert done == set()
+    assert await _everything(ask) == before
+
+
+async def _everything(ask: Ask) -> list[Job]:
+    return await ask(control.jobs())

@@ -1,0 +1,171 @@
+"""Conformance: what keeps the queue in order, on every kind of connection."""
+
+from datetime import date, datetime, timedelta
+
+import psycopg
+from store.drivers import Ask, every_kind, one_database, partitions
+from store.samples import (
+    LEASE,
+    MINUTE,
+    NOON,
+    SECOND,
+    adding,
+    error_of,
+    new_job,
+    running,
+    shown,
+    taking,
+)
+
+from pgqueue.store import claim, control, finish, upkeep
+from pgqueue.values.job import JobState
+from pgqueue.values.verdict import Again, Succeeded
+
+ask, database = every_kind, one_database
+
+DAY = timedelta(days=1)
+
+
+async def test_jobs_are_promoted_when_they_are_due_and_not_before(ask: Ask) -> None:
+    sooner, later = await ask(adding(new_job(delay=MINUTE), new_job(delay=2 * MINUTE)))
+
+    early = await ask(upkeep.promote(now=NOON + MINUTE - SECOND))
+    due = await ask(upkeep.promote(now=NOON + MINUTE))
+
+    assert early == upkeep.Promoted(0, 1.0)
+    assert due == upkeep.Promoted(1, 60.0)
+    assert (await ask(shown(sooner))).state is JobState.READY
+    assert (await ask(shown(later))).state is JobState.SCHEDULED
+    assert await ask(upkeep.promote(now=NOON + 2 * MINUTE)) == upkeep.Promoted(1, None)
+
+
+async def test_the_jobs_of_an_expired_worker_go_back_to_their_places(ask: Ask) -> None:
+    taken = await ask(running(run_at=NOON - MINUTE))
+
+    assert await ask(upkeep.reclaim(now=NOON + LEASE)) == {}
+    assert await ask(upkeep.reclaim(now=NOON + LEASE + SECOND)) == {taken.id: JobState.READY}
+    assert await ask(upkeep.reclaim(now=NOON + LEASE + SECOND)) == {}
+
+    job = await ask(shown(taken.id))
+    assert (job.state, job.attempts, job.worker_id, job.run_at) == (JobState.READY, 1, None, NOON - MINUTE)
+    assert [(one.attempt, one.type, one.at) for one in job.errors] == [
+        (1, "WorkerLost", NOON + LEASE + SECOND)
+    ]
+    assert str(taken.worker_id) in job.errors[0].message
+
+
+async def test_the_jobs_of_a_worker_that_is_not_on_the_list_go_back_too(ask: Ask) -> None:
+    taken = await ask(running())
+    await ask(claim.leave(taken.worker_id))
+
+    assert await ask(upkeep.reclaim(now=NOON)) == {taken.id: JobState.READY}
+
+
+async def test_the_jobs_of_a_living_worker_are_left_alone(ask: Ask) -> None:
+    await ask(adding(new_job(), new_job()))
+    (lost,) = await ask(taking(count=1, now=NOON - LEASE - SECOND))
+    (held,) = await ask(taking(count=1, now=NOON))
+
+    assert await ask(upkeep.reclaim(now=NOON)) == {lost.id: JobState.READY}
+    assert (await ask(shown(held.id))).state is JobState.RUNNING
+
+
+async def test_a_reclaimed_job_without_attempts_left_is_dead_with_every_error(ask: Ask) -> None:
+    first = await ask(running(max_attempts=2))
+    await ask(finish.put_back(first.worker_id, [Again(first, 0 * SECOND, error_of(first))], now=NOON))
+    (second,) = await ask(taking())
+    await ask(claim.leave(second.worker_id))
+
+    assert await ask(upkeep.reclaim(now=NOON)) == {first.id: JobState.DEAD}
+
+    job = await ask(shown(first.id))
+    assert (job.reason, job.ended_at, job.attempts) == ("exhausted", NOON, 2)
+    assert [(one.attempt, one.type) for one in job.errors] == [(1, "ValueError"), (2, "WorkerLost")]
+
+
+async def test_a_reclaimed_job_that_was_to_be_cancelled_is_cancelled(ask: Ask) -> None:
+    taken = await ask(running())
+    await ask(control.cancel(taken.id, now=NOON))
+    await ask(claim.leave(taken.worker_id))
+
+    assert await ask(upkeep.reclaim(now=NOON)) == {taken.id: JobState.CANCELLED}
+    assert (await ask(shown(taken.id))).state is JobState.CANCELLED
+
+
+async def test_history_has_a_partition_for_today_and_the_coming_days(ask: Ask) -> None:
+    assert await ask(upkeep.ensure_history_days(now=NOON)) == upkeep.DAYS_AHEAD + 1
+    assert await ask(upkeep.ensure_history_days(now=NOON)) == 0
+
+    days = [NOON.date() + number * DAY for number in range(upkeep.DAYS_AHEAD + 1)]
+    assert {f"job_history_{day:%Y%m%d}" for day in days} <= _partitions(ask)
+
+
+async def test_records_that_no_day_covered_move_to_their_partition(ask: Ask) -> None:
+    days = {}
+    for when in (NOON, NOON + DAY, NOON + 400 * DAY):
+        await ask(adding(new_job()))
+        (taken,) = await ask(taking())
+        await ask(finish.complete(taken.worker_id, [Succeeded(taken, 0.0)], keep=True, now=when))
+        days[taken.id] = when
+    assert set(_homes(ask).values()) == {"job_history_default"}
+
+    await ask(upkeep.ensure_history_days(now=NOON))
+
+    assert list(_homes(ask).values()) == [
+        "job_history_20310504",
+        "job_history_20310505",
+        "job_history_default",
+    ]
+    for job_id, when in days.items():
+        assert (await ask(shown(job_id))).ended_at == when
+
+
+async def test_a_days_partition_begins_and_ends_at_midnight_utc(ask: Ask) -> None:
+    midnight = datetime.combine(NOON.date(), datetime.min.time(), NOON.tzinfo)
+    instants = (midnight - SECOND, midnight, midnight + DAY - SECOND, midnight + DAY)
+    await ask(upkeep.ensure_history_days(now=midnight))
+    for when in instants:
+        await ask(adding(new_job()))
+        (taken,) = await ask(taking())
+        await ask(finish.complete(taken.worker_id, [Succeeded(taken, 0.0)], keep=True, now=when))
+
+    today = f"job_history_{midnight:%Y%m%d}"
+    assert list(_homes(ask).values()) == ["job_history_default", today, today, "job_history_20310505"]
+
+
+async def test_days_wholly_before_the_retention_are_dropped(ask: Ask) -> None:
+    await ask(upkeep.ensure_history_days(now=NOON))
+    before = _partitions(ask)
+    later = NOON + 3 * DAY
+
+    dropped = await ask(upkeep.drop_history(2 * DAY, now=later))
+
+    gone = before - _partitions(ask)
+    assert dropped == len(gone)
+    assert {_day(name) for name in gone if "2031" in name} == {date(2031, 5, 4)}
+    assert await ask(upkeep.drop_history(2 * DAY, now=later)) == 0
+
+
+async def test_dropping_history_gives_way_to_who_reads_it(ask: Ask) -> None:
+    await ask(upkeep.ensure_history_days(now=NOON))
+    with psycopg.connect(ask.dsn) as reader:
+        reader.execute("select from pgqueue.job_history limit 1")
+        assert await ask(upkeep.drop_history(DAY, now=NOON + 9 * DAY)) == 0
+
+    assert await ask(upkeep.drop_history(DAY, now=NOON + 9 * DAY)) > 0
+
+
+def _day(partition: str) -> date:
+    return datetime.strptime(f"{partition} +0000", "job_history_%Y%m%d %z").date()
+
+
+def _partitions(ask: Ask) -> set[str]:
+    with psycopg.connect(ask.dsn) as connection:
+        return set(partitions(connection))
+
+
+def _homes(ask: Ask) -> dict[int, str]:
+    """In which partition each job's record lies, by id."""
+    with psycopg.connect(ask.dsn) as connection:
+        rows = connection.execute("select id, tableoid::regclass::text from pgqueue.job_history order by id")
+        return {job_id: name.removeprefix("pgqueue.") for job_id, name in rows}

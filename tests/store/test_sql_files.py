@@ -1,0 +1,200 @@
+"""Every file of ``sql/``: headed, used, and served by the indices that its header names."""
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+import pgqueue.store
+from pgqueue.store.catalogue import catalogue_of
+from pgqueue.worker.link import PLANNER
+
+SQL = {
+    file.name.removesuffix(".sql"): file.read_text(encoding="utf-8")
+    for file in files("pgqueue.sql").iterdir()
+    if file.name.endswith(".sql")
+}
+STORE = Path(pgqueue.store.__file__).parent
+KEYS = ("index", "locks", "run by")
+STEPS = {"Statement", "Copy"}
+
+UNPLANNED = {"enqueue_copy"}
+"""COPY has no plan."""
+
+GIVEN = {"purge_dead": {"ids": "'{1}'"}}
+"""Filters that may be left out: the index serves those that are given, so the plan is not a generic one."""
+
+
+def header(name: str) -> dict[str, str]:
+    """The header's lines, by their first word."""
+    lines = [
+        line for line in SQL[name].splitlines() if line.startswith("-- ") and not line.startswith("--  ")
+    ]
+    return dict(line.removeprefix("-- ").split(": ", 1) for line in lines if ": " in line)
+
+
+@pytest.mark.parametrize("name", sorted(SQL))
+def test_a_file_says_what_it_does_by_what_index_and_locks_and_for_whom(name: str) -> None:
+    lines = SQL[name].splitlines()
+    assert re.fullmatch(rf"-- {name}: [a-z].+[.]", lines[0]), "name it, and say in a sentence what it does"
+    assert [line.split(": ")[0] for line in lines[1:4]] == [f"-- {key}" for key in KEYS]
+    assert all(header(name)[key] for key in KEYS)
+
+
+def test_every_file_is_sent_by_a_plan_and_every_plan_finds_its_file() -> None:
+    sent = {name for module in STORE.glob("*.py") for name in _sent_by(ast.parse(module.read_text()))}
+
+    assert sent == set(SQL)
+
+
+def _sent_by(module: ast.Module) -> Iterator[str]:
+    """The names that a module's plans give to what they send, directly or through helpers that take a ``name``.
+
+    A name in a variable is looked up in the variable's assignments.
+    """
+    assigned: dict[str, set[str]] = {}
+    senders = set(STEPS)
+    for node in ast.walk(module):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            assigned.setdefault(node.targets[0].id, set()).update(_words(node.value))
+        if isinstance(node, ast.FunctionDef) and node.args.args and node.args.args[0].arg == "name":
+            senders.add(node.name)
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in senders:
+            first = node.args[0]
+            yield from assigned.get(first.id, ()) if isinstance(first, ast.Name) else _words(first)
+
+
+def _words(node: ast.AST) -> set[str]:
+    return {
+        one.value for one in _branches(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)
+    }
+
+
+def _branches(node: ast.AST) -> list[ast.AST]:
+    return [node.body, node.orelse] if isinstance(node, ast.IfExp) else [node]
+
+
+@pytest.fixture(scope="module")
+def busy_database(migrated_server: Any) -> Iterator[psycopg.Connection[Any]]:
+    """A database with so many rows in every table that reading one from end to end is never the shortest way."""
+    where = {name: getattr(migrated_server, name) for name in ("host", "port", "user", "password")}
+    with psycopg.connect(**where, dbname="postgres", autocommit=True) as server:
+        server.execute(f'create database pgqueue_busy template "{migrated_server.template_dbname}"')
+        with psycopg.connect(**where, dbname="pgqueue_busy", autocommit=True) as connection:
+            connection.execute(POPULATE)
+            connection.execute("vacuum analyze")
+            yield connection
+        server.execute("drop database pgqueue_busy with (force)")
+
+
+POPULATE = """
+insert into pgqueue.workers (id, lease_until, pid, concurrency, host, version)
+select gen_random_uuid(), now(), 1, 1, 'host', '0' from generate_series(1, 20);
+insert into pgqueue.jobs (queue, task, status, run_at, unique_key, worker_id)
+select 'queue ' || n % 5, 'task ' || n % 7, status, now() + n * interval '1 second',
+       case when n % 3 = 0 then 'key ' || n end,
+       case when status = 'running' then (select id from pgqueue.workers offset n % 20 limit 1) end
+from generate_series(1, 20000) as n,
+     lateral (select (array['ready', 'ready', 'ready', 'scheduled', 'running'])[1 + n % 5] as status) as status;
+insert into pgqueue.dead_jobs (id, run_at, created_at, died_at, collisions, priority, attempts, max_attempts, reason,
+                               queue, task, args)
+select n, now(), now(), now(), 0, 0, 1, 1, 'asked', 'queue ' || n % 5, 'task ' || n % 7, '{}'
+from generate_series(100001, 105000) as n;
+insert into pgqueue.job_history (id, run_at, created_at, finished_at, collisions, priority, attempts, max_attempts,
+                                 outcome, queue, task, args)
+select n, now(), now(), now() + n % 3 * interval '1 day', 0, 0, 1, 1, 'succeeded', 'queue ' || n % 5, 'task', '{}'
+from generate_series(200001, 210000) as n;
+insert into pgqueue.queues (name) select 'queue ' || n from generate_series(1, 500) as n;
+insert into pgqueue.unique_holds (unique_key, job_id, held_until)
+select 'key ' || n, n, now() from generate_series(1, 5000) as n;
+"""
+
+
+@pytest.mark.parametrize("name", sorted(SQL.keys() - UNPLANNED))
+def test_the_planner_takes_the_indices_that_the_header_names(
+    busy_database: psycopg.Connection[Any], name: str
+) -> None:
+    named = re.findall(r"\w+", header(name)["index"].partition(":")[0].partition("(")[0])
+    known = {
+        row[0]
+        for row in busy_database.execute("select indexname from pg_indexes where schemaname = 'pgqueue'")
+    }
+    assert named == ["none"] or set(named) <= known
+
+    plan = plan_of(busy_database, name)
+
+    assert set(named) - {"none"} <= indices_of(busy_database, plan), json.dumps(plan, indent=1)
+
+
+@pytest.mark.parametrize("name", ["bury", "cancel_ended", "complete", "put_back"])
+def test_ending_attempts_never_walks_the_index_of_running_jobs(
+    busy_database: psycopg.Connection[Any], name: str
+) -> None:
+    """Its dead entries, kept by a snapshot held elsewhere, would slow every completion down."""
+    assert "jobs_running" not in indices_of(busy_database, plan_of(busy_database, name))
+
+
+def plan_of(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]:
+    """The plan that serves any parameters, in the session of whoever runs it; PREPARE works on every PostgreSQL."""
+    text = catalogue_of("pgqueue")[name]
+    places = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", text)))
+    for number, place in enumerate(places, start=1):
+        text = text.replace(f"%({place})s", f"${number}")
+    values = ", ".join(GIVEN.get(name, {}).get(place, "null") for place in places)
+    with connection.transaction(force_rollback=True):
+        for setting in settings_of(name):
+            connection.execute(f"set local {setting}")
+        connection.execute(f"prepare planned as {text}".encode())
+        explain = f"explain (format json) execute planned {f'({values})' if values else ''}"
+        row = connection.execute(explain.encode()).fetchone()
+        connection.execute("deallocate planned")
+    assert row is not None
+    return row[0][0]["Plan"]  # type: ignore[no-any-return]  # EXPLAIN's own JSON
+
+
+def settings_of(name: str) -> Iterator[str]:
+    """Workers leave the planner no choice; everybody else has the server's settings."""
+    yield f"plan_cache_mode = force_{'custom' if name in GIVEN else 'generic'}_plan"
+    if re.search("worker|beat", header(name)["run by"]):
+        yield from (setting.removeprefix("set ") for setting in PLANNER.split("; "))
+
+
+def indices_of(connection: psycopg.Connection[Any], plan: dict[str, Any]) -> set[str]:
+    """The indices of a plan: scanned, or asked whether a row may be inserted; a partition's under its parent's name."""
+    used = set()
+    for node in _nodes(plan):
+        used.update(node.get("Conflict Arbiter Indexes", ()))
+        if "Index Name" in node:
+            used.add(node["Index Name"])
+        if node.get("Conflict Resolution") == "NOTHING" and "Conflict Arbiter Indexes" not in node:
+            used.update(_unique_indices(connection, node["Relation Name"]))
+    parents = dict(
+        connection.execute(
+            "select child.relname, parent.relname from pg_inherits "
+            "join pg_class as child on child.oid = inhrelid join pg_class as parent on parent.oid = inhparent "
+            "where child.relkind = 'i'"
+        ).fetchall()
+    )
+    return {parents.get(index, index) for index in used}
+
+
+def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield node
+    for child in node.get("Plans", ()):
+        yield from _nodes(child)
+
+
+def _unique_indices(connection: psycopg.Connection[Any], table: str) -> list[str]:
+    """What a plain ``on conflict do nothing`` asks."""
+    rows = connection.execute(
+        "select indexrelid::regclass::text from pg_index where indisunique and indrelid = %s::regclass",
+        [f"pgqueue.{table}"],
+    )
+    return [row[0].removeprefix("pgqueue.") for row in rows]

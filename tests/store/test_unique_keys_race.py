@@ -1,0 +1,96 @@
+"""Unique keys among many who enqueue at once: promise 4, and no deadlocks."""
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import psycopg
+import pytest
+from store.crowd import ask, asking, at_once, until_somebody_waits
+from store.samples import NOON, adding, new_job, shown, taking
+
+from pgqueue.store import enqueue, finish
+from pgqueue.store.plan import Plan
+from pgqueue.values.job import Enqueued, NewJob, Outcome
+from pgqueue.values.unique import Unique
+from pgqueue.values.verdict import Succeeded
+
+THREADS = 8
+ROUNDS = 5
+
+
+@pytest.mark.parametrize(
+    "unique",
+    [Unique(), Unique(until="started"), Unique(period=timedelta(days=1))],
+    ids=["until ended", "until started", "for a period"],
+)
+@pytest.mark.parametrize("many", [False, True], ids=["enqueue", "enqueue_many"])
+def test_of_all_who_enqueue_one_key_exactly_one_adds_and_the_others_are_counted(
+    dsn: str, unique: Unique, *, many: bool
+) -> None:
+    def enqueued(job: NewJob) -> Plan[Enqueued]:
+        if many:
+            return (yield from enqueue.enqueue_many([new_job(), job]))[1]
+        return (yield from enqueue.enqueue(job))
+
+    for key in (f"key {number}" for number in range(ROUNDS)):
+        job = new_job(unique_key=key, unique=unique)
+        answers = at_once(dsn, *[asking(partial(enqueued, job))] * THREADS)
+
+        assert Counter(answer.outcome for answer in answers) == {
+            Outcome.ADDED: 1,
+            Outcome.REJECTED: THREADS - 1,
+        }
+        (holder,) = {answer.id for answer in answers}
+        with psycopg.connect(dsn) as connection:
+            found = ask(connection, shown(holder))
+        assert (found.unique_key, found.collisions) == (key, THREADS - 1)
+
+
+def test_while_a_key_changes_hands_every_answer_names_a_job_that_was_added(dsn: str) -> None:
+    job = new_job(unique_key="key")
+
+    def used_up(connection: psycopg.Connection[Any]) -> list[Enqueued]:
+        connection.autocommit = True
+        answers = []
+        for _ in range(ROUNDS):
+            answers.append(ask(connection, enqueue.enqueue(job)))
+            for one in ask(connection, taking()):
+                ask(connection, finish.complete(one.worker_id, [Succeeded(one, 0.0)], keep=True))
+        return answers
+
+    answers = [answer for one in at_once(dsn, *[used_up] * THREADS) for answer in one]
+
+    added = [answer.id for answer in answers if answer.outcome is Outcome.ADDED]
+    assert len(added) == len(set(added))
+    assert {answer.id for answer in answers} == set(added)
+
+
+def test_batches_in_opposite_order_never_wait_for_each_other_in_a_circle(dsn: str) -> None:
+    for number in range(ROUNDS):
+        keys = [f"{number} {key:03}" for key in range(200)]
+        forth = [new_job(unique_key=key) for key in keys]
+        back = forth[::-1]
+
+        answers = at_once(
+            dsn,
+            *[asking(partial(enqueue.enqueue_many, forth))] * 2,
+            *[asking(partial(enqueue.enqueue_many, back))] * 2,
+        )
+
+        added = Counter(answer.id for one in answers for answer in one if answer.outcome is Outcome.ADDED)
+        assert len(added) == added.total() == len(keys)
+
+
+def test_whoever_finds_a_key_in_an_uncommitted_enqueue_waits_for_its_fate(dsn: str) -> None:
+    job = new_job(unique_key="key")
+    with psycopg.connect(dsn) as first, ThreadPoolExecutor(1) as thread:
+        ask(first, adding(job))
+        waiting = thread.submit(at_once, dsn, asking(partial(enqueue.enqueue, job, now=NOON)))
+        until_somebody_waits(dsn)
+        first.rollback()
+        (answer,) = waiting.result(timeout=30)
+
+    assert answer.outcome is Outcome.ADDED

@@ -1,0 +1,115 @@
+"""What a type checker makes of tasks. Checked by mypy, never run.
+
+Every ignored line is wrong on purpose: should it stop being an error, mypy reports an unused ignore.
+"""
+
+from typing import assert_type
+
+from pgqueue import Call, Context, JobHandle, PgQueue
+
+queue = PgQueue()
+
+
+@queue.task
+def plain(order_id: int, note: str = "") -> str:
+    return f"{order_id} {note}"
+
+
+@queue.task
+async def awaited(order_id: int, *, note: str) -> float:
+    return float(f"{order_id}{note}")
+
+
+@queue.task
+def with_context(ctx: Context, order_id: int) -> bool:
+    return ctx.attempt == order_id
+
+
+@queue.task(queue="mail", timeout=30)
+async def with_options(ctx: Context, order_id: int) -> list[int]:
+    return [ctx.attempt, order_id]
+
+
+@queue.task(name="nothing")
+def nothing() -> None: ...
+
+
+def enqueue() -> None:
+    assert_type(plain.enqueue(1), JobHandle[str])
+    assert_type(plain.enqueue(1, note="soon"), JobHandle[str])
+    assert_type(awaited.enqueue(1, note="soon"), JobHandle[float])
+    assert_type(with_context.enqueue(1), JobHandle[bool])
+    assert_type(with_options.enqueue(order_id=1), JobHandle[list[int]])
+    assert_type(nothing.enqueue(), JobHandle[None])
+
+    plain.enqueue("1")  # type: ignore[arg-type]
+    plain.enqueue()  # type: ignore[call-arg]
+    plain.enqueue(1, "soon", 3)  # type: ignore[call-arg]
+    plain.enqueue(1, nota="soon")  # type: ignore[call-arg]
+    awaited.enqueue(1, "soon")  # type: ignore[call-arg]
+    awaited.enqueue(1, note=2)  # type: ignore[arg-type]
+    with_context.enqueue("1")  # type: ignore[arg-type]
+    with_options.enqueue(1, 2)  # type: ignore[call-arg]
+    nothing.enqueue(1)  # type: ignore[call-arg]
+
+
+async def aenqueue(ctx: Context) -> None:
+    assert_type(await plain.aenqueue(1), JobHandle[str])
+    assert_type(await awaited.aenqueue(1, note="soon"), JobHandle[float])
+    assert_type(await with_options.aenqueue(1), JobHandle[list[int]])
+
+    await plain.aenqueue("1")  # type: ignore[arg-type]
+    await awaited.aenqueue(1)  # type: ignore[call-arg]
+    await with_context.aenqueue(ctx, 1)  # type: ignore[call-arg,arg-type]
+    await with_options.aenqueue("1")  # type: ignore[arg-type]
+
+
+def using() -> None:
+    assert_type(plain.using(priority=1).enqueue(1), JobHandle[str])
+    assert_type(awaited.using(queue="mail").enqueue(1, note="soon"), JobHandle[float])
+
+    plain.using(priority="1")  # type: ignore[arg-type]
+    plain.using(priorty=1)  # type: ignore[call-arg]
+    plain.using(5)  # type: ignore[call-arg]
+    plain.using(priority=1).enqueue("1")  # type: ignore[arg-type]
+    with_context.using(queue="mail").enqueue()  # type: ignore[call-arg]
+
+
+def call() -> None:
+    assert_type(plain.call(1), Call[str])
+    assert_type(with_options.using(priority=1).call(1), Call[list[int]])
+    assert_type(queue.enqueue_many(plain.call(n) for n in range(3)), list[JobHandle[str]])
+    assert_type(queue.enqueue_many([awaited.call(1, note="soon")]), list[JobHandle[float]])
+
+    plain.call("1")  # type: ignore[arg-type]
+    awaited.call(1)  # type: ignore[call-arg]
+    queue.enqueue_many(plain.call(n) for n in "abc")  # type: ignore[arg-type]
+    queue.enqueue_many([plain])  # type: ignore[arg-type]
+    queue.enqueue_many([1])  # type: ignore[arg-type]
+
+
+def results() -> None:
+    assert_type(plain.enqueue(1).result(), str)
+    assert_type(awaited.enqueue(1, note="soon").result(timeout=5), float)
+    assert_type(with_context.enqueue(1).result(), bool)
+    assert_type([handle.result() for handle in queue.enqueue_many([with_options.call(1)])], list[list[int]])
+
+    wrong: int = plain.enqueue(1).result()  # type: ignore[assignment]
+    assert wrong
+
+
+async def awaited_results() -> None:
+    assert_type(await plain.enqueue(1).aresult(), str)
+    assert_type(await (await awaited.aenqueue(1, note="soon")).aresult(timeout=5), float)
+    assert_type(await queue.aenqueue_many([with_context.call(1)]), list[JobHandle[bool]])
+    await queue.aenqueue_many([plain.call("1")])  # type: ignore[arg-type]
+
+
+def options() -> None:
+    @queue.task(priorty=1)  # type: ignore[call-overload,untyped-decorator]
+    def misspelt() -> None: ...
+
+    @queue.task(retry=3)  # type: ignore[call-overload,untyped-decorator]
+    def no_policy() -> None: ...
+
+    queue.task(5)  # type: ignore[call-overload]

@@ -1,0 +1,51 @@
+"""The states of a job, and which may follow which."""
+
+import pytest
+
+from pgqueue.values.job import ENDED, TRANSITIONS, JobState
+
+
+def _reachable(start: JobState) -> set[JobState]:
+    found: set[JobState] = set()
+    frontier = {start}
+    while frontier:
+        found |= frontier
+        frontier = {after for state in frontier for after in TRANSITIONS[state]} - found
+    return found
+
+
+def test_every_state_has_its_row() -> None:
+    assert set(TRANSITIONS) == set(JobState)
+
+
+def test_every_state_can_be_reached_from_those_that_jobs_begin_in() -> None:
+    begun = (JobState.BLOCKED, JobState.SCHEDULED, JobState.READY)
+    assert set().union(*map(_reachable, begun)) == set(JobState)
+
+
+@pytest.mark.parametrize("state", JobState)
+def test_every_job_can_end(state: JobState) -> None:
+    assert _reachable(state) & {JobState.SUCCEEDED, JobState.CANCELLED, JobState.DEAD}
+
+
+@pytest.mark.parametrize("state", JobState)
+def test_an_ended_job_stays_where_it_is_unless_a_dead_one_is_retried(state: JobState) -> None:
+    assert state.ended == (state in ENDED)
+    if state.ended:
+        assert TRANSITIONS[state] == ({JobState.READY} if state is JobState.DEAD else set())
+
+
+@pytest.mark.parametrize("state", JobState)
+def test_no_state_follows_itself_and_only_running_jobs_succeed_or_die(state: JobState) -> None:
+    assert state not in TRANSITIONS[state]
+    if state is not JobState.RUNNING:
+        assert not TRANSITIONS[state] & {JobState.SUCCEEDED, JobState.DEAD}
+
+
+def test_only_ready_jobs_are_started() -> None:
+    assert [state for state in JobState if JobState.RUNNING in TRANSITIONS[state]] == [JobState.READY]
+
+
+def test_the_table_cannot_be_changed() -> None:
+    with pytest.raises(TypeError):
+        TRANSITIONS[JobState.DEAD] = frozenset()  # type: ignore[index]  # what is refused

@@ -1,0 +1,106 @@
+"""What an enqueue may ask for, and how it is refused: with the value and what is allowed."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from pgqueue.errors import InvalidOption
+from pgqueue.values.options import LONGEST_KEY, LONGEST_NAME, JobOptions
+from pgqueue.values.unique import Unique
+
+NAIVE = datetime(2031, 5, 4, 12)  # noqa: DTZ001 - what is refused
+AWARE = datetime(2031, 5, 4, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"priority": 101}, "priority=101: use a whole number from -100 to 100"),
+        ({"priority": -101}, "priority=-101: use a whole number from -100 to 100"),
+        ({"priority": 1.5}, "priority=1.5: use a whole number"),
+        ({"priority": True}, "priority=True: use a whole number"),
+        ({"priority": "1"}, "priority='1': use a whole number"),
+        ({"max_attempts": 0}, "max_attempts=0: use a whole number from 1 to 32767"),
+        ({"max_attempts": 32_768}, "max_attempts=32768: use a whole number from 1 to 32767"),
+        ({"run_at": NAIVE}, "has no time zone, so it names no instant; use datetime.now"),
+        ({"run_at": "tomorrow"}, "run_at='tomorrow' has no time zone"),
+        ({"delay": timedelta(seconds=-1)}, "use a timedelta from zero to ten years"),
+        ({"delay": 5}, "delay=5: use a timedelta from zero to ten years"),
+        ({"delay": timedelta(0), "run_at": AWARE}, "contradict each other; give one of them"),
+        ({"unique_key": ""}, "unique_key='': use a string of 1 to 1000 characters"),
+        ({"unique_key": 5}, "unique_key=5: use a string of 1 to 1000 characters"),
+        ({"unique_key": "x" * (LONGEST_KEY + 1)}, "hash what is longer"),
+        ({"unique_key": "a\0b"}, "use a string of 1 to 1000 characters"),
+        ({"queue": ""}, "queue='': a name has 1 to 200 characters"),
+        ({"queue": "x" * (LONGEST_NAME + 1)}, "a name has 1 to 200 characters"),
+        ({"queue": "two words"}, "queue='two words': a name has no white space, comma or colon in it"),
+        ({"queue": "a,b"}, "no white space, comma or colon"),
+        ({"queue": "mail:3"}, "no white space, comma or colon"),
+        ({"queue": "a\0b"}, "no white space, comma or colon"),
+        ({"queue": 5}, "queue=5: a name has 1 to 200 characters"),
+    ],
+)
+def test_what_is_out_of_range_is_refused_with_the_value_and_the_remedy(
+    options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InvalidOption) as refused:
+        JobOptions(**options)
+    assert words in str(refused.value)
+    with pytest.raises(InvalidOption):
+        JobOptions().but(**options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"priority": -100},
+        {"priority": 100},
+        {"max_attempts": 1},
+        {"max_attempts": 32_767},
+        {"delay": timedelta(0)},
+        {"run_at": AWARE},
+        {"run_at": AWARE - timedelta(days=9_999)},
+        {"unique_key": "x" * LONGEST_KEY},
+        {"queue": "x" * LONGEST_NAME},
+        {"queue": "E-Mail_2/é.日本"},
+    ],
+)
+def test_the_bounds_themselves_are_allowed(options: dict[str, Any]) -> None:
+    ((name, value),) = options.items()
+
+    assert getattr(JobOptions(**options), name) == value
+
+
+def test_changes_leave_the_rest_and_the_original_as_they_were() -> None:
+    options = JobOptions(queue="mail", priority=5)
+
+    changed = options.but(priority=-1, queue=None, unique=Unique("replace"))
+
+    assert (changed.queue, changed.priority, changed.unique.collision) == ("mail", -1, "replace")
+    assert (options.priority, options.unique) == (5, Unique())
+    assert options.but(priority=None) is options
+
+
+def test_an_unknown_option_is_named() -> None:
+    with pytest.raises(InvalidOption, match="unknown option colour, priorty"):
+        JobOptions().but(priorty=1, colour="red", queue="mail")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"collision": "ignore"}, "Unique(collision='ignore'): use one of 'reject', 'replace', 'reschedule'"),
+        ({"until": "never"}, "Unique(until='never'): use one of 'ended', 'started'"),
+        ({"period": timedelta(0)}, "use a timedelta above zero"),
+        ({"period": timedelta(seconds=-1)}, "use a timedelta above zero"),
+    ],
+)
+def test_a_unique_policy_that_makes_no_sense_is_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidOption) as refused:
+        Unique(**options)
+    assert words in str(refused.value)
+
+
+def test_by_default_a_taken_key_is_rejected_until_its_job_has_ended() -> None:
+    assert (Unique().collision, Unique().until, Unique().period) == ("reject", "ended", None)

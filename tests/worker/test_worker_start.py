@@ -1,0 +1,108 @@
+"""A worker that cannot start says why, at once, and leaves nothing open behind."""
+
+import gc
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from servers import free_port
+
+from pgqueue import PgQueue
+from pgqueue.errors import (
+    ConfigurationError,
+    ConnectionFailed,
+    InvalidOption,
+    SchemaMissing,
+    SchemaTooNew,
+    SchemaTooOld,
+    UnknownQueue,
+)
+from pgqueue.worker.worker import Worker
+
+
+@pytest.fixture
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment that names no database."""
+    for name in ("PGQUEUE_DSN", "DATABASE_URL", "PGQUEUE_DIRECT_DSN"):
+        monkeypatch.delenv(name, raising=False)
+
+
+async def refused(queue: PgQueue, error: type[Exception], match: str) -> None:
+    with pytest.raises(error, match=match):
+        await Worker(queue).run()
+    gc.collect()  # a connection left open would warn here
+
+
+@pytest.mark.usefixtures("no_settings")
+async def test_without_a_database_it_names_the_settings_it_looked_for() -> None:
+    await refused(PgQueue(), ConfigurationError, "PGQUEUE_DSN or DATABASE_URL")
+
+
+async def test_with_a_database_that_is_not_there_it_says_where_it_tried() -> None:
+    port = free_port()
+    dsn = f"postgresql://user:hush@127.0.0.1:{port}/app"
+    with pytest.raises(ConnectionFailed, match=str(port)) as caught:
+        await Worker(PgQueue(dsn)).run()
+    assert "hush" not in str(caught.value)
+
+
+async def test_without_a_schema_it_says_to_migrate(empty_dsn: str) -> None:
+    await refused(PgQueue(empty_dsn), SchemaMissing, "pgqueue migrate")
+
+
+async def test_with_a_schema_of_another_name_it_says_which_one_is_missing(dsn: str) -> None:
+    await refused(PgQueue(dsn, schema="elsewhere"), SchemaMissing, '"elsewhere"')
+
+
+async def test_with_an_older_schema_it_says_to_migrate(dsn: str) -> None:
+    with psycopg.connect(dsn) as connection:
+        connection.execute("update pgqueue.alembic_version set version_num = '0000'")
+    await refused(PgQueue(dsn), SchemaTooOld, "pgqueue migrate")
+
+
+async def test_with_a_schema_that_needs_newer_code_it_says_to_upgrade(dsn: str) -> None:
+    with psycopg.connect(dsn) as connection:
+        connection.execute("update pgqueue.compatibility set oldest_code = '9999'")
+    await refused(PgQueue(dsn), SchemaTooNew, "upgrade pgqueue")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"concurrency": 0},
+        {"lease": timedelta(0)},
+        {"poll": timedelta(0)},
+        {"sweep": timedelta(seconds=-1)},
+        {"grace": timedelta(seconds=-1)},
+        {"queues": []},
+        {"queues": ["two words"]},
+        {"queues": "mail"},
+    ],
+    ids=str,
+)
+def test_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
+    (name,) = options
+    with pytest.raises(InvalidOption, match=name.removesuffix("s")):
+        Worker(PgQueue(""), **options)
+
+
+def test_queues_that_were_not_declared_are_refused() -> None:
+    with pytest.raises(UnknownQueue, match="did you mean 'mail'"):
+        Worker(PgQueue("", queues=["mail"]), queues=["mial"])
+
+
+def test_declared_queues_are_served_by_default_and_repeated_ones_once() -> None:
+    assert Worker(PgQueue("", queues=["b", "a"])).queues == ["a", "b"]
+    assert Worker(PgQueue(""), queues=["b", "a", "b"]).queues == ["b", "a"]
+
+
+def test_a_task_whose_annotations_cannot_be_read_is_refused_before_the_start() -> None:
+    queue = PgQueue("")
+
+    @queue.task
+    def broken(what: "Nowhere") -> None:  # type: ignore[name-defined]  # noqa: F821 - the mistake at hand
+        ...
+
+    with pytest.raises(ConfigurationError, match="Nowhere"):
+        Worker(queue)

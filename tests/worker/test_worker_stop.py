@@ -1,0 +1,213 @@
+"""Stopping: finish what runs within the grace, return the rest unspent, leave nothing behind."""
+
+import asyncio
+import threading
+from datetime import timedelta
+
+import pytest
+from conftest import Running
+from worker.helping import FOR_EVER, ask, claimed, claims_of, completer, ended, fetcher, member, slots, until
+
+from pgqueue import JobState, PgQueue
+from pgqueue.worker.worker import Worker
+
+NOTHING = timedelta(0)
+
+
+@pytest.fixture(autouse=True)
+def before() -> set[threading.Thread]:
+    """The threads that were there before the test."""
+    return set(threading.enumerate())
+
+
+def left_running(before: set[threading.Thread]) -> list[str]:
+    """Threads for tasks, and asyncio tasks of a worker, that are still there."""
+    threads = [one.name for one in set(threading.enumerate()) - before if one.name == "pgqueue-task"]
+    return threads + [one.get_name() for one in asyncio.all_tasks() if one.get_name().startswith("pgqueue")]
+
+
+async def test_what_runs_may_finish_within_the_grace(queue: PgQueue) -> None:
+    started, release = asyncio.Event(), asyncio.Event()
+
+    @queue.task
+    async def linger() -> str:
+        started.set()
+        await release.wait()
+        return "finished"
+
+    job = linger.enqueue()
+    worker = Worker(queue)
+    runner = asyncio.create_task(worker.run())
+    await asyncio.wait_for(started.wait(), 20)
+    worker.stop()
+    new = linger.enqueue()
+    release.set()
+    await asyncio.wait_for(runner, 30)
+    await queue.aclose()
+    assert (queue.job(job.id).result, new.status()) == ("finished", JobState.READY)
+
+
+async def test_after_the_grace_jobs_are_returned_unspent(queue: PgQueue, running: Running) -> None:
+    started, told = asyncio.Event(), []
+    in_thread, release = threading.Event(), threading.Event()
+
+    @queue.task(max_attempts=1)
+    async def linger() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            told.append("cancelled")
+            raise
+
+    @queue.task(max_attempts=1)
+    def block() -> None:
+        in_thread.set()
+        release.wait(20)
+
+    jobs = [linger.enqueue(), block.enqueue()]
+    async with running(queue, grace=NOTHING):
+        await asyncio.wait_for(started.wait(), 20)
+        await until(in_thread.is_set)
+    release.set()
+    found = [queue.job(job.id) for job in jobs]
+    assert told == ["cancelled"]
+    assert [(job.state, job.attempts, job.errors) for job in found] == [(JobState.READY, 0, ())] * 2
+
+
+async def test_a_second_stop_ends_the_grace(queue: PgQueue) -> None:
+    started = asyncio.Event()
+
+    @queue.task
+    async def linger() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    job = linger.enqueue()
+    worker = Worker(queue, grace=FOR_EVER)
+    runner = asyncio.create_task(worker.run())
+    await asyncio.wait_for(started.wait(), 20)
+    worker.stop()
+    worker.stop()
+    await asyncio.wait_for(runner, 30)
+    assert (queue.job(job.id).state, queue.job(job.id).attempts) == (JobState.READY, 0)
+
+
+async def test_claims_that_have_not_started_are_returned_and_not_started(queue: PgQueue) -> None:
+    started, release, calls = asyncio.Event(), asyncio.Event(), []
+
+    @queue.task
+    async def linger(number: int) -> None:
+        calls.append(number)
+        started.set()
+        await release.wait()
+
+    jobs = queue.enqueue_many(linger.call(number) for number in range(5))
+    worker = Worker(queue, concurrency=1, poll=FOR_EVER)
+    runner = asyncio.create_task(worker.run())
+    await asyncio.wait_for(started.wait(), 20)
+    slots(worker).add(claimed(queue, worker))
+    worker.stop()
+    await until(lambda: [job.status() for job in jobs[1:]] == [JobState.READY] * 4)
+    release.set()
+    await asyncio.wait_for(runner, 30)
+    assert calls == [0]
+    assert [queue.job(job.id).attempts for job in jobs] == [1, 0, 0, 0, 0]
+
+
+async def test_a_stopped_worker_is_off_the_list(
+    queue: PgQueue, running: Running, before: set[threading.Thread]
+) -> None:
+    async with running(queue):
+        await until(lambda: ask(queue, "select id from pgqueue.workers"))
+    assert ask(queue, "select id from pgqueue.workers") == []
+    assert left_running(before) == []
+
+
+async def test_a_worker_told_to_stop_before_it_starts_ends_at_once(queue: PgQueue) -> None:
+    worker = Worker(queue)
+    worker.stop()
+    await asyncio.wait_for(worker.run(), 20)
+    assert ask(queue, "select id from pgqueue.workers") == []
+
+
+async def test_a_worker_whose_own_task_is_cancelled_winds_down_too(
+    queue: PgQueue, before: set[threading.Thread]
+) -> None:
+    started = asyncio.Event()
+
+    @queue.task
+    async def linger() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    job = linger.enqueue()
+    runner = asyncio.create_task(Worker(queue, grace=NOTHING).run())
+    await asyncio.wait_for(started.wait(), 20)
+    runner.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await runner
+    assert (queue.job(job.id).state, queue.job(job.id).attempts) == (JobState.READY, 0)
+    assert ask(queue, "select id from pgqueue.workers") == []
+    assert left_running(before) == []
+
+
+async def test_a_part_that_breaks_ends_the_worker_and_returns_its_jobs(
+    queue: PgQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = asyncio.Event()
+
+    @queue.task
+    async def linger() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    job = linger.enqueue()
+    worker = Worker(queue, grace=NOTHING, poll=timedelta(seconds=0.01))
+    runner = asyncio.create_task(worker.run())
+    await asyncio.wait_for(started.wait(), 20)
+
+    async def break_down() -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(fetcher(worker), "run_once", break_down)
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.wait_for(runner, 30)
+    assert (queue.job(job.id).state, queue.job(job.id).attempts) == (JobState.READY, 0)
+
+
+async def test_verdicts_are_written_before_the_worker_leaves(queue: PgQueue) -> None:
+    @queue.task
+    async def swift() -> None: ...
+
+    jobs = queue.enqueue_many(swift.call() for _ in range(50))
+    worker = Worker(queue, poll=FOR_EVER, grace=NOTHING)
+    await member(worker).join()
+    slots(worker).add(claimed(queue, worker))
+    await slots(worker).emptied()
+    assert completer(worker).backlog == 50
+    worker.stop()
+    await asyncio.wait_for(worker.run(), 30)
+    assert {job.status() for job in jobs} == {JobState.SUCCEEDED}
+    assert claims_of(queue, worker) == []
+
+
+async def test_thirty_quick_starts_and_stops_leave_nothing_behind(
+    queue: PgQueue, running: Running, before: set[threading.Thread]
+) -> None:
+    @queue.task
+    def plain() -> None: ...
+
+    @queue.task
+    async def awaited() -> None: ...
+
+    jobs = []
+    for _ in range(30):
+        jobs += [plain.enqueue(), awaited.enqueue()]
+        async with running(queue, concurrency=2):
+            await asyncio.sleep(0)
+    async with running(queue):
+        await ended(queue, *jobs)
+    await until(lambda: left_running(before) == [])
+    assert ask(queue, "select id from pgqueue.workers") == []
+    assert {queue.job(job.id).attempts for job in jobs} == {1}

@@ -1,0 +1,135 @@
+"""An attempt that outlives its task's timeout has failed, and its slot is free again."""
+
+import asyncio
+import threading
+from datetime import timedelta
+
+import psycopg
+from conftest import Running
+from tenacity import wait_fixed
+from worker.helping import ask, ended, slots, until
+
+from pgqueue import Context, JobState, PgQueue, Retry, Superseded
+
+LATER = Retry(wait=wait_fixed(3600))
+
+
+async def test_an_async_task_is_cancelled(queue: PgQueue, running: Running) -> None:
+    cancelled = asyncio.Event()
+
+    @queue.task(timeout=0.01, retry=LATER)
+    async def linger() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    job = linger.enqueue()
+    async with running(queue):
+        await until(lambda: job.status() is JobState.SCHEDULED)
+    assert cancelled.is_set()
+    (error,) = queue.job(job.id).errors
+    assert error.type == "pgqueue.errors.TimedOut"
+    assert "0:00:00.010000" in error.message
+
+
+async def test_a_task_in_time_is_left_alone(queue: PgQueue, running: Running) -> None:
+    @queue.task(timeout=timedelta(seconds=60))
+    async def swift() -> str:
+        await asyncio.sleep(0)
+        return "done"
+
+    job = swift.enqueue()
+    async with running(queue):
+        (found,) = await ended(queue, job)
+    assert (found.result, found.errors) == ("done", ())
+
+
+async def test_a_timeout_error_of_the_tasks_own_is_not_taken_for_ours(
+    queue: PgQueue, running: Running
+) -> None:
+    @queue.task(timeout=60, max_attempts=1)
+    async def impatient() -> None:
+        raise TimeoutError("theirs")
+
+    job = impatient.enqueue()
+    async with running(queue):
+        (found,) = await ended(queue, job)
+    assert [(error.type, error.message) for error in found.errors] == [("TimeoutError", "theirs")]
+
+
+async def test_a_plain_tasks_slot_is_free_and_its_late_word_is_not_heard(
+    queue: PgQueue, running: Running
+) -> None:
+    release = threading.Event()
+    told: list[bool] = []
+    threads: list[threading.Thread] = []
+
+    @queue.task(timeout=0.05, retry=LATER)
+    def linger(ctx: Context) -> str:
+        threads.append(threading.current_thread())
+        release.wait(20)
+        told.append(ctx.cancelled)
+        return "late"
+
+    @queue.task
+    def swift() -> None: ...
+
+    late, nexts = linger.enqueue(), [swift.enqueue() for _ in range(3)]
+    async with running(queue, concurrency=1) as worker:
+        await ended(queue, *nexts)
+        release.set()
+        await until(lambda: threads and not threads[0].is_alive())
+        assert not slots(worker).running
+    assert told == [True]
+    found = queue.job(late.id)
+    assert (found.state, found.attempts) == (JobState.SCHEDULED, 1)
+    assert [error.type for error in found.errors] == ["pgqueue.errors.TimedOut"]
+
+
+async def test_a_plain_tasks_late_transaction_is_rolled_back(queue: PgQueue, running: Running) -> None:
+    release = threading.Event()
+    refused = threading.Event()
+    ask(queue, "create table effects (attempt integer)")
+
+    @queue.task(timeout=0.05, retry=LATER)
+    def linger(ctx: Context) -> None:
+        release.wait(20)
+        try:
+            with ctx.transaction() as connection:
+                connection.execute("insert into effects values (1)")
+        except Superseded:
+            refused.set()
+
+    job = linger.enqueue()
+    async with running(queue):
+        await until(lambda: job.status() is JobState.SCHEDULED)
+        release.set()
+        await until(refused.is_set)
+    assert ask(queue, "select * from effects") == []
+    assert job.status() is JobState.SCHEDULED
+
+
+async def test_a_timeout_after_the_transaction_leaves_the_job_completed(
+    queue: PgQueue, running: Running, connection: psycopg.Connection[object]
+) -> None:
+    connection.execute("create table effects (attempt integer)")
+    connection.commit()
+    cancelled = asyncio.Event()
+
+    @queue.task(timeout=0.2)
+    async def tail(ctx: Context) -> None:
+        async with ctx.transaction() as own:
+            await own.execute("insert into effects values (1)")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    job = tail.enqueue()
+    async with running(queue):
+        async with asyncio.timeout(20):
+            await cancelled.wait()
+        (found,) = await ended(queue, job)
+    assert (found.state, found.attempts, found.errors) == (JobState.SUCCEEDED, 1, ())

@@ -1,0 +1,185 @@
+"""A sleeping worker is woken by whatever makes a job ready; and where nobody wakes it, it looks by itself."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from conftest import Running
+from tenacity import wait_fixed
+from worker.helping import FOR_EVER, ask, ended, sleeps, until
+
+from pgqueue import JobHandle, JobState, PgQueue, Retry, Task, Unique
+from pgqueue.store import upkeep
+from pgqueue.worker.worker import Worker
+
+
+@pytest.fixture
+def note(queue: PgQueue) -> "Task[[], None]":
+    """A task that does nothing."""
+
+    @queue.task(name="note")
+    async def note() -> None: ...
+
+    return note
+
+
+@pytest.fixture
+async def sleeper(queue: PgQueue, note: "Task[[], None]", running: Running) -> AsyncIterator[Worker]:
+    """A worker that sleeps, and will not look by itself."""
+    async with running(queue, poll=FOR_EVER, sweep=FOR_EVER, lease=FOR_EVER) as worker:
+        await asleep(queue, note, worker)
+        yield worker
+
+
+async def asleep(queue: PgQueue, note: "Task[[], None]", worker: Worker) -> None:
+    """Wait until the worker listens: it has run a job, it listens, and it is on the list of sleepers."""
+    await ended(queue, note.enqueue())
+    listening = "select 1 from pg_stat_activity where datname = current_database() and query like 'listen%%' and state = 'idle'"
+    await until(lambda: ask(queue, listening))
+    await until(lambda: ask(queue, "select 1 from pgqueue.workers where asleep"))
+    await until(lambda: sleeps(worker))
+
+
+@pytest.mark.usefixtures("sleeper")
+async def test_an_enqueue_wakes_it(queue: PgQueue, note: "Task[[], None]") -> None:
+    await ended(queue, note.enqueue())
+
+
+@pytest.mark.usefixtures("sleeper")
+async def test_an_enqueue_on_a_users_connection_wakes_it_at_the_commit(
+    queue: PgQueue, note: "Task[[], None]", connection: psycopg.Connection[Any]
+) -> None:
+    job = note.using(connection=connection).enqueue()
+    connection.commit()
+    await ended(queue, job)
+
+
+@pytest.mark.usefixtures("sleeper")
+async def test_enqueue_many_wakes_it(queue: PgQueue, note: "Task[[], None]") -> None:
+    await ended(queue, *queue.enqueue_many([note.call(), note.call()]))
+
+
+@pytest.mark.usefixtures("sleeper")
+async def test_the_sql_function_wakes_it(queue: PgQueue) -> None:
+    ((job_id,),) = ask(queue, "select pgqueue.enqueue('note')")
+    await until(lambda: queue.job(job_id).state.ended)
+
+
+@pytest.mark.usefixtures("sleeper")
+async def test_a_promotion_elsewhere_wakes_it(queue: PgQueue, note: "Task[[], None]") -> None:
+    job = note.using(delay=timedelta(hours=1)).enqueue()
+    now = queue.job(job.id).run_at
+    assert queue.database.run(upkeep.promote(now=now)).count == 1
+    await ended(queue, job)
+
+
+@pytest.mark.usefixtures("sleeper")
+async def test_a_reclaim_elsewhere_wakes_it(queue: PgQueue) -> None:
+    statement = """insert into pgqueue.jobs (task, status, worker_id, attempts)
+                   values ('note', 'running', gen_random_uuid(), 1) returning id"""
+    ((job_id,),) = ask(queue, statement)
+    queue.database.run(upkeep.reclaim())
+    await until(lambda: queue.job(job_id).state.ended)
+
+
+@pytest.mark.usefixtures("sleeper")
+async def test_a_retry_wakes_it(queue: PgQueue, note: "Task[[], None]") -> None:
+    later = note.using(delay=timedelta(hours=1)).enqueue()
+    assert queue.retry(later.id)
+    await ended(queue, later)
+
+
+@pytest.mark.usefixtures("sleeper")
+async def test_a_retry_of_a_dead_job_wakes_it(queue: PgQueue) -> None:
+    mended = asyncio.Event()
+
+    @queue.task(max_attempts=1)
+    async def fail() -> None:
+        if not mended.is_set():
+            raise ValueError
+
+    job = fail.enqueue()
+    await ended(queue, job)
+    mended.set()
+    assert queue.retry_dead() == [job.id]
+    await until(lambda: job.status() is JobState.SUCCEEDED)
+
+
+@pytest.mark.usefixtures("sleeper")
+async def test_resuming_a_queue_wakes_it(queue: PgQueue, note: "Task[[], None]") -> None:
+    queue.pause("mail")
+    job = note.using(queue="mail").enqueue()
+    await ended(queue, note.enqueue())
+    queue.resume("mail")
+    await ended(queue, job)
+
+
+@pytest.mark.usefixtures("sleeper")
+async def test_a_job_rescheduled_to_now_wakes_it(
+    queue: PgQueue, note: "Task[[], None]", connection: psycopg.Connection[Any]
+) -> None:
+    keyed = note.using(unique_key="key", unique=Unique("reschedule"), connection=connection)
+    job = keyed.using(delay=timedelta(hours=1)).enqueue()
+    connection.commit()
+    assert keyed.enqueue().id == job.id
+    connection.commit()
+    await ended(queue, job)
+
+
+async def test_its_own_retries_come_due_though_it_never_looks(queue: PgQueue, running: Running) -> None:
+    @queue.task(retry=Retry(wait=wait_fixed(0.05)), max_attempts=3)
+    async def fail() -> None:
+        raise ValueError
+
+    job = fail.enqueue()
+    async with running(queue, poll=FOR_EVER):
+        (found,) = await ended(queue, job)
+    assert len(found.errors) == 3
+
+
+async def test_a_lost_notification_costs_one_poll(
+    queue: PgQueue, note: "Task[[], None]", running: Running
+) -> None:
+    async with running(queue, poll=timedelta(seconds=0.3)) as worker:
+        await asleep(queue, note, worker)
+        ask(queue, "update pgqueue.workers set asleep = false")  # so that nobody is notified
+        await ended(queue, note.enqueue())
+
+
+async def test_nothing_is_lost_between_enqueuing_and_going_to_sleep(
+    queue: PgQueue, note: "Task[[], None]", running: Running
+) -> None:
+    jobs: list[JobHandle[None]] = []
+
+    def enqueue_singly(count: int) -> None:
+        jobs.extend([note.enqueue() for _ in range(count)])
+
+    async with running(queue, concurrency=5):
+        threads = [threading.Thread(target=enqueue_singly, args=(100,)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            await asyncio.to_thread(thread.join)
+        await until(lambda: ask(queue, "select count(*) from pgqueue.jobs") == [(0,)])
+    assert ask(queue, "select count(*) from pgqueue.job_history where attempts = 1") == [(400,)]
+    assert len({job.id for job in jobs}) == 400
+
+
+async def test_busy_workers_are_not_notified(queue: PgQueue, running: Running) -> None:
+    over = asyncio.Event()
+
+    @queue.task
+    async def again() -> None:
+        if not over.is_set():
+            await again.aenqueue()
+
+    queue.enqueue_many(again.call() for _ in range(50))
+    async with running(queue, concurrency=5):
+        await until(lambda: ask(queue, "select 1 from pgqueue.workers where not asleep"))
+        over.set()
+        await until(lambda: ask(queue, "select 1 from pgqueue.workers where asleep"))
+        await until(lambda: ask(queue, "select count(*) from pgqueue.jobs") == [(0,)])
