@@ -1,5 +1,5 @@
 -- dead_ids: the dead jobs that match, oldest first.
--- index: dead_jobs_pkey
+-- index: none: reads all dead jobs
 -- locks: none
 -- run by: PgQueue.retry_dead
 select id from pgqueue.dead_jobs

@@ -45,11 +45,10 @@ class Signature:
                 f"task {self._name}: {error}; annotate it as a type that JSON can carry"
             ) from error
         self._encoder = msgspec.json.Encoder(enc_hook=_encode_other)
-        self._binds_itself = any(
-            p.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD) for p in payload
-        )
-        self._signature = inspect.Signature(payload) if self._binds_itself else None
-        self._is_plain = not self._binds_itself and all(p.kind in _POSITIONAL for p in self._parameters)
+        # The struct binds as a plain call does; what it cannot tell apart is bound by inspect.
+        binds_itself = all(p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for p in payload)
+        self._signature = None if binds_itself else inspect.Signature(payload)
+        self._is_plain = all(p.kind in _POSITIONAL for p in self._parameters)
         self._injected_at = [i for i, p in enumerate(self._parameters) if p.annotation is injected]
 
     def encode(
@@ -179,6 +178,7 @@ def _payload_struct(name: str, parameters: list[inspect.Parameter]) -> type[msgs
         frozen=True,
         omit_defaults=True,
         forbid_unknown_fields=True,
+        kw_only=any(p.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD for p in parameters),
     )
 
 

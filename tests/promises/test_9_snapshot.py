@@ -29,17 +29,17 @@ def test_under_a_held_snapshot_a_claim_from_its_mark_reads_a_fraction_of_one_fro
         report.execute("set transaction isolation level repeatable read")
         report.execute("select count(*) from pgqueue.jobs")
         queue.enqueue_many(noop.call() for _ in range(CHURNED + BATCH))
-        last = _churn(queue)
+        worker = _registered(queue)
+        last = _churn(queue, worker)
 
-        from_head = _pages_read(dsn, {"default": HEAD})
-        from_mark = _pages_read(dsn, {"default": Mark(-last.priority, last.run_at, last.id)})
+        from_head = _pages_read(dsn, worker, {"default": HEAD})
+        from_mark = _pages_read(dsn, worker, {"default": Mark(-last.priority, last.run_at, last.id)})
 
     assert from_mark * 5 < from_head, (from_mark, from_head)
 
 
-def _churn(queue: PgQueue) -> Claim:
+def _churn(queue: PgQueue, worker: UUID) -> Claim:
     """Claim and complete most jobs; returns the last claim."""
-    worker = _registered(queue)
     last: list[Claim] = []
     for _ in range(CHURNED // BATCH):
         last = queue.database.run(claim.claim(worker, {"default": BATCH}))
@@ -54,9 +54,9 @@ def _registered(queue: PgQueue) -> UUID:
     return info.id
 
 
-def _pages_read(dsn: str, marks: Mapping[str, Mark]) -> int:
+def _pages_read(dsn: str, worker: UUID, marks: Mapping[str, Mark]) -> int:
     """How many pages a claim of a few jobs reads to find them; it is rolled back."""
-    statement = next(claim.claim(uuid4(), {"default": 5}, marks=marks))
+    statement = next(claim.claim(worker, {"default": 5}, marks=marks))
     assert isinstance(statement, Statement)
     sql = catalogue_of("pgqueue")[statement.name]
     with psycopg.connect(dsn, cursor_factory=ClientCursor[Any]) as connection:

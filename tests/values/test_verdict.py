@@ -16,10 +16,13 @@ from pgqueue.values.verdict import (
     LONGEST_TRACEBACK,
     Again,
     Buried,
+    Cancelled,
     Returned,
+    Succeeded,
     Verdict,
     describe,
     judge,
+    plainer,
 )
 
 NOON = datetime(2031, 5, 4, 12, tzinfo=UTC)
@@ -100,6 +103,23 @@ def test_a_delay_into_the_past_is_refused_where_it_is_raised(error: type[Snooze 
     assert error(timedelta(0)).delay == timedelta(0)
     with pytest.raises(InvalidOption, match="use a timedelta from zero to ten years"):
         error(-MINUTE)
+
+
+def test_a_success_that_cannot_be_stored_is_recorded_without_its_result() -> None:
+    assert plainer(Succeeded(_claim(), 2.0, b'"\\u0000"'), ValueError()) == Succeeded(_claim(), 2.0)
+
+
+@pytest.mark.parametrize("attempt", [1, 3])
+def test_a_failure_that_cannot_be_stored_spends_its_attempt_for_the_reason_of_the_refusal(
+    attempt: int,
+) -> None:
+    claim = _claim(attempt=attempt)
+
+    for refused in (Returned(claim), Cancelled(claim), judge(claim, ValueError(), retry=POLICY, seconds=0.0)):
+        recorded = plainer(refused, ValueError("cannot store"))
+
+        assert isinstance(recorded, Buried if attempt == 3 else Again)
+        assert recorded.error.message == "cannot store"
 
 
 class _Broken(Exception):
