@@ -64,10 +64,15 @@ def registered(queue: PgQueue, write: Write, body: Body, retry: Retry = AT_ONCE)
 
 
 async def ended(
-    queue: PgQueue, running: Running, job: JobHandle[Any], *, state: JobState = JobState.SUCCEEDED
+    queue: PgQueue,
+    running: Running,
+    job: JobHandle[Any],
+    *,
+    state: JobState = JobState.SUCCEEDED,
+    lease: timedelta = timedelta(seconds=30),
 ) -> None:
     """Run the job to its end, which is to be in this state."""
-    async with running(queue, concurrency=1), asyncio.timeout(20):
+    async with running(queue, concurrency=1, lease=lease), asyncio.timeout(20):
         while not queue.job(job.id).state.ended:  # noqa: ASYNC110 - the database raises no events
             await asyncio.sleep(0.02)
     assert queue.job(job.id).state is state
@@ -135,14 +140,14 @@ async def test_a_superseded_attempt_is_rolled_back(
             async with write(ctx):
                 if ctx.attempt == 1:
                     # a sweep passes over a worker that is claiming at that very moment
-                    while not do(queue, upkeep.reclaim(now=datetime.now(UTC) + timedelta(days=1))):
-                        pass
+                    while queue.job(ctx.job.id).state is JobState.RUNNING:
+                        do(queue, upkeep.reclaim(now=datetime.now(UTC) + timedelta(days=1)))
         except Superseded:
             refused.append(ctx.attempt)
             raise
 
     job = registered(queue, write, body).enqueue()
-    await ended(queue, running, job)
+    await ended(queue, running, job, lease=timedelta(seconds=3))
     assert refused[:1] == [1]
     assert effects(dsn) == [queue.job(job.id).attempts] != [1]
     assert "attempt superseded: its transaction was rolled back" in caplog.messages
