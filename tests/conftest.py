@@ -2,14 +2,15 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pytest_postgresql import factories
+from running import Running
 from servers import server
 
 from pgqueue import PgQueue
@@ -77,9 +78,6 @@ def queue(dsn: str) -> Iterator[PgQueue]:
     opened = PgQueue(dsn)
     yield opened
     opened.close()
-
-
-Running = Callable[..., AbstractAsyncContextManager[Worker]]
 
 
 @pytest.fixture

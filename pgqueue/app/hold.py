@@ -13,7 +13,6 @@ from pgqueue.store.database import Database
 from pgqueue.store.listener import listen_statement
 from pgqueue.store.plan import Plan
 from pgqueue.values.job import Claim
-from pgqueue.values.options import check_name
 from pgqueue.values.verdict import Again, Buried, Returned, Succeeded, Verdict, describe
 from pgqueue.values.version import __version__
 
@@ -54,7 +53,9 @@ class Hold:
             )
         self.database = database
         self.count = count
-        self.queues = None if queues is None else [check_name("queue", name) for name in queues]
+        if lease <= timedelta(0):
+            raise InvalidOption(f"take(lease={lease!r}): use a timedelta above zero")
+        self.queues = queues
         self.timeout = None if timeout is None else timeout.total_seconds()
         self.lease = lease
         self.keep = keep
@@ -106,6 +107,11 @@ class Hold:
     def recording(self, verdicts: list[Verdict]) -> Plan[set[int]]:
         """Record verdicts; returns the ids that were still held."""
         return finish.finish(self.worker.id, verdicts, keep=self.keep)
+
+    def giving_up(self) -> Plan[None]:
+        """Leave the list; what is in this take's name all the same goes back, unspent."""
+        yield from claim.disown(self.worker.id, ())
+        yield from claim.leave(self.worker.id)
 
     def let_go(self, verdicts: list[Verdict]) -> None:
         """Forget the claims of these verdicts.

@@ -24,7 +24,7 @@ from pgqueue.errors import (
 from pgqueue.store import enqueue
 from pgqueue.store.database import Database
 from pgqueue.values.job import Enqueued, NewJob
-from pgqueue.values.options import JobOptions, as_duration, check_name
+from pgqueue.values.options import JobOptions, as_duration, check_name, check_queues
 from pgqueue.values.payload import DEFAULT_LIMIT
 from pgqueue.values.retry import Retry
 from pgqueue.values.unique import Unique
@@ -69,6 +69,8 @@ class PgQueue(Desk):
         """
         if history < timedelta(0):
             raise InvalidOption(f"history={history!r}: use a timedelta of zero or more")
+        if pool_size < 1:
+            raise InvalidOption(f"pool_size={pool_size!r}: keep at least one connection")
         if max_payload < 1:
             raise InvalidOption(f"max_payload={max_payload!r}: use a number of bytes above zero")
         super().__init__(
@@ -78,7 +80,7 @@ class PgQueue(Desk):
         )
         self.history = history
         self.max_payload = max_payload
-        self.queues = None if queues is None else frozenset(check_name("queue", name) for name in queues)
+        self.queues = None if queues is None else frozenset(check_queues(queues))
         self._tasks: dict[str, Task[..., Any]] = {}
 
     @property
@@ -155,7 +157,9 @@ class PgQueue(Desk):
             raise InvalidOption(f"timeout={timeout!r}: use a number of seconds above zero, or None")
 
         def register(decorated: Callable[..., Any]) -> Task[..., Any]:
-            task_name = check_name("task", name or f"{decorated.__module__}.{decorated.__qualname__}")
+            task_name = check_name(
+                "task", f"{decorated.__module__}.{decorated.__qualname__}" if name is None else name
+            )
             if task_name in self._tasks:
                 raise DuplicateTask(
                     f"task {task_name!r} is registered already, as {self._tasks[task_name].function!r}; "
@@ -296,6 +300,7 @@ class PgQueue(Desk):
     def _hold(
         self, queues: Sequence[str] | None, timeout: float | timedelta | None, lease: timedelta
     ) -> dict[str, Any]:
+        queues = None if queues is None else check_queues(queues)
         for queue in queues or ():
             self.require_queue(queue)
         return {

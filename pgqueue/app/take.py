@@ -12,6 +12,7 @@ reclaims while it waits, so that a program that only ever takes needs no worker 
 
 import asyncio
 import json
+import logging
 import threading
 import time
 from contextlib import suppress
@@ -22,11 +23,14 @@ from typing import Any
 import psycopg
 
 from pgqueue.app.hold import Hold
+from pgqueue.errors import PgQueueError
 from pgqueue.store import claim
 from pgqueue.store.connection import Awaiting, Blocking
 from pgqueue.store.plan import Plan, arun, run
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Verdict
+
+log = logging.getLogger("pgqueue.take")
 
 
 class TakenJob:
@@ -118,7 +122,7 @@ class Take(Hold):
                 self._connection.execute(self.listening.encode())
             self._wait_for_jobs()
         except BaseException:
-            self._connection.close()
+            self._give_up()
             raise
         self._heart.start()
         return [TakenJob(held, self) for held in self.held.values()]
@@ -132,15 +136,22 @@ class Take(Hold):
             self._heart.join()
             if self.held:
                 self.settle(self.ending(error))
+        except (psycopg.Error, PgQueueError) as failure:
+            if error is None:
+                raise
+            _log_failure(failure)  # what the block raised goes on
         finally:
-            with suppress(psycopg.Error):
-                self._run(claim.leave(self.worker.id))
-            self._connection.close()
+            self._give_up()
 
     def settle(self, verdicts: list[Verdict]) -> None:
         """Record verdicts, and forget the claims."""
         self.let_go(verdicts)
         self.require_all(verdicts, self._run(self.recording(verdicts)))
+
+    def _give_up(self) -> None:
+        with suppress(psycopg.Error):
+            self._run(self.giving_up())
+        self._connection.close()
 
     def _wait_for_jobs(self) -> None:
         deadline = None if self.timeout is None else time.monotonic() + self.timeout
@@ -175,7 +186,7 @@ class AsyncTake(Hold):
                 await self._connection.execute(self.listening.encode())
             await self._wait_for_jobs()
         except BaseException:
-            await self._connection.close()
+            await self._give_up()
             raise
         self._heart = asyncio.create_task(self._keep_alive(), name="pgqueue-take")
         return [TakenJob(held, self) for held in self.held.values()]
@@ -189,15 +200,22 @@ class AsyncTake(Hold):
             await asyncio.gather(self._heart, return_exceptions=True)
             if self.held:
                 await self.asettle(self.ending(error))
+        except (psycopg.Error, PgQueueError) as failure:
+            if error is None:
+                raise
+            _log_failure(failure)  # what the block raised goes on
         finally:
-            with suppress(psycopg.Error):
-                await self._run(claim.leave(self.worker.id))
-            await self._connection.close()
+            await self._give_up()
 
     async def asettle(self, verdicts: list[Verdict]) -> None:
         """Record verdicts, and forget the claims."""
         self.let_go(verdicts)
         self.require_all(verdicts, await self._run(self.recording(verdicts)))
+
+    async def _give_up(self) -> None:
+        with suppress(psycopg.Error):
+            await self._run(self.giving_up())
+        await self._connection.close()
 
     async def _wait_for_jobs(self) -> None:
         deadline = None if self.timeout is None else time.monotonic() + self.timeout
@@ -220,3 +238,7 @@ class AsyncTake(Hold):
 
     async def _run(self, plan: Plan[Any]) -> Any:  # noqa: ANN401 - whatever the plan returns
         return await arun(plan, Awaiting(self._connection, self.database.catalogue))
+
+
+def _log_failure(failure: Exception) -> None:
+    log.warning("jobs of a failed take were not recorded; their lease will pass", exc_info=failure)

@@ -111,7 +111,13 @@ class Task(Generic[P, R]):
         return (await self._runner.aenqueue([self._job(args, kwargs)], self._connection))[0]
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
-        """A call to hand to ``enqueue_many``; checked now, enqueued there. Raises as :meth:`enqueue` does."""
+        """A call to hand to ``enqueue_many``; checked now, enqueued there.
+
+        Raises:
+            InvalidOption: the task has a connection; it is ``enqueue_many`` that takes one.
+            PayloadNotEncodable: the arguments do not fit the task, or have no JSON form.
+            PayloadTooLarge: their JSON form is over the limit.
+        """
         if self._connection is not None:
             raise InvalidOption(
                 f"{self.name}.using(connection=...).call(...): give the connection to enqueue_many instead"

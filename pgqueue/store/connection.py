@@ -35,12 +35,14 @@ class Blocking:
     def execute(self, step: Step, /) -> Sequence[Row]:
         """Run one step and return its rows."""
         sql = self._catalogue[step.name]
-        with _schema_errors(self._catalogue), self._connection.cursor(row_factory=tuple_row) as cursor:
+        with (
+            _schema_errors(self._catalogue),
+            psycopg.Cursor(self._connection, row_factory=tuple_row) as cursor,
+        ):
             if isinstance(step, Copy):
-                encoding = self._connection.info.encoding
                 with cursor.copy(sql.encode()) as copy:
                     for chunk in step.chunks:
-                        copy.write(_encoded(chunk, encoding))
+                        copy.write(chunk)
                 return ()
             cursor.execute(sql.encode(), step.params)
             return cursor.fetchall() if step.returns else ()
@@ -60,12 +62,11 @@ class Awaiting:
         """Run one step and return its rows."""
         sql = self._catalogue[step.name]
         with _schema_errors(self._catalogue):
-            async with self._connection.cursor(row_factory=tuple_row) as cursor:
+            async with psycopg.AsyncCursor(self._connection, row_factory=tuple_row) as cursor:
                 if isinstance(step, Copy):
-                    encoding = self._connection.info.encoding
                     async with cursor.copy(sql.encode()) as copy:
                         for chunk in step.chunks:
-                            await copy.write(_encoded(chunk, encoding))
+                            await copy.write(chunk)
                     return ()
                 await cursor.execute(sql.encode(), step.params)
                 return await cursor.fetchall() if step.returns else ()
@@ -140,11 +141,6 @@ async def _inside_async_sqlalchemy(connection: Any) -> object:  # noqa: ANN401 -
     if not connection.in_transaction():
         await connection.begin()
     return (await connection.get_raw_connection()).driver_connection
-
-
-def _encoded(chunk: bytes, encoding: str) -> bytes:
-    """COPY's rows in the connection's encoding; almost always that is UTF-8, as they are."""
-    return chunk if encoding == "utf-8" else chunk.decode().encode(encoding)
 
 
 def _named(connection: object) -> str:

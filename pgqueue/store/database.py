@@ -12,7 +12,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from pgqueue.errors import ConfigurationError, ConnectionFailed
+from pgqueue.errors import ConfigurationError, ConnectionFailed, DatabaseError
 from pgqueue.store import schema
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.connection import Awaiting, Blocking, aunwrap, unwrap
@@ -21,6 +21,7 @@ from pgqueue.store.plan import Plan, arun, run
 T = TypeVar("T")
 DSN_SETTINGS = ("PGQUEUE_DSN", "DATABASE_URL")
 DIRECT_DSN_SETTING = "PGQUEUE_DIRECT_DSN"
+SECRETS = ("password", "sslpassword")
 # A peer that vanished without a word is noticed within half a minute, not after TCP's two hours.
 CONNECTION_DEFAULTS: dict[str, Any] = {
     "application_name": "pgqueue",
@@ -95,29 +96,41 @@ class Database:
         """Run a plan on the user's connection, in its transaction, or on one of ours, committed at once."""
         if connection is not None:
             return run(plan, Blocking(unwrap(connection), self.catalogue))
-        with self.pooled() as own:
-            return run(plan, Blocking(own, self.catalogue))
+        try:
+            with self.pooled() as own:
+                return run(plan, Blocking(own, self.catalogue))
+        except psycopg.OperationalError as error:
+            raise _failure(error) from error
 
     async def arun(self, plan: Plan[T], connection: object = None) -> T:
         """Run a plan as :meth:`run` does, awaited."""
         if connection is not None:
             return await arun(plan, Awaiting(await aunwrap(connection), self.catalogue))
-        async with self.apooled() as own:
-            return await arun(plan, Awaiting(own, self.catalogue))
+        try:
+            async with self.apooled() as own:
+                return await arun(plan, Awaiting(own, self.catalogue))
+        except psycopg.OperationalError as error:
+            raise _failure(error) from error
 
     def run_whole(self, plan: Plan[T], connection: object = None) -> T:
         """Run a plan of several statements as a whole: in a transaction, or in a savepoint of the user's."""
         if connection is not None:
             return self._run_whole_on(unwrap(connection), plan)
-        with self.pooled() as own:
-            return self._run_whole_on(own, plan)
+        try:
+            with self.pooled() as own:
+                return self._run_whole_on(own, plan)
+        except psycopg.OperationalError as error:
+            raise _failure(error) from error
 
     async def arun_whole(self, plan: Plan[T], connection: object = None) -> T:
         """Run a plan as :meth:`run_whole` does, awaited."""
         if connection is not None:
             return await self._arun_whole_on(await aunwrap(connection), plan)
-        async with self.apooled() as own:
-            return await self._arun_whole_on(own, plan)
+        try:
+            async with self.apooled() as own:
+                return await self._arun_whole_on(own, plan)
+        except psycopg.OperationalError as error:
+            raise _failure(error) from error
 
     def pooled(self) -> AbstractContextManager[psycopg.Connection[Any]]:
         """A blocking connection from the pool, in autocommit mode."""
@@ -272,7 +285,17 @@ def _connection_errors(dsn: str) -> Iterator[None]:
         ) from error
 
 
+def _failure(error: psycopg.OperationalError) -> DatabaseError:
+    """What went wrong on a connection of ours, in our words: it was lost, or the statement was turned away."""
+    if error.sqlstate is None or error.sqlstate.startswith(("08", "57")):
+        return ConnectionFailed(
+            f"the connection was lost: {str(error).strip()}; whether it was done is not known"
+        )
+    return DatabaseError(f"the database could not do it: {str(error).strip()}")
+
+
 def _without_password(dsn: str) -> str:
     named = conninfo_to_dict(dsn)
-    named.pop("password", None)
+    for secret in SECRETS:
+        named.pop(secret, None)
     return make_conninfo("", **{key: str(value) for key, value in named.items()})

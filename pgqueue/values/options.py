@@ -1,5 +1,6 @@
 """The options of an enqueue: checked where they are written, never in the worker."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Self
@@ -67,6 +68,20 @@ def check_name(what: str, name: str) -> str:
     if any(char.isspace() or char in ",:\0" for char in name):
         raise InvalidOption(f"{what}={name!r}: a name has no white space, comma or colon in it")
     return name
+
+
+def check_queues(names: Iterable[str]) -> list[str]:
+    """Queue names, each once, in their order.
+
+    Raises:
+        InvalidOption: there is none, one cannot be a name, or a single string was given.
+    """
+    if isinstance(names, str):
+        raise InvalidOption(f"queues={names!r}: give a list of names, [{names!r}]")
+    checked = [check_name("queue", name) for name in dict.fromkeys(names)]
+    if not checked:
+        raise InvalidOption("queues=[]: name at least one queue, or None for all")
+    return checked
 
 
 def as_duration(what: str, value: float | timedelta | None) -> timedelta | None:

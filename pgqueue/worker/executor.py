@@ -1,9 +1,10 @@
 """One attempt, top to bottom: find the task, read the arguments, call, judge."""
 
 import asyncio
+import inspect
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -75,7 +76,7 @@ class Executor:
         if task.is_async:
             running = task.function(*args, **kwargs)
         else:
-            running = self._threads.run(partial(task.function, *args, **kwargs))
+            running = self._in_thread(partial(task.function, *args, **kwargs))
         if task.timeout is None:
             return await running
         try:
@@ -86,6 +87,12 @@ class Executor:
                 raise
             attempt.context.cancelled = True
             raise TimedOut(f"the attempt took longer than the task's timeout of {task.timeout}") from error
+
+    async def _in_thread(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever it returns
+        value = await self._threads.run(call)
+        return (
+            await value if inspect.isawaitable(value) else value
+        )  # a plain function may hand out a coroutine
 
     def _unknown(self, claim: Claim) -> Verdict:
         """Give the job to another worker that knows its task; meanwhile it stands aside."""

@@ -1,6 +1,6 @@
 """Keeps claims in hand: enough that no slot waits, no more than will start at once.
 
-How many to hold beyond the running ones follows from how fast they start (Little's law: rate times horizon), so
+How many to hold beyond the running ones follows from how fast they end (Little's law: rate times horizon), so
 a worker of long jobs prefetches next to nothing, and one of short jobs as much as a batch should have.
 
 When nothing is ready the worker *dozes*: it asks to be notified, looks once more (for what was committed
@@ -127,11 +127,11 @@ class Fetcher:
 
     def _prefetch(self) -> int:
         """How many claims would start within the horizon, at the pace since the last look."""
-        started, at = self._pace
+        ended, at = self._pace
         now = time.monotonic()
         elapsed = now - at
-        pace = (self._slots.started - started) / elapsed if elapsed > 0 else 0.0
-        self._pace = (self._slots.started, now)
+        pace = (self._slots.ended - ended) / elapsed if elapsed > 0 else 0.0
+        self._pace = (self._slots.ended, now)
         return min(LARGEST_PREFETCH, int(pace * HORIZON))
 
     async def _keep_busy(self) -> None:
@@ -155,7 +155,7 @@ class Fetcher:
         if self._stopping:
             return
         try:
-            async with asyncio.timeout(self._poll):
+            async with asyncio.timeout(min(self._poll, self._marks.head_in())):
                 await self._look.wait()
         except TimeoutError:
             pass

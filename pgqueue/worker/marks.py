@@ -7,6 +7,7 @@ higher priorities. So marks are used only while looking from the head is slow, a
 looked at from its head again and again, as often as a small share of the time allows.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterable
 
@@ -41,6 +42,11 @@ class Marks:
     def starts(self) -> dict[str, Mark]:
         """Where to start in each queue; queues that are not named: at the head."""
         return {} if self._clock() >= self._head_at else self._marks
+
+    def head_in(self) -> float:
+        """In how many seconds the head is to be looked at again; infinity while every look starts there."""
+        left = self._head_at - self._clock()
+        return left if left > 0 else math.inf
 
     def learn(self, starts: dict[str, Mark], claims: Iterable[Claim], seconds: float) -> None:
         """Take note of a look.

@@ -26,6 +26,7 @@ class Membership:
         queues: Sequence[str] | None,
         known: Callable[[], Sequence[int]],
         on_lost: Callable[[UUID], object],
+        on_joined: Callable[[], object],
         on_cancel: Callable[[Sequence[int]], object],
     ) -> None:
         """Prepare to join.
@@ -37,6 +38,7 @@ class Membership:
             queues: what it serves; None: all.
             known: every job it knows to be in its name.
             on_lost: told the old name when the lease is lost: whatever it held is somebody else's now.
+            on_joined: called when it has joined afresh after that.
             on_cancel: told which of its jobs somebody asked to cancel.
         """
         self._link = link
@@ -45,6 +47,7 @@ class Membership:
         self._queues = queues
         self._known = known
         self._on_lost = on_lost
+        self._on_joined = on_joined
         self._on_cancel = on_cancel
         self.id = uuid4()
 
@@ -60,6 +63,7 @@ class Membership:
         beat = await self._link.run(lambda: claim.beat(self.id, self._lease, self._known()), then=self._heed)
         if beat is None:
             await self.join()
+            self._on_joined()
             return
         if beat.disowned:
             log.warning("returned claims whose answer was lost", extra={"jobs": beat.disowned})

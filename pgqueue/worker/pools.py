@@ -9,13 +9,24 @@ import contextvars
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum, auto
 from typing import Any
 
 
-class _Work:
-    """One call on its way through a thread."""
+class _Stage(Enum):
+    """How far a call has got."""
 
-    __slots__ = ("abandoned", "call", "context", "future")
+    WAITS = auto()
+    RUNS = auto()
+    DONE = auto()
+    GIVEN_UP = auto()
+
+
+class _Work:
+    """One call on its way through a thread. Its stage is changed by whoever holds the lock."""
+
+    __slots__ = ("call", "context", "future", "lock", "stage")
 
     def __init__(
         self, call: Callable[[], Any], future: "asyncio.Future[tuple[Any, BaseException | None]]"
@@ -23,7 +34,22 @@ class _Work:
         self.call = call
         self.future = future
         self.context = contextvars.copy_context()
-        self.abandoned = False
+        self.lock = threading.Lock()
+        self.stage = _Stage.WAITS
+
+    def advance(self, before: _Stage, after: _Stage) -> bool:
+        """Go from one stage to the next; False: the call was given up meanwhile."""
+        with self.lock:
+            if self.stage is not before:
+                return False
+            self.stage = after
+            return True
+
+    def give_up(self) -> bool:
+        """Nobody waits for the call any more; True: a thread is lost to it."""
+        with self.lock:
+            was, self.stage = self.stage, _Stage.GIVEN_UP
+            return was is _Stage.RUNS
 
 
 class Threads:
@@ -60,8 +86,7 @@ class Threads:
         try:
             value, error = await work.future
         except asyncio.CancelledError:
-            work.abandoned = True
-            self._threads -= 1
+            self._threads -= work.give_up()
             raise
         finally:
             self._busy -= 1
@@ -76,13 +101,13 @@ class Threads:
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         while (work := self._work.get()) is not None:
+            if not work.advance(_Stage.WAITS, _Stage.RUNS):
+                continue
             answer = _outcome(work)
-            try:
+            if not work.advance(_Stage.RUNS, _Stage.DONE):
+                return  # another thread has taken this one's place
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(_deliver, work.future, answer)
-            except RuntimeError:  # the loop is closed: nobody waits any more
-                return
-            if work.abandoned:
-                return
 
 
 def _outcome(work: _Work) -> tuple[Any, BaseException | None]:

@@ -1,13 +1,14 @@
 """Who runs now and who waits: claims in hand, up to ``size`` of them running."""
 
 import asyncio
+import contextvars
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from pgqueue.app.context import Context
 from pgqueue.values.job import Claim
-from pgqueue.values.verdict import Returned
+from pgqueue.values.verdict import Cancelled, Returned
 from pgqueue.worker.attempt import Attempt, Stop
 from pgqueue.worker.completer import Completer
 from pgqueue.worker.executor import Executor
@@ -19,7 +20,7 @@ class Slots:
     Attributes:
         waiting: claims that have not started, in order.
         running: attempts by job id.
-        started: how many attempts have been started in all.
+        ended: how many attempts have ended in all.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class Slots:
         self.size = size
         self.waiting: deque[Claim] = deque()
         self.running: dict[int, Attempt] = {}
-        self.started = 0
+        self.ended = 0
         self.low = 0
         self._executor = executor
         self._completer = completer
@@ -51,6 +52,7 @@ class Slots:
         self._on_room = on_room
         self._waiting_since = 0.0
         self._closed = False
+        self._surroundings = contextvars.copy_context()  # else a job would see what the last one left behind
 
     def known(self) -> list[int]:
         """The jobs in hand."""
@@ -89,6 +91,14 @@ class Slots:
             if job_id in self.running:
                 self.running[job_id].stop(why)
 
+    def cancel(self, job_ids: Iterable[int]) -> None:
+        """Somebody asked to cancel these jobs: stop those that run, and end those that have not started."""
+        asked = set(job_ids)
+        for claim in [claim for claim in self.waiting if claim.id in asked]:
+            self.waiting.remove(claim)
+            self._completer.add(Cancelled(claim))
+        self.stop(Stop.CANCEL, asked)
+
     def abandon(self) -> None:
         """Let go of everything: it is no longer this worker's."""
         self.waiting.clear()
@@ -109,11 +119,11 @@ class Slots:
             claim = self.waiting.popleft()
             attempt = Attempt(claim, self._context(claim))
             self.running[claim.id] = attempt
-            self.started += 1
-            attempt.runner = loop.create_task(self._run(attempt))
+            attempt.runner = loop.create_task(self._run(attempt), context=self._surroundings.copy())
 
     async def _run(self, attempt: Attempt) -> None:
         verdict = await self._executor.execute(attempt)
+        self.ended += 1
         if self.running.get(attempt.claim.id) is attempt:
             del self.running[attempt.claim.id]
             if verdict is not None:

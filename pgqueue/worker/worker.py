@@ -27,7 +27,7 @@ from pgqueue.errors import InvalidOption
 from pgqueue.store import schema
 from pgqueue.store.listener import listen
 from pgqueue.values.job import Claim
-from pgqueue.values.options import check_name
+from pgqueue.values.options import check_queues
 from pgqueue.values.verdict import Again, Returned, Verdict
 from pgqueue.worker.attempt import Stop
 from pgqueue.worker.completer import LOCK_TIMEOUT, Completer
@@ -104,7 +104,8 @@ class Worker:
             queues=self.queues,
             known=lambda: [*self._slots.known(), *self._completer.known()],
             on_lost=self._lost,
-            on_cancel=lambda jobs: self._slots.stop(Stop.CANCEL, jobs),
+            on_joined=self._look.set,
+            on_cancel=self._slots.cancel,
         )
         self._fetcher = Fetcher(
             self._claims,
@@ -234,12 +235,10 @@ class Worker:
 def _served(queue: PgQueue, queues: Sequence[str] | None) -> list[str] | None:
     if queues is None:
         return None if queue.queues is None else sorted(queue.queues)
-    for name in queues:
-        check_name("queue", name)
+    checked = check_queues(queues)
+    for name in checked:
         queue.require_queue(name)
-    if not queues:
-        raise InvalidOption("queues=[]: name at least one queue, or None for all")
-    return list(dict.fromkeys(queues))
+    return checked
 
 
 def _require_positive(**options: timedelta) -> None:

@@ -5,7 +5,7 @@ from datetime import timedelta
 import psycopg
 import pytest
 from app.helping import ask
-from conftest import Running
+from running import Running
 from tenacity import wait_none
 
 from pgqueue import Dead, JobHandle, JobState, Outcome, PgQueue, Retry

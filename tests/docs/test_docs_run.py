@@ -13,8 +13,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from conftest import Running
 from docs.pages import Block, blocks, page_id, pages
+from running import Running
 from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 

@@ -13,7 +13,6 @@ from typing import Any, LiteralString
 
 import psycopg
 import pytest
-from conftest import Running
 from promises.processes import (
     ask,
     await_until,
@@ -28,6 +27,7 @@ from promises.processes import (
     waiting_for_locks,
 )
 from promises.workshop import Workshop
+from running import Running
 
 from pgqueue import JobHandle, JobState, PgQueue
 from pgqueue.store import finish

@@ -16,7 +16,6 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from conftest import Running
 from promises.processes import (
     LEASE,
     Start,
@@ -34,6 +33,7 @@ from promises.processes import (
     waiting_for_locks,
 )
 from promises.workshop import Workshop
+from running import Running
 
 from pgqueue import Context, JobState, PgQueue, Superseded, TakenJob
 from pgqueue.store import claim, finish, upkeep

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import psycopg
 import pytest
-from conftest import Running
 from promises.processes import (
     LEASE,
     ask,
@@ -24,6 +23,7 @@ from promises.processes import (
     run_on,
 )
 from promises.workshop import AT_ONCE, Workshop
+from running import Running
 from tenacity import retry_if_exception, retry_if_exception_type, wait_fixed, wait_none
 
 from pgqueue import Context, Dead, Job, JobHandle, JobState, PgQueue, Retry, RetryLater, Snooze

@@ -15,7 +15,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from conftest import Running
 from promises.processes import (
     GUARD,
     LEASE,
@@ -33,6 +32,7 @@ from promises.processes import (
     wait_until,
 )
 from promises.workshop import Workshop
+from running import Running
 
 from pgqueue import Context, JobHandle, JobState, PgQueue
 from pgqueue.store import claim, upkeep

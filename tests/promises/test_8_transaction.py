@@ -13,8 +13,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from conftest import Running
 from promises.helpers_789 import ask, do
+from running import Running
 from tenacity import wait_none
 
 from pgqueue import Context, JobHandle, JobState, PgQueue, Retry, Superseded, Task
@@ -150,7 +150,7 @@ async def test_a_superseded_attempt_is_rolled_back(
     await ended(queue, running, job, lease=timedelta(seconds=3))
     assert refused[:1] == [1]
     assert effects(dsn) == [queue.job(job.id).attempts] != [1]
-    assert "attempt superseded: its transaction was rolled back" in caplog.messages
+    assert any(message.startswith("attempt superseded") for message in caplog.messages)
 
 
 async def test_a_connection_killed_before_the_commit_leaves_nothing(

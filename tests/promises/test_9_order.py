@@ -12,8 +12,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from conftest import Running
 from promises.helpers_789 import ask, do, explain, registered, run_on
+from running import Running
 
 from pgqueue import PgQueue
 from pgqueue.store import claim, finish, upkeep

@@ -4,9 +4,22 @@ from collections import Counter
 from functools import partial
 from typing import Any
 
+import msgspec
 import psycopg
 from store.crowd import ask, asking, at_once
-from store.samples import LEASE, MINUTE, NOON, SECOND, adding, new_job, running, shown, taking, verdicts_on
+from store.samples import (
+    LEASE,
+    MINUTE,
+    NOON,
+    SECOND,
+    adding,
+    new_job,
+    running,
+    shown,
+    taking,
+    verdicts_on,
+    worker_info,
+)
 
 from pgqueue.store import claim, finish, upkeep
 from pgqueue.values.job import Claim, JobState
@@ -75,6 +88,39 @@ def test_whoever_reclaims_skips_jobs_that_another_reclaims(
 
     with psycopg.connect(dsn, options="-c lock_timeout=1s") as other:
         assert ask(other, upkeep.reclaim(now=NOON)) == {}
+
+
+def test_a_worker_is_not_taken_off_the_list_while_it_claims(
+    connection: psycopg.Connection[Any], dsn: str
+) -> None:
+    late = NOON + LEASE + SECOND
+    ask(connection, adding(new_job()))
+    info = worker_info()
+    ask(connection, claim.register(info, LEASE, now=NOON))
+    connection.commit()
+    (taken,) = ask(connection, claim.claim(info.id, {"default": 1}, now=NOON))
+
+    with psycopg.connect(dsn, autocommit=True, options="-c lock_timeout=1s") as other:
+        assert ask(other, upkeep.reclaim(now=late)) == {}
+        assert ask(other, claim.renew(info.id, LEASE, now=NOON))
+        connection.commit()
+        assert ask(other, upkeep.reclaim(now=late)) == {taken.id: JobState.READY}
+        assert not ask(other, claim.renew(info.id, LEASE, now=NOON))
+
+
+def test_verdicts_on_jobs_that_others_have_locked_are_set_apart(
+    connection: psycopg.Connection[Any], dsn: str
+) -> None:
+    ask(connection, adding(new_job(), new_job(), new_job()))
+    locked, free, superseded = ask(connection, taking())
+    connection.commit()
+    verdicts = [verdicts_on(one)["succeeded"] for one in (locked, free)]
+    verdicts.append(verdicts_on(msgspec.structs.replace(superseded, claims=9))["succeeded"])
+    connection.execute("select from pgqueue.jobs where id = %s for update", [locked.id])
+
+    with psycopg.connect(dsn, options="-c lock_timeout=1s") as other:
+        plan = finish.finish_unlocked(locked.worker_id, verdicts, keep=True)
+        assert ask(other, plan) == ({free.id}, {locked.id})
 
 
 def test_of_a_renewal_and_an_expiry_at_once_exactly_one_wins(dsn: str) -> None:

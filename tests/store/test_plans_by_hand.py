@@ -43,6 +43,7 @@ def _claim(**changes: Any) -> Claim:
     values: dict[str, Any] = {
         "id": 1,
         "worker_id": worker_info().id,
+        "claims": 1,
         "attempt": 1,
         "max_attempts": 3,
         "priority": 0,
@@ -90,6 +91,16 @@ def test_a_taken_key_is_dealt_with_by_its_policy(
 
     assert answer == Enqueued(7, expected)
     assert names[-1] == last
+
+
+def test_a_hold_is_given_back_where_a_live_job_has_the_key_after_all() -> None:
+    held = new_job(unique_key="key", unique=Unique(period=MINUTE))
+
+    answer, names = _told(enqueue.enqueue(held), [(8, False)], [], [(7,)])
+
+    assert answer == Enqueued(7, Outcome.REJECTED)
+    assert names == ["enqueue_for_period", "release_hold", "count_collision"]
+    assert _told(enqueue.enqueue(held), [(8, True)]) == (Enqueued(8), ["enqueue_for_period"])
 
 
 def test_a_batch_locks_its_keys_in_one_order() -> None:

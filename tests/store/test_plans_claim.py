@@ -120,6 +120,13 @@ async def test_each_queue_is_claimed_from_up_to_its_quota(ask: Ask) -> None:
     assert sorted(one.queue for one in taken) == ["a", "a", "b"]
 
 
+async def test_who_is_not_on_the_list_claims_nothing(ask: Ask) -> None:
+    (job_id,) = await ask(adding(new_job()))
+
+    assert await ask(claim.claim(worker_info().id, {"default": 9}, now=NOON)) == []
+    assert (await ask(shown(job_id))).attempts == 0
+
+
 async def test_nothing_is_claimed_before_its_time_or_from_a_paused_queue(ask: Ask) -> None:
     await ask(adding(new_job(delay=SECOND), new_job(queue="still")))
     await ask(control.pause("still", now=NOON))

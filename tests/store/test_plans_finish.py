@@ -180,6 +180,25 @@ async def test_a_former_attempt_of_the_same_worker_is_not_heard(ask: Ask, sort: 
 
 
 @pytest.mark.parametrize("sort", SORTS)
+async def test_a_returned_claim_is_not_heard_though_its_attempt_is_run_again(ask: Ask, sort: str) -> None:
+    former = await ask(running())
+    await ask(finish.put_back(former.worker_id, [Returned(former)], now=NOON))
+    (latter,) = await ask(taking(worker=former.worker_id))
+    assert (latter.id, latter.attempt) == (former.id, former.attempt)
+
+    await _assert_not_heard(ask, former, sort)
+
+
+@pytest.mark.parametrize("sort", SORTS)
+async def test_a_disowned_claim_is_not_heard(ask: Ask, sort: str) -> None:
+    former = await ask(running())
+    await ask(claim.disown(former.worker_id, []))
+    await ask(taking(worker=former.worker_id))
+
+    await _assert_not_heard(ask, former, sort)
+
+
+@pytest.mark.parametrize("sort", SORTS)
 async def test_an_attempt_whose_job_was_reclaimed_is_not_heard(ask: Ask, sort: str) -> None:
     taken = await ask(running())
     await ask(claim.leave(taken.worker_id))
@@ -199,7 +218,7 @@ async def test_nothing_ends_twice(ask: Ask, sort: str) -> None:
 async def test_what_is_not_heard_does_not_silence_the_rest_of_its_batch(ask: Ask) -> None:
     await ask(adding(new_job(), new_job()))
     first, second = await ask(taking())
-    stale = msgspec.structs.replace(first, attempt=9)
+    stale = msgspec.structs.replace(first, claims=9)
     verdicts = [Succeeded(stale, 0.0), Succeeded(second, 0.0)]
 
     assert await ask(finish.finish(first.worker_id, verdicts, keep=True)) == {second.id}

@@ -84,6 +84,20 @@ def test_batches_in_opposite_order_never_wait_for_each_other_in_a_circle(dsn: st
         assert len(added) == added.total() == len(keys)
 
 
+def test_a_hold_does_not_outlive_the_enqueue_that_was_rejected_in_a_race(dsn: str) -> None:
+    daily = new_job(unique_key="key", unique=Unique(period=timedelta(days=1)))
+    with psycopg.connect(dsn) as first, ThreadPoolExecutor(1) as thread:
+        (job_id,) = ask(first, adding(new_job(unique_key="key")))
+        waiting = thread.submit(at_once, dsn, asking(partial(enqueue.enqueue, daily, now=NOON)))
+        until_somebody_waits(dsn)
+        first.commit()
+        assert waiting.result(timeout=30) == [Enqueued(job_id, Outcome.REJECTED)]
+
+        (held,) = ask(first, taking())
+        ask(first, finish.complete(held.worker_id, [Succeeded(held, 0.0)], keep=True))
+        assert ask(first, enqueue.enqueue(daily, now=NOON)).outcome is Outcome.ADDED
+
+
 def test_whoever_finds_a_key_in_an_uncommitted_enqueue_waits_for_its_fate(dsn: str) -> None:
     job = new_job(unique_key="key")
     with psycopg.connect(dsn) as first, ThreadPoolExecutor(1) as thread:

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from contextlib import suppress
 
-from conftest import Running
+from running import Running
 from tenacity import wait_none
 from worker.helping import FOR_EVER, ask, claimed, completer, dismantle, ended, member, slots, until, verdicts
 

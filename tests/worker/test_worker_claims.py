@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
-from conftest import Running
+from running import Running
 from worker.helping import (
     FOR_EVER,
     ask,

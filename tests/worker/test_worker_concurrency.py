@@ -5,7 +5,7 @@ import threading
 from contextvars import ContextVar
 
 import pytest
-from conftest import Running
+from running import Running
 from worker.helping import FOR_EVER, claimed, dismantle, ended, member, slots, until
 
 from pgqueue import PgQueue

@@ -6,8 +6,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from conftest import Running
 from psycopg.conninfo import conninfo_to_dict
+from running import Running
 from tenacity import wait_none
 from worker.helping import (
     FOR_EVER,
@@ -212,7 +212,7 @@ async def test_a_verdict_of_a_lost_lease_is_not_recorded(
     await completer(worker).run_once()
     await dismantle(worker)
     assert job.status() is JobState.READY
-    assert "attempt superseded: its outcome was not recorded" in caplog.messages
+    assert any(message.startswith("attempt superseded") for message in caplog.messages)
 
 
 async def test_a_worker_that_lost_its_lease_claims_nothing_before_it_has_joined_afresh(

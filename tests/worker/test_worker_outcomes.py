@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from conftest import Running
+from running import Running
 from tenacity import wait_none
 from worker.helping import ask, ended, until
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from conftest import Running
 from psycopg.conninfo import conninfo_to_dict
+from running import Running
 from servers import free_port
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 from worker.helping import FOR_EVER, ask, ended, sleeps, until

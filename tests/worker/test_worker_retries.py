@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from conftest import Running
+from running import Running
 from tenacity import (
     retry_if_exception,
     retry_if_exception_type,

@@ -5,7 +5,7 @@ import threading
 from datetime import timedelta
 
 import pytest
-from conftest import Running
+from running import Running
 from worker.helping import FOR_EVER, ask, claimed, claims_of, completer, ended, fetcher, member, slots, until
 
 from pgqueue import JobState, PgQueue

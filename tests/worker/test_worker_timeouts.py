@@ -5,7 +5,7 @@ import threading
 from datetime import timedelta
 
 import psycopg
-from conftest import Running
+from running import Running
 from tenacity import wait_fixed
 from worker.helping import ask, ended, slots, until
 

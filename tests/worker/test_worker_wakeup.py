@@ -2,13 +2,14 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 import psycopg
 import pytest
-from conftest import Running
+from running import Running
 from tenacity import wait_fixed
 from worker.helping import FOR_EVER, ask, ended, sleeps, until
 
@@ -44,6 +45,14 @@ async def asleep(queue: PgQueue, note: "Task[[], None]", worker: Worker) -> None
     await until(lambda: sleeps(worker))
 
 
+@contextmanager
+def unheard(queue: PgQueue) -> Iterator[None]:
+    """Enqueue without waking anybody, so that only what comes later can."""
+    ask(queue, "update pgqueue.workers set asleep = false")
+    yield
+    ask(queue, "update pgqueue.workers set asleep = true")
+
+
 @pytest.mark.usefixtures("sleeper")
 async def test_an_enqueue_wakes_it(queue: PgQueue, note: "Task[[], None]") -> None:
     await ended(queue, note.enqueue())
@@ -71,7 +80,8 @@ async def test_the_sql_function_wakes_it(queue: PgQueue) -> None:
 
 @pytest.mark.usefixtures("sleeper")
 async def test_a_promotion_elsewhere_wakes_it(queue: PgQueue, note: "Task[[], None]") -> None:
-    job = note.using(delay=timedelta(hours=1)).enqueue()
+    with unheard(queue):
+        job = note.using(delay=timedelta(hours=1)).enqueue()
     now = queue.job(job.id).run_at
     assert queue.database.run(upkeep.promote(now=now)).count == 1
     await ended(queue, job)
@@ -81,14 +91,16 @@ async def test_a_promotion_elsewhere_wakes_it(queue: PgQueue, note: "Task[[], No
 async def test_a_reclaim_elsewhere_wakes_it(queue: PgQueue) -> None:
     statement = """insert into pgqueue.jobs (task, status, worker_id, attempts)
                    values ('note', 'running', gen_random_uuid(), 1) returning id"""
-    ((job_id,),) = ask(queue, statement)
+    with unheard(queue):
+        ((job_id,),) = ask(queue, statement)
     queue.database.run(upkeep.reclaim())
     await until(lambda: queue.job(job_id).state.ended)
 
 
 @pytest.mark.usefixtures("sleeper")
 async def test_a_retry_wakes_it(queue: PgQueue, note: "Task[[], None]") -> None:
-    later = note.using(delay=timedelta(hours=1)).enqueue()
+    with unheard(queue):
+        later = note.using(delay=timedelta(hours=1)).enqueue()
     assert queue.retry(later.id)
     await ended(queue, later)
 
@@ -112,8 +124,8 @@ async def test_a_retry_of_a_dead_job_wakes_it(queue: PgQueue) -> None:
 @pytest.mark.usefixtures("sleeper")
 async def test_resuming_a_queue_wakes_it(queue: PgQueue, note: "Task[[], None]") -> None:
     queue.pause("mail")
-    job = note.using(queue="mail").enqueue()
-    await ended(queue, note.enqueue())
+    with unheard(queue):
+        job = note.using(queue="mail").enqueue()
     queue.resume("mail")
     await ended(queue, job)
 
@@ -123,8 +135,9 @@ async def test_a_job_rescheduled_to_now_wakes_it(
     queue: PgQueue, note: "Task[[], None]", connection: psycopg.Connection[Any]
 ) -> None:
     keyed = note.using(unique_key="key", unique=Unique("reschedule"), connection=connection)
-    job = keyed.using(delay=timedelta(hours=1)).enqueue()
-    connection.commit()
+    with unheard(queue):
+        job = keyed.using(delay=timedelta(hours=1)).enqueue()
+        connection.commit()
     assert keyed.enqueue().id == job.id
     connection.commit()
     await ended(queue, job)
