@@ -1,6 +1,7 @@
 """What a worker claims: no more than will start soon, in turn from its queues, and never from a paused one."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -22,6 +23,7 @@ from worker.helping import (
 )
 
 from pgqueue import JobState, PgQueue
+from pgqueue.worker import fetcher as fetching
 from pgqueue.worker import worker as worker_module
 from pgqueue.worker.worker import Worker
 
@@ -163,8 +165,9 @@ async def test_queues_are_served_in_equal_shares(queue: PgQueue) -> None:
 
 
 async def test_a_worker_with_less_room_than_queues_serves_each_in_turn(
-    queue: PgQueue, running: Running
+    queue: PgQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(fetching, "HORIZON", 0.0)  # no prefetch: one job at a time
     order: list[str] = []
 
     @queue.task
@@ -172,11 +175,12 @@ async def test_a_worker_with_less_room_than_queues_serves_each_in_turn(
         order.append(name)
 
     names = ("a", "b", "c")
-    jobs = [note.using(queue=name).enqueue(name) for name in names for _ in range(40)]
-    async with running(queue, queues=names, concurrency=1):
-        await ended(queue, *jobs)
-    firsts = [order.index(name) for name in names]
-    assert max(firsts) <= 40
+    queue.enqueue_many(note.using(queue=name).call(name) for name in names for _ in range(3))
+    async with taken_apart(queue, queues=names, concurrency=1) as worker:
+        for _ in names:
+            await fetcher(worker).run_once()
+            await slots(worker).emptied()
+    assert sorted(order) == ["a", "b", "c"]
 
 
 async def test_only_the_queues_named_are_served(queue: PgQueue, running: Running) -> None:
@@ -212,24 +216,25 @@ async def test_many_queues_with_a_far_poll_are_all_served(queue: PgQueue, runnin
         await ended(queue, *jobs)
 
 
-async def test_before_it_rests_a_worker_looks_from_the_head_of_the_line(queue: PgQueue) -> None:
-    release = asyncio.Event()
-
+async def test_a_resting_worker_gets_up_when_the_head_of_the_line_is_due(queue: PgQueue) -> None:
     @queue.task
-    async def hold() -> None:
-        await release.wait()
+    async def note() -> None: ...
 
-    hold.enqueue()
-    async with taken_apart(queue, concurrency=5) as worker:
-        await fetcher(worker).run_once()
-        use_marks_for_ever(worker)
-        hold.using(priority=1).enqueue()
-        await fetcher(worker).run_once()
-        running = len(slots(worker).running)
-        release.set()
-    assert running == 2
+    note.enqueue()
+    worker = Worker(queue, poll=FOR_EVER)
+    await member(worker).join()
+    await fetcher(worker).run_once()
+    await slots(worker).emptied()
+    use_marks_until(worker, time.monotonic() + 0.05)
+    job = note.using(priority=1).enqueue()
+    await fetcher(worker).run_once()  # finds nothing behind the mark, and rests: not for ever
+    await fetcher(worker).run_once()
+    await slots(worker).emptied()
+    await completer(worker).run_once()
+    await dismantle(worker)
+    assert job.status() is JobState.SUCCEEDED
 
 
-def use_marks_for_ever(worker: Worker) -> None:
-    """As after a very slow look from the head."""
-    fetcher(worker)._marks._head_at = float("inf")  # noqa: SLF001 - slowness cannot be had on demand
+def use_marks_until(worker: Worker, moment: float) -> None:
+    """As after a slow look from the head."""
+    fetcher(worker)._marks._head_at = moment  # noqa: SLF001 - slowness cannot be had on demand
