@@ -190,7 +190,7 @@ async def test_a_worker_that_lost_its_lease_lets_go_and_joins_afresh(
         await lose_lease(queue, worker)
         assert worker.id != before
         (found,) = await ended(queue, job)
-        assert ask(queue, "select id from pgqueue.workers") == [(worker.id,)]
+        await until(lambda: (worker.id,) in ask(queue, "select id from pgqueue.workers"))
     assert told == [True]
     assert (found.result, [error.type for error in found.errors]) == (2, ["WorkerLost"])
 
@@ -236,7 +236,7 @@ async def test_a_worker_that_lost_its_lease_claims_nothing_before_it_has_joined_
     async def note() -> None: ...
 
     note.enqueue()
-    worker = Worker(queue, poll=FOR_EVER)
+    worker = Worker(queue, poll=timedelta(seconds=0.01))
     await member(worker).join()
     ask(queue, "delete from pgqueue.workers")
     await asyncio.gather(member(worker).beat(), fetcher(worker).run_once())
