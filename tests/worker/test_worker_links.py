@@ -119,6 +119,8 @@ async def test_a_restart_of_the_server_loses_and_doubles_nothing(running: Runnin
         enqueue_effects(queue, 300)
         queue.close()
         async with running(queue, concurrency=5, lease=SHORT, poll=timedelta(seconds=0.05)):
+            with psycopg.connect(dsn, autocommit=True) as own:
+                await until(lambda: own.execute("select from effects").fetchone() is not None)
             await asyncio.to_thread(server.stop)
             await asyncio.to_thread(server.start)
             with psycopg.connect(dsn, autocommit=True) as own:
