@@ -1,6 +1,8 @@
 """Pull style: waiting for jobs, holding them, settling them one by one or all together."""
 
 import asyncio
+import os
+import signal
 import threading
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -162,6 +164,23 @@ async def test_a_cancelled_take_returns_what_is_left_unspent(queue: PgQueue) -> 
     with pytest.raises(asyncio.CancelledError):
         await holder
     assert states(queue, ids) == [(JobState.READY, 0)] * 2
+
+
+def test_a_take_interrupted_while_it_waits_is_off_the_list(queue: PgQueue) -> None:
+    def interrupt() -> None:
+        wait_until(lambda: workers(queue))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
+    try:
+        with pytest.raises(KeyboardInterrupt), queue.take():
+            pass
+    finally:
+        interrupting.join()
+        signal.signal(signal.SIGINT, before)
+    assert workers(queue) == 0
 
 
 async def test_a_take_cancelled_while_it_waits_is_off_the_list(queue: PgQueue) -> None:

@@ -9,6 +9,7 @@ from running import Running
 from worker.helping import FOR_EVER, ask, claimed, claims_of, completer, ended, fetcher, member, slots, until
 
 from pgqueue import JobState, PgQueue
+from pgqueue.worker.upkeep import Service
 from pgqueue.worker.worker import Worker
 
 NOTHING = timedelta(0)
@@ -211,3 +212,23 @@ async def test_thirty_quick_starts_and_stops_leave_nothing_behind(
     await until(lambda: left_running(before) == [])
     assert ask(queue, "select id from pgqueue.workers") == []
     assert {queue.job(job.id).attempts for job in jobs} == {1}
+
+
+@pytest.mark.parametrize("steps", range(5))
+async def test_a_service_that_is_nudged_as_it_is_cancelled_ends(steps: int) -> None:
+    runs: list[int] = []
+
+    async def run_once() -> None:
+        runs.append(1)
+
+    service = Service("test", 3600.0, run_once)
+    running = asyncio.create_task(service.run())
+    await until(lambda: runs)
+    await asyncio.sleep(0.01)  # until it waits
+    service.nudge.set()
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    running.cancel()
+    done, _ = await asyncio.wait([running], timeout=5)
+    running.cancel()
+    assert done
