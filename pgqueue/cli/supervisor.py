@@ -89,7 +89,8 @@ class Supervisor:
             pause = min(self._first_pause * 2 ** max(0, self._early_deaths[slot] - 1), LONGEST_PAUSE)
             log.warning("worker process died", extra={"pid": child.pid, "code": code, "restart_in": pause})
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), pause)
+                async with asyncio.timeout(pause):
+                    await self._stopping.wait()
 
     async def _run_child(self, slot: int) -> tuple[Process, int, float]:
         started = time.monotonic()

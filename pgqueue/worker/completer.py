@@ -74,8 +74,9 @@ class Completer:
     async def run(self) -> None:
         """Record batches for ever; look after held-up verdicts every second while there are any."""
         while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._added.wait(), HELD_UP_FOR if self._held_up else None)
+            with suppress(TimeoutError):  # not wait_for, which may lose a cancellation to an addition
+                async with asyncio.timeout(HELD_UP_FOR if self._held_up else None):
+                    await self._added.wait()
             await self.run_once()
 
     async def run_once(self) -> None:

@@ -114,7 +114,11 @@ class Link:
     async def _connect(self) -> psycopg.AsyncConnection[Any]:
         connection = await self._database.aconnect()
         if not self._database.behind_pooler:
-            await connection.execute(self._setup.encode())
+            try:
+                await connection.execute(self._setup.encode())
+            except BaseException:
+                await connection.close()
+                raise
         self._connection = connection
         return connection
 

@@ -46,8 +46,9 @@ class Service:
                 log.exception("service failed", extra={"service": self.name})
                 sooner = None
             pause = self.every * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - spreads load, no secret
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self.nudge.wait(), pause if sooner is None else min(pause, sooner))
+            with suppress(TimeoutError):  # not wait_for, which may lose a cancellation to a nudge
+                async with asyncio.timeout(pause if sooner is None else min(pause, sooner)):
+                    await self.nudge.wait()
 
 
 def services(

@@ -260,7 +260,8 @@ async def _first_of(*work: "Coroutine[Any, Any, Any] | asyncio.Task[None]") -> N
 async def _within(seconds: float, work: Coroutine[Any, Any, None]) -> None:
     """Give the work so many seconds, and then do without."""
     with suppress(TimeoutError):
-        await asyncio.wait_for(work, seconds)
+        async with asyncio.timeout(seconds):
+            await work
 
 
 async def _cancel(*tasks: "asyncio.Future[Any]") -> None:

@@ -1,5 +1,6 @@
 """What a queue, a task or an enqueue is told, and what is refused: where it is written, and in words."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -60,6 +61,8 @@ def test_a_queue_that_was_not_declared_is_refused_everywhere() -> None:
         queue.task(queue="mial", name="other")
     with pytest.raises(UnknownQueue):
         send.using(queue="post").enqueue()
+    with pytest.raises(UnknownQueue):
+        asyncio.run(send.using(queue="post").aenqueue())
     with pytest.raises(UnknownQueue):
         queue.enqueue_many([send.call(), send.using(queue="post").call()])
 

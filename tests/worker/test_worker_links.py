@@ -1,6 +1,7 @@
 """Losing connections, the server, an answer or the lease: nothing is lost, and nothing is done twice in effect."""
 
 import asyncio
+import gc
 from datetime import timedelta
 from typing import Any
 
@@ -26,6 +27,7 @@ from worker.helping import (
 from pgqueue import Context, JobHandle, JobState, PgQueue, Retry
 from pgqueue.embedded import embedded_server
 from pgqueue.store import schema, upkeep
+from pgqueue.worker.link import Link
 from pgqueue.worker.worker import Worker
 
 SHORT = timedelta(seconds=0.6)
@@ -267,3 +269,14 @@ async def test_a_row_that_somebody_has_locked_holds_up_no_other_completion(
         connection.rollback()
         await ended(queue, locked)
     assert queue.job(locked.id).attempts == 1
+
+
+async def test_a_link_interrupted_while_it_is_made_ready_is_closed(queue: PgQueue) -> None:
+    link = Link("test", queue.database, setup="select pg_sleep(20)")
+    connecting = asyncio.create_task(link.run(upkeep.promote))
+    await until(lambda: ask(queue, "select 1 from pg_stat_activity where query like '%%pg_sleep(20)'"))
+    connecting.cancel()
+    await asyncio.gather(connecting, return_exceptions=True)
+    await link.close()
+    del connecting
+    gc.collect()  # a connection left open would warn here
