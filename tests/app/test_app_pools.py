@@ -220,3 +220,13 @@ def test_a_connection_that_was_lost_meanwhile_is_an_error_of_ours_and_the_next_e
         assert isinstance(error, DatabaseError)  # noqa: PT017 - both a clear error and success are allowed
     note.enqueue()
     assert count(queue) >= 2
+
+
+def test_nobody_listens_through_a_pooler_but_past_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PGQUEUE_DIRECT_DSN", raising=False)
+    pooled, direct = "postgresql://pooler/app", "postgresql://server/app"
+    assert PgQueue(pooled).database.listen_dsn == pooled
+    assert PgQueue(pooled, behind_pooler=True).database.listen_dsn is None
+    assert PgQueue(pooled, behind_pooler=True, direct_dsn=direct).database.listen_dsn == direct
+    monkeypatch.setenv("PGQUEUE_DIRECT_DSN", direct)
+    assert PgQueue(pooled, behind_pooler=True).database.listen_dsn == direct

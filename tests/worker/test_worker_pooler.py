@@ -127,18 +127,6 @@ async def test_a_transaction_commits_with_its_completion(pooled: PgQueue, runnin
     assert ask(pooled, together) == [(40,)]
 
 
-async def test_nobody_listens_through_the_pooler(pooler: str, dsn: str, running: Running) -> None:
-    queue = PgQueue(pooler, behind_pooler=True)
-    task = square(queue)
-    async with running(queue, poll=timedelta(seconds=0.05)) as worker:
-        await ended(queue, task.enqueue(1))
-        await until(lambda: sleeps(worker))
-        with psycopg.connect(dsn) as own:
-            queries = own.execute("select query from pg_stat_activity where query ~ '^listen'").fetchall()
-    queue.close()
-    assert queries == []
-
-
 async def test_jobs_are_taken(pooled: PgQueue) -> None:
     task = square(pooled)
     many = pooled.enqueue_many(task.call(number) for number in range(4))
