@@ -7,8 +7,8 @@ be as if it were right.
 from datetime import datetime, timedelta
 
 import pytest
-from promises.helpers_789 import HOUR, LEASE, ask, do, register_tasks, registered, wait_until
-from promises.skew_789 import process
+from promises.asking import HOUR, LEASE, ask, do, register_tasks, registered, wait_until
+from promises.skewed import process
 
 from pgqueue import JobState, PgQueue
 from pgqueue.store import claim

@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from promises.helpers_789 import ask, do
+from promises.asking import ask, do
 from running import Running
 from tenacity import wait_none
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from promises.helpers_789 import ask, do, explain, registered, run_on
+from promises.asking import ask, do, explain, registered, run_on
 from running import Running
 
 from pgqueue import PgQueue

@@ -7,7 +7,7 @@ from typing import Any, LiteralString
 from uuid import UUID, uuid4
 
 import psycopg
-from promises.skew_789 import run_until_told
+from promises.skewed import run_until_told
 from psycopg import ClientCursor
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 

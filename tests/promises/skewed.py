@@ -20,10 +20,10 @@ TESTS = Path(__file__).parents[1]
 START = """
 import sys
 import msgspec, psycopg, psycopg_pool
-from promises import skew_789
-skew_789.put_clock_wrong(float(sys.argv[1]))
-from promises import helpers_789
-helpers_789.main(sys.argv[2], sys.argv[3])
+from promises import skewed
+skewed.put_clock_wrong(float(sys.argv[1]))
+from promises import asking
+asking.main(sys.argv[2], sys.argv[3])
 """
 
 
