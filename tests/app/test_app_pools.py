@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import threading
 import warnings
 from typing import Any
@@ -38,6 +39,8 @@ def in_child(work: Any) -> int:
         child = os.fork()
     if child == 0:
         status = 1
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(20)  # a child that hangs must not outlive the test
         try:
             work()
             status = 0
