@@ -6,7 +6,7 @@
 --      the plan it made of that compared every job of a batch with every other, 0.5 s for 1,000 jobs instead of 8 ms
 with done as (
     delete from pgqueue.jobs as job
-    using unnest(%(ids)s::bigint[], %(claims)s::integer[], %(seconds)s::float8[], %(reasons)s::text[], %(errors)s::text[])
+    using unnest(%(ids)s::text::bigint[], %(claims)s::text::integer[], %(seconds)s::text::float8[], %(reasons)s::text::text[], %(errors)s::text::text[])
           as ended (id, claim, seconds, reason, error)
     where job.id = ended.id and coalesce(job.claims = ended.claim and job.worker_id = %(worker)s::uuid, false)
       and not job.cancel_requested

@@ -6,7 +6,7 @@
 --      the plan it made of that compared every job of a batch with every other, 0.5 s for 1,000 jobs instead of 8 ms
 with done as (
     delete from pgqueue.jobs as job
-    using unnest(%(ids)s::bigint[], %(claims)s::integer[], %(errors)s::text[]) as ended (id, claim, error)
+    using unnest(%(ids)s::text::bigint[], %(claims)s::text::integer[], %(errors)s::text::text[]) as ended (id, claim, error)
     where job.id = ended.id and coalesce(job.claims = ended.claim and job.worker_id = %(worker)s::uuid, false)
       and (job.cancel_requested or not %(only_requested)s::boolean)
     returning job.*, ended.error

@@ -27,7 +27,7 @@ claimed as (
         unique_key = case when job.unique_until_started then null else job.unique_key end
     from next
     where job.id = next.id
-    returning job.id, job.worker_id, job.claims, job.attempts, job.max_attempts, job.priority, job.queue, job.task,
+    returning job.id, job.claims, job.attempts, job.max_attempts, job.priority, job.queue, job.task,
               job.args::text as args, job.run_at, job.created_at,
               coalesce(extract(epoch from job.claimed_at - (
                   case when job.attempts > 1 then job.errors->(1 - job.attempts)->>'at' end  -- since the last revival

@@ -11,7 +11,7 @@ set status = case when ended.delay > 0 then 'scheduled' else 'ready' end,
     attempts = job.attempts - ended.refund, worker_id = null, claimed_at = null,
     errors = case when ended.error is null then job.errors
                   else coalesce(job.errors, '[]') || (ended.error::jsonb || jsonb_build_object('at', clock.now)) end
-from unnest(%(ids)s::bigint[], %(claims)s::integer[], %(delays)s::float8[], %(refunds)s::smallint[], %(errors)s::text[])
+from unnest(%(ids)s::text::bigint[], %(claims)s::text::integer[], %(delays)s::text::float8[], %(refunds)s::text::smallint[], %(errors)s::text::text[])
      as ended (id, claim, delay, refund, error),
      (select coalesce(%(now)s::timestamptz, clock_timestamp()) as now) as clock
 where job.id = ended.id and coalesce(job.claims = ended.claim and job.worker_id = %(worker)s::uuid, false)

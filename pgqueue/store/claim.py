@@ -109,7 +109,7 @@ def claim(
             "now": now,
         },
     )
-    return [Claim(*row) for row in rows]
+    return [Claim(row[0], worker, *row[1:]) for row in rows]
 
 
 def fill(

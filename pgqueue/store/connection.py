@@ -44,7 +44,7 @@ class Blocking:
                     for chunk in step.chunks:
                         copy.write(chunk)
                 return ()
-            cursor.execute(sql.encode(), step.params)
+            cursor.execute(sql.encode(), step.params, binary=True)
             return cursor.fetchall() if step.returns else ()
 
 
@@ -68,7 +68,7 @@ class Awaiting:
                         for chunk in step.chunks:
                             await copy.write(chunk)
                     return ()
-                await cursor.execute(sql.encode(), step.params)
+                await cursor.execute(sql.encode(), step.params, binary=True)
                 return await cursor.fetchall() if step.returns else ()
 
 

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import msgspec
 
+from pgqueue.store.arrays import numbers, texts
 from pgqueue.store.plan import Plan, Statement
 from pgqueue.values.verdict import Again, Buried, Cancelled, Returned, Succeeded, Verdict
 
@@ -29,9 +30,10 @@ def finish(
     Returns:
         The ids that were recorded.
     """
-    done: set[int] = set()
-    if succeeded := [one for one in verdicts if isinstance(one, Succeeded)]:
-        done |= yield from complete(worker, succeeded, keep=keep, now=now)
+    succeeded = [one for one in verdicts if isinstance(one, Succeeded)]
+    done = (yield from complete(worker, succeeded, keep=keep, now=now)) if succeeded else set()
+    if len(succeeded) == len(verdicts):
+        return done
     if going_back := [one for one in verdicts if isinstance(one, Again | Returned)]:
         done |= yield from put_back(worker, going_back, now=now)
     if buried := [one for one in verdicts if isinstance(one, Buried)]:
@@ -54,7 +56,7 @@ def finish_unlocked(
     Returns:
         The ids that were recorded, and those that are locked; the others were superseded.
     """
-    rows = yield Statement("unlocked", {"ids": [verdict.claim.id for verdict in verdicts]})
+    rows = yield Statement("unlocked", {"ids": numbers([verdict.claim.id for verdict in verdicts])})
     locked = {row[0] for row in rows if not row[1]}
     free = [verdict for verdict in verdicts if verdict.claim.id not in locked]
     return (yield from finish(worker, free, keep=keep)), locked
@@ -70,8 +72,10 @@ def complete(
             worker,
             verdicts,
             now,
-            seconds=[verdict.seconds for verdict in verdicts],
-            results=[None if verdict.result is None else verdict.result.decode() for verdict in verdicts],
+            seconds=numbers([verdict.seconds for verdict in verdicts]),
+            results=texts(
+                None if verdict.result is None else verdict.result.decode() for verdict in verdicts
+            ),
             keep=keep,
         )
     )
@@ -87,8 +91,10 @@ def put_back(
             worker,
             verdicts,
             now,
-            delays=[None if verdict.delay is None else verdict.delay.total_seconds() for verdict in verdicts],
-            refunds=[int(isinstance(verdict, Returned)) for verdict in verdicts],
+            delays=numbers(
+                [None if verdict.delay is None else verdict.delay.total_seconds() for verdict in verdicts]
+            ),
+            refunds=numbers([int(isinstance(verdict, Returned)) for verdict in verdicts]),
         )
     )
 
@@ -101,8 +107,8 @@ def bury(worker: UUID, verdicts: Sequence[Buried], *, now: datetime | None = Non
             worker,
             verdicts,
             now,
-            seconds=[verdict.seconds for verdict in verdicts],
-            reasons=[verdict.reason for verdict in verdicts],
+            seconds=numbers([verdict.seconds for verdict in verdicts]),
+            reasons=texts(verdict.reason for verdict in verdicts),
         )
     )
 
@@ -140,8 +146,8 @@ def _fenced(
         name,
         {
             "worker": worker,
-            "ids": [verdict.claim.id for verdict in verdicts],
-            "claims": [verdict.claim.claims for verdict in verdicts],
+            "ids": numbers([verdict.claim.id for verdict in verdicts]),
+            "claims": numbers([verdict.claim.claims for verdict in verdicts]),
             "now": now,
             **params,
         },
@@ -149,6 +155,6 @@ def _fenced(
     return {row[0] for row in rows}
 
 
-def _errors(verdicts: Iterable[Any]) -> list[str | None]:
+def _errors(verdicts: Iterable[Any]) -> str:
     found = (getattr(verdict, "error", None) for verdict in verdicts)
-    return [None if error is None else msgspec.json.encode(error).decode() for error in found]
+    return texts(None if error is None else msgspec.json.encode(error).decode() for error in found)

@@ -105,8 +105,8 @@ class Enqueued(msgspec.Struct, frozen=True):
     outcome: Outcome = Outcome.ADDED
 
 
-class Claim(msgspec.Struct, frozen=True):
-    """A job in a worker's hands: the fields of ``sql/claim.sql``, in its order.
+class Claim(msgspec.Struct, frozen=True, gc=False):
+    """A job in a worker's hands: ``worker_id``, and the fields of ``sql/claim.sql`` in its order.
 
     ``(id, worker_id, claims)`` is the fence: whoever speaks for this attempt names all three. ``claims`` counts
     every claim of the job; the attempt's number would not do, for a returned claim gives it back.

@@ -16,7 +16,7 @@ LONGEST_MESSAGE = 2_000
 LONGEST_TRACEBACK = 8_000
 
 
-class Succeeded(msgspec.Struct, frozen=True):
+class Succeeded(msgspec.Struct, frozen=True, gc=False):
     """The attempt returned; ``result`` is its value as JSON, or None."""
 
     claim: Claim

@@ -1,13 +1,11 @@
-"""One attempt in progress, and who may stop it."""
+"""One attempt in progress, and how it is told to stop."""
 
+import math
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from pgqueue.app.context import Context
 from pgqueue.values.job import Claim
-
-if TYPE_CHECKING:
-    import asyncio
 
 
 class Stop(Enum):
@@ -21,6 +19,13 @@ class Stop(Enum):
     """The worker lost its lease, so the job is somebody else's."""
 
 
+class Interruptible(Protocol):
+    """What an attempt waits in: an asyncio task, or the future of a coroutine that a plain function handed out."""
+
+    def cancel(self) -> object:
+        """Have it end soon."""
+
+
 class Attempt:
     """A claim that is being run.
 
@@ -28,27 +33,25 @@ class Attempt:
         claim: which.
         context: what its task sees.
         stopped: why it was told to stop, if it was.
-        runner: the asyncio task that runs it.
-        begun: whether that task has got to its first step. Cancelled before, it would never run at all.
-        interruptible: whether cancelling the runner stops the task itself: not so for one in a thread.
+        runner: what to cancel so that the task itself ends; None while a plain function runs in a thread.
+        deadline: when to give up a plain function, in seconds of the monotonic clock.
     """
 
-    __slots__ = ("begun", "claim", "context", "interruptible", "runner", "stopped")
+    __slots__ = ("claim", "context", "deadline", "runner", "stopped")
 
     def __init__(self, claim: Claim, context: Context) -> None:
-        """Not started yet."""
+        """Not told anything yet."""
         self.claim = claim
         self.context = context
-        self.begun = False
-        self.interruptible = True
         self.stopped: Stop | None = None
-        self.runner: asyncio.Task[None] | None = None
+        self.runner: Interruptible | None = None
+        self.deadline = math.inf
 
     def stop(self, why: Stop) -> None:
-        """Tell it to stop. A plain task asked to cancel is only told; it ends when it looks, or by itself."""
+        """Tell it to stop. A plain function is only told; it ends when it looks, or by itself."""
         if self.stopped is why:
             return  # told already; do not interrupt its clearing up
         self.stopped = why
         self.context.cancelled = True
-        if self.runner is not None and self.begun and (self.interruptible or why is not Stop.CANCEL):
+        if self.runner is not None:
             self.runner.cancel()

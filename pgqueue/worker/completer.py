@@ -60,11 +60,12 @@ class Completer:
         """The jobs of those verdicts."""
         return [verdict.claim.id for verdict in (*self._waiting, *self._writing, *self._held_up)]
 
-    def add(self, verdict: Verdict) -> None:
-        """Have a verdict recorded soon."""
-        self._waiting.append(verdict)
-        self._added.set()
-        self._idle.clear()
+    def add(self, *verdicts: Verdict) -> None:
+        """Have verdicts recorded soon."""
+        if verdicts:
+            self._waiting += verdicts
+            self._added.set()
+            self._idle.clear()
 
     def forget(self, worker: UUID) -> None:
         """Drop what is waiting for a worker that lost its lease: the database would not hear it."""
@@ -144,6 +145,8 @@ class Completer:
 
 
 def _log_superseded(batch: list[Verdict], done: set[int]) -> None:
+    if len(done) == len(batch):
+        return
     for verdict in batch:
         if verdict.claim.id not in done:
             log.warning(

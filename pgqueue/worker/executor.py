@@ -1,12 +1,13 @@
 """One attempt, top to bottom: find the task, read the arguments, call, judge."""
 
 import asyncio
+import concurrent.futures
 import inspect
 import logging
+import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 from pgqueue.app.task import Task
@@ -16,7 +17,7 @@ from pgqueue.values.payload import encode_result
 from pgqueue.values.retry import Retry
 from pgqueue.values.verdict import Again, Buried, Cancelled, Returned, Succeeded, Verdict, describe, judge
 from pgqueue.worker.attempt import Attempt, Stop
-from pgqueue.worker.pools import Threads
+from pgqueue.worker.stepping import resumed
 
 log = logging.getLogger("pgqueue.worker")
 
@@ -26,73 +27,114 @@ UNKNOWN_TASK_DELAY = timedelta(seconds=15)
 class Executor:
     """Runs attempts, and says what becomes of their jobs. Never raises."""
 
-    def __init__(self, tasks: Mapping[str, Task[..., Any]], threads: Threads, *, longest_result: int) -> None:
+    def __init__(self, tasks: Mapping[str, Task[..., Any]], *, longest_result: int) -> None:
         """Remember what there is to run.
 
         Args:
             tasks: by name.
-            threads: for plain functions.
             longest_result: the most bytes a return value may take as JSON; a longer one is not kept.
         """
         self._tasks = tasks
-        self._threads = threads
         self._longest_result = longest_result
         self._warned_at: dict[str, float] = {}
 
-    async def execute(self, attempt: Attempt) -> Verdict | None:
-        """Run one attempt.
+    def is_plain(self, claim: Claim) -> bool:
+        """Whether a claim is for a plain function, which runs in a thread."""
+        task = self._tasks.get(claim.task)
+        return task is not None and not task.is_async
+
+    def limit(self, claim: Claim) -> float:
+        """How many seconds an attempt may take."""
+        timeout = self._tasks[claim.task].timeout
+        return math.inf if timeout is None else timeout.total_seconds()
+
+    async def run(self, attempt: Attempt) -> Verdict | None:
+        """Run an attempt of an ``async def`` task.
 
         Returns:
             What to record; None where there is nothing to: the task's own transaction has completed the
             job, or the job is no longer this attempt's.
         """
-        attempt.begun = True
         task = self._tasks.get(attempt.claim.task)
         if task is None:
             return self._unknown(attempt.claim)
-        return await self._run(task, attempt)
-
-    async def _run(self, task: Task[..., Any], attempt: Attempt) -> Verdict | None:
-        if attempt.stopped is not None:
-            return self._stopped(task, attempt, asyncio.CancelledError())
+        given = self._arguments(task, attempt)
+        if isinstance(given, Buried):
+            return given
         try:
-            args, kwargs = task.signature.decode(attempt.claim.args, attempt.context)
+            value = await self._called(task, attempt, task.function(*given[0], **given[1]))
+        except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
+            return self._raised(task, attempt, error)
+        return self._returned(attempt, value)
+
+    def run_plain(self, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Verdict | None:
+        """Run an attempt of a plain function, in the current thread.
+
+        Args:
+            attempt: which.
+            loop: where to await what the function hands out, should that be a coroutine.
+
+        Returns:
+            As for :meth:`run`.
+        """
+        task = self._tasks[attempt.claim.task]
+        given = self._arguments(task, attempt)
+        if isinstance(given, Buried):
+            return given
+        try:
+            value = task.function(*given[0], **given[1])
+            if inspect.isawaitable(value):
+                value = _awaited(value, attempt, loop)
+        except BaseException as error:  # noqa: BLE001 - as above
+            return self._raised(task, attempt, error)
+        return self._returned(attempt, value)
+
+    def timed_out(self, attempt: Attempt) -> Verdict | None:
+        """The verdict on a plain function that has taken too long."""
+        task = self._tasks[attempt.claim.task]
+        if attempt.runner is not None:
+            attempt.runner.cancel()
+        return self._failed(task, attempt, _timed_out(attempt, task.timeout))
+
+    def stopped(self, attempt: Attempt) -> Verdict | None:
+        """The verdict on an attempt that was told to stop, and has."""
+        return self._stopped(self._tasks[attempt.claim.task], attempt, asyncio.CancelledError())
+
+    async def _called(self, task: Task[..., Any], attempt: Attempt, work: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - whatever it returns
+        """Await a task's coroutine. Its timeout costs nothing where it waits for nothing."""
+        try:
+            waits_for = work.send(None)
+        except StopIteration as end:
+            return end.value
+        if task.timeout is None:
+            return await resumed(work, waits_for)
+        left = task.timeout.total_seconds() - attempt.context.seconds
+        try:
+            async with asyncio.timeout(left) as clock:
+                return await resumed(work, waits_for)
+        except TimeoutError as error:
+            if clock.expired():  # else it is the task's own
+                raise _timed_out(attempt, task.timeout) from error
+            raise
+
+    def _arguments(
+        self, task: Task[..., Any], attempt: Attempt
+    ) -> tuple[Sequence[Any], dict[str, Any]] | Buried:
+        """What to call the task with, or the verdict where that cannot be read."""
+        try:
+            return task.signature.decode(attempt.claim.args, attempt.context)
         except PayloadNotDecodable as error:
             return self._undecodable(attempt.claim, error)
-        try:
-            value = await self._call(task, attempt, args, kwargs)
-        except asyncio.CancelledError as error:
-            return self._stopped(task, attempt, error)
-        except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
-            return self._failed(task, attempt, error)
+
+    def _returned(self, attempt: Attempt, value: object) -> Verdict | None:
         if attempt.context.completed:
             return None
         return Succeeded(attempt.claim, attempt.context.seconds, self._result(attempt.claim, value))
 
-    async def _call(
-        self, task: Task[..., Any], attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:  # noqa: ANN401
-        attempt.interruptible = task.is_async
-        if task.is_async:
-            running = task.function(*args, **kwargs)
-        else:
-            running = self._in_thread(partial(task.function, *args, **kwargs))
-        if task.timeout is None:
-            return await running
-        try:
-            async with asyncio.timeout(task.timeout.total_seconds()) as limit:
-                return await running
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            attempt.context.cancelled = True
-            raise TimedOut(f"the attempt took longer than the task's timeout of {task.timeout}") from error
-
-    async def _in_thread(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever it returns
-        value = await self._threads.run(call)
-        return (
-            await value if inspect.isawaitable(value) else value
-        )  # a plain function may hand out a coroutine
+    def _raised(self, task: Task[..., Any], attempt: Attempt, error: BaseException) -> Verdict | None:
+        if isinstance(error, asyncio.CancelledError | concurrent.futures.CancelledError):
+            return self._stopped(task, attempt, error)
+        return self._failed(task, attempt, error)
 
     def _unknown(self, claim: Claim) -> Verdict:
         """Give the job to another worker that knows its task; meanwhile it stands aside."""
@@ -105,15 +147,13 @@ class Executor:
             )
         return Returned(claim, UNKNOWN_TASK_DELAY)
 
-    def _undecodable(self, claim: Claim, error: PayloadNotDecodable) -> Verdict:
+    def _undecodable(self, claim: Claim, error: PayloadNotDecodable) -> Buried:
         log.error(
             "job is dead: undecodable", extra={"job": claim.id, "task": claim.task, "error": str(error)}
         )
         return Buried(claim, 0.0, "undecodable", describe(error, claim.attempt))
 
-    def _stopped(
-        self, task: Task[..., Any], attempt: Attempt, error: asyncio.CancelledError
-    ) -> Verdict | None:
+    def _stopped(self, task: Task[..., Any], attempt: Attempt, error: BaseException) -> Verdict | None:
         if attempt.context.completed or attempt.stopped is Stop.LOST:
             return None
         match attempt.stopped:
@@ -165,3 +205,20 @@ class Executor:
             )
             return None
         return data
+
+
+def _timed_out(attempt: Attempt, timeout: timedelta | None) -> TimedOut:
+    attempt.context.cancelled = True
+    return TimedOut(f"the attempt took longer than the task's timeout of {timeout}")
+
+
+def _awaited(value: Awaitable[Any], attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:  # noqa: ANN401 - whatever it returns
+    """Await, in the loop, what a plain function handed out."""
+
+    async def wait() -> Any:  # noqa: ANN401 - as above
+        return await value
+
+    attempt.runner = future = asyncio.run_coroutine_threadsafe(wait(), loop)
+    if attempt.stopped is not None:  # told before there was anything to cancel
+        future.cancel()
+    return future.result()

@@ -21,10 +21,11 @@ from pgqueue.worker.completer import Completer
 from pgqueue.worker.link import Link
 from pgqueue.worker.marks import Marks
 from pgqueue.worker.membership import Membership
+from pgqueue.worker.pace import HORIZON, Pace
 from pgqueue.worker.slots import Slots
 
-HORIZON = 0.1
-LARGEST_PREFETCH = 500
+LARGEST_PREFETCH = 1_000
+LARGEST_CLAIM = 500
 LARGEST_BACKLOG = 4_000
 BUSY_AFTER = 1.0
 
@@ -67,7 +68,7 @@ class Fetcher:
         self._look = look
         self._asleep = True
         self._busy_since = time.monotonic()
-        self._pace = (0, time.monotonic())
+        self._pace = Pace()
         self._stopping = False
 
     def stop(self) -> None:
@@ -118,21 +119,16 @@ class Fetcher:
 
     def _room(self) -> int:
         """How many to claim now; 0 while enough are in hand."""
-        slots = self._slots
+        slots, hand = self._slots, self._slots.hand
         prefetch = self._prefetch()
         slots.low = prefetch // 2
-        if len(slots.waiting) > slots.low or self._completer.backlog > LARGEST_BACKLOG:
+        if len(hand.waiting) > slots.low or self._completer.backlog > LARGEST_BACKLOG:
             return 0
-        return slots.size + prefetch - len(slots.running) - len(slots.waiting)
+        return min(LARGEST_CLAIM, hand.size + prefetch - len(hand.running) - len(hand.waiting))
 
     def _prefetch(self) -> int:
-        """How many claims would start within the horizon, at the pace since the last look."""
-        ended, at = self._pace
-        now = time.monotonic()
-        elapsed = now - at
-        pace = (self._slots.ended - ended) / elapsed if elapsed > 0 else 0.0
-        self._pace = (self._slots.ended, now)
-        return min(LARGEST_PREFETCH, int(pace * HORIZON))
+        """How many claims would start within the horizon, at the pace of late."""
+        return min(LARGEST_PREFETCH, int(self._pace.at(self._slots.hand.ended) * HORIZON))
 
     async def _keep_busy(self) -> None:
         """Every look finds something: after a while of this, ask for silence."""

@@ -63,7 +63,7 @@ class Marks:
             self._marks = {}
         if len(found) >= ENOUGH:
             self._best = min(self._best * 1.01, seconds / len(found))
-        for claim in found:
+        for claim in {claim.queue: claim for claim in found}.values():  # the last one of each queue
             position = Mark(-claim.priority, claim.run_at, claim.id)
             self._marks[claim.queue] = max(self._marks.get(claim.queue, HEAD), position)
 

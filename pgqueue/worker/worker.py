@@ -33,9 +33,9 @@ from pgqueue.worker.attempt import Stop
 from pgqueue.worker.completer import LOCK_TIMEOUT, Completer
 from pgqueue.worker.executor import Executor
 from pgqueue.worker.fetcher import Fetcher
+from pgqueue.worker.hand import Hand
 from pgqueue.worker.link import LONGEST_PAUSE, LOST, Link
 from pgqueue.worker.membership import Membership
-from pgqueue.worker.pools import Threads
 from pgqueue.worker.slots import Slots
 from pgqueue.worker.upkeep import Service, services
 
@@ -91,18 +91,16 @@ class Worker:
         self._later = asyncio.Event()
         self._claims, self._upkeep = Link("claims", database), Link("upkeep", database)
         self._finishes = Link("finishes", database, setup=LOCK_TIMEOUT)
-        self._threads = Threads(concurrency)
         self._completer = Completer(self._finishes, keep=queue.keeps_history, on_written=self._written)
-        executor = Executor(queue.tasks, self._threads, longest_result=queue.max_payload)
-        self._slots = Slots(
-            concurrency, executor, self._completer, context=self._context, on_room=self._look.set
-        )
+        executor = Executor(queue.tasks, longest_result=queue.max_payload)
+        self._hand = Hand(concurrency, context=self._context, is_plain=executor.is_plain)
+        self._slots = Slots(self._hand, executor, self._completer, on_room=self._look.set)
         self._member = Membership(
             self._claims,
             lease=lease,
             concurrency=concurrency,
             queues=self.queues,
-            known=lambda: [*self._slots.known(), *self._completer.known()],
+            known=lambda: [*self._hand.known(), *self._completer.known()],
             on_lost=self._lost,
             on_joined=self._look.set,
             on_cancel=self._slots.cancel,
@@ -178,10 +176,10 @@ class Worker:
         return loops
 
     async def _wind_down(self, fetching: "asyncio.Task[None]") -> None:
-        log.info("worker stopping", extra={"worker": str(self.id), "running": len(self._slots.running)})
+        log.info("worker stopping", extra={"worker": str(self.id), "running": len(self._hand.running)})
         self._stopping.set()
         self._fetcher.stop()
-        self._slots.close()
+        self._hand.close()
         grace_ends = time.monotonic() + self._grace
         await self._until(grace_ends, fetching)
         self._slots.return_waiting()
@@ -201,7 +199,7 @@ class Worker:
         await _cancel(*tasks)
 
     async def _close(self) -> None:
-        self._threads.close()
+        self._slots.close()
         for link in (self._claims, self._finishes, self._upkeep):
             await link.close()
 

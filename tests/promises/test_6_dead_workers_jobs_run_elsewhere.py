@@ -36,11 +36,10 @@ from running import Running
 
 from pgqueue import Context, JobHandle, JobState, PgQueue
 from pgqueue.store import claim, upkeep
-from pgqueue.worker.attempt import Stop
 from pgqueue.worker.completer import Completer
 from pgqueue.worker.executor import Executor
+from pgqueue.worker.hand import Hand
 from pgqueue.worker.link import Link
-from pgqueue.worker.pools import Threads
 from pgqueue.worker.slots import Slots
 from pgqueue.worker.worker import Worker
 
@@ -359,30 +358,24 @@ def test_a_process_told_to_stop_leaves_every_job_ended_or_unspent(
     assert ask(dsn, "select id from pgqueue.workers") == []
 
 
-@pytest.mark.parametrize(
-    ("why", "state", "attempts"),
-    [(Stop.CANCEL, JobState.CANCELLED, 1), (Stop.SHUTDOWN, JobState.READY, 0)],
-    ids=["cancelled", "returned"],
-)
-async def test_an_attempt_stopped_before_its_first_step_ends(
-    why: Stop, state: JobState, attempts: int, queue: PgQueue
-) -> None:
+@pytest.mark.parametrize("why", ["cancel", "shutdown"])
+async def test_a_claim_whose_runner_has_not_come_yet_ends_unspent(why: str, queue: PgQueue) -> None:
     handle = await Workshop(queue).succeed.aenqueue()
     held = claimed(queue, listed(queue))
     link = Link("finishes", queue.database)
     completer = Completer(link, keep=True, on_written=lambda _: None)
-    slots = Slots(
-        1,
-        Executor(queue.tasks, Threads(1), longest_result=100),
-        completer,
-        context=lambda one: Context(one, queue.database, keep=True),
-        on_room=lambda: None,
-    )
+    executor = Executor(queue.tasks, longest_result=100)
+    hand = Hand(1, context=lambda one: Context(one, queue.database, keep=True), is_plain=executor.is_plain)
+    slots = Slots(hand, executor, completer, on_room=lambda: None)
     slots.add([held])
-    slots.stop(why)
+    if why == "cancel":
+        slots.cancel([held.id])
+    else:
+        hand.close()
+        slots.return_waiting()
     async with asyncio.timeout(GUARD):
         await slots.emptied()
     await completer.run_once()
     await link.close()
-    assert states(queue, [handle]) == [(state, attempts)]
+    assert states(queue, [handle]) == [(JobState.CANCELLED, 1) if why == "cancel" else (JobState.READY, 0)]
     await queue.aclose()

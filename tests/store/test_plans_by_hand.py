@@ -214,7 +214,7 @@ def test_what_could_not_be_put_back_is_ended_only_if_somebody_asked_for_it() -> 
 
     ended = connection.asked[1]
     assert not isinstance(ended, Copy)
-    assert (ended.name, ended.params["only_requested"], ended.params["ids"]) == ("cancel_ended", True, [1])
+    assert (ended.name, ended.params["only_requested"], ended.params["ids"]) == ("cancel_ended", True, "{1}")
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_a_plan_is_driven_to_its_end_once() -> None:
 
 
 def _rows(queues: list[str]) -> list[Row]:
-    fields = Claim.__struct_fields__
+    fields = [field for field in Claim.__struct_fields__ if field != "worker_id"]
     return [tuple(getattr(_claim(queue=queue), field) for field in fields) for queue in queues]
 
 

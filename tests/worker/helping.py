@@ -13,6 +13,7 @@ from pgqueue.worker.completer import Completer
 from pgqueue.worker.fetcher import Fetcher
 from pgqueue.worker.link import Link
 from pgqueue.worker.membership import Membership
+from pgqueue.worker.pools import Threads
 from pgqueue.worker.slots import Slots
 from pgqueue.worker.worker import Worker
 
@@ -48,6 +49,11 @@ def member(worker: Worker) -> Membership:
 def slots(worker: Worker) -> Slots:
     """Who runs and who waits."""
     return worker._slots  # noqa: SLF001 - tests look, and hand over claims themselves
+
+
+def threads(worker: Worker) -> Threads:
+    """Where plain functions run."""
+    return slots(worker)._threads  # noqa: SLF001 - see above
 
 
 def fetcher(worker: Worker) -> Fetcher:

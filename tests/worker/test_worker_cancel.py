@@ -10,7 +10,6 @@ from worker.helping import FOR_EVER, ask, claimed, completer, dismantle, ended, 
 
 from pgqueue import Context, JobState, PgQueue, Retry
 from pgqueue.values.verdict import Cancelled
-from pgqueue.worker.attempt import Stop
 from pgqueue.worker.worker import Worker
 
 
@@ -116,7 +115,7 @@ async def test_a_beat_cancels_only_what_was_asked(queue: PgQueue, running: Runni
 
     cancelled, other = linger.enqueue(), linger.enqueue()
     async with running(queue, concurrency=2) as worker:
-        await until(lambda: len(slots(worker).running) == 2 and started.n_waiting == 0)
+        await until(lambda: len(slots(worker).hand.running) == 2 and started.n_waiting == 0)
         cancelled.cancel()
         await member(worker).beat()
         await ended(queue, cancelled)
@@ -126,21 +125,23 @@ async def test_a_beat_cancels_only_what_was_asked(queue: PgQueue, running: Runni
     assert (cancelled.status(), other.status()) == (JobState.CANCELLED, JobState.SUCCEEDED)
 
 
-async def test_an_attempt_cancelled_before_its_first_step_gives_up_its_slot(queue: PgQueue) -> None:
+async def test_a_claim_cancelled_while_its_runner_is_on_its_way_never_starts(queue: PgQueue) -> None:
+    calls: list[None] = []
+
     @queue.task(name="note")
-    async def note() -> None: ...
+    async def note() -> None:
+        calls.append(None)
 
     job = note.enqueue()
     worker = Worker(queue, poll=FOR_EVER)
     await member(worker).join()
     slots(worker).add(claimed(queue, worker))
-    slots(worker).stop(Stop.CANCEL, [job.id])
-    await asyncio.sleep(0.01)
-    assert not slots(worker).running
+    slots(worker).cancel([job.id])
+    await slots(worker).emptied()
     assert [type(verdict) for verdict in verdicts(worker)] == [Cancelled]
     await completer(worker).run_once()
     await dismantle(worker)
-    assert job.status() is JobState.CANCELLED
+    assert (job.status(), calls) == (JobState.CANCELLED, [])
 
 
 async def test_a_claim_that_waits_for_a_slot_is_cancelled_before_it_starts(queue: PgQueue) -> None:

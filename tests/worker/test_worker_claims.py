@@ -57,7 +57,7 @@ async def test_a_worker_of_long_jobs_claims_no_more_than_it_runs(queue: PgQueue)
     async with taken_apart(queue, concurrency=4) as worker:
         for _ in range(5):
             await fetcher(worker).run_once()
-        running, claims = len(slots(worker).running), claims_of(queue, worker)
+        running, claims = len(slots(worker).hand.running), claims_of(queue, worker)
         slots(worker).return_waiting()
         release.set()
     assert (running, len(claims)) == (4, 4)
@@ -82,6 +82,7 @@ async def test_claims_that_found_no_slot_go_back_unspent(queue: PgQueue) -> None
     jobs = holding(queue, release)(3)
     async with taken_apart(queue, concurrency=1) as worker:
         slots(worker).add(claimed(queue, worker))
+        await until(lambda: slots(worker).hand.running)
         assert slots(worker).return_waiting(older_than=3600) == 0
         assert slots(worker).return_waiting(older_than=0) == 2
         await completer(worker).run_once()
@@ -142,7 +143,8 @@ async def test_a_paused_queue_does_not_take_the_others_room(queue: PgQueue) -> N
     async with taken_apart(queue, concurrency=4) as worker:
         await fetcher(worker).run_once()
         await fetcher(worker).run_once()
-        running = [attempt.claim.queue for attempt in slots(worker).running.values()]
+        await until(lambda: len(slots(worker).hand.running) == 4)
+        running = [attempt.claim.queue for attempt in slots(worker).hand.running.values()]
         slots(worker).return_waiting()
         release.set()
     assert running == ["default"] * 4
@@ -159,7 +161,8 @@ async def test_queues_are_served_in_equal_shares(queue: PgQueue) -> None:
         queue.enqueue_many([hold.using(queue=name).call() for _ in range(count)])
     async with taken_apart(queue, concurrency=12) as worker:
         await fetcher(worker).run_once()
-        running = [attempt.claim.queue for attempt in slots(worker).running.values()]
+        await until(lambda: len(slots(worker).hand.running) == 12)
+        running = [attempt.claim.queue for attempt in slots(worker).hand.running.values()]
         slots(worker).return_waiting()
         release.set()
     assert {name: running.count(name) for name in "abc"} == {"a": 5, "b": 3, "c": 4} or {

@@ -131,33 +131,30 @@ async def test_a_plain_task_sees_the_context_of_the_worker(queue: PgQueue, runni
     assert found.result == "everybody"
 
 
-async def test_a_thread_whose_answer_came_as_it_was_given_up_still_ends_with_the_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    answered = asyncio.Event()
-    monkeypatch.setattr(pools, "_deliver", lambda *_: answered.set())  # the answer is on its way for ever
+async def test_an_idle_thread_is_used_again() -> None:
+    threads, used = pools.Threads(), list[int]()
+    turn = threading.Semaphore(0)
+
+    def work() -> None:
+        used.append(threading.get_ident())
+        turn.release()
+
     before = set(threading.enumerate())
-    threads = pools.Threads(1)
-    waiting = asyncio.create_task(threads.run(lambda: None))
-    await answered.wait()
-    (thread,) = set(threading.enumerate()) - before
-    await asyncio.sleep(0.05)  # until it waits for more work
-    waiting.cancel()
-    await asyncio.gather(waiting, return_exceptions=True)
+    for _ in range(3):
+        threads.start(work)
+        await asyncio.to_thread(turn.acquire)
+        await until(lambda: threads.idle == 1)
+    (thread,) = {one for one in threading.enumerate() if one.name == "pgqueue-task"} - before
     threads.close()
     await until(lambda: not thread.is_alive())
+    assert set(used) == {thread.ident}
 
 
-async def test_a_call_that_is_given_up_before_it_began_is_never_made() -> None:
-    release, calls = threading.Event(), []
-    threads = pools.Threads(1)
-    first = asyncio.create_task(threads.run(lambda: release.wait(20)))
-    second = asyncio.create_task(threads.run(lambda: calls.append("second")))
-    await asyncio.sleep(0.01)
-    second.cancel()
-    await asyncio.gather(second, return_exceptions=True)
-    release.set()
-    assert await first
-    assert await threads.run(lambda: "third") == "third"
+async def test_a_thread_that_is_busy_when_the_pool_closes_ends_after_its_work() -> None:
+    threads, release = pools.Threads(), threading.Event()
+    before = set(threading.enumerate())
+    threads.start(lambda: release.wait(20))
+    (thread,) = set(threading.enumerate()) - before
     threads.close()
-    assert calls == []
+    release.set()
+    await until(lambda: not thread.is_alive())

@@ -157,7 +157,7 @@ async def test_a_beat_leaves_alone_what_runs_waits_or_is_being_recorded(queue: P
     worker = Worker(queue, concurrency=1, poll=FOR_EVER)
     await member(worker).join()
     slots(worker).add(claimed(queue, worker))
-    await until(lambda: completer(worker).backlog == 1 and slots(worker).running)
+    await until(lambda: completer(worker).backlog == 1 and slots(worker).hand.running)
     await member(worker).beat()
     assert claims_of(queue, worker) == [job.id for job in jobs]
     release.set()

@@ -7,7 +7,7 @@ from datetime import timedelta
 import psycopg
 from running import Running
 from tenacity import wait_fixed
-from worker.helping import ask, ended, slots, until
+from worker.helping import ask, ended, slots, threads, until
 
 from pgqueue import Context, JobState, PgQueue, Retry, Superseded
 
@@ -64,11 +64,9 @@ async def test_a_plain_tasks_slot_is_free_and_its_late_word_is_not_heard(
 ) -> None:
     release = threading.Event()
     told: list[bool] = []
-    threads: list[threading.Thread] = []
 
     @queue.task(timeout=0.05, retry=LATER)
     def linger(ctx: Context) -> str:
-        threads.append(threading.current_thread())
         release.wait(20)
         told.append(ctx.cancelled)
         return "late"
@@ -80,8 +78,8 @@ async def test_a_plain_tasks_slot_is_free_and_its_late_word_is_not_heard(
     async with running(queue, concurrency=1) as worker:
         await ended(queue, *nexts)
         release.set()
-        await until(lambda: threads and not threads[0].is_alive())
-        assert not slots(worker).running
+        await until(lambda: told and threads(worker).idle == 2)
+        assert not slots(worker).hand.running
     assert told == [True]
     found = queue.job(late.id)
     assert (found.state, found.attempts) == (JobState.SCHEDULED, 1)
