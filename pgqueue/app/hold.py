@@ -63,6 +63,8 @@ class Hold:
             uuid4(), socket.gethostname(), os.getpid(), count, __version__, self.queues
         )
         self.held: dict[int, Claim] = {}
+        self.unsettled: set[int] = set()
+        self.looking = False
         self.taken_at = 0.0
 
     @property
@@ -72,18 +74,21 @@ class Hold:
 
     def look(self) -> Plan[float]:
         """Claim what is ready into ``held``; returns for how long to wait if that was nothing."""
+        self.looking = True
         if not (yield from claim.renew(self.worker.id, self.lease)):
             yield from claim.register(self.worker, self.lease)
-        promoted = yield from upkeep.promote()
-        yield from upkeep.reclaim()
-        names = self.queues if self.queues is not None else (yield from claim.busy_queues())
+        ticked = yield from upkeep.tick()
+        if ticked.lost:
+            yield from upkeep.reclaim()
+        names = self.queues if self.queues is not None else (yield from claim.new_queues())
         for name in names:
             for one in (yield from claim.claim(self.worker.id, {name: self.count - len(self.held)})):
                 self.held[one.id] = one
             if len(self.held) == self.count:
                 break
         self.taken_at = time.monotonic()
-        return POLL if promoted.next_in is None else max(0.0, min(POLL, promoted.next_in))
+        self.looking = False
+        return POLL if ticked.next_in is None else max(0.0, min(POLL, ticked.next_in))
 
     def success(self, held: Claim) -> Succeeded:
         """What to record of a job that is done."""
@@ -109,9 +114,10 @@ class Hold:
         return finish.finish(self.worker.id, verdicts, keep=self.keep)
 
     def giving_up(self) -> Plan[None]:
-        """Leave the list; what is in this take's name all the same goes back, unspent."""
-        yield from claim.disown(self.worker.id, ())
-        yield from claim.leave(self.worker.id)
+        """Leave the list; where something may be in this take's name all the same, that goes back, unspent."""
+        if self.looking or self.held or self.unsettled:
+            yield from claim.disown(self.worker.id, ())
+        yield from claim.retire(self.worker.id)
 
     def let_go(self, verdicts: list[Verdict]) -> None:
         """Forget the claims of these verdicts.
@@ -122,14 +128,15 @@ class Hold:
         for verdict in verdicts:
             if self.held.pop(verdict.claim.id, None) is None:
                 raise JobError(f"job {verdict.claim.id} is settled already")
+            self.unsettled.add(verdict.claim.id)
 
-    @staticmethod
-    def require_all(verdicts: list[Verdict], done: set[int]) -> None:
-        """Tell whoever settled jobs if some were no longer theirs.
+    def require_all(self, verdicts: list[Verdict], done: set[int]) -> None:
+        """The database has spoken: tell whoever settled jobs if some were no longer theirs.
 
         Raises:
             Superseded: some were not.
         """
+        self.unsettled -= {verdict.claim.id for verdict in verdicts}
         lost = sorted({verdict.claim.id for verdict in verdicts} - done)
         if lost:
             raise Superseded(f"the lease was lost, and with it job {', '.join(map(str, lost))}: not recorded")

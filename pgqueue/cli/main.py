@@ -16,7 +16,9 @@ from pgqueue.errors import PgQueueError
 from pgqueue.values.version import __version__
 
 VERBS = {
-    "bench": Verb("pgqueue.cli.bench:bench", "Measure this machine's database."),
+    "bench": Verb(
+        "pgqueue.cli.bench.command:bench", "Measure your database under load, beside a bare client."
+    ),
     "dead": Verb("pgqueue.cli.dead:dead", "List, retry or purge dead jobs."),
     "demo": Verb("pgqueue.cli.demo.command:demo", "See jobs survive a killed worker, and the proof of it."),
     "enqueue": Verb("pgqueue.cli.enqueue:enqueue", "Enqueue a job of a registered task."),

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from pgqueue.values.job import Mark
+
 
 def numbers(values: Sequence[float | None]) -> str:
     """An array of finite numbers; JSON's own spelling of them, and of null, is PostgreSQL's too."""
@@ -17,6 +19,16 @@ def numbers(values: Sequence[float | None]) -> str:
 def texts(values: Iterable[str | None]) -> str:
     """An array of strings."""
     return "{" + ",".join("NULL" if value is None else _quoted(value) for value in values) + "}"
+
+
+def columns(marks: Iterable[Mark]) -> dict[str, list[object]]:
+    """Positions in lines as the parameters that statements name them by; a few, so left to the driver."""
+    found = list(marks)
+    return {
+        "mark_ranks": [mark.rank for mark in found],
+        "mark_run_ats": [mark.run_at for mark in found],
+        "mark_ids": [mark.id for mark in found],
+    }
 
 
 def _quoted(value: str) -> str:

@@ -6,8 +6,11 @@ claims are the ``running`` jobs that name the uuid. Whoever finds the lease in t
 to their lines. ``renew`` and that deletion contend for one row, so exactly one of them wins: a worker that
 is told its lease is lost has lost every claim, and one that is not has kept them all.
 
-A claim whose answer is lost on the way leaves jobs in the name of a worker that does not know of them.
-Each beat therefore tells the database what the worker does know, and ``disown`` returns the rest.
+Running jobs are in no index: each entry would be written at every claim and read hardly ever, and while somebody
+holds a snapshot open, the entries of all that has ended would lie in the way. Instead it is noted whose jobs are
+to be looked for, and the table is read from end to end: when a worker departs without having retired, and when
+the answer to a claim was lost with its connection, so that jobs may be in the name of a worker that does not know
+of them. Then ``disown`` returns what the worker does not know.
 """
 
 from collections import Counter
@@ -18,6 +21,7 @@ from uuid import UUID
 
 import msgspec
 
+from pgqueue.store.arrays import columns
 from pgqueue.store.plan import Plan, Statement
 from pgqueue.values.job import HEAD, Claim, Mark
 
@@ -78,6 +82,12 @@ def leave(worker: UUID) -> Plan[None]:
     yield Statement("leave", {"worker": worker}, returns=False)
 
 
+def retire(worker: UUID) -> Plan[None]:
+    """Take a worker off the list that holds nothing, so that nobody looks for its jobs."""
+    yield from leave(worker)
+    yield Statement("retire", {"worker": worker}, returns=False)
+
+
 def claim(
     worker: UUID,
     quotas: Mapping[str, int],
@@ -96,16 +106,13 @@ def claim(
     Returns:
         Claims in the order in which they are to start: priority, time, id.
     """
-    starts = [marks.get(queue, HEAD) for queue in quotas]
     rows = yield Statement(
         "claim",
         {
             "worker": worker,
             "queues": list(quotas),
             "quotas": list(quotas.values()),
-            "mark_ranks": [mark.rank for mark in starts],
-            "mark_run_ats": [mark.run_at for mark in starts],
-            "mark_ids": [mark.id for mark in starts],
+            **columns(marks.get(queue, HEAD) for queue in quotas),
             "now": now,
         },
     )
@@ -141,9 +148,9 @@ def fill(
     return claims
 
 
-def busy_queues() -> Plan[list[str]]:
-    """The queues in which ready jobs stand."""
-    rows = yield Statement("busy_queues", {})
+def new_queues(known: Sequence[str] = ()) -> Plan[list[str]]:
+    """The queues in which ready jobs stand, other than those that are known."""
+    rows = yield Statement("new_queues", {"known": list(known)})
     return [row[0] for row in rows]
 
 
@@ -160,28 +167,37 @@ class Beat(msgspec.Struct, frozen=True):
 
 
 def beat(
-    worker: UUID, lease: timedelta, known: Sequence[int], *, now: datetime | None = None
+    worker: UUID,
+    lease: timedelta,
+    known: Sequence[int],
+    *,
+    sure: bool = True,
+    now: datetime | None = None,
 ) -> Plan[Beat | None]:
-    """Renew the lease and compare notes; None: the lease is lost, and every claim with it.
+    """Renew the lease and hear what there is to hear; None: the lease is lost, and every claim with it.
 
     Args:
         worker: whose.
         lease: for how long from now.
         known: every job the worker knows to be in its name.
+        sure: whether that is certainly all; else the database returns what is not known. Run it within a
+            transaction then.
         now: the instant of the beat; the database's own by default.
     """
     if not (yield from renew(worker, lease, now=now)):
         return None
-    return Beat((yield from disown(worker, known)), (yield from cancel_requests(worker)))
+    disowned = [] if sure else (yield from disown(worker, known))
+    return Beat(disowned, (yield from cancel_requests(worker, known)) if known else [])
 
 
 def disown(worker: UUID, known: Sequence[int]) -> Plan[list[int]]:
     """Return what the worker holds in the database but does not know of; the ids returned."""
+    yield Statement("read_through", {})
     rows = yield Statement("disown", {"worker": worker, "known": list(known)})
     return [row[0] for row in rows]
 
 
-def cancel_requests(worker: UUID) -> Plan[list[int]]:
-    """Which of the worker's running jobs somebody asked to cancel."""
-    rows = yield Statement("cancel_requests", {"worker": worker})
+def cancel_requests(worker: UUID, known: Sequence[int]) -> Plan[list[int]]:
+    """Which of the worker's jobs somebody asked to cancel."""
+    rows = yield Statement("cancel_requests", {"worker": worker, "known": list(known)})
     return [row[0] for row in rows]

@@ -3,49 +3,94 @@
 This module says *what* is to be done; :mod:`pgqueue.worker.upkeep` says *when*.
 """
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 import msgspec
 
+from pgqueue.store.arrays import columns
 from pgqueue.store.plan import Plan, Statement
-from pgqueue.values.job import JobState
+from pgqueue.values.job import JobState, Mark
+
+NO_LINES: Mapping[str, Mark] = MappingProxyType({})
 
 DAYS_AHEAD = 7
 PROMOTED_AT_ONCE = 5_000
 
 
-class Promoted(msgspec.Struct, frozen=True):
-    """How many jobs became ready, and in how many seconds the next one will (None: none is waiting)."""
+class Ticked(msgspec.Struct, frozen=True):
+    """What a tick did and saw.
+
+    Attributes:
+        count: how many jobs became ready.
+        next_in: in how many seconds the next one will; None: none is waiting for its time.
+        lost: whether there is a worker whose jobs are to be reclaimed.
+        ready: whether a job is ready in the lines that were asked about.
+    """
 
     count: int
     next_in: float | None
+    lost: bool
+    ready: bool
 
 
-def promote(*, now: datetime | None = None) -> Plan[Promoted]:
-    """Move jobs that are due into their lines, and wake whoever sleeps if there were any."""
+def tick(
+    lines: Mapping[str, Mark] = NO_LINES, *, elsewhere: bool = False, now: datetime | None = None
+) -> Plan[Ticked]:
+    """Put due jobs in line, and wake whoever sleeps if there were any; look what else there is to do.
+
+    Args:
+        lines: the queues to look at for ready jobs, and from where on.
+        elsewhere: whether to look at all other queues, too.
+        now: the instant; the database's own by default.
+    """
+    params = {
+        "now": now,
+        "limit": PROMOTED_AT_ONCE,
+        "queues": list(lines),
+        **columns(lines.values()),
+        "elsewhere": elsewhere,
+    }
     count = 0
     while True:
-        ((moved, next_in),) = yield Statement("promote", {"now": now, "limit": PROMOTED_AT_ONCE})
+        ((moved, next_in, lost, ready),) = yield Statement("tick", params)
         count += moved
         if moved < PROMOTED_AT_ONCE:
             break
     if count:
         yield from wake()
-    return Promoted(count, next_in)
+    return Ticked(count, next_in, lost, ready)
 
 
 def reclaim(*, now: datetime | None = None) -> Plan[dict[int, JobState]]:
-    """Expire workers whose lease has passed, and end the claims of every worker that is not on the list.
+    """Take workers whose lease has passed off the list, and end the claims of all that have left it.
+
+    To be run within a transaction where one may be held open for as long as the jobs take to read; without
+    one, two sweeps may read them at once, to no other harm.
 
     Returns:
         The state that each reclaimed job is in now: ready, dead (out of attempts) or cancelled (as asked).
     """
     yield Statement("expire_workers", {"now": now})
-    rows = yield Statement("reclaim", {"now": now})
+    departed = [row[0] for row in (yield Statement("departed", {}))]
+    if not departed:
+        return {}
+    yield Statement("read_through", {})
+    rows = yield Statement("reclaim", {"workers": departed, "now": now})
     states = {row[0]: JobState(row[1]) for row in rows}
     if JobState.READY in states.values():
         yield from wake()
     return states
+
+
+def note_orphans() -> Plan[int]:
+    """See to it that jobs in the name of a worker that nobody has ever seen are reclaimed, too; how many workers.
+
+    It reads the jobs from end to end; to be run within a transaction.
+    """
+    yield Statement("read_through", {})
+    return len((yield Statement("orphans", {})))
 
 
 def wake() -> Plan[None]:

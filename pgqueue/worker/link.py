@@ -34,7 +34,11 @@ def is_lost(error: BaseException) -> bool:
 
 
 class Link:
-    """Runs plans, with patience: while the database is away it tries again, with growing pauses."""
+    """Runs plans, with patience: while the database is away it tries again, with growing pauses.
+
+    Attributes:
+        losses: how many plans have been cut off. What each had asked for may have been done or not.
+    """
 
     def __init__(self, name: str, database: Database, *, setup: str = "") -> None:
         """Connect when first used.
@@ -46,6 +50,7 @@ class Link:
                 behind a transaction pooler, and are not made there.
         """
         self.name = name
+        self.losses = 0
         self._setup = f"{PLANNER}; {setup}"
         self._database = database
         self._connection: psycopg.AsyncConnection[Any] | None = None
@@ -103,7 +108,8 @@ class Link:
                 connection = self._connection or await self._connect()
                 async with connection.transaction() if whole else nullcontext():
                     result = await arun(make(), Awaiting(connection, self._database.catalogue))
-            except LOST as error:
+            except BaseException as error:
+                self.losses += 1
                 if is_lost(error):
                     await self.close()
                 raise

@@ -49,6 +49,7 @@ class Membership:
         self._on_lost = on_lost
         self._on_joined = on_joined
         self._on_cancel = on_cancel
+        self._losses_seen = 0
         self.id = uuid4()
 
     async def join(self) -> None:
@@ -60,7 +61,14 @@ class Membership:
 
     async def beat(self) -> None:
         """Renew the lease and compare notes with the database; if it is lost, let go and join afresh."""
-        beat = await self._link.run(lambda: claim.beat(self.id, self._lease, self._known()), then=self._heed)
+        losses = self._link.losses
+        sure = losses == self._losses_seen
+        beat = await self._link.run(
+            lambda: claim.beat(self.id, self._lease, self._known(), sure=sure),
+            then=self._heed,
+            whole=not sure,
+        )
+        self._losses_seen = losses
         if beat is None:
             await self.join()
             self._on_joined()
@@ -71,8 +79,9 @@ class Membership:
 
     async def leave(self) -> None:
         """Return whatever is still in this worker's name, and take it off the list."""
-        await self._link.run(lambda: claim.disown(self.id, ()))
-        await self._link.run(lambda: claim.leave(self.id))
+        if self._known() or self._link.losses != self._losses_seen:
+            await self._link.run(lambda: claim.disown(self.id, ()), whole=True)
+        await self._link.run(lambda: claim.retire(self.id))
 
     def _heed(self, beat: claim.Beat | None) -> None:
         if beat is None:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from pgqueue.store import upkeep
+from pgqueue.worker.calm import Calm
+from pgqueue.worker.lines import Lines
 from pgqueue.worker.link import Link
 
 log = logging.getLogger("pgqueue.worker")
@@ -54,6 +56,8 @@ class Service:
 def services(
     link: Link,
     *,
+    lines: Lines,
+    calm: Calm,
     poll: float,
     sweep: float,
     history: timedelta,
@@ -64,35 +68,40 @@ def services(
 
     Args:
         link: the connection they share, one at a time.
-        poll: seconds between looks for jobs that are due.
-        sweep: seconds between looks for workers that are gone.
+        lines: what the worker serves.
+        calm: how closely to look.
+        poll: seconds between two ticks while anything happens.
+        sweep: seconds between two ticks at the most.
         history: for how long ended jobs are kept.
         look: to set when there may be new ready jobs.
         later: is set when a job was put back for later, perhaps sooner than the next known to be due.
     """
 
-    async def promote() -> float | None:
-        promoted = await link.run(upkeep.promote)
-        if promoted.count:
+    async def tick() -> float:
+        ticked = await link.run(lambda: upkeep.tick(lines.starts(), elsewhere=lines.serves_all))
+        if ticked.count or ticked.ready:
             look.set()
-        return promoted.next_in
+        if ticked.lost:
+            await reclaim()
+        pause = sweep if calm.reigns else poll
+        return pause if ticked.next_in is None else min(pause, ticked.next_in)
 
     async def reclaim() -> None:
-        states = await link.run(upkeep.reclaim)
+        states = await link.run(upkeep.reclaim, whole=True)
         if states:
             log.warning("reclaimed jobs of lost workers", extra={"jobs": len(states)})
             look.set()
 
-    async def keep_history() -> None:
+    async def tidy() -> None:
         await link.run(upkeep.ensure_history_days)
         await link.run(lambda: upkeep.drop_history(history))
-
-    async def release_holds() -> None:
         await link.run(upkeep.release_holds)
 
+    async def note_orphans() -> None:
+        await link.run(upkeep.note_orphans, whole=True)
+
     return (
-        Service("promote due jobs", poll, promote, later),
-        Service("reclaim lost jobs", sweep, reclaim),
-        Service("keep history partitions", 600.0, keep_history),
-        Service("release unique keys", 60.0, release_holds),
+        Service("put due jobs in line, look for lost workers", sweep, tick, later),
+        Service("tidy history and unique keys", 600.0, tidy),
+        Service("look for jobs of workers that nobody knows", 3600.0, note_orphans),
     )

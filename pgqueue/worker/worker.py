@@ -5,7 +5,7 @@
     listener ┄┄look again┄┄▶ fetcher ──claims──▶ slots ──attempts──▶ executor
                                 ▲                  │ verdicts
     membership (lease, beat)    └┄┄┄┄┄ room ┄┄┄┄┄┄┄┤
-    upkeep (promote, reclaim, …)                   ▼
+    upkeep (tick, reclaim, …)                      ▼
                                                completer ──▶ database
 
 Stopping: claim no more; return what has not started; let what runs finish within the grace; stop and return
@@ -30,10 +30,12 @@ from pgqueue.values.job import Claim
 from pgqueue.values.options import check_queues
 from pgqueue.values.verdict import Again, Returned, Verdict
 from pgqueue.worker.attempt import Stop
+from pgqueue.worker.calm import Calm
 from pgqueue.worker.completer import LOCK_TIMEOUT, Completer
 from pgqueue.worker.executor import Executor
 from pgqueue.worker.fetcher import Fetcher
 from pgqueue.worker.hand import Hand
+from pgqueue.worker.lines import Lines
 from pgqueue.worker.link import LONGEST_PAUSE, LOST, Link
 from pgqueue.worker.membership import Membership
 from pgqueue.worker.slots import Slots
@@ -41,6 +43,9 @@ from pgqueue.worker.upkeep import Service, services
 
 log = logging.getLogger("pgqueue.worker")
 
+# Nobody outside of the database is told of a claim, so it need not be on disk before the work begins. A server
+# that crashes within its wal_writer_delay may forget it: then the job is ready again, and its fence holds.
+UNCONFIRMED = "set synchronous_commit = off"
 STALE_AFTER = 5.0
 LAST_WORDS = 2.0
 
@@ -89,12 +94,13 @@ class Worker:
         self._hurry = asyncio.Event()
         self._look = asyncio.Event()
         self._later = asyncio.Event()
-        self._claims, self._upkeep = Link("claims", database), Link("upkeep", database)
+        self._claims, self._upkeep = Link("claims", database, setup=UNCONFIRMED), Link("upkeep", database)
         self._finishes = Link("finishes", database, setup=LOCK_TIMEOUT)
         self._completer = Completer(self._finishes, keep=queue.keeps_history, on_written=self._written)
         executor = Executor(queue.tasks, longest_result=queue.max_payload)
         self._hand = Hand(concurrency, context=self._context, is_plain=executor.is_plain)
-        self._slots = Slots(self._hand, executor, self._completer, on_room=self._look.set)
+        self._slots = Slots(self._hand, executor, self._completer, on_room=self._room_made)
+        self._lines, self._calm = Lines(self.queues), Calm(on_stir=self._later.set)
         self._member = Membership(
             self._claims,
             lease=lease,
@@ -110,8 +116,8 @@ class Worker:
             self._member,
             self._slots,
             self._completer,
-            queues=self.queues,
-            poll=poll.total_seconds(),
+            lines=self._lines,
+            calm=self._calm,
             look=self._look,
         )
         self._services = (
@@ -119,6 +125,8 @@ class Worker:
             Service("return stale claims", 1.0, self._return_stale),
             *services(
                 self._upkeep,
+                lines=self._lines,
+                calm=self._calm,
                 poll=poll.total_seconds(),
                 sweep=sweep.total_seconds(),
                 history=queue.history,
@@ -209,8 +217,15 @@ class Worker:
         while True:
             with suppress(*LOST):
                 async with await database.aconnect(database.listen_dsn) as connection:
-                    await listen(connection, database.catalogue, self._look.set)
+                    await listen(connection, database.catalogue, self._heard)
+            self._calm.deaf = True
+            self._look.set()
             await asyncio.sleep(LONGEST_PAUSE / 5)
+
+    def _heard(self) -> None:
+        self._calm.deaf = False
+        self._calm.stir()
+        self._look.set()
 
     async def _return_stale(self) -> None:
         returned = self._slots.return_waiting(older_than=STALE_AFTER)
@@ -218,9 +233,15 @@ class Worker:
             log.info("returned claims that did not get to start", extra={"jobs": returned})
 
     def _written(self, verdicts: Sequence[Verdict]) -> None:
-        self._look.set()  # a full backlog holds up fetching
-        if any(isinstance(verdict, Again | Returned) for verdict in verdicts):
+        self._fetcher.room_made()
+        going_back = [verdict for verdict in verdicts if isinstance(verdict, Again | Returned)]
+        if going_back:
             self._later.set()
+        if any(not verdict.delay for verdict in going_back):
+            self._look.set()
+
+    def _room_made(self) -> None:
+        self._fetcher.room_made()
 
     def _lost(self, worker: UUID) -> None:
         self._slots.abandon()

@@ -33,9 +33,6 @@ comment on column pgqueue.jobs.collisions is 'How many enqueues this job turned 
 create index jobs_ready on pgqueue.jobs (queue, (-priority), run_at, id) where status = 'ready';
 -- What the promoter moves into that line.
 create index jobs_scheduled on pgqueue.jobs (run_at) where status = 'scheduled';
--- What each worker holds. Finishing statements do not say "status = 'running'", so that the
--- planner cannot pick this index, dead entries and all, for them.
-create index jobs_running on pgqueue.jobs (worker_id) where status = 'running';
 -- At most one live job per key.
 create unique index jobs_unique_key on pgqueue.jobs (unique_key) where unique_key is not null;
 
@@ -100,6 +97,29 @@ create table pgqueue.workers (
 comment on table pgqueue.workers is 'Worker processes; each holds its claims while lease_until is in the future.';
 comment on column pgqueue.workers.queues is 'The queues served; null: all.';
 comment on column pgqueue.workers.asleep is 'Wants to be notified of new jobs. Busy workers look again by themselves.';
+
+create table pgqueue.departed (
+    worker_id   uuid        primary key,
+    departed_at timestamptz not null default now()
+);
+comment on table pgqueue.departed is
+    'Workers that went off the list and may have left running jobs behind, until a sweep has returned those.';
+
+-- Whoever deletes a worker's row, by lease, by hand or by TRUNCATE: its jobs will be looked for. Running jobs are
+-- in no index, so they are looked for only then.
+create function pgqueue.note_departure() returns trigger language plpgsql as $$
+begin
+    if tg_op = 'TRUNCATE' then
+        insert into pgqueue.departed (worker_id) select id from pgqueue.workers on conflict do nothing;
+    else
+        insert into pgqueue.departed (worker_id) values (old.id) on conflict do nothing;
+    end if;
+    return null;
+end $$;
+create trigger workers_depart after delete on pgqueue.workers
+    for each row execute function pgqueue.note_departure();
+create trigger workers_depart_at_once before truncate on pgqueue.workers
+    for each statement execute function pgqueue.note_departure();
 
 create table pgqueue.queues (
     name       text        primary key,

@@ -106,7 +106,11 @@ def test_a_job_that_comes_due_meanwhile_is_taken(queue: PgQueue) -> None:
 
 def test_a_job_of_a_dead_worker_is_taken(queue: PgQueue) -> None:
     ids = enqueued(queue, 1)
-    ask(queue, "update pgqueue.jobs set status = 'running', attempts = 1, worker_id = gen_random_uuid()")
+    ask(queue, "insert into pgqueue.departed values (gen_random_uuid())")
+    ask(
+        queue,
+        "update pgqueue.jobs set status = 'running', attempts = 1, worker_id = departed.worker_id from pgqueue.departed",
+    )
     with queue.take(timeout=20) as jobs:
         assert [(job.id, job.attempt) for job in jobs] == [(ids[0], 2)]
 

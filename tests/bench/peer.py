@@ -1,6 +1,6 @@
-"""pgqueue as a peer of the side-by-side harness: its verbs are ``pgqueue bench``'s own."""
+"""pgqueue as a peer of the side-by-side harness; what its verbs do, the bench itself decides."""
 
-from pgqueue.cli.bench import bench
+from pgqueue.cli.bench.peer import peer
 
 if __name__ == "__main__":
-    bench()
+    peer()

@@ -11,7 +11,7 @@ import signal
 import threading
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
@@ -33,6 +33,7 @@ from promises.processes import (
 )
 from promises.workshop import Workshop
 from running import Running
+from worker.helping import links
 
 from pgqueue import Context, JobHandle, JobState, PgQueue
 from pgqueue.store import claim, upkeep
@@ -80,11 +81,59 @@ def test_only_the_lost_workers_jobs_are_reclaimed(queue: PgQueue, dsn: str) -> N
     assert ask(dsn, "select id from pgqueue.workers") == [(living,)]
 
 
-def test_a_worker_deleted_by_hand_loses_its_jobs_at_the_next_sweep(queue: PgQueue, dsn: str) -> None:
+@pytest.mark.parametrize("by", ["delete from pgqueue.workers", "truncate pgqueue.workers"])
+def test_workers_deleted_by_hand_lose_their_jobs_at_the_next_sweep(
+    by: LiteralString, queue: PgQueue, dsn: str
+) -> None:
     handle = Workshop(queue).succeed.enqueue()
     claimed(queue, listed(queue))
-    ask(dsn, "delete from pgqueue.workers")
+    ask(dsn, by)
     assert do(queue, upkeep.reclaim()) == {handle.id: JobState.READY}
+
+
+def test_jobs_of_workers_that_were_never_on_the_list_are_found(queue: PgQueue, dsn: str) -> None:
+    """As after a restore of the jobs alone."""
+    succeed = Workshop(queue).succeed
+    handle, held = succeed.enqueue(), succeed.enqueue()
+    known = listed(queue)
+    do(queue, claim.claim(known, {"default": 2}))
+    ask(dsn, "update pgqueue.jobs set worker_id = gen_random_uuid() where id = %s", handle.id)
+    assert do(queue, upkeep.reclaim()) == {}
+    assert do(queue, upkeep.note_orphans()) == 1
+    assert do(queue, upkeep.note_orphans()) == 0
+    assert do(queue, upkeep.reclaim()) == {handle.id: JobState.READY}
+    assert held.status() is JobState.RUNNING
+
+
+def test_a_lost_job_that_somebody_has_locked_is_reclaimed_by_a_later_sweep(
+    queue: PgQueue, connection: psycopg.Connection[Any], dsn: str
+) -> None:
+    succeed = Workshop(queue).succeed
+    free, locked = succeed.enqueue(), succeed.enqueue()
+    worker = listed(queue)
+    do(queue, claim.claim(worker, {"default": 2}))
+    do(queue, claim.leave(worker))
+    connection.execute("select from pgqueue.jobs where id = %s for update", [locked.id])
+    assert do(queue, upkeep.reclaim()) == {free.id: JobState.READY}
+    assert ask(dsn, "select worker_id from pgqueue.departed") == [(worker,)]
+    connection.rollback()
+    assert do(queue, upkeep.reclaim()) == {locked.id: JobState.READY}
+    assert ask(dsn, "select worker_id from pgqueue.departed") == []
+
+
+def test_a_worker_that_retires_with_nothing_in_hand_is_not_looked_for(queue: PgQueue, dsn: str) -> None:
+    do(queue, claim.retire(listed(queue)))
+    assert ask(dsn, "select from pgqueue.workers") == ask(dsn, "select from pgqueue.departed") == []
+    assert not do(queue, upkeep.tick()).lost
+
+
+def test_a_tick_tells_of_lost_workers(queue: PgQueue, dsn: str) -> None:
+    now = database_clock(dsn)
+    worker = listed(queue, now=now)
+    assert not do(queue, upkeep.tick(now=now + LEASE)).lost
+    assert do(queue, upkeep.tick(now=now + LEASE + A_MOMENT)).lost
+    do(queue, claim.leave(worker))
+    assert do(queue, upkeep.tick(now=now)).lost
 
 
 def test_a_lost_job_that_was_to_be_cancelled_is(queue: PgQueue) -> None:
@@ -188,6 +237,7 @@ async def test_a_claim_whose_answer_was_lost_is_disowned_at_the_next_beat(
         (lost,) = run_on(connection, claim.claim(worker.id, {"default": 1}))
         connection.commit()
         assert lost.id == handle.id
+        links(worker)[0].losses += 1
         assert await handle.aresult(timeout=GUARD) == 1
     await queue.aclose()
 
@@ -218,7 +268,7 @@ def test_a_beat_disowns_nothing_that_is_known(queue: PgQueue) -> None:
     do(queue, claim.claim(worker, {"default": 2}))
     other = task.enqueue()
     claimed(queue, listed(queue))
-    beat = do(queue, claim.beat(worker, LEASE, [known.id]))
+    beat = do(queue, claim.beat(worker, LEASE, [known.id], sure=False))
     assert beat is not None
     assert beat.disowned == [unknown.id]
     assert [handle.status() for handle in (known, unknown, other)] == [

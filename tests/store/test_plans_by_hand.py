@@ -14,6 +14,8 @@ from pgqueue.values.unique import Unique
 
 T = TypeVar("T")
 
+GONE: list[Row] = [(worker_info().id,)]
+
 
 class Answers:
     """A connection that answers from a list, and remembers what it was asked."""
@@ -170,20 +172,41 @@ def test_a_lost_lease_asks_for_nothing_more() -> None:
 def test_promotion_goes_on_while_whole_batches_move_and_wakes_once() -> None:
     whole = upkeep.PROMOTED_AT_ONCE
 
-    promoted, names = _told(upkeep.promote(), [(whole, 1.0)], [(whole, 1.0)], [(0, 2.5)], [])
+    promoted, names = _told(
+        upkeep.tick(), [(whole, 1.0, False, False)], [(whole, 1.0, True, False)], [(0, 2.5, False, True)], []
+    )
 
-    assert promoted == upkeep.Promoted(2 * whole, 2.5)
-    assert names == ["promote"] * 3 + ["wake"]
+    assert promoted == upkeep.Ticked(2 * whole, 2.5, lost=False, ready=True)
+    assert names == ["tick"] * 3 + ["wake"]
+
+
+def test_the_jobs_are_read_through_only_when_a_worker_has_departed() -> None:
+    assert _told(upkeep.reclaim(), [], [])[1] == ["expire_workers", "departed"]
+    assert _told(upkeep.reclaim(), [], GONE, [], [])[1] == [
+        "expire_workers",
+        "departed",
+        "read_through",
+        "reclaim",
+    ]
+
+
+def test_a_beat_reads_the_jobs_through_only_when_an_answer_was_lost() -> None:
+    worker = worker_info().id
+
+    assert _told(claim.beat(worker, MINUTE, []), [(worker,)])[1] == ["renew"]
+    assert _told(claim.beat(worker, MINUTE, [1]), [(worker,)], [])[1] == ["renew", "cancel_requests"]
+    _, names = _told(claim.beat(worker, MINUTE, [1], sure=False), [(worker,)], [], [(2,)], [])
+    assert names == ["renew", "read_through", "disown", "cancel_requests"]
 
 
 def test_nobody_is_woken_where_nothing_became_ready() -> None:
-    assert _told(upkeep.promote(), [(0, None)])[1] == ["promote"]
-    assert _told(upkeep.reclaim(), [], [(1, "dead"), (2, "cancelled")])[1] == ["expire_workers", "reclaim"]
+    assert _told(upkeep.tick(), [(0, None, False, False)])[1] == ["tick"]
+    assert _told(upkeep.reclaim(), [], GONE, [], [(1, "dead"), (2, "cancelled")])[1][-1] == "reclaim"
     assert _told(control.resume("mail"), [])[1] == ["resume"]
 
 
 def test_sleepers_are_woken_for_what_became_ready() -> None:
-    reclaimed, names = _told(upkeep.reclaim(), [], [(1, "dead"), (2, "ready")], [])
+    reclaimed, names = _told(upkeep.reclaim(), [], GONE, [], [(1, "dead"), (2, "ready")], [])
     assert reclaimed == {1: JobState.DEAD, 2: JobState.READY}
     assert names[-1] == "wake"
     assert _told(control.retry(1), [(1,)], [])[1] == ["run_now", "wake"]

@@ -148,13 +148,15 @@ async def test_room_is_filled_from_the_queues_that_still_have_jobs(ask: Ask) -> 
     assert [one.queue for one in scarce] == ["a"]
 
 
-async def test_busy_queues_are_those_with_ready_jobs(ask: Ask) -> None:
-    assert await ask(claim.busy_queues()) == []
+async def test_new_queues_are_those_with_ready_jobs_that_are_not_known(ask: Ask) -> None:
+    assert await ask(claim.new_queues()) == []
     await ask(adding(new_job(), *(new_job(queue=queue) for queue in ("b", "a", "b"))))
     await ask(adding(new_job(queue="later", delay=SECOND)))
     await ask(taking())
 
-    assert await ask(claim.busy_queues()) == ["a", "b"]
+    assert await ask(claim.new_queues()) == ["a", "b"]
+    assert await ask(claim.new_queues(["a"])) == ["b"]
+    assert await ask(claim.new_queues(["b", "c", "a"])) == []
 
 
 async def test_a_lease_is_renewed_until_it_is_found_expired(ask: Ask) -> None:
@@ -201,7 +203,7 @@ async def test_a_beat_returns_unspent_what_the_worker_does_not_know_of(ask: Ask)
     known, unknown = await ask(adding(new_job(priority=1), new_job()))
     (taken, _) = await ask(taking())
 
-    beat = await ask(claim.beat(taken.worker_id, LEASE, [known], now=NOON))
+    beat = await ask(claim.beat(taken.worker_id, LEASE, [known], sure=False, now=NOON))
 
     assert beat == claim.Beat(disowned=[unknown], to_cancel=[])
     assert (await ask(shown(known))).state is JobState.RUNNING
@@ -219,7 +221,7 @@ async def test_a_beat_brings_the_wishes_to_cancel_and_only_the_workers_own(ask: 
     beat = await ask(claim.beat(mine.worker_id, LEASE, [mine.id], now=NOON))
 
     assert beat == claim.Beat(disowned=[], to_cancel=[mine.id])
-    assert await ask(claim.cancel_requests(other.worker_id)) == [other.id]
+    assert await ask(claim.cancel_requests(other.worker_id, [mine.id, other.id])) == [other.id]
 
 
 async def test_a_beat_after_the_lease_is_lost_changes_nothing(ask: Ask) -> None:

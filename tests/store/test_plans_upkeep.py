@@ -29,14 +29,15 @@ DAY = timedelta(days=1)
 async def test_jobs_are_promoted_when_they_are_due_and_not_before(ask: Ask) -> None:
     sooner, later = await ask(adding(new_job(delay=MINUTE), new_job(delay=2 * MINUTE)))
 
-    early = await ask(upkeep.promote(now=NOON + MINUTE - SECOND))
-    due = await ask(upkeep.promote(now=NOON + MINUTE))
+    early = await ask(upkeep.tick(now=NOON + MINUTE - SECOND))
+    due = await ask(upkeep.tick(now=NOON + MINUTE))
 
-    assert early == upkeep.Promoted(0, 1.0)
-    assert due == upkeep.Promoted(1, 60.0)
+    assert (early.count, early.next_in) == (0, 1.0)
+    assert (due.count, due.next_in) == (1, 60.0)
     assert (await ask(shown(sooner))).state is JobState.READY
     assert (await ask(shown(later))).state is JobState.SCHEDULED
-    assert await ask(upkeep.promote(now=NOON + 2 * MINUTE)) == upkeep.Promoted(1, None)
+    last = await ask(upkeep.tick(now=NOON + 2 * MINUTE))
+    assert (last.count, last.next_in) == (1, None)
 
 
 async def test_the_jobs_of_an_expired_worker_go_back_to_their_places(ask: Ask) -> None:

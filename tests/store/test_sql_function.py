@@ -163,7 +163,7 @@ def test_what_becomes_ready_by_time_loss_or_hand_wakes_sleepers_and_only_them(
     ask(connection, claim.leave(taken.worker_id))
     connection.execute("delete from pgqueue.workers")
     deeds = (
-        upkeep.promote(now=NOON + MINUTE),
+        upkeep.tick(now=NOON + MINUTE),
         upkeep.reclaim(now=NOON),
         control.retry(other),
         control.resume("default"),
@@ -202,7 +202,7 @@ def test_nobody_is_woken_in_vain(connection: Connection, ear: Ear) -> None:
     ear.heard()
     (taken,) = ask(connection, taking())
     ask(connection, claim.beat(taken.worker_id, LEASE, [taken.id], now=NOON))
-    ask(connection, upkeep.promote(now=NOON))
+    ask(connection, upkeep.tick(now=NOON))
     ask(connection, upkeep.reclaim(now=NOON))
     ask(connection, finish.complete(taken.worker_id, [Succeeded(taken, 0.0)], keep=True, now=NOON))
 

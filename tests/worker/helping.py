@@ -11,6 +11,7 @@ from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Verdict
 from pgqueue.worker.completer import Completer
 from pgqueue.worker.fetcher import Fetcher
+from pgqueue.worker.lines import Lines
 from pgqueue.worker.link import Link
 from pgqueue.worker.membership import Membership
 from pgqueue.worker.pools import Threads
@@ -59,6 +60,11 @@ def threads(worker: Worker) -> Threads:
 def fetcher(worker: Worker) -> Fetcher:
     """What claims: tests call a single round of it."""
     return worker._fetcher  # noqa: SLF001 - see above
+
+
+def lines(worker: Worker) -> Lines:
+    """What it serves, and where it starts to look."""
+    return worker._lines  # noqa: SLF001 - see above
 
 
 def completer(worker: Worker) -> Completer:

@@ -17,9 +17,12 @@ from worker.helping import (
     dismantle,
     ended,
     fetcher,
+    lines,
     member,
+    sleeps,
     slots,
     until,
+    verdicts,
 )
 
 from pgqueue import JobState, PgQueue
@@ -56,7 +59,7 @@ async def test_a_worker_of_long_jobs_claims_no_more_than_it_runs(queue: PgQueue)
     holding(queue, release)(100)
     async with taken_apart(queue, concurrency=4) as worker:
         for _ in range(5):
-            await fetcher(worker).run_once()
+            await looked(worker)
         running, claims = len(slots(worker).hand.running), claims_of(queue, worker)
         slots(worker).return_waiting()
         release.set()
@@ -141,8 +144,8 @@ async def test_a_paused_queue_does_not_take_the_others_room(queue: PgQueue) -> N
     ask(queue, "insert into pgqueue.jobs (queue, task) select 'a', 'hold' from generate_series(1, 50)")
     holding(queue, release)(4)
     async with taken_apart(queue, concurrency=4) as worker:
-        await fetcher(worker).run_once()
-        await fetcher(worker).run_once()
+        await looked(worker)
+        await looked(worker)
         await until(lambda: len(slots(worker).hand.running) == 4)
         running = [attempt.claim.queue for attempt in slots(worker).hand.running.values()]
         slots(worker).return_waiting()
@@ -229,18 +232,29 @@ async def test_a_resting_worker_gets_up_when_the_head_of_the_line_is_due(queue: 
     note.enqueue()
     worker = Worker(queue, poll=FOR_EVER)
     await member(worker).join()
-    await fetcher(worker).run_once()
+    slots(worker).add(queue.database.run(lines(worker).claim(worker.id, 1)))
     await slots(worker).emptied()
     use_marks_until(worker, time.monotonic() + 0.05)
     job = note.using(priority=1).enqueue()
-    await fetcher(worker).run_once()  # finds nothing behind the mark, and rests: not for ever
-    await fetcher(worker).run_once()
-    await slots(worker).emptied()
+    fetching = asyncio.create_task(
+        fetcher(worker).run()
+    )  # finds nothing behind the mark, and rests: not for ever
+    await until(lambda: len(verdicts(worker)) == 2)
+    fetcher(worker).stop()
+    await fetching
     await completer(worker).run_once()
     await dismantle(worker)
     assert job.status() is JobState.SUCCEEDED
 
 
+async def looked(worker: Worker) -> None:
+    """A round of the fetcher that does not wait for a reason to look again."""
+    look = asyncio.create_task(fetcher(worker).run_once())
+    await until(lambda: look.done() or sleeps(worker))
+    look.cancel()
+    await asyncio.gather(look, return_exceptions=True)
+
+
 def use_marks_until(worker: Worker, moment: float) -> None:
     """As after a slow look from the head."""
-    fetcher(worker)._marks._head_at = moment  # noqa: SLF001 - slowness cannot be had on demand
+    lines(worker).marks._head_at = moment  # noqa: SLF001 - slowness cannot be had on demand

@@ -19,6 +19,7 @@ from worker.helping import (
     dismantle,
     ended,
     fetcher,
+    links,
     member,
     slots,
     until,
@@ -63,9 +64,9 @@ def left_over(own: psycopg.Connection[Any]) -> int:
 @pytest.mark.parametrize(
     "link",
     [
-        "line \\(queue, quota\\)|with recursive line|and cancel_requested|workers set",
+        "^with claimant as|^with recursive line|and cancel_requested|workers set",
         "^with done as",
-        "^with clock as|recursive holder|delete from pgqueue|ensure_history_days",
+        "^with clock as|delete from pgqueue|ensure_history_days|insert into pgqueue.departed",
         "^listen",
         ".",
     ],
@@ -139,6 +140,7 @@ async def test_claims_whose_answer_was_lost_are_returned_unspent_by_the_next_bea
     worker = Worker(queue, poll=FOR_EVER)
     await member(worker).join()
     assert [one.id for one in claimed(queue, worker)] == [job.id]
+    links(worker)[0].losses += 1
     await member(worker).beat()
     await dismantle(worker)
     found = queue.job(job.id)
@@ -273,7 +275,7 @@ async def test_a_row_that_somebody_has_locked_holds_up_no_other_completion(
 
 async def test_a_link_interrupted_while_it_is_made_ready_is_closed(queue: PgQueue) -> None:
     link = Link("test", queue.database, setup="select pg_sleep(20)")
-    connecting = asyncio.create_task(link.run(upkeep.promote))
+    connecting = asyncio.create_task(link.run(upkeep.tick))
     await until(lambda: ask(queue, "select 1 from pg_stat_activity where query like '%%pg_sleep(20)'"))
     connecting.cancel()
     await asyncio.gather(connecting, return_exceptions=True)

@@ -83,14 +83,15 @@ async def test_a_promotion_elsewhere_wakes_it(queue: PgQueue, note: "Task[[], No
     with unheard(queue):
         job = note.using(delay=timedelta(hours=1)).enqueue()
     now = queue.job(job.id).run_at
-    assert queue.database.run(upkeep.promote(now=now)).count == 1
+    assert queue.database.run(upkeep.tick(now=now)).count == 1
     await ended(queue, job)
 
 
 @pytest.mark.usefixtures("sleeper")
 async def test_a_reclaim_elsewhere_wakes_it(queue: PgQueue) -> None:
-    statement = """insert into pgqueue.jobs (task, status, worker_id, attempts)
-                   values ('note', 'running', gen_random_uuid(), 1) returning id"""
+    statement = """with lost as (insert into pgqueue.departed values (gen_random_uuid()) returning worker_id)
+                   insert into pgqueue.jobs (task, status, worker_id, attempts)
+                   select 'note', 'running', worker_id, 1 from lost returning id"""
     with unheard(queue):
         ((job_id,),) = ask(queue, statement)
     queue.database.run(upkeep.reclaim())

@@ -1,0 +1,155 @@
+"""The bench's place in a database: the schema ``pgqueue_bench``, and everything that is asked of the server.
+
+The schema carries a comment that says whose it is. One without that comment is never touched. Only one bench
+at a time works in a database: it holds an advisory lock for as long as it lasts. Nothing else in the database
+is changed, and no setting of the server.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+from pgqueue.errors import ConfigurationError
+from pgqueue.store.database import Database
+
+Connection: TypeAlias = psycopg.Connection[Any]
+
+SCHEMA = "pgqueue_bench"
+MARK = "made by pgqueue bench"
+APPLICATION = "pgqueue bench"
+SETTINGS = (
+    "server_version",
+    "fsync",
+    "synchronous_commit",
+    "full_page_writes",
+    "wal_level",
+    "shared_buffers",
+    "max_wal_size",
+    "autovacuum",
+)
+"""Settings of the server that move the figures."""
+MARKED = "select obj_description(oid, 'pg_namespace') from pg_namespace where nspname = %s"
+OWN_TABLES = """
+select format('%%I.%%I', schemaname, relname) from pg_stat_user_tables where schemaname = %s"""
+OTHERS = """
+select distinct coalesce(nullif(application_name, ''), usename::text, '?')
+from pg_stat_activity
+where backend_type = 'client backend' and state <> 'idle' and pid <> pg_backend_pid() and application_name <> %s"""
+END_OWN_BACKENDS = """
+select pg_terminate_backend(pid) from pg_stat_activity
+where datname = current_database() and usename = current_user and application_name = %s"""
+
+
+class Place:
+    """The bench's schema in one database, for as long as the bench lasts."""
+
+    def __init__(self, dsn: str, connection: Connection) -> None:
+        """Made by :func:`opened`.
+
+        Args:
+            dsn: where; its connections can be told from others by their application name.
+            connection: in autocommit mode, for questions.
+        """
+        self.dsn = dsn
+        self.connection = connection
+
+    def fresh(self) -> None:
+        """Make the schema anew, empty."""
+        make(self.connection)
+
+    def vacuum(self) -> None:
+        """Vacuum and analyze the bench's own tables, as autovacuum would in time."""
+        for (table,) in self.connection.execute(OWN_TABLES, [SCHEMA]).fetchall():
+            self.connection.execute(f"vacuum analyze {table}".encode())
+
+    def settings(self) -> dict[str, str]:
+        """The server's settings that move the figures."""
+        return {name: self.one(f"show {name}") for name in SETTINGS}
+
+    def others(self) -> list[str]:
+        """Who else is at work on this server, by name."""
+        return sorted(name for (name,) in self.connection.execute(OTHERS, [APPLICATION]))
+
+    def one(self, query: str, *values: object) -> Any:  # noqa: ANN401 - whatever is asked for
+        """The only value of a query."""
+        (value,) = self.connection.execute(query.encode(), values).fetchone() or (None,)
+        return value
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Hold a snapshot for the length of the block, as pg_dump or a long report does."""
+        with Database(self.dsn).connect() as holder, holder.transaction():
+            holder.execute("set transaction isolation level repeatable read")
+            holder.execute("select 1")
+            yield
+
+
+@contextmanager
+def opened(dsn: str) -> Iterator[Place]:
+    """Take the schema for the bench; drop it at the end, however that comes.
+
+    Raises:
+        ConfigurationError: the schema is somebody else's, or another bench runs, or this user may not make it.
+        ConnectionFailed: there is no connection to be had.
+    """
+    with alone(dsn) as keeper:  # apart from the work: an interrupt may leave that connection unusable
+        make(keeper)
+        dsn = make_conninfo(dsn, application_name=APPLICATION)
+        try:
+            with Database(dsn).connect() as connection:
+                yield Place(dsn, connection)
+        finally:
+            keeper.execute(END_OWN_BACKENDS, [APPLICATION])
+            drop(keeper)
+
+
+@contextmanager
+def alone(dsn: str) -> Iterator[Connection]:
+    """A connection that keeps every other bench out of this database.
+
+    Raises:
+        ConfigurationError: another bench runs.
+    """
+    with Database(dsn).connect() as keeper:
+        free = keeper.execute("select pg_try_advisory_lock(hashtext(%s))", [MARK]).fetchone()
+        if free != (True,):
+            raise ConfigurationError("another `pgqueue bench` runs in this database; wait until it has ended")
+        yield keeper
+
+
+def make(connection: Connection) -> None:
+    """Make the schema anew, empty and marked.
+
+    Raises:
+        ConfigurationError: it is somebody else's, or this user may not make it.
+    """
+    try:
+        with connection.transaction():
+            drop(connection)
+            connection.execute(f"create schema {SCHEMA}")
+            connection.execute(f"comment on schema {SCHEMA} is '{MARK}'")
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise ConfigurationError(
+            f'this user may not make the schema "{SCHEMA}": {error.diag.message_primary}'
+        ) from error
+
+
+def drop(connection: Connection) -> bool:
+    """Drop the schema; False: there is none.
+
+    Raises:
+        ConfigurationError: it is somebody else's.
+    """
+    found = connection.execute(MARKED, [SCHEMA]).fetchone()
+    if found is None:
+        return False
+    if found != (MARK,):
+        raise ConfigurationError(
+            f'schema "{SCHEMA}" exists and was not made by `pgqueue bench`, so it is left alone; '
+            "rename it, or measure in another database"
+        )
+    connection.execute(f"drop schema {SCHEMA} cascade")
+    return True
