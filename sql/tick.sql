@@ -45,5 +45,6 @@ select (select count(*) from promoted),
                 where status = 'ready' and queue > gap.after and gap.before is null limit 1)
            ) as job
            where %(elsewhere)s::boolean
-       )
+       ),
+       pgqueue.tell_of_sleepers()
 from clock

@@ -7,6 +7,7 @@ with Django's ``a`` prefix; one test holds the pairs to the same parameters and 
 import difflib
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
@@ -196,19 +197,25 @@ class PgQueue(Desk):
                 f"{', '.join(sorted(self.queues))}{_did_you_mean(queue, self.queues)}"
             )
 
-    def enqueue(self, jobs: Sequence[NewJob], connection: object = None) -> list[JobHandle[Any]]:
+    def enqueue(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
         """Add jobs that tasks have prepared; ``Task.enqueue`` and ``enqueue_many`` end here."""
-        self._require_queues(jobs)
-        if len(jobs) == 1:
-            return self._handles([self.database.run(enqueue.enqueue(jobs[0]), connection)])
-        return self._handles(self.database.run_whole(enqueue.enqueue_many(jobs), connection))
+        match jobs:
+            case [job]:
+                return self._handles([self.database.run(enqueue.enqueue(self._checked(job)), connection)])
+            case _:
+                plan = enqueue.enqueue_many(self._drawn(jobs, connection))
+                return self._handles(self.database.run_whole(plan, connection))
 
-    async def aenqueue(self, jobs: Sequence[NewJob], connection: object = None) -> list[JobHandle[Any]]:
+    async def aenqueue(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
         """Add jobs that tasks have prepared; ``Task.enqueue`` and ``enqueue_many`` end here."""
-        self._require_queues(jobs)
-        if len(jobs) == 1:
-            return self._handles([await self.database.arun(enqueue.enqueue(jobs[0]), connection)])
-        return self._handles(await self.database.arun_whole(enqueue.enqueue_many(jobs), connection))
+        match jobs:
+            case [job]:
+                return self._handles(
+                    [await self.database.arun(enqueue.enqueue(self._checked(job)), connection)]
+                )
+            case _:
+                plan = enqueue.enqueue_many(self._drawn(jobs, connection))
+                return self._handles(await self.database.arun_whole(plan, connection))
 
     def enqueue_many(self, calls: Iterable[Call[R]], *, connection: object = None) -> list[JobHandle[R]]:
         """Enqueue many calls at once, all or none.
@@ -220,7 +227,7 @@ class PgQueue(Desk):
         Returns:
             A handle per call, in order; ``handle.accepted`` is False where a unique key was taken.
         """
-        return self.enqueue([call.job for call in calls], connection)
+        return self.enqueue((call.job for call in calls), connection)
 
     async def aenqueue_many(
         self, calls: Iterable[Call[R]], *, connection: object = None
@@ -234,7 +241,7 @@ class PgQueue(Desk):
         Returns:
             A handle per call, in order; ``handle.accepted`` is False where a unique key was taken.
         """
-        return await self.aenqueue([call.job for call in calls], connection)
+        return await self.aenqueue((call.job for call in calls), connection)
 
     def take(
         self,
@@ -310,10 +317,16 @@ class PgQueue(Desk):
             "keep": self.keeps_history,
         }
 
-    def _require_queues(self, jobs: Sequence[NewJob]) -> None:
+    def _drawn(self, jobs: Iterable[NewJob], connection: object) -> Iterable[NewJob]:
+        """The jobs: all of them now, where making them may use the very connection, else when there is time."""
+        checked = map(self._checked, jobs)
+        first = islice(checked, enqueue.ROWS_PER_BLOCK if connection is None else None)
+        return chain(list(first), checked)  # a mistake in the first block needs no database to be found
+
+    def _checked(self, job: NewJob) -> NewJob:
         if self.queues is not None:
-            for queue in {job.queue for job in jobs}:
-                self.require_queue(queue)
+            self.require_queue(job.queue)
+        return job
 
 
 def _did_you_mean(name: str, known: Collection[str]) -> str:

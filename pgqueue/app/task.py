@@ -6,7 +6,7 @@ are kept. Tests can put another one in its place.
 
 import copy
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
@@ -31,14 +31,14 @@ class Runner(Protocol):
 
     max_payload: int
 
-    def enqueue(self, jobs: Sequence[NewJob], connection: object) -> list[JobHandle[Any]]:
+    def enqueue(self, jobs: Iterable[NewJob], connection: object) -> list[JobHandle[Any]]:
         """Add jobs, on the user's connection or on one of its own."""
 
-    async def aenqueue(self, jobs: Sequence[NewJob], connection: object) -> list[JobHandle[Any]]:
+    async def aenqueue(self, jobs: Iterable[NewJob], connection: object) -> list[JobHandle[Any]]:
         """Add jobs, on the user's connection or on one of its own."""
 
 
-class Call(msgspec.Struct, Generic[R], frozen=True):
+class Call(msgspec.Struct, Generic[R], frozen=True, gc=False):
     """A call of a task, checked and encoded, not yet enqueued: for ``enqueue_many``."""
 
     job: NewJob

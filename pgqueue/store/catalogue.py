@@ -26,10 +26,10 @@ class Catalogue:
         if not _SCHEMA_NAME.fullmatch(schema):
             raise InvalidOption(f"schema={schema!r}: use lower-case letters, digits and underscores")
         self.schema = schema
-        self._texts = {name: in_schema(text, schema) for name, text in _written().items()}
+        self._texts = {name: in_schema(text, schema).encode() for name, text in _written().items()}
 
-    def __getitem__(self, name: str) -> str:
-        """The text of a statement."""
+    def __getitem__(self, name: str) -> bytes:
+        """The text of a statement, as it is sent."""
         return self._texts[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -5,8 +5,7 @@ connection inside it, which is in the same transaction. A new driver is one clas
 conformance suite.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import psycopg
@@ -19,6 +18,12 @@ from pgqueue.store.plan import Copy, Row, Step
 KINDS = (
     "psycopg Connection and AsyncConnection, and SQLAlchemy Connection, Session, AsyncConnection and AsyncSession "
     "on the postgresql+psycopg dialect"
+)
+NOT_THERE = (
+    psycopg.errors.InvalidSchemaName,
+    psycopg.errors.UndefinedTable,
+    psycopg.errors.UndefinedColumn,
+    psycopg.errors.UndefinedFunction,
 )
 
 
@@ -35,17 +40,17 @@ class Blocking:
     def execute(self, step: Step, /) -> Sequence[Row]:
         """Run one step and return its rows."""
         sql = self._catalogue[step.name]
-        with (
-            _schema_errors(self._catalogue),
-            psycopg.Cursor(self._connection, row_factory=tuple_row) as cursor,
-        ):
+        cursor = psycopg.Cursor(self._connection, row_factory=tuple_row)
+        try:
             if isinstance(step, Copy):
-                with cursor.copy(sql.encode()) as copy:
+                with cursor.copy(sql) as copy:
                     for chunk in step.chunks:
                         copy.write(chunk)
                 return ()
-            cursor.execute(sql.encode(), step.params, binary=True)
+            cursor.execute(sql, step.params, binary=True)
             return cursor.fetchall() if step.returns else ()
+        except NOT_THERE as error:
+            raise _schema_missing(self._catalogue, error) from error
 
 
 class Awaiting:
@@ -61,15 +66,17 @@ class Awaiting:
     async def execute(self, step: Step, /) -> Sequence[Row]:
         """Run one step and return its rows."""
         sql = self._catalogue[step.name]
-        with _schema_errors(self._catalogue):
-            async with psycopg.AsyncCursor(self._connection, row_factory=tuple_row) as cursor:
-                if isinstance(step, Copy):
-                    async with cursor.copy(sql.encode()) as copy:
-                        for chunk in step.chunks:
-                            await copy.write(chunk)
-                    return ()
-                await cursor.execute(sql.encode(), step.params, binary=True)
-                return await cursor.fetchall() if step.returns else ()
+        cursor = psycopg.AsyncCursor(self._connection, row_factory=tuple_row)
+        try:
+            if isinstance(step, Copy):
+                async with cursor.copy(sql) as copy:
+                    for chunk in step.chunks:
+                        await copy.write(chunk)
+                return ()
+            await cursor.execute(sql, step.params, binary=True)
+            return await cursor.fetchall() if step.returns else ()
+        except NOT_THERE as error:
+            raise _schema_missing(self._catalogue, error) from error
 
 
 def unwrap(connection: object) -> psycopg.Connection[Any]:
@@ -147,17 +154,8 @@ def _named(connection: object) -> str:
     return f"<{type(connection).__module__}.{type(connection).__qualname__}>"
 
 
-@contextmanager
-def _schema_errors(catalogue: Catalogue) -> Iterator[None]:
-    try:
-        yield
-    except (
-        psycopg.errors.InvalidSchemaName,
-        psycopg.errors.UndefinedTable,
-        psycopg.errors.UndefinedColumn,
-        psycopg.errors.UndefinedFunction,
-    ) as error:
-        raise SchemaMissing(
-            f'schema "{catalogue.schema}" is not there or not complete ({error.diag.message_primary}); '
-            "run `pgqueue migrate`"
-        ) from error
+def _schema_missing(catalogue: Catalogue, error: psycopg.Error) -> SchemaMissing:
+    return SchemaMissing(
+        f'schema "{catalogue.schema}" is not there or not complete ({error.diag.message_primary}); '
+        "run `pgqueue migrate`"
+    )

@@ -4,7 +4,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -132,9 +132,15 @@ class Database:
         except psycopg.OperationalError as error:
             raise _failure(error) from error
 
-    def pooled(self) -> AbstractContextManager[psycopg.Connection[Any]]:
+    @contextmanager
+    def pooled(self) -> Iterator[psycopg.Connection[Any]]:
         """A blocking connection from the pool, in autocommit mode."""
-        return self._blocking_pool().connection()
+        pool = self._blocking_pool()
+        connection = pool.getconn()
+        try:
+            yield connection
+        finally:
+            pool.putconn(connection)  # not the pool's own context, which would look for a transaction to end
 
     @asynccontextmanager
     async def apooled(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:

@@ -1,9 +1,9 @@
 """Plans that add jobs, and decide what a taken unique key means."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 
 from pgqueue.errors import JobError
 from pgqueue.store.plan import Copy, Plan, Statement
@@ -11,6 +11,7 @@ from pgqueue.values.job import Enqueued, NewJob, Outcome
 
 TRIES = 10
 ROWS_PER_CHUNK = 500
+ROWS_PER_BLOCK = 2_500
 
 
 def enqueue(job: NewJob, *, now: datetime | None = None) -> Plan[Enqueued]:
@@ -23,18 +24,21 @@ def enqueue(job: NewJob, *, now: datetime | None = None) -> Plan[Enqueued]:
     Returns:
         The new job's id, or the id of the job that holds the unique key and what was done to it.
     """
-    params = _params(job, now)
-    if job.unique_key is None:
-        rows = yield Statement("enqueue", params)
-        return Enqueued(rows[0][0])
-    return (yield from _enqueue_unique(job, params))
+    if job.unique_key is not None:
+        return (yield from _enqueue_unique(job, _params(job, now)))
+    if job.run_at is None and job.delay is None and now is None:
+        rows = yield Statement("enqueue_now", _basic_params(job))
+    else:
+        rows = yield Statement("enqueue", _params(job, now))
+    return Enqueued(rows[0][0])
 
 
-def enqueue_many(jobs: Sequence[NewJob], *, now: datetime | None = None) -> Plan[list[Enqueued]]:
+def enqueue_many(jobs: Iterable[NewJob], *, now: datetime | None = None) -> Plan[list[Enqueued]]:
     """Add many jobs; to be run within a transaction, since it takes several statements.
 
-    Jobs without a unique key travel by COPY, those with one by multi-row insert; keys with a period or a
-    policy other than ``reject`` are added one at a time.
+    Jobs without a unique key travel by COPY, a block at a time: while the server reads one block, the next is
+    drawn from ``jobs``, so whoever makes them must not use this connection. Jobs with a key follow in one
+    multi-row insert; keys with a period or a policy other than ``reject`` are added one at a time.
 
     Args:
         jobs: what to add.
@@ -43,21 +47,53 @@ def enqueue_many(jobs: Sequence[NewJob], *, now: datetime | None = None) -> Plan
     Returns:
         One answer per job, in the order of ``jobs``.
     """
-    if not jobs:
+    blocks = _Blocks(jobs)
+    if not blocks.next:
         return []
     clock = (yield Statement("clock", {"now": now}))[0][0]
-    ids = [row[0] for row in (yield Statement("reserve_ids", {"count": len(jobs)}))]
-    answers = [Enqueued(job_id) for job_id in ids]
-    plain, keyed, special = _sorted_by_route(jobs)
-    if plain:
-        yield Copy("enqueue_copy", _copy_chunks([(ids[i], jobs[i]) for i in plain], clock))
+    answers: list[Enqueued] = []
+    keyed: dict[int, tuple[int, NewJob]] = {}
+    special: dict[int, NewJob] = {}
+    while block := blocks.next:
+        ids = yield from _reserve(len(block))
+        plain = []
+        for position, (job_id, job) in enumerate(zip(ids, block, strict=True), start=len(answers)):
+            if job.unique_key is None:
+                plain.append((job_id, job))
+            elif job.unique.period is None and job.unique.collision == "reject":
+                keyed[position] = (job_id, job)
+            else:
+                special[position] = job
+        answers += map(Enqueued, ids)
+        fetching = blocks.fetch()
+        if plain:
+            yield Copy("enqueue_copy", chain(_copy_chunks(plain, clock), fetching))
+        list(fetching)  # where it was not sent along
     if keyed:
-        rejected = yield from _enqueue_keyed([(ids[i], jobs[i]) for i in keyed], clock, now)
-        for i in keyed:
-            answers[i] = rejected.get(ids[i], answers[i])
-    for i in special:
-        answers[i] = yield from _enqueue_unique(jobs[i], _params(jobs[i], now))
+        rejected = yield from _enqueue_keyed(list(keyed.values()), clock, now)
+        for position, (job_id, _) in keyed.items():
+            answers[position] = rejected.get(job_id, answers[position])
+    for position, job in special.items():
+        answers[position] = yield from _enqueue_unique(job, _params(job, now))
     return answers
+
+
+class _Blocks:
+    """Jobs by the block, drawn only when there is time for it."""
+
+    def __init__(self, jobs: Iterable[NewJob]) -> None:
+        self._jobs = iter(jobs)
+        self.next = list(islice(self._jobs, ROWS_PER_BLOCK))
+
+    def fetch(self) -> Iterator[bytes]:
+        """Draw the next block, as the last and empty part of what is sent for this one."""
+        self.next = list(islice(self._jobs, ROWS_PER_BLOCK))
+        yield from ()
+
+
+def _reserve(count: int) -> Plan[list[int]]:
+    runs = yield Statement("reserve_ids", {"count": count})
+    return [job_id for first, last in runs for job_id in range(first, last + 1)]
 
 
 def _enqueue_unique(job: NewJob, params: dict[str, object]) -> Plan[Enqueued]:
@@ -132,32 +168,19 @@ def _enqueue_keyed(
     return answers
 
 
-def _sorted_by_route(jobs: Sequence[NewJob]) -> tuple[list[int], list[int], list[int]]:
-    """Positions of the jobs to COPY, to insert by key, and to add one at a time."""
-    plain: list[int] = []
-    keyed: list[int] = []
-    special: list[int] = []
-    for i, job in enumerate(jobs):
-        if job.unique_key is None:
-            plain.append(i)
-        elif job.unique.period is None and job.unique.collision == "reject":
-            keyed.append(i)
-        else:
-            special.append(i)
-    return plain, keyed, special
-
-
-def _params(job: NewJob, now: datetime | None) -> dict[str, object]:
+def _basic_params(job: NewJob) -> dict[str, object]:
     return {
         "queue": job.queue,
         "task": job.task,
         "args": job.args.decode(),
         "priority": job.priority,
-        "run_at": job.run_at,
-        "delay": job.delay,
         "max_attempts": job.max_attempts,
-        "now": now,
-    } | ({} if job.unique_key is None else _unique_params(job))
+    }
+
+
+def _params(job: NewJob, now: datetime | None) -> dict[str, object]:
+    due = {"run_at": job.run_at, "delay": job.delay, "now": now}
+    return _basic_params(job) | due | ({} if job.unique_key is None else _unique_params(job))
 
 
 def _unique_params(job: NewJob) -> dict[str, object]:
@@ -191,7 +214,7 @@ def _run_at(job: NewJob, clock: datetime) -> datetime:
 
 def _copy_chunks(numbered: list[tuple[int, NewJob]], clock: datetime) -> Iterator[bytes]:
     """The jobs in COPY's text format. JSON escapes control characters itself; backslashes are left to us."""
-    rows = iter(numbered)
+    rows, at_once = iter(numbered), _copy_time(clock, clock)
     while chunk := list(islice(rows, ROWS_PER_CHUNK)):
         yield b"".join(
             b"%d\t%b\t%b\t%d\t%b\t%d\n"
@@ -200,7 +223,9 @@ def _copy_chunks(numbered: list[tuple[int, NewJob]], clock: datetime) -> Iterato
                 _copy_names(job.queue, job.task),
                 job.args.replace(b"\\", b"\\\\"),
                 job.priority,
-                _copy_time(job, clock),
+                at_once
+                if job.run_at is None and job.delay is None
+                else _copy_time(_run_at(job, clock), clock),
                 job.max_attempts,
             )
             for job_id, job in chunk
@@ -212,6 +237,5 @@ def _copy_names(queue: str, task: str) -> bytes:
     return "\t".join(name.replace("\\", "\\\\") for name in (queue, task)).encode()
 
 
-def _copy_time(job: NewJob, clock: datetime) -> bytes:
-    run_at = _run_at(job, clock)
+def _copy_time(run_at: datetime, clock: datetime) -> bytes:
     return b"%b\t%b" % (b"scheduled" if run_at > clock else b"ready", run_at.isoformat().encode())

@@ -54,7 +54,7 @@ def tick(
     }
     count = 0
     while True:
-        ((moved, next_in, lost, ready),) = yield Statement("tick", params)
+        ((moved, next_in, lost, ready, _),) = yield Statement("tick", params)
         count += moved
         if moved < PROMOTED_AT_ONCE:
             break

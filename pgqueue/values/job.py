@@ -67,7 +67,7 @@ class Outcome(StrEnum):
     RESCHEDULED = "rescheduled"
 
 
-class NewJob(msgspec.Struct, frozen=True):
+class NewJob(msgspec.Struct, frozen=True, gc=False):
     """A job to be enqueued, every option decided.
 
     Attributes:
@@ -93,7 +93,7 @@ class NewJob(msgspec.Struct, frozen=True):
     unique: Unique = Unique()
 
 
-class Enqueued(msgspec.Struct, frozen=True):
+class Enqueued(msgspec.Struct, frozen=True, gc=False):
     """What the database said to an enqueue.
 
     Attributes:

@@ -176,6 +176,7 @@ def _payload_struct(name: str, parameters: list[inspect.Parameter]) -> type[msgs
         name.rpartition(".")[2].strip("<>") or "payload",
         [_field(p) for p in parameters],
         frozen=True,
+        gc=False,
         omit_defaults=True,
         forbid_unknown_fields=True,
         kw_only=any(p.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD for p in parameters),

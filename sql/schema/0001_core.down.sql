@@ -7,4 +7,7 @@ drop view pgqueue.all_jobs;
 drop table pgqueue.jobs, pgqueue.job_history, pgqueue.dead_jobs, pgqueue.workers, pgqueue.departed, pgqueue.queues,
            pgqueue.unique_holds, pgqueue.compatibility;
 drop function pgqueue.wake_sleepers();
+drop function pgqueue.worker_turned();
+drop function pgqueue.tell_of_sleepers();
+drop sequence pgqueue.sleepers;
 drop function pgqueue.note_departure();

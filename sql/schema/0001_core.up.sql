@@ -157,16 +157,34 @@ create view pgqueue.all_jobs as
 comment on view pgqueue.all_jobs is 'Every job there is a record of, live or ended, in one shape.';
 
 -- NOTIFY takes a lock that every notifying commit of the whole database shares, so it is sent only
--- while a worker sleeps. One trigger serves every way in: enqueue, COPY and the SQL function.
+-- while a worker sleeps. One trigger serves every way in: enqueue, COPY and the SQL function. Whether
+-- somebody sleeps is what this sequence says: 2 if so, 1 if not. The trigger reads it in a microsecond
+-- and needs no plan and no snapshot for it; looking into the table of workers took a tenth of an enqueue.
+create sequence pgqueue.sleepers maxvalue 2;
+comment on sequence pgqueue.sleepers is '2 while a worker is asleep, 1 while none is; every tick sets it right.';
 create function pgqueue.wake_sleepers() returns trigger language plpgsql as $$
 begin
-    if exists (select from pgqueue.workers where asleep) then
-        perform pg_notify(tg_table_schema || '.wake', '');
-    end if;
+    perform pg_notify(tg_table_schema || '.wake', '');
     return null;
 end $$;
 create trigger jobs_wake_sleepers after insert on pgqueue.jobs
-    for each statement execute function pgqueue.wake_sleepers();
+    for each statement when (pg_sequence_last_value('pgqueue.sleepers') > 1)
+    execute function pgqueue.wake_sleepers();
+
+-- Setting a sequence is not part of a transaction, and two workers may turn over at the same moment: so every tick
+-- says it again.
+create function pgqueue.tell_of_sleepers() returns void language sql as $$
+    select setval('pgqueue.sleepers', said)
+    from (select case when exists (select from pgqueue.workers where asleep) then 2 else 1 end as said) as now
+    where said is distinct from pg_sequence_last_value('pgqueue.sleepers')
+$$;
+create function pgqueue.worker_turned() returns trigger language plpgsql as $$
+begin
+    perform pgqueue.tell_of_sleepers();
+    return null;
+end $$;
+create trigger workers_turn after insert or update of asleep or delete or truncate on pgqueue.workers
+    for each statement execute function pgqueue.worker_turned();
 
 -- For triggers and other languages. Returns the job's id; on a taken unique key the holder's id.
 create function pgqueue.enqueue(

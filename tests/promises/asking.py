@@ -87,7 +87,7 @@ def explain(connection: psycopg.Connection[Any], plan: Plan[Any]) -> list[dict[s
     catalogue = PgQueue("").database.catalogue
     statement = next(plan)
     with connection.transaction(force_rollback=True), ClientCursor(connection) as cursor:
-        text = f"explain (analyze, format json) {catalogue[statement.name]}"
+        text = f"explain (analyze, format json) {catalogue[statement.name].decode()}"
         found = cursor.execute(text.encode(), getattr(statement, "params", None)).fetchone()
     assert found is not None
     return list(_nodes(found[0][0]["Plan"]))

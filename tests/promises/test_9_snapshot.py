@@ -58,7 +58,7 @@ def _pages_read(dsn: str, worker: UUID, marks: Mapping[str, Mark]) -> int:
     """How many pages a claim of a few jobs reads to find them; it is rolled back."""
     statement = next(claim.claim(worker, {"default": 5}, marks=marks))
     assert isinstance(statement, Statement)
-    sql = catalogue_of("pgqueue")[statement.name]
+    sql = catalogue_of("pgqueue")[statement.name].decode()
     with psycopg.connect(dsn, cursor_factory=ClientCursor[Any]) as connection:
         connection.execute(PLANNER.encode())
         rows = connection.execute(

@@ -1,6 +1,6 @@
 """What plans decide, without a database: rows are handed to them, and what they ask for is looked at."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -9,7 +9,7 @@ from store.samples import MINUTE, NOON, SECOND, new_job, verdicts_on, worker_inf
 from pgqueue.errors import JobError, SchemaMissing, SchemaTooNew, SchemaTooOld
 from pgqueue.store import claim, control, enqueue, finish, schema, upkeep
 from pgqueue.store.plan import Copy, Plan, Row, Step, run
-from pgqueue.values.job import Claim, Enqueued, JobState, Outcome
+from pgqueue.values.job import Claim, Enqueued, JobState, NewJob, Outcome
 from pgqueue.values.unique import Unique
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ class Answers:
         self.asked: list[Step] = []
 
     def execute(self, step: Step, /) -> Sequence[Row]:
-        self.asked.append(step)
+        self.asked.append(Copy(step.name, list(step.chunks)) if isinstance(step, Copy) else step)
         return self.answers.pop(0) if self.answers else ()
 
     @property
@@ -106,19 +106,19 @@ def test_a_hold_is_given_back_where_a_live_job_has_the_key_after_all() -> None:
 
 
 def test_a_batch_locks_its_keys_in_one_order() -> None:
-    connection = Answers([(NOON,)], [(1,), (2,), (3,)], [(1,), (2,), (3,)])
+    connection = Answers([(NOON,)], [(1, 2), (5, 5)], [(1,), (2,), (5,)])
 
     run(enqueue.enqueue_many([new_job(unique_key=key) for key in "cab"]), connection)
 
     (batch,) = [step for step in connection.asked if step.name == "enqueue_batch"]
     assert not isinstance(batch, Copy)
     assert batch.params["unique_keys"] == ["a", "b", "c"]
-    assert batch.params["ids"] == [2, 3, 1]
+    assert batch.params["ids"] == [2, 5, 1]
 
 
 def test_jobs_without_keys_travel_by_copy_in_chunks() -> None:
     count = enqueue.ROWS_PER_CHUNK + 1
-    connection = Answers([(NOON,)], [(number,) for number in range(count)])
+    connection = Answers([(NOON,)], [(1, count)])
 
     run(enqueue.enqueue_many([new_job()] * count), connection)
 
@@ -129,9 +129,27 @@ def test_jobs_without_keys_travel_by_copy_in_chunks() -> None:
     assert [chunk.count(b"\n") for chunk in chunks] == [enqueue.ROWS_PER_CHUNK, 1]
 
 
+def test_the_next_block_is_drawn_while_the_last_is_sent() -> None:
+    drawn: list[int] = []
+
+    def jobs() -> Iterator[NewJob]:
+        for number in range(2 * enqueue.ROWS_PER_BLOCK + 1):
+            drawn.append(number)
+            yield new_job()
+
+    plan = enqueue.enqueue_many(jobs())
+    next(plan)
+    plan.send([(NOON,)])
+    copied = plan.send([(1, enqueue.ROWS_PER_BLOCK)])
+    assert isinstance(copied, Copy)
+    assert len(drawn) == enqueue.ROWS_PER_BLOCK
+    assert sum(chunk.count(b"\n") for chunk in copied.chunks) == enqueue.ROWS_PER_BLOCK
+    assert len(drawn) == 2 * enqueue.ROWS_PER_BLOCK
+
+
 def test_a_rejected_job_of_a_batch_whose_holder_has_ended_since_is_tried_alone() -> None:
     answers, names = _told(
-        enqueue.enqueue_many([new_job(unique_key="key")]), [(NOON,)], [(1,)], [], [], [(9,)]
+        enqueue.enqueue_many([new_job(unique_key="key")]), [(NOON,)], [(1, 1)], [], [], [(9,)]
     )
 
     assert answers == [Enqueued(9, Outcome.ADDED)]
@@ -173,7 +191,11 @@ def test_promotion_goes_on_while_whole_batches_move_and_wakes_once() -> None:
     whole = upkeep.PROMOTED_AT_ONCE
 
     promoted, names = _told(
-        upkeep.tick(), [(whole, 1.0, False, False)], [(whole, 1.0, True, False)], [(0, 2.5, False, True)], []
+        upkeep.tick(),
+        [(whole, 1.0, False, False, None)],
+        [(whole, 1.0, True, False, None)],
+        [(0, 2.5, False, True, None)],
+        [],
     )
 
     assert promoted == upkeep.Ticked(2 * whole, 2.5, lost=False, ready=True)
@@ -200,7 +222,7 @@ def test_a_beat_reads_the_jobs_through_only_when_an_answer_was_lost() -> None:
 
 
 def test_nobody_is_woken_where_nothing_became_ready() -> None:
-    assert _told(upkeep.tick(), [(0, None, False, False)])[1] == ["tick"]
+    assert _told(upkeep.tick(), [(0, None, False, False, None)])[1] == ["tick"]
     assert _told(upkeep.reclaim(), [], GONE, [], [(1, "dead"), (2, "cancelled")])[1][-1] == "reclaim"
     assert _told(control.resume("mail"), [])[1] == ["resume"]
 

@@ -146,7 +146,7 @@ def test_no_index_but_the_keys_has_entries_of_running_jobs(busy_database: psycop
 
 def plan_of(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]:
     """The plan that serves any parameters, in the session of whoever runs it; PREPARE works on every PostgreSQL."""
-    text = catalogue_of("pgqueue")[name]
+    text = catalogue_of("pgqueue")[name].decode()
     places = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", text)))
     for number, place in enumerate(places, start=1):
         text = text.replace(f"%({place})s", f"${number}")
