@@ -2,14 +2,15 @@
 -- index: jobs_pkey
 -- locks: the ended rows
 -- run by: worker completer, take
--- why: coalesce hides the fence from the planner, whose statistics may say that hardly any job has a worker;
---      the plan it made of that compared every job of a batch with every other, 0.5 s for 1,000 jobs instead of 8 ms
+-- why: no join: with one, the planner may start from the jobs, when its statistics say that there are none, and then every
+--      entry of a job that is gone is read, a second and more while a snapshot is held open elsewhere; ids are given in
+--      order, so width_bucket finds what belongs to each by halving
 with done as (
-    delete from pgqueue.jobs as job
-    using unnest(%(ids)s::text::bigint[], %(claims)s::text::integer[], %(errors)s::text::text[]) as ended (id, claim, error)
-    where job.id = ended.id and coalesce(job.claims = ended.claim and job.worker_id = %(worker)s::uuid, false)
-      and (job.cancel_requested or not %(only_requested)s::boolean)
-    returning job.*, ended.error
+    delete from pgqueue.jobs
+    where id = any(%(ids)s::bigint[]) and worker_id = %(worker)s::uuid
+      and claims = (%(claims)s::integer[])[width_bucket(id, %(ids)s::bigint[])]
+      and (cancel_requested or not %(only_requested)s::boolean)
+    returning *, (%(errors)s::text[])[width_bucket(id, %(ids)s::bigint[])] as error
 )
 insert into pgqueue.job_history (id, run_at, created_at, started_at, finished_at, worker_id, collisions, priority,
                                  attempts, max_attempts, outcome, queue, task, unique_key, args, errors)

@@ -25,8 +25,7 @@ claimed as (
     set status = 'running', attempts = job.attempts + 1, claims = job.claims + 1, worker_id = %(worker)s::uuid,
         claimed_at = coalesce(%(now)s::timestamptz, now()),
         unique_key = case when job.unique_until_started then null else job.unique_key end
-    from next
-    where job.id = next.id
+    where job.id = any(array(select id from next))  -- no join: see complete
     returning job.id, job.claims, job.attempts, job.max_attempts, job.priority, job.queue, job.task,
               job.args::text as args, job.run_at, job.created_at,
               coalesce(extract(epoch from job.claimed_at - (

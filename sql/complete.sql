@@ -2,20 +2,21 @@
 -- index: jobs_pkey
 -- locks: the finished rows
 -- run by: worker completer, Context.transaction, take
--- why: coalesce hides the fence from the planner, whose statistics may say that hardly any job has a worker;
---      the plan it made of that compared every job of a batch with every other, 0.5 s for 1,000 jobs instead of 8 ms
+-- why: no join: with one, the planner may start from the jobs, when its statistics say that there are none, and then every
+--      entry of a job that is gone is read, a second and more while a snapshot is held open elsewhere; ids are given in
+--      order, so width_bucket finds what belongs to each by halving
 with done as (
-    delete from pgqueue.jobs as job
-    using unnest(%(ids)s::text::bigint[], %(claims)s::text::integer[], %(seconds)s::text::float8[], %(results)s::text::text[])
-          as ended (id, claim, seconds, result)
-    where job.id = ended.id and coalesce(job.claims = ended.claim and job.worker_id = %(worker)s::uuid, false)
-    returning job.*, ended.seconds, ended.result
+    delete from pgqueue.jobs
+    where id = any(%(ids)s::bigint[]) and worker_id = %(worker)s::uuid
+      and claims = (%(claims)s::integer[])[width_bucket(id, %(ids)s::bigint[])]
+    returning *, width_bucket(id, %(ids)s::bigint[]) as place
 ),
 kept as (
     insert into pgqueue.job_history (id, run_at, created_at, started_at, finished_at, worker_id, collisions, priority,
                                      attempts, max_attempts, outcome, queue, task, unique_key, args, errors, result)
-    select id, run_at, created_at, clock.now - make_interval(secs => seconds), clock.now, worker_id, collisions, priority,
-           attempts, max_attempts, 'succeeded', queue, task, unique_key, args, errors, result::jsonb
+    select id, run_at, created_at, clock.now - make_interval(secs => (%(seconds)s::float8[])[place]), clock.now,
+           worker_id, collisions, priority, attempts, max_attempts, 'succeeded', queue, task, unique_key, args, errors,
+           (%(results)s::text[])[place]::jsonb
     from done, (select coalesce(%(now)s::timestamptz, clock_timestamp()) as now) as clock
     where %(keep)s::boolean
 )

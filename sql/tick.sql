@@ -15,9 +15,9 @@ due as (
     for update skip locked
 ),
 promoted as (
-    update pgqueue.jobs as job set status = 'ready'
-    from due where job.id = due.id
-    returning job.id
+    update pgqueue.jobs set status = 'ready'
+    where id = any(array(select id from due))  -- no join: see complete
+    returning id
 )
 select (select count(*) from promoted),
        (select extract(epoch from run_at - clock.now)::float8 from pgqueue.jobs

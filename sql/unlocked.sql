@@ -4,9 +4,9 @@
 -- run by: worker completer, when a batch was held up
 with free as (
     select id from pgqueue.jobs
-    where id = any(%(ids)s::text::bigint[])
+    where id = any(%(ids)s::bigint[])
     for update skip locked
 )
 select job.id, free.id is not null
 from pgqueue.jobs as job left join free on free.id = job.id
-where job.id = any(%(ids)s::text::bigint[])
+where job.id = any(%(ids)s::bigint[])

@@ -6,7 +6,7 @@ other id was superseded: nothing was changed for it, and whoever asked is told s
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -14,6 +14,8 @@ import msgspec
 from pgqueue.store.arrays import numbers, texts
 from pgqueue.store.plan import Plan, Statement
 from pgqueue.values.verdict import Again, Buried, Cancelled, Returned, Succeeded, Verdict
+
+V = TypeVar("V", bound=Verdict)
 
 
 def finish(
@@ -66,6 +68,7 @@ def complete(
     worker: UUID, verdicts: Sequence[Succeeded], *, keep: bool, now: datetime | None = None
 ) -> Plan[set[int]]:
     """Move succeeded jobs to the history; arguments and result as for :func:`finish`."""
+    verdicts = _by_id(verdicts)
     return (
         yield from _fenced(
             "complete",
@@ -85,6 +88,7 @@ def put_back(
     worker: UUID, verdicts: Sequence[Again | Returned], *, now: datetime | None = None
 ) -> Plan[set[int]]:
     """Return jobs to the line or the calendar; those that somebody asked to cancel end instead."""
+    verdicts = _by_id(verdicts)
     return (
         yield from _unless_cancelled(
             "put_back",
@@ -101,6 +105,7 @@ def put_back(
 
 def bury(worker: UUID, verdicts: Sequence[Buried], *, now: datetime | None = None) -> Plan[set[int]]:
     """Move jobs to the dead table; those that somebody asked to cancel end as cancelled instead."""
+    verdicts = _by_id(verdicts)
     return (
         yield from _unless_cancelled(
             "bury",
@@ -121,6 +126,7 @@ def end_cancelled(
     only_requested: bool = False,
 ) -> Plan[set[int]]:
     """End jobs as cancelled; ``only_requested``: those that somebody asked to cancel, the rest left alone."""
+    verdicts = _by_id(verdicts)
     return (
         yield from _fenced(
             "cancel_ended", worker, verdicts, now, errors=_errors(verdicts), only_requested=only_requested
@@ -137,6 +143,11 @@ def _unless_cancelled(
     if left:
         done |= yield from end_cancelled(worker, left, now=now, only_requested=True)
     return done
+
+
+def _by_id(verdicts: Sequence[V]) -> list[V]:
+    """In the order in which the statements can find what belongs to each job by halving."""
+    return sorted(verdicts, key=lambda verdict: verdict.claim.id)
 
 
 def _fenced(

@@ -21,6 +21,9 @@ create table pgqueue.jobs (
     args                 jsonb       not null default '{}' check (jsonb_typeof(args) = 'object'),
     errors               jsonb,
     constraint jobs_running_has_worker check ((status = 'running') = (worker_id is not null))
+) with (  -- every job leaves two dead rows behind: clear up by their number, not by their share of a backlog, and swiftly
+    autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 10000, autovacuum_vacuum_cost_delay = 0,
+    autovacuum_analyze_scale_factor = 0.05, autovacuum_analyze_threshold = 10000
 );
 comment on table pgqueue.jobs is 'Jobs that have not ended: blocked, scheduled, ready or running.';
 comment on column pgqueue.jobs.errors is 'One object per failed attempt: attempt, at, type, message, traceback.';
@@ -93,7 +96,7 @@ create table pgqueue.workers (
     host        text        not null,
     version     text        not null,
     queues      text[]
-) with (fillfactor = 50);
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 comment on table pgqueue.workers is 'Worker processes; each holds its claims while lease_until is in the future.';
 comment on column pgqueue.workers.queues is 'The queues served; null: all.';
 comment on column pgqueue.workers.asleep is 'Wants to be notified of new jobs. Busy workers look again by themselves.';

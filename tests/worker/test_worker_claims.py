@@ -28,6 +28,7 @@ from worker.helping import (
 from pgqueue import JobState, PgQueue
 from pgqueue.worker import fetcher as fetching
 from pgqueue.worker import worker as worker_module
+from pgqueue.worker.pace import HORIZON
 from pgqueue.worker.worker import Worker
 
 SOON = timedelta(seconds=0.01)
@@ -78,6 +79,23 @@ async def test_two_workers_run_what_one_alone_could_not(queue: PgQueue, running:
         found = await ended(queue, *jobs)
     workers = [job.worker_id for job in found]
     assert {workers.count(one.id), workers.count(other.id)} == {2}
+
+
+async def test_two_workers_share_a_queue_of_short_jobs(queue: PgQueue, running: Running) -> None:
+    """Neither is ahead by more than two claims of what it may hold: its slots, and a tenth of a second of work."""
+
+    @queue.task
+    async def nap() -> None:
+        await asyncio.sleep(0.005)  # the work itself
+
+    jobs = queue.enqueue_many(nap.call() for _ in range(2_000))
+    async with running(queue, concurrency=5) as one, running(queue, concurrency=5) as other:
+        await until(lambda: ask(queue, "select count(*) from pgqueue.jobs") == [(0,)])
+    served = dict(ask(queue, "select worker_id, count(*) from pgqueue.job_history group by worker_id"))
+    assert served.keys() == {one.id, other.id}
+    assert sum(served.values()) == len(jobs)
+    fastest = 5 / 0.005 * HORIZON  # jobs in a tenth of a second, were there nothing but the naps
+    assert abs(served[one.id] - served[other.id]) <= 2 * (5 + fastest)
 
 
 async def test_claims_that_found_no_slot_go_back_unspent(queue: PgQueue) -> None:

@@ -2,13 +2,17 @@
 
 import asyncio
 import threading
+import time
 from contextvars import ContextVar
+from typing import Any
 
 import pytest
 from running import Running
-from worker.helping import FOR_EVER, claimed, dismantle, ended, member, slots, until
+from tenacity import wait_fixed
+from worker.helping import FOR_EVER, claimed, dismantle, ended, member, slots, until, verdicts
 
-from pgqueue import PgQueue
+from pgqueue import PgQueue, Retry
+from pgqueue.values.verdict import Succeeded
 from pgqueue.worker import pools
 from pgqueue.worker.worker import Worker
 
@@ -117,6 +121,102 @@ async def test_context_variables_do_not_pass_from_job_to_job(queue: PgQueue, *, 
     await slots(worker).emptied()
     await dismantle(worker)
     assert seen == ["nobody"] * 3
+
+
+async def test_a_context_variable_that_cannot_be_compared_is_taken_for_changed(queue: PgQueue) -> None:
+    class Awkward(str):
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            raise ValueError("compare me not")
+
+        __hash__ = str.__hash__
+
+    seen: list[str] = []
+
+    @queue.task
+    async def serve(number: int) -> None:
+        seen.append(type(tenant.get()).__name__)
+        tenant.set(Awkward(number))
+
+    tenant.set(Awkward("before"))
+    queue.enqueue_many(serve.call(number) for number in range(2))
+    worker = Worker(queue, concurrency=1, poll=FOR_EVER)
+    await member(worker).join()
+    slots(worker).add(claimed(queue, worker))
+    await slots(worker).emptied()
+    await dismantle(worker)
+    assert len(seen) == 2
+
+
+async def test_a_job_that_cancels_itself_does_not_cancel_the_next(queue: PgQueue) -> None:
+    ran: list[int] = []
+
+    @queue.task(retry=Retry(wait=wait_fixed(3600)))
+    async def give_up(number: int) -> None:
+        ran.append(number)
+        current = asyncio.current_task()
+        assert current is not None
+        if number == 0:
+            current.cancel()  # and returns without waiting for it to arrive
+        else:
+            await asyncio.sleep(0)
+            ran.append(-number)
+
+    queue.enqueue_many(give_up.call(number) for number in range(3))
+    worker = Worker(queue, concurrency=1, poll=FOR_EVER)
+    await member(worker).join()
+    slots(worker).add(claimed(queue, worker))
+    await slots(worker).emptied()
+    assert [type(verdict) for verdict in verdicts(worker)] == [Succeeded] * 3
+    await dismantle(worker)
+    assert ran == [0, 1, -1, 2, -2]
+
+
+async def test_a_streak_of_jobs_that_wait_for_nothing_takes_one_runner_and_lets_the_loop_breathe(
+    queue: PgQueue,
+) -> None:
+    runners: set[object] = set()
+    breaths = 0
+
+    @queue.task
+    async def spin() -> None:
+        runners.add(asyncio.current_task())
+        until_then = time.monotonic() + 0.001
+        while time.monotonic() < until_then:
+            pass
+
+    async def breathe() -> None:
+        nonlocal breaths
+        while True:
+            await asyncio.sleep(0)
+            breaths += 1
+
+    queue.enqueue_many(spin.call() for _ in range(40))
+    worker = Worker(queue, concurrency=1, poll=FOR_EVER)
+    await member(worker).join()
+    breathing = asyncio.create_task(breathe())
+    slots(worker).add(claimed(queue, worker))
+    await slots(worker).emptied()
+    breathing.cancel()
+    await dismantle(worker)
+    assert len(runners) == 1
+    assert breaths > 2
+
+
+async def test_a_plain_function_may_hand_out_a_coroutine(queue: PgQueue, running: Running) -> None:
+    async def later() -> str:
+        await asyncio.sleep(0)
+        return threading.current_thread().name
+
+    @queue.task
+    def hand_out() -> Any:
+        return later()
+
+    job = hand_out.enqueue()
+    async with running(queue):
+        (found,) = await ended(queue, job)
+    assert found.result == threading.current_thread().name
 
 
 async def test_a_plain_task_sees_the_context_of_the_worker(queue: PgQueue, running: Running) -> None:
