@@ -1,6 +1,7 @@
 """Fixtures of the whole suite: a server, a fresh migrated database per test, a queue, running workers."""
 
 import asyncio
+import signal
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
@@ -16,6 +17,9 @@ from servers import server
 from pgqueue import PgQueue
 from pgqueue.store import schema
 from pgqueue.worker.worker import Worker
+
+# A suite that was started in the background ignores Ctrl-C, and so would every process that it starts and interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _open = ExitStack()
 
