@@ -13,6 +13,7 @@ from pgqueue.cli.bench import place
 from pgqueue.cli.bench.floor import TABLES
 from pgqueue.cli.bench.place import SCHEMA, Place
 from pgqueue.cli.bench.processes import FLOOR, OURS, Contender, Crew
+from pgqueue.cli.endings import end_like_an_interrupt
 from pgqueue.errors import ConfigurationError, PgQueueError
 from pgqueue.store import schema
 from pgqueue.store.database import Database
@@ -106,7 +107,7 @@ def staged(settings: Settings, *, concurrency: int = 20, floor: bool = True) -> 
     dsn = database(settings).dsn
     try:
         with (
-            _ends_like_an_interrupt(signal.SIGTERM, signal.SIGHUP),
+            end_like_an_interrupt(signal.SIGTERM, signal.SIGHUP),
             place.opened(dsn) as opened,
             Crew(opened.dsn) as crew,
         ):
@@ -123,17 +124,3 @@ def warn_of_others(others: list[str]) -> str | None:
     words = f"others are at work on this server ({', '.join(others)}); figures will be off"
     click.echo(f"pgqueue: warning: {words}", err=True)
     return words
-
-
-@contextmanager
-def _ends_like_an_interrupt(*numbers: signal.Signals) -> Iterator[None]:
-    """Let these signals end the block as Ctrl-C does, so that everything is cleaned up."""
-    heeded = [
-        number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN
-    ]  # not under nohup
-    before = {number: signal.signal(number, signal.default_int_handler) for number in heeded}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -27,6 +27,7 @@ from pgqueue.cli.demo.screen import Screen
 from pgqueue.cli.demo.stage import Connection, Holder, Progress
 from pgqueue.cli.demo.verdict import Summary
 from pgqueue.cli.demo.workers import Crew, WorkerFailed
+from pgqueue.cli.endings import end_like_an_interrupt
 from pgqueue.embedded import embedded_server
 from pgqueue.errors import ConfigurationError
 from pgqueue.store.database import DSN_SETTINGS
@@ -53,7 +54,7 @@ def demo(ctx: click.Context, /, *, folder: Path | None, wants_json: bool) -> Non
     """
     settings = ctx.find_object(Settings) or Settings()
     screen = Screen(Console(stderr=wants_json))
-    with _ends_like_an_interrupt(signal.SIGTERM, signal.SIGHUP):
+    with end_like_an_interrupt(signal.SIGTERM, signal.SIGHUP):
         summary = _demonstrate(settings.dsn, folder, screen)
     complaints = demo_verdict.broken(summary)
     screen.summary(summary, complaints)
@@ -176,17 +177,3 @@ def _failures_shown(screen: Screen) -> Iterator[None]:
     except WorkerFailed as error:
         screen.say(error.log)
         raise
-
-
-@contextmanager
-def _ends_like_an_interrupt(*numbers: signal.Signals) -> Iterator[None]:
-    """Let these signals end the block as Ctrl-C does, so that everything is cleaned up."""
-    heeded = [
-        number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN
-    ]  # not under nohup
-    before = {number: signal.signal(number, signal.default_int_handler) for number in heeded}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
