@@ -172,6 +172,7 @@ async def test_a_part_that_breaks_ends_the_worker_and_returns_its_jobs(
         raise ZeroDivisionError
 
     monkeypatch.setattr(fetcher(worker), "run_once", break_down)
+    linger.enqueue()  # so that there is a reason to look
     with pytest.raises(ZeroDivisionError):
         await asyncio.wait_for(runner, 30)
     assert (queue.job(job.id).state, queue.job(job.id).attempts) == (JobState.READY, 0)
