@@ -5,15 +5,13 @@ This module says *what* is to be done; :mod:`pgqueue.worker.upkeep` says *when*.
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from types import MappingProxyType
 
 import msgspec
 
 from pgqueue.store.arrays import columns
+from pgqueue.store.claim import NO_MARKS
 from pgqueue.store.plan import Plan, Statement
 from pgqueue.values.job import JobState, Mark
-
-NO_LINES: Mapping[str, Mark] = MappingProxyType({})
 
 DAYS_AHEAD = 7
 PROMOTED_AT_ONCE = 5_000
@@ -36,7 +34,7 @@ class Ticked(msgspec.Struct, frozen=True):
 
 
 def tick(
-    lines: Mapping[str, Mark] = NO_LINES, *, elsewhere: bool = False, now: datetime | None = None
+    lines: Mapping[str, Mark] = NO_MARKS, *, elsewhere: bool = False, now: datetime | None = None
 ) -> Plan[Ticked]:
     """Put due jobs in line, and wake whoever sleeps if there were any; look what else there is to do.
 

@@ -82,15 +82,13 @@ class Slots:
         if time.monotonic() - self._waiting_since < older_than:
             return 0
         dropped = self.hand.drop()
-        for claim in dropped:
-            self._completer.add(Returned(claim))
+        self._completer.add(*map(Returned, dropped))
         return len(dropped)
 
     def cancel(self, job_ids: Iterable[int]) -> None:
         """Somebody asked to cancel these jobs: stop those that run, and end those that have not started."""
         asked = set(job_ids)
-        for claim in self.hand.drop(asked):
-            self._completer.add(Cancelled(claim))
+        self._completer.add(*map(Cancelled, self.hand.drop(asked)))
         for attempt in self._running():
             if attempt.claim.id in asked:
                 attempt.stop(Stop.CANCEL)
@@ -172,8 +170,7 @@ class Slots:
         """Have verdicts passed on, all that there are when the loop comes to it."""
         if not self._called:
             self._called = True
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                self._loop.call_soon_threadsafe(self._collect)
+            self._call_soon(self._collect)
 
     def _collect(self) -> None:
         """Pass verdicts on, and say so when there is little left to start."""
@@ -202,7 +199,10 @@ class Slots:
         """Call something in the loop: at once where this is the loop, else soon."""
         if threading.get_ident() == self._home:
             what()
-            return
+        else:
+            self._call_soon(what)
+
+    def _call_soon(self, what: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(what)
 

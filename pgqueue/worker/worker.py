@@ -79,11 +79,7 @@ class Worker:
             InvalidOption: a value is out of its range.
             ConfigurationError: a task's annotations cannot be read.
         """
-        if concurrency < 1:
-            raise InvalidOption(f"concurrency={concurrency!r}: run at least one job at a time")
-        _require_positive(lease=lease, poll=poll, sweep=sweep)
-        if grace < timedelta(0):
-            raise InvalidOption(f"grace={grace!r}: use a timedelta of zero or more")
+        _check_options(concurrency, grace, lease=lease, poll=poll, sweep=sweep)
         self.queue = queue
         self.queues = _served(queue, queues)
         for task in queue.tasks.values():
@@ -120,20 +116,7 @@ class Worker:
             calm=self._calm,
             look=self._look,
         )
-        self._services = (
-            Service("renew the lease", lease.total_seconds() / 3, self._member.beat),
-            Service("return stale claims", 1.0, self._return_stale),
-            *services(
-                self._upkeep,
-                lines=self._lines,
-                calm=self._calm,
-                poll=poll.total_seconds(),
-                sweep=sweep.total_seconds(),
-                history=queue.history,
-                look=self._look,
-                later=self._later,
-            ),
-        )
+        self._services = self._all_services(lease=lease, poll=poll, sweep=sweep)
 
     @property
     def id(self) -> UUID:
@@ -211,6 +194,23 @@ class Worker:
         for link in (self._claims, self._finishes, self._upkeep):
             await link.close()
 
+    def _all_services(self, *, lease: timedelta, poll: timedelta, sweep: timedelta) -> Sequence[Service]:
+        """What is to be done again and again: for this worker, and for the queue."""
+        return (
+            Service("renew the lease", lease.total_seconds() / 3, self._member.beat),
+            Service("return stale claims", 1.0, self._return_stale),
+            *services(
+                self._upkeep,
+                lines=self._lines,
+                calm=self._calm,
+                poll=poll.total_seconds(),
+                sweep=sweep.total_seconds(),
+                history=self.queue.history,
+                look=self._look,
+                later=self._later,
+            ),
+        )
+
     async def _listen(self) -> None:
         """Listen for ever; while the connection is away, polling does the work."""
         database = self.queue.database
@@ -260,10 +260,14 @@ def _served(queue: PgQueue, queues: Sequence[str] | None) -> list[str] | None:
     return checked
 
 
-def _require_positive(**options: timedelta) -> None:
-    for name, value in options.items():
+def _check_options(concurrency: int, grace: timedelta, **positive: timedelta) -> None:
+    if concurrency < 1:
+        raise InvalidOption(f"concurrency={concurrency!r}: run at least one job at a time")
+    for name, value in positive.items():
         if value <= timedelta(0):
             raise InvalidOption(f"{name}={value!r}: use a timedelta above zero")
+    if grace < timedelta(0):
+        raise InvalidOption(f"grace={grace!r}: use a timedelta of zero or more")
 
 
 async def _first_of(*work: "Coroutine[Any, Any, Any] | asyncio.Task[None]") -> None:

@@ -15,6 +15,7 @@ from store.samples import (
     running,
     shown,
     taking,
+    worker_info,
 )
 
 from pgqueue.store import claim, control, finish, upkeep
@@ -93,6 +94,24 @@ async def test_a_reclaimed_job_that_was_to_be_cancelled_is_cancelled(ask: Ask) -
     assert (await ask(shown(taken.id))).state is JobState.CANCELLED
 
 
+async def test_a_sequence_tells_whether_anybody_sleeps_and_a_tick_sets_it_right(ask: Ask) -> None:
+    one, other = worker_info(), worker_info()
+    for info in (one, other):
+        await ask(claim.register(info, LEASE, now=NOON))
+    assert _sleepers(ask) == 2
+    await ask(claim.doze(one.id, asleep=False))
+    assert _sleepers(ask) == 2
+    await ask(claim.doze(other.id, asleep=False))
+    assert _sleepers(ask) == 1
+    for wrong in (2, 1):  # as two workers that turn over at the same moment may leave it
+        await ask(claim.doze(one.id, asleep=wrong == 1))
+        _say_of_sleepers(ask, wrong)
+        await ask(upkeep.tick(now=NOON))
+        assert _sleepers(ask) == 3 - wrong
+    await ask(claim.leave(one.id))
+    assert _sleepers(ask) == 1
+
+
 async def test_history_has_a_partition_for_today_and_the_coming_days(ask: Ask) -> None:
     assert await ask(upkeep.ensure_history_days(now=NOON)) == upkeep.DAYS_AHEAD + 1
     assert await ask(upkeep.ensure_history_days(now=NOON)) == 0
@@ -158,6 +177,18 @@ async def test_dropping_history_gives_way_to_who_reads_it(ask: Ask) -> None:
 
 def _day(partition: str) -> date:
     return datetime.strptime(f"{partition} +0000", "job_history_%Y%m%d %z").date()
+
+
+def _sleepers(ask: Ask) -> int:
+    with psycopg.connect(ask.dsn) as connection:
+        row = connection.execute("select pg_sequence_last_value('pgqueue.sleepers')").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _say_of_sleepers(ask: Ask, value: int) -> None:
+    with psycopg.connect(ask.dsn) as connection:
+        connection.execute("select setval('pgqueue.sleepers', %s)", [value])
 
 
 def _partitions(ask: Ask) -> set[str]:

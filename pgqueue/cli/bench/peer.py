@@ -55,10 +55,9 @@ def setup() -> None:
 def enqueue1(count: int) -> None:
     """Enqueue COUNT jobs, each in a transaction of its own, from THREADS threads."""
     settings = Settings.read()
-    queue = _queue(settings)
+    queue = _connected(settings)
     noop = _tasks(queue, settings).noop
     numbers = iter(range(count))
-    queue.counts()  # an app that enqueues has its connection already, and so has the floor
 
     def enqueue_some(_thread: int) -> None:
         for number in numbers:
@@ -81,12 +80,11 @@ def enqueue1(count: int) -> None:
 def bulk(count: int) -> None:
     """Enqueue COUNT jobs at once."""
     settings = Settings.read()
-    queue = _queue(settings)
+    queue = _connected(settings)
     tasks = _tasks(queue, settings)
     delay = timedelta(seconds=settings.delay) if settings.delay else None
     noop = tasks.noop.using(queue=settings.queue, priority=settings.priority, delay=delay)
     pad = padding(settings.pad)
-    queue.counts()  # an app that enqueues has its connection already, and so has the floor
     started = time.monotonic()
     for first in range(0, count, AT_ONCE):
         numbers = range(first, min(first + AT_ONCE, count))
@@ -102,12 +100,11 @@ def bulk(count: int) -> None:
 def stream(rate: int) -> None:
     """Enqueue RATE jobs a second, ten batches a second, until SIGTERM; SIGUSR1: print how many so far."""
     settings = Settings.read()
-    queue = _queue(settings)
-    noop = _tasks(queue, settings).noop
     stopping: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stopping.append(number))
     signal.signal(signal.SIGUSR1, lambda _number, _: print_timing(count, started))
-    queue.counts()  # an app that enqueues has its connection already, and so has the floor
+    queue = _connected(settings)
+    noop = _tasks(queue, settings).noop
     count, started = 0, time.monotonic()
     click.echo("busy")
     while not stopping and settings.patience(Meter(seen=time.time()), started) > 0:
@@ -145,6 +142,13 @@ def worker(*, latency: bool) -> None:
         _trace(settings.trace)
     run(_work(queue, settings, meter))
     meter.print_report()
+
+
+def _connected(settings: Settings) -> PgQueue:
+    """The queue, with a connection in its pool: an app that enqueues has one already, and so has the floor."""
+    queue = _queue(settings)
+    queue.counts()
+    return queue
 
 
 def _queue(settings: Settings) -> PgQueue:
