@@ -21,7 +21,7 @@ from uuid import UUID
 
 import msgspec
 
-from pgqueue.store.arrays import columns
+from pgqueue.store.arrays import columns, numbers, texts
 from pgqueue.store.plan import Plan, Statement
 from pgqueue.values.job import HEAD, Claim, Mark
 
@@ -110,8 +110,8 @@ def claim(
         "claim",
         {
             "worker": worker,
-            "queues": list(quotas),
-            "quotas": list(quotas.values()),
+            "queues": texts(quotas),
+            "quotas": numbers([*quotas.values()]),
             **columns(marks.get(queue, HEAD) for queue in quotas),
             "now": now,
         },
@@ -150,7 +150,7 @@ def fill(
 
 def new_queues(known: Sequence[str] = ()) -> Plan[list[str]]:
     """The queues in which ready jobs stand, other than those that are known."""
-    rows = yield Statement("new_queues", {"known": list(known)})
+    rows = yield Statement("new_queues", {"known": texts(known)})
     return [row[0] for row in rows]
 
 
@@ -193,11 +193,11 @@ def beat(
 def disown(worker: UUID, known: Sequence[int]) -> Plan[list[int]]:
     """Return what the worker holds in the database but does not know of; the ids returned."""
     yield Statement("read_through", {})
-    rows = yield Statement("disown", {"worker": worker, "known": list(known)})
+    rows = yield Statement("disown", {"worker": worker, "known": numbers([*known])})
     return [row[0] for row in rows]
 
 
 def cancel_requests(worker: UUID, known: Sequence[int]) -> Plan[list[int]]:
     """Which of the worker's jobs somebody asked to cancel."""
-    rows = yield Statement("cancel_requests", {"worker": worker, "known": list(known)})
+    rows = yield Statement("cancel_requests", {"worker": worker, "known": numbers([*known])})
     return [row[0] for row in rows]

@@ -85,6 +85,8 @@ def unwrap(connection: object) -> psycopg.Connection[Any]:
     Raises:
         UnsupportedConnection: it is or holds none.
     """
+    if isinstance(connection, psycopg.Connection):
+        return connection
     found = connection
     if _is_sqlalchemy(connection):
         found = _inside_sqlalchemy(connection)

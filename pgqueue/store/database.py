@@ -211,6 +211,8 @@ class Database:
         return {"autocommit": True, "prepare_threshold": None if self.behind_pooler else 2, **defaults}
 
     def _blocking_pool(self) -> ConnectionPool[Any]:
+        if (pool := self._pool) is not None:
+            return pool
         with self._lock:
             if self._pool is None:
                 self.verify()

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from pgqueue.store.arrays import columns
+from pgqueue.store.arrays import columns, texts
 from pgqueue.store.claim import NO_MARKS
 from pgqueue.store.plan import Plan, Statement
 from pgqueue.values.job import JobState, Mark
@@ -46,7 +46,7 @@ def tick(
     params = {
         "now": now,
         "limit": PROMOTED_AT_ONCE,
-        "queues": list(lines),
+        "queues": texts(lines),
         **columns(lines.values()),
         "elsewhere": elsewhere,
     }

@@ -27,7 +27,7 @@ LARGEST_BACKLOG = 4_000
 BUSY_AFTER = 0.1
 PAUSE = 0.01
 """Work is unbroken as long as no job has to be waited for for so many seconds."""
-LINGER = 0.003
+LINGER = 0.01
 """While nobody notifies, jobs are let gather for so many seconds if there were few: fewer, larger claims."""
 
 

@@ -11,3 +11,4 @@ drop function pgqueue.worker_turned();
 drop function pgqueue.tell_of_sleepers();
 drop sequence pgqueue.sleepers;
 drop function pgqueue.note_departure();
+drop domain pgqueue.priority, pgqueue.allowance, pgqueue.live_status, pgqueue.arguments;

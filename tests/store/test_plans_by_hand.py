@@ -1,5 +1,6 @@
 """What plans decide, without a database: rows are handed to them, and what they ask for is looked at."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -296,7 +297,5 @@ def _rows(queues: list[str]) -> list[Row]:
 
 def _quotas(step: Step) -> dict[str, int]:
     assert not isinstance(step, Copy)
-    queues, quotas = step.params["queues"], step.params["quotas"]
-    assert isinstance(queues, list)
-    assert isinstance(quotas, list)
-    return dict(zip(queues, quotas, strict=True))
+    queues, quotas = str(step.params["queues"]), str(step.params["quotas"])
+    return dict(zip(re.findall(r"\w+", queues), map(int, re.findall(r"\d+", quotas)), strict=True))

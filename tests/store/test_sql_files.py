@@ -140,8 +140,8 @@ def test_no_index_but_the_keys_has_entries_of_running_jobs(busy_database: psycop
     )
     indices = dict(busy_database.execute(statement).fetchall())
     assert indices.keys() == {"jobs_pkey", "jobs_unique_key", "jobs_ready", "jobs_scheduled"}
-    assert "WHERE (status = 'ready'" in indices["jobs_ready"]
-    assert "WHERE (status = 'scheduled'" in indices["jobs_scheduled"]
+    assert re.search(r"WHERE \(+status\)?(::text)? = 'ready'", indices["jobs_ready"])
+    assert re.search(r"WHERE \(+status\)?(::text)? = 'scheduled'", indices["jobs_scheduled"])
 
 
 def plan_of(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]:
