@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import TransactionStatus
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from pgqueue.errors import ConfigurationError, ConnectionFailed, DatabaseError
@@ -22,6 +23,8 @@ T = TypeVar("T")
 DSN_SETTINGS = ("PGQUEUE_DSN", "DATABASE_URL")
 DIRECT_DSN_SETTING = "PGQUEUE_DIRECT_DSN"
 SECRETS = ("password", "sslpassword")
+# psycopg sends the transaction's own BEGIN before the first statement, whichever that is.
+BEGIN = "select"
 # A peer that vanished without a word is noticed within half a minute, not after TCP's two hours.
 CONNECTION_DEFAULTS: dict[str, Any] = {
     "application_name": "pgqueue",
@@ -245,10 +248,14 @@ class Database:
         return pool
 
     def _run_whole_on(self, connection: psycopg.Connection[Any], plan: Plan[T]) -> T:
+        if _is_to_begin(connection):
+            connection.execute(BEGIN)
         with connection.transaction():
             return run(plan, Blocking(connection, self.catalogue))
 
     async def _arun_whole_on(self, connection: psycopg.AsyncConnection[Any], plan: Plan[T]) -> T:
+        if _is_to_begin(connection):
+            await connection.execute(BEGIN)
         async with connection.transaction():
             return await arun(plan, Awaiting(connection, self.catalogue))
 
@@ -269,6 +276,14 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+def _is_to_begin(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Whether the user's transaction would begin with the next statement.
+
+    Were that psycopg's ``transaction()`` block, the block would commit it, too, and not the user.
+    """
+    return not connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE
 
 
 def _for_libpq(dsn: str) -> str:

@@ -1,5 +1,6 @@
 """An enqueue lives and dies with the transaction it is in, on every kind of connection; other kinds are refused."""
 
+import inspect
 import sqlite3
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
@@ -49,11 +50,14 @@ async def test_a_savepoint_rolled_back_takes_its_jobs_and_no_others(ask: Ask) ->
     assert _jobs(ask) == ["before", "after"]
 
 
+@pytest.mark.parametrize("bulk_first", [True, False], ids=["bulk first", "bulk last"])
 @pytest.mark.parametrize("undone", [True, False], ids=["rolled back", "committed"])
-async def test_the_public_methods_enqueue_in_the_users_transaction(ask: Ask, *, undone: bool) -> None:
+async def test_the_public_methods_enqueue_in_the_users_transaction(
+    ask: Ask, *, undone: bool, bulk_first: bool
+) -> None:
     with suppress(_Undone):
         async with ask.transaction():
-            await _enqueue_publicly(ask)
+            await _enqueue_publicly(ask, bulk_first=bulk_first)
             _raise_if(undone=undone)
 
     assert _jobs(ask) == ([] if undone else ["bill"] * 3)
@@ -94,16 +98,26 @@ async def _undo(ask: Ask, part: AbstractAsyncContextManager[None], *jobs: NewJob
             _raise_if(undone=True)
 
 
-async def _enqueue_publicly(ask: Ask) -> None:
+async def _enqueue_publicly(ask: Ask, *, bulk_first: bool) -> None:
     queue = PgQueue(ask.dsn)
     task = _task(queue)
     calls = [task.call(1), task.using(unique_key="key").call(2)]
-    if ask.kind.awaits:
-        await task.using(connection=ask.connection).aenqueue(0)
-        await queue.aenqueue_many(calls, connection=ask.connection)
-    else:
-        task.using(connection=ask.connection).enqueue(0)
-        queue.enqueue_many(calls, connection=ask.connection)
+
+    async def single() -> None:
+        one = task.using(connection=ask.connection)
+        await _awaited(one.aenqueue(0) if ask.kind.awaits else one.enqueue(0))
+
+    async def bulk() -> None:
+        many = queue.aenqueue_many if ask.kind.awaits else queue.enqueue_many
+        await _awaited(many(calls, connection=ask.connection))
+
+    for way in (bulk, single) if bulk_first else (single, bulk):
+        await way()
+
+
+async def _awaited(value: object) -> None:
+    if inspect.isawaitable(value):
+        await value
 
 
 def _raise_if(*, undone: bool) -> None:
