@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 HORIZON = 0.1
 """Seconds to look ahead, and to remember."""
-SHORTEST = 0.001
-"""Two looks within so many seconds say nothing about a pace."""
+SHORTEST = 0.01
+"""Two looks within so many seconds say nothing about a pace: jobs that end together are no crowd."""
 
 
 class Pace:

@@ -88,8 +88,9 @@ async def test_two_workers_share_a_queue_of_short_jobs(queue: PgQueue, running: 
     async def nap() -> None:
         await asyncio.sleep(0.005)  # the work itself
 
-    jobs = queue.enqueue_many(nap.call() for _ in range(2_000))
     async with running(queue, concurrency=5) as one, running(queue, concurrency=5) as other:
+        await until(lambda: ask(queue, "select count(*) from pgqueue.workers") == [(2,)])
+        jobs = queue.enqueue_many(nap.call() for _ in range(2_000))
         await until(lambda: ask(queue, "select count(*) from pgqueue.jobs") == [(0,)])
     served = dict(ask(queue, "select worker_id, count(*) from pgqueue.job_history group by worker_id"))
     assert served.keys() == {one.id, other.id}

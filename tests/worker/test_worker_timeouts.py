@@ -86,6 +86,33 @@ async def test_a_plain_tasks_slot_is_free_and_its_late_word_is_not_heard(
     assert [error.type for error in found.errors] == ["pgqueue.errors.TimedOut"]
 
 
+async def test_a_thread_whose_slot_was_given_up_takes_no_further_job(
+    queue: PgQueue, running: Running
+) -> None:
+    release, go_on = threading.Event(), threading.Event()
+    started: list[int] = []
+
+    @queue.task(timeout=0.05, retry=LATER)
+    def linger() -> None:
+        release.wait(20)
+
+    @queue.task
+    def hold(number: int) -> None:
+        started.append(number)
+        go_on.wait(20)
+
+    linger.enqueue()
+    held = [hold.enqueue(1), hold.enqueue(2)]
+    async with running(queue, concurrency=1) as worker:
+        await until(lambda: started)
+        release.set()
+        await until(lambda: threads(worker).idle or len(started) > 1)
+        assert (started, slots(worker).hand.taken) == ([1], 1)
+        go_on.set()
+        await ended(queue, *held)
+        await until(lambda: not slots(worker).hand.taken)
+
+
 async def test_a_plain_tasks_late_transaction_is_rolled_back(queue: PgQueue, running: Running) -> None:
     release = threading.Event()
     refused = threading.Event()
