@@ -2,7 +2,7 @@
 
 from alembic import context, op
 
-from pgqueue.store.schema import statements
+from pgqueue.store.schema import run_script, statements
 
 revision = "0001"
 down_revision = None
@@ -25,6 +25,4 @@ def _run(name: str) -> None:
     if context.is_offline_mode():
         context.get_context().impl.static_output(script)
     else:
-        driver = op.get_bind().connection.driver_connection
-        assert driver is not None  # noqa: S101 - it is connected: it is migrating
-        driver.execute(script)
+        run_script(op.get_bind(), script)

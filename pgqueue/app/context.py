@@ -95,25 +95,21 @@ class Context:
 
     @contextmanager
     def _blocking_transaction(self) -> Iterator[psycopg.Connection[Any]]:
-        with self._database.pooled() as connection:
-            held = False
-            with connection.transaction():  # a psycopg.Rollback ends it quietly, before the completion
-                yield connection
-                self._require_held(run(self._completion(), Blocking(connection, self._database.catalogue)))
-                held = True
-            self.completed = held or self.completed
+        held = False
+        with self._database.transaction() as connection:  # a psycopg.Rollback ends it before the completion
+            yield connection
+            self._require_held(run(self._completion(), Blocking(connection, self._database.catalogue)))
+            held = True
+        self.completed = held or self.completed
 
     @asynccontextmanager
     async def _awaitable_transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        async with self._database.apooled() as connection:
-            held = False
-            async with connection.transaction():  # as above
-                yield connection
-                self._require_held(
-                    await arun(self._completion(), Awaiting(connection, self._database.catalogue))
-                )
-                held = True
-            self.completed = held or self.completed
+        held = False
+        async with self._database.atransaction() as connection:  # as above
+            yield connection
+            self._require_held(await arun(self._completion(), Awaiting(connection, self._database.catalogue)))
+            held = True
+        self.completed = held or self.completed
 
     def _completion(self) -> Plan[set[int]]:
         return finish.complete(self.job.worker_id, [Succeeded(self.job, self.seconds)], keep=self._keep)

@@ -50,6 +50,7 @@ class Task(Generic[P, R]):
     Attributes:
         name: what jobs of this task say in the database.
         function: the function itself.
+        work: what a worker calls in its place: the function, in the surroundings of the app's framework.
         options: how its jobs are queued unless ``using`` says otherwise.
         retry: when failed jobs run again.
         timeout: how long an attempt may take; None: as long as it likes.
@@ -60,6 +61,7 @@ class Task(Generic[P, R]):
         function: Callable[..., Any],
         runner: Runner,
         *,
+        work: Callable[..., Any],
         name: str,
         options: JobOptions,
         retry: Retry,
@@ -67,6 +69,7 @@ class Task(Generic[P, R]):
     ) -> None:
         """Made by :meth:`pgqueue.PgQueue.task`."""
         self.function = function
+        self.work = work
         self.name = name
         self.options = options
         self.retry = retry
@@ -139,8 +142,8 @@ class Task(Generic[P, R]):
         """This task with other options, for one enqueue or many; None leaves an option as it is.
 
         Args:
-            connection: enqueue on this connection, in its current transaction: a psycopg connection or a
-                SQLAlchemy connection or session.
+            connection: enqueue on this connection, in its current transaction: one of psycopg or asyncpg, a
+                SQLAlchemy connection or session, or Django's.
             queue: the queue to stand in.
             priority: -100…100, higher runs sooner.
             delay: run no sooner than this long from now, by the database's clock.

@@ -10,21 +10,20 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import TransactionStatus
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from pgqueue.errors import ConfigurationError, ConnectionFailed, DatabaseError
 from pgqueue.store import schema
+from pgqueue.store.asyncpg import Asyncpg
 from pgqueue.store.catalogue import catalogue_of
-from pgqueue.store.connection import Awaiting, Blocking, aunwrap, unwrap
+from pgqueue.store.connection import Awaiting, Blocking
 from pgqueue.store.plan import Plan, arun, run
+from pgqueue.store.unwrap import aunwrap, unwrap
 
 T = TypeVar("T")
 DSN_SETTINGS = ("PGQUEUE_DSN", "DATABASE_URL")
 DIRECT_DSN_SETTING = "PGQUEUE_DIRECT_DSN"
 SECRETS = ("password", "sslpassword")
-# psycopg sends the transaction's own BEGIN before the first statement, whichever that is.
-BEGIN = "select"
 # A peer that vanished without a word is noticed within half a minute, not after TCP's two hours.
 CONNECTION_DEFAULTS: dict[str, Any] = {
     "application_name": "pgqueue",
@@ -108,7 +107,7 @@ class Database:
     async def arun(self, plan: Plan[T], connection: object = None) -> T:
         """Run a plan as :meth:`run` does, awaited."""
         if connection is not None:
-            return await arun(plan, Awaiting(await aunwrap(connection), self.catalogue))
+            return await arun(plan, await self._on(connection))
         try:
             async with self.apooled() as own:
                 return await arun(plan, Awaiting(own, self.catalogue))
@@ -118,20 +117,20 @@ class Database:
     def run_whole(self, plan: Plan[T], connection: object = None) -> T:
         """Run a plan of several statements as a whole: in a transaction, or in a savepoint of the user's."""
         if connection is not None:
-            return self._run_whole_on(unwrap(connection), plan)
+            return _run_whole(plan, Blocking(unwrap(connection), self.catalogue))
         try:
             with self.pooled() as own:
-                return self._run_whole_on(own, plan)
+                return _run_whole(plan, Blocking(own, self.catalogue))
         except psycopg.OperationalError as error:
             raise _failure(error) from error
 
     async def arun_whole(self, plan: Plan[T], connection: object = None) -> T:
         """Run a plan as :meth:`run_whole` does, awaited."""
         if connection is not None:
-            return await self._arun_whole_on(await aunwrap(connection), plan)
+            return await _arun_whole(plan, await self._on(connection))
         try:
             async with self.apooled() as own:
-                return await self._arun_whole_on(own, plan)
+                return await _arun_whole(plan, Awaiting(own, self.catalogue))
         except psycopg.OperationalError as error:
             raise _failure(error) from error
 
@@ -150,6 +149,18 @@ class Database:
         """An awaitable connection from the running loop's pool, in autocommit mode."""
         pool = await self._awaitable_pool()
         async with pool.connection() as connection:
+            yield connection
+
+    @contextmanager
+    def transaction(self) -> Iterator[psycopg.Connection[Any]]:
+        """A transaction on a blocking connection from the pool; a :class:`psycopg.Rollback` ends it quietly."""
+        with self.pooled() as connection, connection.transaction():
+            yield connection
+
+    @asynccontextmanager
+    async def atransaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        """A transaction as :meth:`transaction` makes it, on an awaitable connection."""
+        async with self.apooled() as connection, connection.transaction():
             yield connection
 
     def connect(self, dsn: str | None = None) -> psycopg.Connection[Any]:
@@ -247,17 +258,12 @@ class Database:
             await pool.open()
         return pool
 
-    def _run_whole_on(self, connection: psycopg.Connection[Any], plan: Plan[T]) -> T:
-        if _is_to_begin(connection):
-            connection.execute(BEGIN)
-        with connection.transaction():
-            return run(plan, Blocking(connection, self.catalogue))
-
-    async def _arun_whole_on(self, connection: psycopg.AsyncConnection[Any], plan: Plan[T]) -> T:
-        if _is_to_begin(connection):
-            await connection.execute(BEGIN)
-        async with connection.transaction():
-            return await arun(plan, Awaiting(connection, self.catalogue))
+    async def _on(self, connection: object) -> Awaiting | Asyncpg:
+        """What runs steps on a user's awaitable connection, by its driver."""
+        driver = await aunwrap(connection)
+        if isinstance(driver, psycopg.AsyncConnection):
+            return Awaiting(driver, self.catalogue)
+        return Asyncpg(driver, self.catalogue)
 
     def forget_pools(self) -> None:
         """Start again without pools: in a forked child, whose parent owns the sockets it inherited."""
@@ -278,12 +284,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def _is_to_begin(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
-    """Whether the user's transaction would begin with the next statement.
+def _run_whole(plan: Plan[T], connection: Blocking) -> T:
+    with connection.whole():
+        return run(plan, connection)
 
-    Were that psycopg's ``transaction()`` block, the block would commit it, too, and not the user.
-    """
-    return not connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE
+
+async def _arun_whole(plan: Plan[T], connection: Awaiting | Asyncpg) -> T:
+    async with connection.whole():
+        return await arun(plan, connection)
 
 
 def _for_libpq(dsn: str) -> str:

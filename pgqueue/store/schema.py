@@ -60,7 +60,8 @@ def upgrade(connection: "Connection", *, schema: str = "pgqueue", revision: str 
     Call it from a revision of your own Alembic history (``upgrade(op.get_bind())``) to keep both in step.
 
     Args:
-        connection: a SQLAlchemy connection on the postgresql+psycopg dialect.
+        connection: a SQLAlchemy connection on the postgresql+psycopg dialect; within ``run_sync`` also an
+            asyncio one on that or on postgresql+asyncpg.
         schema: where the tables are, or are to be.
         revision: a revision, or ``head``.
     """
@@ -68,6 +69,23 @@ def upgrade(connection: "Connection", *, schema: str = "pgqueue", revision: str 
 
     with _beside_another_migration():
         command.upgrade(_config(schema, connection), revision)
+
+
+def run_script(connection: "Connection", script: str) -> None:
+    """Run many statements at once, on the driver's own connection: SQLAlchemy would take their colons for its own.
+
+    Args:
+        connection: as for :func:`upgrade`.
+        script: the statements.
+    """
+    held = connection.connection
+    run_async = getattr(held.dbapi_connection, "run_async", None)
+    if run_async is not None:  # an asyncio engine's, within its run_sync
+        run_async(lambda driver: driver.execute(script))
+    else:
+        cursor = held.cursor()
+        cursor.execute(script)
+        cursor.close()
 
 
 def downgrade(connection: "Connection", *, schema: str = "pgqueue", revision: str = "base") -> None:

@@ -62,7 +62,7 @@ class Executor:
         if isinstance(given, Buried):
             return given
         try:
-            value = await self._called(task, attempt, task.function(*given[0], **given[1]))
+            value = await self._called(task, attempt, task.work(*given[0], **given[1]))
         except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
             return self._raised(task, attempt, error)
         return self._returned(attempt, value)
@@ -82,7 +82,7 @@ class Executor:
         if isinstance(given, Buried):
             return given
         try:
-            value = task.function(*given[0], **given[1])
+            value = task.work(*given[0], **given[1])
             if inspect.isawaitable(value):
                 value = _awaited(value, attempt, loop)
         except BaseException as error:  # noqa: BLE001 - as above

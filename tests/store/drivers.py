@@ -16,12 +16,18 @@ from contextlib import (
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
+import asyncpg  # type: ignore[import-untyped]  # it ships no types
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
+from django.apps import apps
+from django.conf import settings
+from django.db import connections, transaction
+from django.db.utils import ConnectionHandler
+from django.utils.functional import empty
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 from sqlalchemy import create_engine
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from sqlalchemy.pool import NullPool
 
@@ -75,9 +81,13 @@ class Ask:
     async def whole(self, plan: Plan[T]) -> T:
         """Run a plan of several statements as a whole, and commit."""
         async with _entered(self.kind.single(self.connection)):
-            if self.kind.awaits:
-                return await self.database.arun_whole(plan, self.connection)
-            return self.database.run_whole(plan, self.connection)
+            return await self.whole_within(plan)
+
+    async def whole_within(self, plan: Plan[T]) -> T:
+        """Run a plan of several statements as a whole in whatever transaction there is, and leave that open."""
+        if self.kind.awaits:
+            return await self.database.arun_whole(plan, self.connection)
+        return self.database.run_whole(plan, self.connection)
 
     def transaction(self) -> AbstractAsyncContextManager[None]:
         """The user's own transaction: an exception rolls it back."""
@@ -127,9 +137,9 @@ def _async_psycopg(**options: Any) -> Callable[[str], Manager]:
     return opened
 
 
-def sqlalchemy_url(dsn: str) -> str:
+def sqlalchemy_url(dsn: str, driver: str = "psycopg") -> str:
     """The DSN as SQLAlchemy writes it."""
-    return dsn.replace("postgresql://", "postgresql+psycopg://")
+    return dsn.replace("postgresql://", f"postgresql+{driver}://")
 
 
 @contextmanager
@@ -151,20 +161,78 @@ def _scoped_session(dsn: str) -> Iterator[Any]:
     session.remove()
 
 
-def _async_engine(dsn: str) -> AsyncEngine:
-    return create_async_engine(sqlalchemy_url(dsn), poolclass=NullPool)
+def async_engine(dsn: str, driver: str = "psycopg", **options: Any) -> AsyncEngine:
+    """An engine that keeps no connection."""
+    return create_async_engine(sqlalchemy_url(dsn, driver), poolclass=NullPool, **options)
 
 
-def _async_sqlalchemy_connection(dsn: str) -> AsyncConnection:
-    return _async_engine(dsn).connect()
+def _async_sqlalchemy_connection(driver: str) -> Callable[[str], Manager]:
+    return lambda dsn: async_engine(dsn, driver).connect()
 
 
-def _async_session(dsn: str) -> AsyncSession:
-    return AsyncSession(_async_engine(dsn))
+def _async_session(driver: str) -> Callable[[str], Manager]:
+    return lambda dsn: AsyncSession(async_engine(dsn, driver))
+
+
+@asynccontextmanager
+async def asyncpg_connection(dsn: str, **options: Any) -> AsyncIterator[Any]:
+    """A connection of asyncpg's own."""
+    connection = await asyncpg.connect(dsn, **options)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+@asynccontextmanager
+async def _asyncpg_of_a_pool(dsn: str) -> AsyncIterator[Any]:
+    async with asyncpg.create_pool(dsn, min_size=1, max_size=1) as pool, pool.acquire() as connection:
+        yield connection
+
+
+@contextmanager
+def django_connection(dsn: str) -> Iterator[Any]:
+    """A Django connection without a project; the suite waits on a loop, which Django would hold to be a mistake."""
+    where = conninfo_to_dict(dsn)
+    database = {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": where["dbname"],
+        "USER": where["user"],
+        "PASSWORD": where.get("password", ""),
+        "HOST": where["host"],
+        "PORT": where["port"],
+    }
+    with _django_settings(), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+        patch.setattr(apps, "ready", True)
+        connection = ConnectionHandler({"default": {}, "kinds": database})["kinds"]
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+
+@contextmanager
+def _django_settings() -> Iterator[None]:
+    """Django's defaults for as long as it takes, unless there are settings."""
+    if settings.configured:
+        yield
+        return
+    settings.configure(USE_TZ=True)
+    try:
+        yield
+    finally:
+        settings._wrapped = empty  # noqa: SLF001 - there is no public way
+
+
+def atomic(connection: Any, *, savepoint: bool = True) -> AbstractContextManager[Any]:
+    """Django's own block, on a connection that stands in no project's settings."""
+    connections[connection.alias] = connection  # where atomic looks for it
+    return transaction.atomic(connection.alias, savepoint=savepoint)
 
 
 def _own(connection: Any) -> Manager:
-    return connection.transaction()  # type: ignore[no-any-return]  # psycopg's, of either colour
+    return connection.transaction()  # type: ignore[no-any-return]  # psycopg's, of either colour, or asyncpg's
 
 
 def _nested(connection: Any) -> Manager:
@@ -197,8 +265,15 @@ KINDS = (
     _sqlalchemy_kind("sqlalchemy-Connection", _sqlalchemy_connection),
     _sqlalchemy_kind("sqlalchemy-Session", _session),
     _sqlalchemy_kind("sqlalchemy-scoped_session", _scoped_session),
-    _sqlalchemy_kind("sqlalchemy-AsyncConnection", _async_sqlalchemy_connection, awaits=True),
-    _sqlalchemy_kind("sqlalchemy-AsyncSession", _async_session, awaits=True),
+    _sqlalchemy_kind("sqlalchemy-AsyncConnection", _async_sqlalchemy_connection("psycopg"), awaits=True),
+    _sqlalchemy_kind("sqlalchemy-AsyncSession", _async_session("psycopg"), awaits=True),
+    _autocommit_kind("asyncpg", asyncpg_connection, awaits=True),
+    _autocommit_kind("asyncpg-pool", _asyncpg_of_a_pool, awaits=True),
+    _sqlalchemy_kind(
+        "sqlalchemy-AsyncConnection-asyncpg", _async_sqlalchemy_connection("asyncpg"), awaits=True
+    ),
+    _sqlalchemy_kind("sqlalchemy-AsyncSession-asyncpg", _async_session("asyncpg"), awaits=True),
+    Kind("django", django_connection, atomic, atomic, _nothing),
 )
 
 

@@ -15,6 +15,7 @@ from store.samples import adding, new_job
 
 from pgqueue import PgQueue, Task
 from pgqueue.errors import SchemaMissing, UnsupportedConnection
+from pgqueue.store.plan import Plan
 from pgqueue.values.job import NewJob
 
 ask, database = every_kind, one_database
@@ -48,6 +49,21 @@ async def test_a_savepoint_rolled_back_takes_its_jobs_and_no_others(ask: Ask) ->
         await _undo(ask, ask.savepoint(), new_job("inside"))
         await ask.within(adding(new_job("after")))
     assert _jobs(ask) == ["before", "after"]
+
+
+async def test_a_whole_that_fails_leaves_nothing_and_the_users_transaction_goes_on(ask: Ask) -> None:
+    async with ask.transaction():
+        await ask.within(adding(new_job("before")))
+        with suppress(_Undone):
+            await ask.whole_within(_adding_and_failing())
+        await ask.within(adding(new_job("after")))
+    assert _jobs(ask) == ["before", "after"]
+
+
+async def test_a_whole_that_fails_outside_of_a_transaction_leaves_nothing(ask: Ask) -> None:
+    with suppress(_Undone):
+        await ask.whole(_adding_and_failing())
+    assert _jobs(ask) == []
 
 
 @pytest.mark.parametrize("bulk_first", [True, False], ids=["bulk first", "bulk last"])
@@ -96,6 +112,11 @@ async def _undo(ask: Ask, part: AbstractAsyncContextManager[None], *jobs: NewJob
         async with part:
             await ask.within(adding(*jobs))
             _raise_if(undone=True)
+
+
+def _adding_and_failing() -> Plan[None]:
+    yield from adding(new_job("failing"))
+    raise _Undone
 
 
 async def _enqueue_publicly(ask: Ask, *, bulk_first: bool) -> None:

@@ -8,6 +8,7 @@ import pytest
 HEAVY = (
     "sqlalchemy",
     "alembic",
+    "asyncpg",
     "click",
     "rich",
     "django",

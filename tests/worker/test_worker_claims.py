@@ -25,7 +25,7 @@ from worker.helping import (
     verdicts,
 )
 
-from pgqueue import JobState, PgQueue
+from pgqueue import JobHandle, JobState, PgQueue
 from pgqueue.worker import fetcher as fetching
 from pgqueue.worker import worker as worker_module
 from pgqueue.worker.pace import HORIZON
@@ -45,7 +45,7 @@ async def taken_apart(queue: PgQueue, *, concurrency: int, **options: object) ->
         await dismantle(worker)
 
 
-def holding(queue: PgQueue, release: asyncio.Event) -> Callable[[int], object]:
+def holding(queue: PgQueue, release: asyncio.Event) -> Callable[[int], list[JobHandle[None]]]:
     """Enqueue so many jobs that run until ``release``."""
 
     @queue.task
@@ -109,11 +109,25 @@ async def test_claims_that_found_no_slot_go_back_unspent(queue: PgQueue) -> None
         assert slots(worker).return_waiting(older_than=0) == 2
         await completer(worker).run_once()
         release.set()
-        states = [queue.job(job.id) for job in jobs]  # type: ignore[attr-defined]  # handles
+        states = [queue.job(job.id) for job in jobs]
     assert [(job.state, job.attempts) for job in states] == [
         (JobState.RUNNING, 1),
         *[(JobState.READY, 0)] * 2,
     ]
+
+
+async def test_once_the_hand_is_closed_a_runner_takes_nothing_more_from_it(queue: PgQueue) -> None:
+    release = asyncio.Event()
+    first, second = holding(queue, release)(2)
+    async with taken_apart(queue, concurrency=1) as worker:
+        slots(worker).add(claimed(queue, worker))
+        await until(lambda: slots(worker).hand.running)
+        slots(worker).hand.close()
+        release.set()
+        await slots(worker).emptied()
+        assert slots(worker).return_waiting() == 1
+        await completer(worker).run_once()
+    assert [queue.job(job.id).attempts for job in (first, second)] == [1, 0]
 
 
 async def test_a_running_worker_returns_claims_that_find_no_slot(

@@ -1,0 +1,186 @@
+"""pgqueue's tables for SQLAlchemy: to be queried with ``select()``, or mapped in an ORM.
+
+::
+
+    pg = tables()
+    session.execute(select(pg.jobs.c.id).where(pg.jobs.c.queue == "mail"))
+
+They have a ``MetaData`` of their own, so neither ``create_all`` of yours nor Alembic's autogenerate touches them.
+They are for reading: what is written past pgqueue's own functions is not bound by its promises. A test compares them
+with the real tables, column by column; those whose type is a domain there have its base type here.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Integer,
+    MetaData,
+    SmallInteger,
+    Table,
+    Text,
+    Uuid,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.types import TypeEngine
+
+from pgqueue.store.catalogue import catalogue_of
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """pgqueue's tables in one schema.
+
+    Attributes:
+        metadata: what they belong to.
+        jobs: jobs that have not ended.
+        job_history: jobs that succeeded or were cancelled.
+        dead_jobs: jobs that will not run again unless somebody retries them.
+        workers: the processes that run jobs.
+        queues: queues that were paused once; others need no row.
+        all_jobs: a view of every job there is a record of, live or ended, in one shape.
+    """
+
+    metadata: MetaData
+    jobs: Table
+    job_history: Table
+    dead_jobs: Table
+    workers: Table
+    queues: Table
+    all_jobs: Table
+
+
+def tables(schema: str = "pgqueue") -> Tables:
+    """The tables of a schema; the same objects each time.
+
+    Args:
+        schema: where they are, as in ``PgQueue(schema=...)``.
+
+    Raises:
+        InvalidOption: no schema of pgqueue's can have this name.
+    """
+    return _tables(catalogue_of(schema).schema)
+
+
+@cache
+def _tables(schema: str) -> Tables:
+    metadata = MetaData(schema=schema)
+    return Tables(
+        metadata,
+        jobs=Table("jobs", metadata, *_jobs()),
+        job_history=Table("job_history", metadata, *_job_history()),
+        dead_jobs=Table("dead_jobs", metadata, *_dead_jobs()),
+        workers=Table("workers", metadata, *_workers()),
+        queues=Table("queues", metadata, *_queues()),
+        all_jobs=Table("all_jobs", metadata, *_all_jobs()),
+    )
+
+
+def _jobs() -> list[Column[Any]]:
+    return [
+        *_as_enqueued(),
+        *_spent(),
+        _optional("claimed_at", _instant()),
+        _required("claims", Integer()),
+        _required("unique_until_started", Boolean()),
+        _required("cancel_requested", Boolean()),
+        _required("status", Text()),
+    ]
+
+
+def _job_history() -> list[Column[Any]]:
+    return [
+        *_as_enqueued(),
+        *_spent(),
+        _optional("started_at", _instant()),
+        _required("finished_at", _instant()),
+        _required("outcome", Text()),
+        _optional("result", JSONB()),
+    ]
+
+
+def _dead_jobs() -> list[Column[Any]]:
+    return [
+        *_as_enqueued(),
+        *_spent(),
+        _optional("started_at", _instant()),
+        _required("died_at", _instant()),
+        _required("reason", Text()),
+    ]
+
+
+def _all_jobs() -> list[Column[Any]]:
+    return [
+        *_as_enqueued(),
+        *_spent(),
+        _required("state", Text()),
+        _optional("started_at", _instant()),
+        _optional("ended_at", _instant()),
+        _optional("reason", Text()),
+        _optional("result", JSONB()),
+    ]
+
+
+def _as_enqueued() -> list[Column[Any]]:
+    """What every job says of itself. ``id`` is the key of them all, for an ORM to tell rows apart."""
+    return [
+        Column("id", BigInteger, primary_key=True),
+        _required("queue", Text()),
+        _required("task", Text()),
+        _required("args", JSONB()),
+        _required("priority", SmallInteger()),
+        _required("run_at", _instant()),
+        _required("created_at", _instant()),
+        _required("max_attempts", SmallInteger()),
+        _optional("unique_key", Text()),
+    ]
+
+
+def _spent() -> list[Column[Any]]:
+    """What has become of every job so far."""
+    return [
+        _required("attempts", SmallInteger()),
+        _required("collisions", Integer()),
+        _optional("worker_id", Uuid()),
+        _optional("errors", JSONB()),
+    ]
+
+
+def _workers() -> list[Column[Any]]:
+    return [
+        Column("id", Uuid, primary_key=True),
+        _required("started_at", _instant()),
+        _required("lease_until", _instant()),
+        _required("host", Text()),
+        _required("pid", Integer()),
+        _required("version", Text()),
+        _required("concurrency", Integer()),
+        _optional("queues", ARRAY(Text)),
+        _required("asleep", Boolean()),
+    ]
+
+
+def _queues() -> list[Column[Any]]:
+    return [
+        Column("name", Text, primary_key=True),
+        _optional("paused_at", _instant()),
+        _required("created_at", _instant()),
+    ]
+
+
+def _required(name: str, kind: TypeEngine[Any]) -> Column[Any]:
+    return Column(name, kind, nullable=False)
+
+
+def _optional(name: str, kind: TypeEngine[Any]) -> Column[Any]:
+    return Column(name, kind, nullable=True)
+
+
+def _instant() -> DateTime:
+    return DateTime(timezone=True)
