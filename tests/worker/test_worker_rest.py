@@ -1,13 +1,21 @@
 """When a worker looks, and at what: decided on a clock that the test turns."""
 
+import asyncio
 from collections.abc import Sequence
+from datetime import timedelta
+from unittest.mock import AsyncMock
 from uuid import UUID
 
+import pytest
+
+from pgqueue.store import upkeep
 from pgqueue.store.plan import Plan, Row, Statement, Step
 from pgqueue.values.job import HEAD, Claim
 from pgqueue.worker.calm import CALM_AFTER, Calm
 from pgqueue.worker.lines import FORGET_AFTER, LOOK_AROUND_AFTER, Lines
+from pgqueue.worker.link import Link
 from pgqueue.worker.pace import HORIZON, SHORTEST, Pace
+from pgqueue.worker.upkeep import Service, services
 
 WORKER = UUID(int=1)
 
@@ -88,6 +96,37 @@ def test_jobs_in_known_queues_put_off_the_search_for_others_for_a_moment_only() 
 
 def test_a_worker_of_given_queues_looks_for_no_others() -> None:
     assert _asked(Lines(["mail"], Clock()), [[]]) == ["claim"]
+
+
+@pytest.mark.parametrize(
+    ("calmly", "next_in", "pause"),
+    [(False, None, 1.0), (True, None, 5.0), (True, 0.5, 0.5), (False, 3.0, 1.0)],
+)
+async def test_the_next_tick_comes_by_poll_by_sweep_once_calm_reigns_or_when_a_job_is_due(
+    next_in: float | None, pause: float, *, calmly: bool
+) -> None:
+    clock = Clock()
+    calm = Calm(asyncio.Event().set, clock)
+    calm.deaf = False
+    clock.now += CALM_AFTER if calmly else 0.0
+    assert await _ticking(calm, upkeep.Ticked(0, next_in, lost=False, ready=False)).run_once() == pause
+
+
+def _ticking(calm: Calm, ticked: upkeep.Ticked) -> Service:
+    """The service that ticks, where the database says so."""
+    link = AsyncMock(spec=Link)
+    link.run.return_value = ticked
+    ticking, *_ = services(
+        link,
+        lines=Lines(["mail"]),
+        calm=calm,
+        poll=1.0,
+        sweep=5.0,
+        history=timedelta(days=1),
+        look=asyncio.Event(),
+        later=asyncio.Event(),
+    )
+    return ticking
 
 
 def _asked(lines: Lines, answers: Sequence[Sequence[Row]]) -> list[str]:
