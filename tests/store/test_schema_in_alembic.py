@@ -6,7 +6,12 @@ import psycopg
 import pytest
 from alembic import command
 from alembic.config import Config
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.pool import NullPool
+from store.drivers import sqlalchemy_url
 from store.migrating import begun, consists_of
+
+from pgqueue.store import schema
 
 ENVIRONMENT = """
 from alembic import context
@@ -132,3 +137,20 @@ def test_a_users_revision_that_fails_leaves_nothing_of_ours(environment: Path, e
 
     assert consists_of(empty_dsn) == {}
     assert _columns(empty_dsn) == []
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
+async def test_an_asyncio_engine_brings_the_schema_and_takes_it_down(
+    driver: str, empty_dsn: str, dsn: str
+) -> None:
+    engine = create_async_engine(
+        sqlalchemy_url(empty_dsn).replace("+psycopg", f"+{driver}"), poolclass=NullPool
+    )
+    async with engine.begin() as connection:
+        await connection.run_sync(schema.upgrade)
+    brought = consists_of(empty_dsn)
+    async with engine.begin() as connection:
+        await connection.run_sync(schema.downgrade)
+
+    assert brought == consists_of(dsn)
+    assert not consists_of(empty_dsn)["functions"]
