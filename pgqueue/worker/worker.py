@@ -84,7 +84,7 @@ class Worker:
         self.queues = _served(queue, queues)
         for task in queue.tasks.values():
             _ = task.signature
-        database = queue.database
+        self._database = database = queue.database  # an app's queue may have one for each context: keep to this
         self._grace = grace.total_seconds()
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -154,15 +154,15 @@ class Worker:
                 await _cancel(fetching, *background)
 
     async def _check_in(self) -> None:
-        async with await self.queue.database.aconnect():
+        async with await self._database.aconnect():
             pass  # fails at once, and in words, where a link would wait for the database to come back
-        await self._claims.run(lambda: schema.verify(self.queue.database.catalogue.schema))
+        await self._claims.run(lambda: schema.verify(self._database.catalogue.schema))
         await self._member.join()
         log.info("worker started", extra={"worker": str(self.id), "queues": self.queues or "all"})
 
     def _loops(self) -> list[Coroutine[Any, Any, None]]:
         loops = [self._completer.run(), *(service.run() for service in self._services)]
-        if self.queue.database.listen_dsn is not None:
+        if self._database.listen_dsn is not None:
             loops.append(self._listen())
         return loops
 
@@ -213,7 +213,7 @@ class Worker:
 
     async def _listen(self) -> None:
         """Listen for ever; while the connection is away, polling does the work."""
-        database = self.queue.database
+        database = self._database
         while True:
             with suppress(*LOST):
                 async with await database.aconnect(database.listen_dsn) as connection:
@@ -248,7 +248,7 @@ class Worker:
         self._completer.forget(worker)
 
     def _context(self, claim: Claim) -> Context:
-        return Context(claim, self.queue.database, keep=self.queue.keeps_history)
+        return Context(claim, self._database, keep=self.queue.keeps_history)
 
 
 def _served(queue: PgQueue, queues: Sequence[str] | None) -> list[str] | None:

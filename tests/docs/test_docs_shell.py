@@ -8,9 +8,11 @@ from pathlib import Path
 
 import click
 import pytest
+from django.core.management import get_commands
 from docs.pages import ROOT, Block, blocks, page_id, pages
 
 from pgqueue.cli.main import main
+from pgqueue.django.management.commands.pgqueue import NO_RELOAD, RELOAD
 
 COMMANDS = {"sh", "ini"}
 CHECKED = {"python", "sql", "setup", *COMMANDS}
@@ -55,8 +57,12 @@ def _check(words: list[str]) -> None:
             name = assignment.partition("=")[0]
             settings = (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8")
             assert f"`{name}`" in settings, "there is no such setting"
-        case "pgqueue", *rest:
+        case ("pgqueue", *rest) | ("flask", "--app", _, "pgqueue", *rest):
             _parse(main, "pgqueue", rest)
+        case "python", "manage.py", "pgqueue", *rest:
+            _parse(main, "manage.py pgqueue", [word for word in rest if word not in {RELOAD, NO_RELOAD}])
+        case "python", "manage.py", command, *_:
+            assert command in get_commands(), "Django has no such command"
         case _:
             pytest.fail(f"nobody checks {words[0]!r}")
 

@@ -1,0 +1,24 @@
+"""pgqueue in a Flask app: ``PgQueueFlask(app)``, or ``PgQueueFlask()`` and ``init_app(app)``.
+
+``pgqueue --app pgqueue.flask:queue`` is the queue of the Flask app that ``FLASK_APP`` names; ``flask pgqueue``
+says so for you.
+"""
+
+from typing import TYPE_CHECKING
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.flask.command import find_queue
+from pgqueue.flask.extension import PgQueueFlask
+from pgqueue.flask.session import OWN_CONNECTION
+
+if TYPE_CHECKING:
+    queue: PgQueue
+
+__all__ = ["OWN_CONNECTION", "PgQueueFlask"]
+
+
+def __getattr__(name: str) -> PgQueue:
+    """Find ``queue`` when it is asked for: loading an app is not for everybody who imports this."""
+    if name == "queue":
+        return find_queue()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,85 @@
+"""What an app's configuration says of its queue: ``PGQUEUE_...`` keys, and SQLAlchemy's where they are silent."""
+
+import difflib
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from pgqueue.errors import ConfigurationError, InvalidOption
+
+PREFIX = "PGQUEUE_"
+SQLALCHEMY_DSN = "SQLALCHEMY_DATABASE_URI"
+
+
+class Kind(NamedTuple):
+    """What an option may be, for the interpreter and in words."""
+
+    types: tuple[type, ...]
+    words: str
+
+
+OPTIONS = {
+    "dsn": Kind((str,), "a DSN, for example postgresql://user@localhost/app"),
+    "schema": Kind((str,), "the name of a schema"),
+    "queues": Kind((list, tuple, set, frozenset), "a list of names"),
+    "history": Kind((timedelta, int), "a timedelta, or a whole number of days"),
+    "max_payload": Kind((int,), "a whole number of bytes"),
+    "behind_pooler": Kind((bool,), "True or False"),
+    "direct_dsn": Kind((str,), "a DSN, for example postgresql://user@localhost/app"),
+    "pool_size": Kind((int,), "a whole number"),
+    "session": Kind((bool, Callable), "True, False, or a function that returns the session"),  # type: ignore[arg-type]  # isinstance takes it
+}
+
+
+def read(config: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of an app's queue: those given in code, then those configured.
+
+    Args:
+        config: the app's.
+        given: by name; None: not given.
+
+    Raises:
+        ConfigurationError: a key begins with PGQUEUE_ and is none of ours.
+        InvalidOption: a value is of the wrong type.
+    """
+    _refuse_unknown(config)
+    options: dict[str, Any] = {"dsn": _sqlalchemy_dsn(config.get(SQLALCHEMY_DSN))}
+    for name, kind in OPTIONS.items():
+        value = config.get(_key(name))
+        if value is not None:
+            options[name] = _checked(_key(name), value, kind)
+    options.update((name, value) for name, value in given.items() if value is not None)
+    if isinstance(days := options.get("history"), int):
+        options["history"] = timedelta(days=days)
+    return options
+
+
+def _key(name: str) -> str:
+    return PREFIX + name.upper()
+
+
+def _refuse_unknown(config: Mapping[str, Any]) -> None:
+    for key in config:
+        name = key.removeprefix(PREFIX).lower()
+        if key.startswith(PREFIX) and name not in OPTIONS:
+            nearest = difflib.get_close_matches(name, OPTIONS, n=1)
+            hint = (
+                f"did you mean {_key(nearest[0])}?"
+                if nearest
+                else f"there are {', '.join(map(_key, OPTIONS))}"
+            )
+            raise ConfigurationError(f"app.config[{key!r}] is no setting of pgqueue; {hint}")
+
+
+def _checked(key: str, value: object, kind: Kind) -> object:
+    if not isinstance(value, kind.types) or (isinstance(value, bool) and bool not in kind.types):
+        raise InvalidOption(f"app.config[{key!r}] = {value!r}: use {kind.words}")
+    return value
+
+
+def _sqlalchemy_dsn(uri: Any) -> str | None:  # noqa: ANN401 - a string, or SQLAlchemy's URL, which stays unimported
+    """SQLAlchemy's database, if it is a PostgreSQL."""
+    if uri is None:
+        return None
+    text = str(uri) if isinstance(uri, str) else str(uri.render_as_string(hide_password=False))
+    return text if text.startswith("postgres") else None

@@ -1,0 +1,272 @@
+"""The extension: a queue whose database, tasks' surroundings and transactions are those of a Flask app.
+
+Tasks belong to the extension, which is made once, in a module, as Flask's extensions are; databases belong to the
+apps it is initialised for. Which app is meant is told by the app context. Outside of any there is no doubt while
+all apps have the same database, and then the latest is meant; otherwise it is refused.
+"""
+
+import asyncio
+import copy
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from flask import Flask, has_app_context
+from flask.globals import app_ctx
+
+from pgqueue.app.handle import JobHandle
+from pgqueue.app.pgqueue import PgQueue, under_test
+from pgqueue.errors import ConfigurationError
+from pgqueue.flask.command import command
+from pgqueue.flask.config import PREFIX, read
+from pgqueue.flask.session import OWN_CONNECTION, FlaskDatabase, watch
+from pgqueue.store.database import Database
+from pgqueue.values.job import NewJob
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+NAME = "pgqueue"
+SHARED = ("queues", "history", "max_payload")
+"""Options of the queue itself, whichever app it works for; all others say how an app reaches its database."""
+
+
+class Place(NamedTuple):
+    """Where an app's database is: apps of one place share its connections."""
+
+    dsn: str | None
+    schema: str = "pgqueue"
+    direct_dsn: str | None = None
+    behind_pooler: bool = False
+    pool_size: int = 10
+    session: "bool | Callable[[], Session] | None" = None
+
+
+class PgQueueFlask(PgQueue):
+    """A job queue in the database of a Flask app."""
+
+    def __init__(
+        self,
+        app: Flask | None = None,
+        *,
+        dsn: str | None = None,
+        schema: str | None = None,
+        queues: Iterable[str] | None = None,
+        history: timedelta | None = None,
+        max_payload: int | None = None,
+        behind_pooler: bool | None = None,
+        direct_dsn: str | None = None,
+        pool_size: int | None = None,
+        session: "bool | Callable[[], Session] | None" = None,
+    ) -> None:
+        """Describe the queue. What is given here wins over any app's configuration.
+
+        Args:
+            app: the app, if it is there already; else call :meth:`init_app` when it is.
+            dsn: where the database is; by default PGQUEUE_DSN or SQLALCHEMY_DATABASE_URI of the app's
+                configuration, then PGQUEUE_DSN or DATABASE_URL of the environment.
+            schema: the database schema in which the tables are.
+            queues: the queues there are. Given, any other name is refused; None allows any.
+            history: for how long ended jobs are kept, in whole days; zero keeps none.
+            max_payload: the most bytes a job's arguments may take as JSON.
+            behind_pooler: ``dsn`` leads to a transaction pooler such as PgBouncer.
+            direct_dsn: how to reach the server past that pooler, so that workers can listen.
+            pool_size: at most how many connections of each kind (blocking, awaitable) to keep.
+            session: which session's transaction jobs join. None: Flask-SQLAlchemy's ``db.session``, if it leads
+                to this same database; True: ``db.session`` in any case; False: none; a function: what it returns.
+
+        Raises:
+            ConfigurationError: an option, or a setting of the app, makes no sense.
+        """
+        self._given = {
+            "dsn": dsn,
+            "schema": schema,
+            "queues": None if queues is None else frozenset(queues),
+            "history": history,
+            "max_payload": max_payload,
+            "behind_pooler": behind_pooler,
+            "direct_dsn": direct_dsn,
+            "pool_size": pool_size,
+            "session": session,
+        }
+        self._places: WeakKeyDictionary[Flask, Place] = WeakKeyDictionary()
+        self._databases: dict[Place, Database] = {}
+        self._latest: Flask | None = None
+        self._only: Flask | None = None
+        self._unbound: Database | None = None
+        super().__init__(**_core(self._given))
+        self._unbound = None
+        if app is not None:
+            self.init_app(app)
+
+    def init_app(self, app: Flask) -> None:
+        """Set the queue up for an app: read its configuration, and give it the command ``flask pgqueue``.
+
+        Args:
+            app: configured already, for its configuration is read now.
+
+        Raises:
+            ConfigurationError: a setting makes no sense, the app has another queue already, or it wants other
+                ``queues``, ``history`` or ``max_payload`` than an app before it.
+        """
+        if app.extensions.get(NAME, self) is not self:
+            raise ConfigurationError(
+                f"the Flask app {app.name!r} has a queue already: import and use that one"
+            )
+        options = read(app.config, self._given)
+        self._share(PgQueue(**_core(options)))
+        place = Place(**{name: options[name] for name in Place._fields if name in options})
+        self._places[app], self._latest = place, app
+        if place not in self._databases:
+            self._databases[place] = FlaskDatabase(**place._asdict())
+            with app.app_context():
+                self.database = under_test(self, self.database)
+        app.extensions[NAME] = self
+        app.cli.add_command(command)
+
+    def of(self, app: Flask) -> "PgQueueFlask":
+        """This queue as one app sees it, whatever the app context: for a worker of one of several apps.
+
+        Args:
+            app: one that the queue was initialised for.
+
+        Returns:
+            A queue with the tasks that are registered by now; they run in contexts of that app.
+
+        Raises:
+            ConfigurationError: the queue was not initialised for it.
+        """
+        self._require(app)
+        bound = copy.copy(self)
+        bound._bind(app)  # noqa: SLF001 - of this same class
+        return bound
+
+    @property
+    def database(self) -> Database:
+        """The database of the app at hand.
+
+        Raises:
+            ConfigurationError: there is no app, or no telling which.
+        """
+        if self._unbound is not None:
+            return self._unbound
+        return self._databases[self._places[self._app()]]
+
+    @database.setter
+    def database(self, database: Database) -> None:
+        if self._latest is None:  # PgQueue's own, while it is being made
+            self._unbound = database
+        else:
+            self._databases[self._places[self._app()]] = database
+
+    def surround(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A task's function in an app context of its own, which is torn down when it ends."""
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def awork(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the function's own
+                with self._app().app_context():
+                    return await function(*args, **kwargs)
+
+            return awork
+
+        @functools.wraps(function)
+        def work(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as above
+            app = self._app()
+            with app.app_context():
+                value = function(*args, **kwargs)
+            return _awaited_in(app, value) if inspect.isawaitable(value) else value
+
+        return work
+
+    def enqueue(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
+        """Add jobs that tasks have prepared, in the app's session unless a connection is given."""
+        session = self._session(connection)
+        if session is None:
+            return super().enqueue(jobs, None if connection is OWN_CONNECTION else connection)
+        return self._enqueue_in(session, jobs)
+
+    async def aenqueue(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
+        """Add jobs that tasks have prepared, in the app's session unless a connection is given."""
+        session = self._session(connection)
+        if session is None:
+            return await super().aenqueue(jobs, None if connection is OWN_CONNECTION else connection)
+        return await asyncio.to_thread(self._enqueue_in, session, jobs)  # its driver would block the loop
+
+    def close(self) -> None:
+        """Close the connections kept for enqueuing, those of every app."""
+        for database in self._databases.values():
+            database.close()
+
+    async def aclose(self) -> None:
+        """Close the connections kept for enqueuing, those of every app."""
+        for database in self._databases.values():
+            await database.aclose()
+
+    def _session(self, connection: object) -> "Session | None":
+        database = self.database
+        if connection is not None or not isinstance(database, FlaskDatabase):
+            return None
+        return database.session()
+
+    def _enqueue_in(self, session: "Session", jobs: Iterable[NewJob]) -> list[JobHandle[Any]]:
+        handles = super().enqueue(jobs, session)
+        watch(session, len(handles))
+        return handles
+
+    def _app(self) -> Flask:
+        """Whose database and contexts are meant here."""
+        if self._only is not None:
+            return self._only
+        if has_app_context():
+            return self._require(app_ctx.app)
+        if self._latest is None:
+            raise ConfigurationError("this queue has no app: call queue.init_app(app) where the app is made")
+        if len(self._databases) > 1:
+            raise ConfigurationError(
+                "this queue was initialised for apps with several databases: use it in an app context, "
+                "`with app.app_context():`, or say which with queue.of(app)"
+            )
+        return self._latest
+
+    def _require(self, app: Flask) -> Flask:
+        if app not in self._places:
+            raise ConfigurationError(
+                f"this queue was not initialised for the Flask app {app.name!r}: call queue.init_app(app)"
+            )
+        return app
+
+    def _share(self, wanted: PgQueue) -> None:
+        """Take the options that all apps have in common, or refuse those that differ."""
+        for name in SHARED:
+            value = getattr(wanted, name)
+            if self._latest is not None and value != getattr(self, name):
+                raise ConfigurationError(
+                    f"{PREFIX}{name.upper()} = {value!r}, but this queue has {getattr(self, name)!r} in "
+                    "another app: the queue is one, so give all of its apps the same"
+                )
+            setattr(self, name, value)
+        for task in self._tasks.values():
+            self.require_queue(task.options.queue)
+
+    def _bind(self, app: Flask) -> None:
+        """Work for one app only, with tasks of one's own."""
+        self._only = app
+        self._tasks = {name: copy.copy(task) for name, task in self._tasks.items()}
+        for task in self._tasks.values():
+            task.work = self.surround(task.function)
+            task._runner = self  # noqa: SLF001 - made by this very class
+
+
+def _core(options: dict[str, Any]) -> dict[str, Any]:
+    """Those that PgQueue knows."""
+    return {name: value for name, value in options.items() if name != "session" and value is not None}
+
+
+async def _awaited_in(app: Flask, value: Awaitable[Any]) -> Any:  # noqa: ANN401 - the function's own
+    """Await what a plain function has handed out, in an app context like the function's own."""
+    with app.app_context():
+        return await value

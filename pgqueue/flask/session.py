@@ -1,0 +1,234 @@
+"""The session of the app at hand, and how jobs take part in its transaction.
+
+Within an app context, whatever is enqueued without a connection is written by ``db.session``, if Flask-SQLAlchemy
+leads to the queue's own database. So the job is like a row that was added to the session: it is there once the
+session commits, and gone if it does not. This does not depend on what the session has done before, for then one
+could not tell from reading a view which of the two it will be.
+
+A plain task's ``ctx.transaction()`` is a transaction of that session, too. It keeps a connection of its own for
+the length of the block: the completion must never be written on one that the session has given back to its
+engine, where another thread may have it by then.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import psycopg
+from flask import current_app, g, has_app_context
+from psycopg.conninfo import conninfo_to_dict
+
+from pgqueue.errors import ConfigurationError, DatabaseError
+from pgqueue.store.connection import BEGIN
+from pgqueue.store.database import Database
+
+if TYPE_CHECKING:
+    from sqlalchemy import Dialect, Engine
+    from sqlalchemy.orm import Session, SessionTransaction
+
+log = logging.getLogger("pgqueue.flask")
+
+APART = "pgqueue_apart"
+"""In ``flask.g``: this app context's enqueues are committed at once."""
+UNCOMMITTED = "pgqueue_uncommitted"
+"""In a session's ``info``: how many jobs its transaction has added so far."""
+
+
+class OwnConnection:
+    """The type of :data:`OWN_CONNECTION`."""
+
+    def __repr__(self) -> str:
+        """By its name."""
+        return "OWN_CONNECTION"
+
+
+OWN_CONNECTION = OwnConnection()
+"""``using(connection=OWN_CONNECTION)``: on a connection of the queue's own, committed at once."""
+
+
+class FlaskDatabase(Database):
+    """The database of an app's queue, which knows the app's session."""
+
+    def __init__(
+        self,
+        dsn: str | None = None,
+        *,
+        session: "bool | Callable[[], Session] | None" = None,
+        **options: Any,  # noqa: ANN401 - Database's own
+    ) -> None:
+        """Remember where the database is, and which session to join.
+
+        Args:
+            dsn: as for :class:`~pgqueue.store.database.Database`.
+            session: True: Flask-SQLAlchemy's; a function: what it returns; False: none; None: Flask-SQLAlchemy's
+                if it leads to this same database.
+            options: as for :class:`~pgqueue.store.database.Database`.
+        """
+        super().__init__(dsn, **options)
+        self._joins = session
+        self._shared: WeakKeyDictionary[Engine, bool] = WeakKeyDictionary()
+
+    def session(self) -> "Session | None":
+        """The session to join at this place in the program; None: there is none.
+
+        Raises:
+            ConfigurationError: there should be one and is not, or its driver is not psycopg.
+        """
+        if self._joins is False or not has_app_context() or APART in g:
+            return None
+        if callable(self._joins):
+            return self._joins()
+        extension: Any = current_app.extensions.get("sqlalchemy")
+        engine = extension and extension.engines.get(None)
+        if self._joins and not engine:
+            raise ConfigurationError(
+                "PGQUEUE_SESSION = True, but this app has no Flask-SQLAlchemy with a default database"
+            )
+        if not engine or not (self._joins or self._is_shared_by(engine)):
+            return None
+        _require_psycopg(engine)
+        session: Session = extension.session()
+        return session
+
+    @contextmanager
+    def transaction(self) -> Iterator[psycopg.Connection[Any]]:
+        """A transaction of the session to join; where there is none, one on a connection from the pool."""
+        session = self.session()
+        with super().transaction() if session is None else _transaction_of(session) as connection:
+            yield connection
+
+    def but(
+        self,
+        *,
+        dsn: str | None = None,
+        schema: str | None = None,
+        behind_pooler: bool = False,
+        direct_dsn: str | None = None,
+    ) -> "FlaskDatabase":
+        """Another database with this one's settings, except for those that are given."""
+        return FlaskDatabase(
+            dsn or self._given_dsn,
+            session=None if dsn and self._joins else self._joins,
+            schema=schema or self.catalogue.schema,
+            direct_dsn=direct_dsn or (None if dsn else self._given_direct_dsn),
+            behind_pooler=behind_pooler or self.behind_pooler,
+            pool_size=self._pool_size,
+        )
+
+    def _is_shared_by(self, engine: "Engine") -> bool:
+        """Whether an engine leads to this very database, by what the two DSNs say."""
+        if engine not in self._shared:
+            self._shared[engine] = engine.dialect.name == "postgresql" and (
+                _place(_connect_arguments(engine)) == _place(conninfo_to_dict(self.dsn))
+            )
+        return self._shared[engine]
+
+
+def watch(session: "Session", jobs: int) -> None:
+    """Count the jobs that a session's transaction has added, and say so should it end without a word.
+
+    Args:
+        session: which.
+        jobs: how many more.
+    """
+    from sqlalchemy import event  # noqa: PLC0415 - heavy, and not every Flask app has it
+
+    if UNCOMMITTED not in session.info:
+        event.listen(session, "after_commit", _settled)
+        event.listen(session, "after_rollback", _settled)
+        event.listen(session, "after_transaction_end", _ended)
+    session.info[UNCOMMITTED] = session.info.get(UNCOMMITTED, 0) + jobs
+
+
+def _settled(session: "Session") -> None:
+    if not session.in_nested_transaction():
+        session.info[UNCOMMITTED] = 0
+
+
+def _ended(session: "Session", transaction: "SessionTransaction") -> None:
+    if transaction.parent is None and (lost := session.info.get(UNCOMMITTED)):
+        session.info[UNCOMMITTED] = 0
+        log.warning(
+            "the session was closed without a commit, and the jobs enqueued in it are gone with it: "
+            "call db.session.commit(), or enqueue them with using(connection=OWN_CONNECTION)",
+            extra={"jobs": lost},
+        )
+
+
+@contextmanager
+def _transaction_of(session: "Session") -> Iterator[psycopg.Connection[Any]]:
+    """Begin on a connection that stays ours for the whole block, and let the session work on it."""
+    if session.in_transaction():
+        raise DatabaseError(
+            "ctx.transaction() begins a transaction of db.session, which is in one already: "
+            "move what was read or written before into the block, or db.session.commit() it first"
+        )
+    engine: Any = session.get_bind()
+    with engine.connect() as pinned:
+        session.connection(bind_arguments={"bind": pinned})
+        begun, connection = session.get_transaction(), pinned.connection.driver_connection
+        try:
+            connection.execute(BEGIN)  # else a transaction() block of the task's would be the outermost one
+            with _nobody_commits(session):
+                yield connection
+            _require_open(begun, session)
+            session.commit()
+        except BaseException as error:
+            _undo(session, connection)
+            if not isinstance(error, psycopg.Rollback) or error.transaction is not None:
+                raise
+
+
+@contextmanager
+def _nobody_commits(session: "Session") -> Iterator[None]:
+    from sqlalchemy import event  # noqa: PLC0415 - as above
+
+    event.listen(session, "before_commit", _refuse_commit)
+    try:
+        yield
+    finally:
+        event.remove(session, "before_commit", _refuse_commit)
+
+
+def _refuse_commit(session: "Session") -> None:
+    if not session.in_nested_transaction():
+        raise DatabaseError(
+            "db.session.commit() within ctx.transaction(), which commits by itself when its block is left: "
+            "the job's completion would not be part of it"
+        )
+
+
+def _require_open(begun: "SessionTransaction | None", session: "Session") -> None:
+    if session.get_transaction() is not begun:
+        raise DatabaseError(
+            "db.session was rolled back or closed within ctx.transaction(): so is the whole block"
+        )
+
+
+def _undo(session: "Session", connection: psycopg.Connection[Any]) -> None:
+    session.rollback()
+    with suppress(psycopg.Error):  # it may be broken
+        connection.rollback()  # should the session have let go of it, nobody else would
+
+
+def _require_psycopg(engine: "Engine") -> None:
+    if engine.driver != "psycopg":
+        raise ConfigurationError(
+            f"jobs join db.session, but its driver is {engine.driver}: write "
+            "SQLALCHEMY_DATABASE_URI = 'postgresql+psycopg://...', or set PGQUEUE_SESSION = False"
+        )
+
+
+def _connect_arguments(engine: "Engine") -> Mapping[str, Any]:
+    """What libpq would be told of an engine's URL, whichever driver it is for."""
+    from sqlalchemy.dialects.postgresql import psycopg as dialect  # noqa: PLC0415 - as above
+
+    psycopgs: Dialect = dialect.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy's own
+    return psycopgs.create_connect_args(engine.url)[1]
+
+
+def _place(named: Mapping[str, Any]) -> tuple[str, ...]:
+    port, name = named.get("port") or 5432, named.get("dbname") or named.get("user")
+    return str(named.get("host") or named.get("hostaddr")), str(port), str(name)

@@ -1,0 +1,138 @@
+"""What ``app.config`` says of the queue."""
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from flask import Flask
+from sqlalchemy import make_url
+
+from pgqueue import PgQueue
+from pgqueue.errors import ConfigurationError, InvalidOption
+from pgqueue.flask import PgQueueFlask
+
+DSN = "postgresql://me@localhost/shop"
+
+
+def initialised(config: Mapping[str, Any], **given: Any) -> PgQueueFlask:
+    app = Flask("shop")
+    app.config.update(config)
+    return PgQueueFlask(app, **given)
+
+
+def test_every_setting_arrives() -> None:
+    queue = initialised(
+        {
+            "PGQUEUE_DSN": DSN,
+            "PGQUEUE_SCHEMA": "line",
+            "PGQUEUE_QUEUES": ["mail"],
+            "PGQUEUE_HISTORY": timedelta(days=2),
+            "PGQUEUE_MAX_PAYLOAD": 10,
+            "PGQUEUE_BEHIND_POOLER": True,
+            "PGQUEUE_DIRECT_DSN": "postgresql://me@direct/shop",
+            "PGQUEUE_POOL_SIZE": 3,
+        }
+    )
+
+    database = queue.database
+    assert (database.dsn, database.catalogue.schema, database.behind_pooler) == (DSN, "line", True)
+    assert (database.listen_dsn, vars(database)["_pool_size"]) == ("postgresql://me@direct/shop", 3)
+    assert (queue.queues, queue.history, queue.max_payload) == (frozenset({"mail"}), timedelta(days=2), 10)
+
+
+def test_what_is_given_in_code_wins() -> None:
+    queue = initialised(
+        {
+            "PGQUEUE_DSN": "postgresql://other/one",
+            "PGQUEUE_HISTORY": 3,
+            "PGQUEUE_QUEUES": ["default"],
+            "PGQUEUE_BEHIND_POOLER": True,
+        },
+        dsn=DSN,
+        history=timedelta(0),
+        queues=["mail"],
+        behind_pooler=False,
+    )
+
+    assert (queue.database.dsn, queue.database.behind_pooler) == (DSN, False)
+    assert (queue.history, queue.queues) == (timedelta(0), frozenset({"mail"}))
+
+
+def test_unset_everything_is_as_for_any_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGQUEUE_DSN", DSN)
+    plain = PgQueue()
+
+    queue = initialised({})
+
+    assert queue.database.dsn == plain.database.dsn
+    assert queue.database.catalogue is plain.database.catalogue
+    assert (queue.queues, queue.history, queue.max_payload, vars(queue.database)["_pool_size"]) == (
+        plain.queues,
+        plain.history,
+        plain.max_payload,
+        vars(plain.database)["_pool_size"],
+    )
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "postgresql+psycopg://me:secret@localhost/shop",
+        make_url("postgresql+psycopg://me:secret@localhost/shop"),
+    ],
+)
+def test_where_no_dsn_is_set_sqlalchemys_serves_before_the_environments(
+    monkeypatch: pytest.MonkeyPatch, uri: object
+) -> None:
+    monkeypatch.setenv("PGQUEUE_DSN", "postgresql://environment/shop")
+
+    queue = initialised({"SQLALCHEMY_DATABASE_URI": uri})
+
+    assert queue.database.dsn == "postgresql://me:secret@localhost/shop"
+
+
+def test_history_can_be_days_as_environment_variables_say_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLASK_PGQUEUE_HISTORY", "3")
+    app = Flask("shop")
+    app.config.from_prefixed_env()
+
+    assert PgQueueFlask(app).history == timedelta(days=3)
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [("PGQUEUE_QUEUE", "did you mean PGQUEUE_QUEUES?"), ("PGQUEUE_COLOUR", "there are PGQUEUE_DSN, ")],
+)
+def test_a_setting_that_is_none_of_ours_is_refused(key: str, hint: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"app\.config\['{key}'\].*{hint.replace('?', '[?]')}"):
+        initialised({key: 1})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("PGQUEUE_DSN", 5432),
+        ("PGQUEUE_QUEUES", "mail,default"),
+        ("PGQUEUE_HISTORY", "7 days"),
+        ("PGQUEUE_HISTORY", True),
+        ("PGQUEUE_HISTORY", timedelta(days=-1)),
+        ("PGQUEUE_MAX_PAYLOAD", "1000"),
+        ("PGQUEUE_BEHIND_POOLER", "no"),
+        ("PGQUEUE_POOL_SIZE", 0),
+        ("PGQUEUE_SCHEMA", "Line"),
+        ("PGQUEUE_SESSION", "sqlalchemy"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused_with_what_would(key: str, value: object) -> None:
+    with pytest.raises(InvalidOption, match=r"use|keep|give"):
+        initialised({key: value})
+
+
+def test_importing_it_loads_neither_sqlalchemy_nor_the_command() -> None:
+    code = "import sys, pgqueue.flask; print({'sqlalchemy', 'flask_sqlalchemy', 'pgqueue.cli'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+
+    assert done.stdout == "set()\n"
