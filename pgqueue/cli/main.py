@@ -16,6 +16,7 @@ from pgqueue.errors import PgQueueError
 from pgqueue.values.version import __version__
 
 VERBS = {
+    "adopt": Verb("pgqueue.cli.adopt:adopt", "Move jobs that wait in another queue's tables into ours."),
     "bench": Verb(
         "pgqueue.cli.bench.command:bench", "Measure your database under load, beside a bare client."
     ),

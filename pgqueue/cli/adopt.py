@@ -1,0 +1,190 @@
+"""``pgqueue adopt``: move the jobs that wait in another queue's tables into ours, in one transaction."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli.app import Settings
+from pgqueue.cli.output import json_option, print_json, print_table
+from pgqueue.cli.verbs import Group
+from pgqueue.moving.adoption import Judge
+from pgqueue.store import adopt as plans
+from pgqueue.store.plan import Plan
+from pgqueue.values.unique import Unique
+
+F = TypeVar("F", bound=Callable[..., Any])
+HEADS = ("task", "queue", "jobs", "what became of them")
+
+
+class Line(msgspec.Struct, omit_defaults=True):
+    """Jobs of one task and queue, and what became of them."""
+
+    task: str
+    queue: str | None
+    jobs: int
+    new_task: str | None = None
+    new_queue: str | None = None
+    why: str | None = None
+
+    def words(self) -> str:
+        """What became of them, in words."""
+        if self.why is not None:
+            return f"left: {self.why}"
+        return f"copied to task {self.new_task} in queue {self.new_queue}"
+
+
+class Report(msgspec.Struct):
+    """What was done, or in a dry run would be.
+
+    ``clamped`` had a priority out of range, ``tried`` had been tried before and start afresh, and
+    ``without_headers`` left headers behind: all of them are among the copied.
+    """
+
+    dry_run: bool
+    copied: list[Line]
+    left: list[Line]
+    clamped: int
+    tried: int
+    without_headers: int
+
+
+class Undone(Exception):
+    """Rolls a dry run back."""
+
+
+@click.group(cls=Group)
+def adopt() -> None:
+    """Move what waits in Procrastinate's or PgQueuer's tables of the same database."""
+
+
+def _adopting(verb: F) -> F:
+    """The options of both verbs."""
+    for add in (
+        json_option,
+        click.option("--dry-run", is_flag=True, help="Do it, say what became of it, and roll it back."),
+        click.option("--max-attempts", type=int, help="After how many attempts the jobs are dead."),
+        click.option("--into", help="The queue that they all go to."),
+        click.option("--any-task", is_flag=True, help="Take tasks that --app has not registered, too."),
+        click.option(
+            "--rename",
+            "renames",
+            metavar="OLD=NEW",
+            multiple=True,
+            help="A task's new name; repeat it for more.",
+        ),
+        click.option("--task", "tasks", multiple=True, help="Only of this task; repeat it for more."),
+        click.option("--from-schema", help="Where the other queue's tables are, if not on the search path."),
+    ):
+        verb = add(verb)
+    return verb
+
+
+@adopt.command()
+@_adopting
+@click.option("--queue", "queues", multiple=True, help="Only of this queue; repeat it for more.")
+@click.option("--without-locks", is_flag=True, help="Take jobs that have a lock, too, and forget the lock.")
+@click.pass_obj
+def procrastinate(settings: Settings, /, **given: Any) -> None:  # noqa: ANN401 - the options above
+    """Move jobs that wait in Procrastinate; exit code 1 where one was left."""
+    _adopt(settings, plans.from_procrastinate, Unique(until="started"), **given)
+
+
+@adopt.command()
+@_adopting
+@click.option("--payload-as", metavar="PARAMETER", help="Hand the payload to this parameter.")
+@click.option(
+    "--payload-is",
+    type=click.Choice(["json", "text", "base64"]),
+    default="json",
+    help="How it is read; json by default.",
+)
+@click.pass_obj
+def pgqueuer(settings: Settings, /, *, payload_as: str | None, payload_is: str, **given: Any) -> None:  # noqa: ANN401 - as above
+    """Move jobs that wait in PgQueuer; exit code 1 where one was left."""
+    if payload_as is None and payload_is != "json":
+        raise click.UsageError(
+            f"--payload-is {payload_is} needs --payload-as: only a JSON object names its parameters"
+        )
+    _adopt(settings, plans.from_pgqueuer, Unique(), payload_as=payload_as, payload_is=payload_is, **given)
+
+
+def _adopt(
+    settings: Settings,
+    plan: Callable[[plans.Adoption], Plan[plans.Tally]],
+    unique: Unique,
+    *,
+    tasks: tuple[str, ...],
+    renames: tuple[str, ...],
+    from_schema: str | None,
+    dry_run: bool,
+    as_json: bool,
+    queues: tuple[str, ...] = (),
+    **rules: Any,  # noqa: ANN401 - the judge's own
+) -> None:
+    queue = settings.queue()
+    click.get_current_context().call_on_close(queue.close)
+    judge = Judge(
+        queue=queue,
+        unique=unique,
+        tasks=None if settings.app is None else queue.tasks,
+        rename=_renamed(renames),
+        **rules,
+    )
+    adoption = plans.Adoption(
+        judge=judge, tasks=tasks or None, queues=queues or None, from_schema=from_schema
+    )
+    report = _report(_run(queue, plan(adoption), dry_run=dry_run), dry_run=dry_run)
+    print_json(report) if as_json else _print(report)
+    if report.left:
+        click.get_current_context().exit(1)
+
+
+def _run(queue: PgQueue, plan: Plan[plans.Tally], *, dry_run: bool) -> plans.Tally:
+    """All or nothing; a dry run is the same, and then nothing."""
+    tally = plans.Tally()
+    with suppress(Undone), queue.database.transaction() as connection:
+        tally = queue.database.run(plan, connection)
+        if dry_run:
+            raise Undone
+    return tally
+
+
+def _renamed(renames: tuple[str, ...]) -> Mapping[str, str]:
+    pairs = [rename.partition("=") for rename in renames]
+    for old, _, new in pairs:
+        if not (old and new):
+            raise click.BadParameter(
+                f"{old!r}: write the old name and the new one, OLD=NEW.", param_hint="--rename"
+            )
+    return {old: new for old, _, new in pairs}
+
+
+def _report(tally: plans.Tally, *, dry_run: bool) -> Report:
+    copied = [
+        Line(one.task, one.queue, count, one.new_task, one.new_queue) for one, count in tally.copied.items()
+    ]
+    left = [Line(one.task, one.queue, count, why=one.why) for one, count in tally.left.items()]
+    for lines in (copied, left):
+        lines.sort(key=lambda line: (line.task, line.queue or "", line.words()))
+    return Report(dry_run, copied, left, tally.clamped, tally.tried, tally.headers)
+
+
+def _print(report: Report) -> None:
+    lines = [*report.copied, *report.left]
+    print_table(
+        HEADS, [(one.task, one.queue, one.jobs, one.words()) for one in lines], empty="no job waits there"
+    )
+    for count, words in (
+        (report.clamped, "had a priority out of range, and have the nearest there is"),
+        (report.tried, "had been tried before, and have all their attempts again"),
+        (report.without_headers, "left their headers behind"),
+    ):
+        if count:
+            click.echo(f"{count} {words}")
+    copied, left = (sum(line.jobs for line in lines) for lines in (report.copied, report.left))
+    undone = "; a dry run: nothing was changed" if report.dry_run else ""
+    click.echo(f"{copied} copied, {left} left{undone}")

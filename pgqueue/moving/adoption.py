@@ -1,0 +1,144 @@
+"""What one of our jobs is to be, made of one that waits in another queue's table; or why it stays there.
+
+Pure rules, for :mod:`pgqueue.store.adopt` to apply. When in doubt a job stays: it is still run where it is, and
+whoever reads why can decide.
+"""
+
+import base64
+import difflib
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.app.task import Task
+from pgqueue.errors import ConfigurationError, PayloadNotDecodable
+from pgqueue.store.adopt import Waiting
+from pgqueue.values.job import NewJob
+from pgqueue.values.options import PRIORITIES, JobOptions, check_name
+from pgqueue.values.unique import Unique
+
+PayloadKind = Literal["json", "text", "base64"]
+NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+LOCKED = "it has a lock, and locks are not yet in pgqueue (--without-locks moves it all the same)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judge:
+    """How waiting jobs are taken over.
+
+    Attributes:
+        queue: the queue that they are for.
+        unique: how long a unique key is held.
+        tasks: the tasks that there are; None: nobody knows, so that any name is taken.
+        any_task: take names that are not among ``tasks``, too.
+        rename: new names of tasks, by the old ones.
+        into: the queue that they all go to; None: to that of the same name, or the task's own.
+        max_attempts: after how many attempts they are dead; None: as the task says, or 25.
+        without_locks: take jobs that have a lock, and forget the lock.
+        payload_as: the parameter that the payload is for; None: the payload is the arguments, a JSON object.
+        payload_is: how the payload of such a parameter is read.
+    """
+
+    queue: PgQueue
+    unique: Unique
+    tasks: Mapping[str, Task[..., Any]] | None = None
+    any_task: bool = False
+    rename: Mapping[str, str] = field(default_factory=dict)
+    into: str | None = None
+    max_attempts: int | None = None
+    without_locks: bool = False
+    payload_as: str | None = None
+    payload_is: PayloadKind = "json"
+
+    def __call__(self, waiting: Waiting) -> NewJob | str:
+        """The job to add, or why there is none."""
+        name = self.rename.get(waiting.task, waiting.task)
+        task = (self.tasks or {}).get(name)
+        if waiting.lock is not None and not self.without_locks:
+            return LOCKED
+        if task is None and self.tasks is not None and not self.any_task:
+            return f"no task {name!r} is registered{_near(name, self.tasks)}"
+        try:
+            job = self._job(check_name("task", name), waiting, JobOptions() if task is None else task.options)
+        except (ConfigurationError, PayloadNotDecodable) as error:
+            return str(error)
+        try:
+            if task is not None:
+                task.signature.decode(job.args, None)
+        except PayloadNotDecodable as error:
+            return f"its arguments do not fit the task: {error}"
+        return job
+
+    def _job(self, name: str, waiting: Waiting, defaults: JobOptions) -> NewJob:
+        options = JobOptions(
+            queue=self.into or waiting.queue or defaults.queue,
+            priority=min(max(waiting.priority, PRIORITIES[0]), PRIORITIES[-1]),
+            max_attempts=self.max_attempts or defaults.max_attempts,
+            unique_key=waiting.unique_key,
+        )
+        self.queue.require_queue(options.queue)
+        return NewJob(
+            name,
+            arguments(waiting.payload, self.payload_as, self.payload_is),
+            options.queue,
+            options.priority,
+            options.max_attempts,
+            waiting.run_at,
+            None,
+            options.unique_key,
+            self.unique,
+        )
+
+
+def arguments(payload: bytes | None, name: str | None, kind: PayloadKind) -> bytes:
+    """The arguments of a task as a JSON object.
+
+    Args:
+        payload: what was stored; None: nothing.
+        name: the parameter that it is for; None: it is the JSON object.
+        kind: how it is read, where it is for one parameter.
+
+    Raises:
+        PayloadNotDecodable: it cannot be read so, or be stored.
+    """
+    try:
+        found = _object(payload, name, kind)
+        text = json.dumps(found, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        data = text.encode()
+    except (ValueError, RecursionError) as error:
+        raise PayloadNotDecodable(
+            f"its payload cannot be read as {kind} (--payload-as NAME with --payload-is base64 takes any)"
+        ) from error
+    if NUL.search(text):
+        raise PayloadNotDecodable("its payload holds NUL (\\x00), which PostgreSQL's jsonb cannot store")
+    return data
+
+
+def _object(payload: bytes | None, name: str | None, kind: PayloadKind) -> dict[str, object]:
+    if name is not None:
+        return {name: None if payload is None else _read(payload, kind)}
+    found = {} if payload is None else _read(payload, "json")
+    if not isinstance(found, dict):
+        raise PayloadNotDecodable(
+            "its payload is no JSON object (--payload-as NAME hands it to one parameter)"
+        )
+    return found
+
+
+def _read(payload: bytes, kind: PayloadKind) -> object:
+    match kind:
+        case "json":
+            return json.loads(payload.decode())
+        case "text":
+            return payload.decode()
+        case "base64":
+            return base64.b64encode(payload).decode()
+
+
+def _near(name: str, known: Collection[str]) -> str:
+    nearest = difflib.get_close_matches(name, known, n=1)
+    hint = f"--rename {name}={nearest[0]}" if nearest else f"--rename {name}=NEW"
+    return f" ({hint}, or --any-task)"

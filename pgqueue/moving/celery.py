@@ -1,0 +1,357 @@
+"""Call sites written for Celery, on pgqueue: ``@app.task``, ``.delay``, ``.apply_async``, ``AsyncResult``.
+
+::
+
+    queue = PgQueue()
+    app = Celery(queue)
+    shared_task = app.task
+
+Tasks keep Celery's own meaning: an error is not retried unless the task asks for it, with ``autoretry_for`` or
+``self.retry``; a task that asks for neither, and is not ``acks_late``, is never begun twice. What is not honoured
+is refused by name. The guide is ``docs/moving/from-celery.md``.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from functools import wraps
+from types import MappingProxyType
+from typing import Any, Generic, Literal, NamedTuple, NoReturn, ParamSpec, TypeVar, overload
+
+from pgqueue.app.context import Context
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.app.task import Task
+from pgqueue.errors import ConfigurationError, InvalidOption, JobFailed, JobNotFound, RetryLater
+from pgqueue.moving.celery_options import (
+    CALL_OPTIONS,
+    CALL_REMEDIES,
+    CANVAS,
+    RETRY_REMEDIES,
+    TASK_OPTIONS,
+    TASK_REMEDIES,
+    TaskOptions,
+)
+from pgqueue.moving.strict import honoured, require_faithful
+from pgqueue.values.job import JobState
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+STATES = MappingProxyType(
+    {
+        JobState.RUNNING: "STARTED",
+        JobState.SUCCEEDED: "SUCCESS",
+        JobState.DEAD: "FAILURE",
+        JobState.CANCELLED: "REVOKED",
+    }
+)
+
+
+class Celery:
+    """Stands where a Celery app stood; its tasks are registered with a queue."""
+
+    def __init__(self, queue: PgQueue, *, broker: Literal["rabbitmq", "redis"] | None = None) -> None:
+        """Register tasks with this queue.
+
+        Args:
+            queue: where jobs go.
+            broker: which broker the numbers in ``priority=`` were written for. With ``rabbitmq`` higher runs
+                sooner; with ``redis`` lower does, and the numbers are turned round. None refuses ``priority=``.
+
+        Raises:
+            InvalidOption: the broker is another one.
+        """
+        if broker not in (None, "rabbitmq", "redis"):
+            raise InvalidOption(
+                f"broker={broker!r}: use 'rabbitmq' or 'redis', whichever the priorities were for"
+            )
+        self.queue = queue
+        self._broker = broker
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> "CeleryTask[P, R]": ...
+    @overload
+    def task(self, /, **options: object) -> Callable[[Callable[..., R]], "CeleryTask[..., R]"]: ...
+    def task(self, function: Callable[..., Any] | None = None, /, **options: object) -> Any:
+        """Register a function, as Celery's ``@app.task`` and ``@shared_task`` do; with or without parentheses.
+
+        Args:
+            function: the function, where the decorator has no parentheses.
+            **options: those of :class:`TaskOptions`.
+
+        Raises:
+            InvalidOption: an option is not honoured; the message says what to do instead.
+        """
+        chosen = TaskOptions(**honoured("Celery", options, TASK_OPTIONS, TASK_REMEDIES))
+
+        def register(decorated: Callable[..., Any]) -> CeleryTask[..., Any]:
+            run = _with_self(decorated, chosen) if chosen.bind else decorated
+            task = self.queue.task(
+                name=chosen.name,
+                queue=chosen.queue,
+                priority=self.priority(chosen.priority),
+                retry=chosen.policy(),
+                timeout=chosen.time_limit,
+            )(run)
+            return CeleryTask(self, task, bound=chosen.bind)
+
+        return register if function is None else register(function)
+
+    def send_task(
+        self, name: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, **options: object
+    ) -> "AsyncResult[Any]":
+        """Enqueue a registered task by its name.
+
+        Args:
+            name: the task's name.
+            args: its positional arguments.
+            kwargs: its keyword arguments.
+            **options: as for :meth:`CeleryTask.apply_async`.
+        """
+        task: CeleryTask[..., Any] = CeleryTask(self, self.queue.find_task(name), bound=False)
+        return task.apply_async(args, kwargs, **options)
+
+    def AsyncResult(self, task_id: str | int) -> "AsyncResult[Any]":  # noqa: N802 - Celery's own name
+        """A job by its id."""
+        return AsyncResult(task_id, self.queue)
+
+    def priority(self, number: int | None) -> int | None:
+        """A priority as it was written, in pgqueue's direction.
+
+        Raises:
+            InvalidOption: nobody said for which broker it was written.
+        """
+        if number is not None and self._broker is None:
+            raise InvalidOption(
+                f"priority={number!r}: on RabbitMQ higher runs sooner, on Redis lower does; "
+                "say which you had: Celery(queue, broker='rabbitmq') or 'redis'"
+            )
+        return -number if number is not None and self._broker == "redis" else number
+
+
+class CeleryTask(Generic[P, R]):
+    """Stands where a Celery task stood.
+
+    Attributes:
+        task: the same task as pgqueue's own: for ``using``, ``enqueue`` and all that is new.
+        name: its name.
+    """
+
+    def __init__(self, app: Celery, task: Task[..., Any], *, bound: bool) -> None:
+        """Made by :meth:`Celery.task`."""
+        self.task = task
+        self.name = task.name
+        self._app = app
+        self._bound = bound
+        self.__doc__ = task.__doc__
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function here and now."""
+        first = (None,) if self._bound else ()
+        return self.task.function(*first, *args, **kwargs)  # type: ignore[no-any-return]  # the function's own
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Say why there is no signature to be had."""
+        if name in CANVAS:
+            raise ConfigurationError(
+                f"{self.name}.{name}: signatures, chains, groups and chords are not yet in pgqueue; "
+                "enqueue the next task at the end of this one"
+            )
+        raise AttributeError(
+            f"pgqueue's stand-in for a Celery task has no {name!r}; see docs/moving/from-celery.md"
+        )
+
+    def delay(self, *args: P.args, **kwargs: P.kwargs) -> "AsyncResult[R]":
+        """Enqueue a call with these arguments."""
+        return self.apply_async(args, kwargs)
+
+    def apply_async(
+        self, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None, **options: object
+    ) -> "AsyncResult[R]":
+        """Enqueue a call.
+
+        Args:
+            args: positional arguments.
+            kwargs: keyword arguments.
+            **options: ``countdown`` in seconds, ``eta`` with a time zone, ``queue``, ``priority``.
+
+        Raises:
+            InvalidOption: an option is not honoured; the message says what to do instead.
+            PayloadNotEncodable: an argument would not arrive as it is.
+        """
+        chosen = honoured("Celery", options, CALL_OPTIONS, CALL_REMEDIES)
+        countdown = chosen.get("countdown")
+        task = self.task.using(
+            queue=chosen.get("queue"),
+            priority=self._app.priority(chosen.get("priority")),
+            run_at=chosen.get("eta"),
+            delay=None if countdown is None else timedelta(seconds=countdown),
+        )
+        given, named = tuple(args or ()), dict(kwargs or {})
+        require_faithful(self._app.queue, task, given, named)
+        return AsyncResult(task.enqueue(*given, **named).id, self._app.queue)
+
+
+class AsyncResult(Generic[R]):
+    """A job, asked in Celery's words.
+
+    Attributes:
+        id: the job's id as a string.
+    """
+
+    def __init__(self, task_id: str | int, queue: PgQueue) -> None:
+        """Name a job.
+
+        Args:
+            task_id: its id.
+            queue: where it is.
+
+        Raises:
+            InvalidOption: it cannot be an id of pgqueue's.
+        """
+        if not str(task_id).isdecimal():
+            raise InvalidOption(
+                f"task_id={task_id!r} is no id of a job in pgqueue; "
+                "what Celery ran is in Celery's result backend, for as long as that keeps it"
+            )
+        self.id = str(task_id)
+        self._queue = queue
+
+    @property
+    def state(self) -> str:
+        """PENDING, STARTED, RETRY, SUCCESS, FAILURE or REVOKED; PENDING, too, if there is no such job."""
+        try:
+            job = self._queue.job(int(self.id))
+        except JobNotFound:
+            return "PENDING"
+        return STATES.get(job.state, "RETRY" if job.attempts else "PENDING")
+
+    status = state
+
+    @property
+    def result(self) -> "R | JobFailed | None":
+        """What the task returned; the failure, if it failed; None before it has ended."""
+        if not self.ready():
+            return None
+        try:
+            return self.get()
+        except JobFailed as failure:
+            return failure
+
+    def ready(self) -> bool:
+        """Whether the job has ended."""
+        return self.state in {"SUCCESS", "FAILURE", "REVOKED"}
+
+    def successful(self) -> bool:
+        """Whether it ended well."""
+        return self.state == "SUCCESS"
+
+    def failed(self) -> bool:
+        """Whether it is dead."""
+        return self.state == "FAILURE"
+
+    def get(self, timeout: float | None = None, *, propagate: bool = True) -> "R | JobFailed":
+        """Wait for the result.
+
+        Args:
+            timeout: at most so many seconds.
+            propagate: raise a failure; False returns it.
+
+        Raises:
+            JobFailed: the job is dead or was revoked. The task's own exception is named in the message.
+            JobNotDone: it has not ended in time; a :class:`TimeoutError`.
+        """
+        try:
+            return self._queue.result(int(self.id), timeout=timeout)  # type: ignore[no-any-return]  # any JSON
+        except JobFailed as failure:
+            if propagate:
+                raise
+            return failure
+
+    def revoke(self, *, terminate: bool = False) -> None:
+        """Cancel the job if it waits; with ``terminate``, ask the worker of a running one to stop it, too."""
+        if terminate or self.state != "STARTED":
+            self._queue.cancel(int(self.id))
+
+
+class Request(NamedTuple):
+    """What ``self.request`` tells: the job's id, and how often it has been retried."""
+
+    id: str | None
+    retries: int
+
+
+class Bound:
+    """What a task with ``bind=True`` gets as ``self``.
+
+    Attributes:
+        name: the task's name.
+    """
+
+    def __init__(self, name: str, context: Context | None, retry_delay: float) -> None:
+        """Made for each attempt; without a context the function was called here and now."""
+        self.name = name
+        self._context = context
+        self._retry_delay = retry_delay
+
+    @property
+    def request(self) -> Request:
+        """The attempt."""
+        if self._context is None:
+            return Request(None, 0)
+        return Request(str(self._context.job.id), self._context.attempt - 1)
+
+    def retry(
+        self,
+        *,
+        exc: BaseException | None = None,
+        countdown: float | None = None,
+        throw: bool = True,
+        **options: object,
+    ) -> NoReturn:
+        """End this attempt, and begin another one later; the last one ends with ``exc``.
+
+        Args:
+            exc: why.
+            countdown: in so many seconds; the task's ``default_retry_delay`` by default.
+            throw: must be True.
+            **options: none is honoured.
+
+        Raises:
+            RetryLater: the attempt ends here.
+            InvalidOption: an option is not honoured.
+            ConfigurationError: this is no attempt: the function was called here and now.
+        """
+        honoured("Celery", options, (), RETRY_REMEDIES)
+        if not throw:
+            raise InvalidOption(
+                "throw=False: a retry ends the attempt where it stands; write raise self.retry(...)"
+            )
+        context = self._context
+        if exc is not None and (context is None or context.attempt >= context.job.max_attempts):
+            raise exc
+        if context is None:
+            raise ConfigurationError(f"{self.name} was called directly: there is no job to retry")
+        delay = timedelta(seconds=self._retry_delay if countdown is None else countdown)
+        raise RetryLater(delay, "asked to be retried" if exc is None else repr(exc)) from exc
+
+
+def _with_self(function: Callable[..., Any], options: TaskOptions) -> Callable[..., Any]:
+    """The function with its ``self`` made of the attempt's context."""
+    if inspect.iscoroutinefunction(function):
+        raise ConfigurationError(
+            f"{function.__qualname__}: bind=True is for plain functions; for an async one use @queue.task and a Context"
+        )
+    name = options.name or f"{function.__module__}.{function.__qualname__}"
+
+    @wraps(function)
+    def run(context: Context | None, *args: object, **kwargs: object) -> Any:  # noqa: ANN401 - the function's own
+        return function(Bound(name, context, options.default_retry_delay), *args, **kwargs)
+
+    signature = inspect.signature(function)
+    first, *others = signature.parameters.values()
+    run.__signature__ = signature.replace(  # type: ignore[attr-defined]  # what inspect reads first
+        parameters=[first.replace(annotation=Context), *others]
+    )
+    run.__annotations__ = {**function.__annotations__, first.name: Context}
+    return run

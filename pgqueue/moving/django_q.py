@@ -1,0 +1,240 @@
+"""Call sites written for Django-Q and django-q2, on pgqueue: ``async_task``, ``result``, ``fetch``, ``schedule``.
+
+::
+
+    queue = PgQueue()
+    cluster = Cluster(queue, retry=60, max_attempts=3)
+    cluster.register(send_receipt, resize_image)
+    async_task, result = cluster.async_task, cluster.result
+
+A cluster of Django-Q imports whatever function a task names; a worker of pgqueue runs what is registered with its
+queue, so each function is named once. Jobs keep Django-Q's own meaning: a failed one runs again ``retry`` seconds
+later, without end unless ``max_attempts`` says so, or not at all with ``ack_failures``. What is not honoured is
+refused by name. The guide is ``docs/moving/from-django-q.md``.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from tenacity.stop import stop_after_attempt
+from tenacity.wait import wait_fixed
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.errors import InvalidOption, JobFailed, JobNotDone, JobNotFound
+from pgqueue.moving.strict import FOR_EVER, honoured, path_of, registered, require_faithful
+from pgqueue.values.job import Job, JobState
+from pgqueue.values.retry import Retry
+
+KNOWN = ("ack_failure", "cluster", "save")
+HOOK = "hooks are not yet in pgqueue; do it at the end of the function"
+REMEDIES = {
+    "broker": "there is no broker: jobs are in your database; leave it out",
+    "cached": "results are in your database; leave it out",
+    "chain": "chains are not yet in pgqueue; enqueue the next task at the end of this one",
+    "failure_hook": HOOK,
+    "group": "groups are not yet in pgqueue",
+    "hook": HOOK,
+    "iter_cached": "groups are not yet in pgqueue",
+    "iter_count": "groups are not yet in pgqueue",
+    "sync": "call the function",
+    "task_name": "a job goes by its task's name; keep the id that async_task returns",
+    "timeout": "a time limit belongs to the function: cluster.register(function, timeout=...)",
+    "timeout_hook": HOOK,
+}
+SCHEDULE_KNOWN = ("cluster", "next_run", "schedule_type")
+RECURRING = "schedules that recur are not yet in pgqueue; leave this one where it is, or have cron call `pgqueue enqueue`"
+SCHEDULE_REMEDIES = {
+    "cron": RECURRING,
+    "failure_hook": HOOK,
+    "hook": HOOK,
+    "intended_date_kwarg": RECURRING,
+    "minutes": RECURRING,
+    "name": "for at most one live job use task.using(unique_key=...)",
+    "timeout_hook": HOOK,
+}
+ONCE = "O"
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """A task that has ended, as ``fetch`` returns it.
+
+    Attributes:
+        id: the job's id as a string.
+        func: the function's dotted path.
+        success: whether it ended well.
+        result: what the function returned; where it failed, the traceback.
+        started: when its last attempt started.
+        stopped: when it ended.
+        attempt_count: how many attempts there were.
+    """
+
+    id: str
+    func: str
+    success: bool
+    result: Any
+    started: datetime | None
+    stopped: datetime | None
+    attempt_count: int
+
+
+class Cluster:
+    """The settings of a ``Q_CLUSTER``, and Django-Q's functions as methods."""
+
+    def __init__(
+        self,
+        queue: PgQueue,
+        *,
+        retry: float = 60,
+        max_attempts: int = 0,
+        timeout: float | None = None,
+        ack_failures: bool = False,
+    ) -> None:
+        """Say what ``Q_CLUSTER`` said.
+
+        Args:
+            queue: where jobs go.
+            retry: after how many seconds a failed job runs again.
+            max_attempts: how often a job may begin; 0: without end.
+            timeout: how many seconds an attempt may take; None: as many as it likes.
+            ack_failures: a failed job does not run again.
+        """
+        self.queue = queue
+        self._timeout = timeout
+        self._retry = Retry(
+            wait=wait_fixed(retry),
+            stop=stop_after_attempt(1 if ack_failures else max_attempts or FOR_EVER),
+        )
+
+    def register(self, *functions: Callable[..., Any], timeout: float | None = None) -> None:
+        """Make functions known to workers, under their dotted paths.
+
+        Args:
+            *functions: any functions, yours or a library's.
+            timeout: how many seconds an attempt may take, in place of the cluster's.
+        """
+        for function in functions:
+            self.queue.task(
+                name=path_of(function),
+                timeout=self._timeout if timeout is None else timeout,
+                retry=self._retry,
+            )(function)
+
+    def async_task(self, func: Callable[..., Any] | str, *args: object, **kwargs: object) -> str:
+        """Enqueue a call; the job's id.
+
+        Args:
+            func: a registered function, or its dotted path.
+            *args: the function's.
+            **kwargs: the function's, and Django-Q's options among them, or in ``q_options``: ``cluster`` names
+                the queue, ``ack_failure`` allows one attempt only.
+
+        Raises:
+            InvalidOption: an option is not honoured; the message says what to do instead.
+            UnknownTask: the function is not registered.
+            PayloadNotEncodable: an argument would not arrive as it is.
+        """
+        options, rest = _apart(kwargs)
+        if not options.get("save", True):
+            raise InvalidOption(
+                "save=False: how long ended jobs are kept is the queue's: PgQueue(history=...)"
+            )
+        return self._enqueue(
+            func,
+            args,
+            rest,
+            queue=options.get("cluster"),
+            max_attempts=1 if options.get("ack_failure") else None,
+        )
+
+    def schedule(self, func: str, *args: object, **kwargs: object) -> str:
+        """Enqueue a call that is due once, at ``next_run``; the job's id.
+
+        Args:
+            func: the dotted path of a registered function.
+            *args: the function's.
+            **kwargs: the function's, and Django-Q's options among them: ``next_run`` with a time zone,
+                ``cluster``. A ``schedule_type`` other than once is refused.
+
+        Raises:
+            InvalidOption: an option is not honoured; the message says what to do instead.
+        """
+        given, rest = _parted(kwargs, {*SCHEDULE_KNOWN, *SCHEDULE_REMEDIES, "repeats"})
+        if given.get("schedule_type", ONCE) != ONCE:
+            raise InvalidOption(f"schedule_type={given['schedule_type']!r}: {RECURRING}")
+        given.pop("repeats", None)  # of a schedule that is due once it says nothing
+        options = honoured("Django-Q", given, SCHEDULE_KNOWN, SCHEDULE_REMEDIES)
+        return self._enqueue(func, args, rest, queue=options.get("cluster"), run_at=options.get("next_run"))
+
+    def fetch(self, task_id: str | int, wait: int = 0) -> Fetched | None:
+        """A job that has ended; None: it has not.
+
+        Args:
+            task_id: what ``async_task`` returned.
+            wait: for so many milliseconds; below zero: as long as it takes.
+
+        Raises:
+            InvalidOption: it cannot be an id of pgqueue's.
+        """
+        if not str(task_id).isdecimal():
+            raise InvalidOption(
+                f"task_id={task_id!r} is no id of a job in pgqueue; what Django-Q ran is in its own tables"
+            )
+        try:
+            self.queue.result(int(task_id), timeout=None if wait < 0 else wait / 1000)
+        except (JobNotDone, JobNotFound):
+            return None
+        except JobFailed:
+            pass  # that is an answer, too
+        return _fetched(self.queue.job(int(task_id)))
+
+    def result(self, task_id: str | int, wait: int = 0) -> Any:  # noqa: ANN401 - any JSON
+        """What the function returned; where it failed, the traceback; None before it has ended.
+
+        Args:
+            task_id: what ``async_task`` returned.
+            wait: for so many milliseconds; below zero: as long as it takes.
+        """
+        found = self.fetch(task_id, wait)
+        return None if found is None else found.result
+
+    def _enqueue(
+        self,
+        function: Callable[..., Any] | str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        **options: Any,  # noqa: ANN401 - those of Task.using
+    ) -> str:
+        task = registered(self.queue, function, "cluster.register(function) makes it known to workers").using(
+            **options
+        )
+        require_faithful(self.queue, task, args, kwargs)
+        return str(task.enqueue(*args, **kwargs).id)
+
+
+def _apart(kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Django-Q's options, and the function's own arguments."""
+    given, rest = _parted(kwargs, {*KNOWN, *REMEDIES, "q_options"})
+    grouped = given.pop("q_options", None) or {}
+    return honoured("Django-Q", {**given, **grouped}, KNOWN, REMEDIES), rest
+
+
+def _parted(kwargs: Mapping[str, Any], names: set[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    given = {name: value for name, value in kwargs.items() if name in names}
+    return given, {name: value for name, value in kwargs.items() if name not in names}
+
+
+def _fetched(job: Job) -> Fetched:
+    failure = (job.errors[-1].traceback or job.errors[-1].message) if job.errors else str(job.state)
+    success = job.state is JobState.SUCCEEDED
+    return Fetched(
+        id=str(job.id),
+        func=job.task,
+        success=success,
+        result=job.result if success else failure,
+        started=job.started_at,
+        stopped=job.ended_at,
+        attempt_count=job.attempts,
+    )

@@ -1,0 +1,373 @@
+"""Call sites written for RQ, on pgqueue: ``Queue.enqueue``, ``enqueue_in``, ``enqueue_at``, ``@job``, ``Job``.
+
+::
+
+    queue = PgQueue()
+    register(queue, send_receipt, resize_image)
+    mail = Queue("mail", connection=queue)
+    mail.enqueue(send_receipt, 42)
+
+RQ's worker imports whatever function a job names; a worker of pgqueue runs what is registered with its queue, so
+each function is named once. Jobs keep RQ's own meaning: one attempt unless ``retry=`` asks for more, retried at
+once, 180 seconds each. What is not honoured is refused by name. The guide is ``docs/moving/from-rq.md``.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import update_wrapper
+from types import MappingProxyType
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from tenacity.stop import stop_after_attempt
+from tenacity.wait import wait_none
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.app.task import Task
+from pgqueue.errors import InvalidOption
+from pgqueue.moving.strict import honoured, path_of, registered, require_faithful
+from pgqueue.values import job as values
+from pgqueue.values import retry as policies
+from pgqueue.values.job import JobState
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+DEFAULT_TIMEOUT = 180
+FRONT = 100
+"""The priority that ``at_front=True`` means: before every job that has less."""
+
+KNOWN = ("at_front", "retry")
+CALLBACK = "callbacks are not yet in pgqueue; do it at the end of the function"
+LIMIT = "a time limit belongs to the function: register(queue, function, timeout=...)"
+KEPT = "how long ended jobs are kept is the queue's: PgQueue(history=...)"
+REMEDIES = {
+    "depends_on": "jobs that wait for jobs are not yet in pgqueue; enqueue the next one at the end of this one",
+    "description": "a job goes by its task's name; leave it out",
+    "failure_ttl": KEPT,
+    "group_id": "groups are not yet in pgqueue",
+    "job_id": "the database gives out ids; for at most one live job use task.using(unique_key=...)",
+    "job_timeout": LIMIT,
+    "meta": "a job carries its arguments and nothing else; pass it as one",
+    "on_failure": CALLBACK,
+    "on_stopped": CALLBACK,
+    "on_success": CALLBACK,
+    "pipeline": "to enqueue in your transaction, write task.using(connection=...).enqueue(...)",
+    "repeat": "schedules are not yet in pgqueue",
+    "result_ttl": KEPT,
+    "timeout": LIMIT,
+    "ttl": "jobs do not expire; look at the time in the function, and return",
+}
+STATUSES = MappingProxyType(
+    {
+        JobState.BLOCKED: "deferred",
+        JobState.SCHEDULED: "scheduled",
+        JobState.READY: "queued",
+        JobState.RUNNING: "started",
+        JobState.SUCCEEDED: "finished",
+        JobState.DEAD: "failed",
+        JobState.CANCELLED: "canceled",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Retry:
+    """RQ's ``Retry``: so many more attempts after the first.
+
+    Attributes:
+        max: how many.
+        interval: must be 0: the wait between attempts belongs to the function.
+
+    Raises:
+        InvalidOption: ``max`` is below 1, or there is an interval.
+    """
+
+    max: int
+    interval: int | Sequence[int] = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what is not honoured."""
+        if self.max < 1:
+            raise InvalidOption(f"Retry(max={self.max!r}): use a number from 1")
+        if self.interval not in (0, [], ()):
+            raise InvalidOption(
+                f"Retry(interval={self.interval!r}): how long to wait belongs to the function; "
+                "register it with @queue.task(retry=pgqueue.Retry(wait=...))"
+            )
+
+
+def register(
+    queue: PgQueue,
+    *functions: Callable[..., Any],
+    timeout: float | None = DEFAULT_TIMEOUT,
+    retry: Retry | None = None,
+) -> None:
+    """Make functions known to the workers of a queue, under their dotted paths and with RQ's meaning.
+
+    Args:
+        queue: whose workers are to run them.
+        *functions: any functions, yours or a library's.
+        timeout: how many seconds an attempt may take; -1 or None: as many as it likes.
+        retry: how many more attempts a failed job has, unless its enqueue says.
+    """
+    for function in functions:
+        queue.task(
+            name=path_of(function),
+            timeout=None if timeout == -1 else timeout,
+            retry=policies.Retry(wait=wait_none(), stop=stop_after_attempt(_attempts(retry))),
+        )(function)
+
+
+class Queue:
+    """Stands where an RQ queue stood.
+
+    Attributes:
+        name: the queue's name.
+        connection: the :class:`PgQueue` that it is a line of.
+    """
+
+    def __init__(self, name: str = "default", connection: PgQueue | None = None) -> None:
+        """Name a line of jobs.
+
+        Args:
+            name: its name.
+            connection: your ``PgQueue``, where the Redis connection stood.
+
+        Raises:
+            InvalidOption: the connection is something else.
+        """
+        if not isinstance(connection, PgQueue):
+            raise InvalidOption(
+                f"connection={connection!r}: give your PgQueue, in place of the Redis connection"
+            )
+        self.name = name
+        self.connection = connection
+
+    def enqueue(self, f: Callable[..., Any] | str, *args: object, **kwargs: object) -> "Job":
+        """Enqueue a call.
+
+        Args:
+            f: a registered function, or its dotted path.
+            *args: the function's.
+            **kwargs: the function's, and RQ's options among them: ``retry``, ``at_front``. RQ's explicit
+                ``args=`` and ``kwargs=`` work, too.
+
+        Raises:
+            InvalidOption: an option is not honoured; the message says what to do instead.
+            UnknownTask: the function is not registered.
+            PayloadNotEncodable: an argument would not arrive as it is.
+        """
+        return self._enqueue(f, args, kwargs)
+
+    def enqueue_in(
+        self, time_delta: timedelta, func: Callable[..., Any] | str, *args: object, **kwargs: object
+    ) -> "Job":
+        """Enqueue a call that is due so much later; otherwise as :meth:`enqueue`."""
+        return self._enqueue(func, args, kwargs, delay=time_delta)
+
+    def enqueue_at(
+        self, datetime: datetime, f: Callable[..., Any] | str, *args: object, **kwargs: object
+    ) -> "Job":
+        """Enqueue a call that is due at an instant, with a time zone; otherwise as :meth:`enqueue`."""
+        return self._enqueue(f, args, kwargs, run_at=datetime)
+
+    def enqueue_call(
+        self,
+        func: Callable[..., Any] | str,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        **options: object,
+    ) -> "Job":
+        """Enqueue a call whose arguments stand apart from the options; otherwise as :meth:`enqueue`."""
+        return self._enqueue(func, (), {**options, "args": args, "kwargs": kwargs})
+
+    def _enqueue(
+        self,
+        function: Callable[..., Any] | str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        **due: Any,  # noqa: ANN401 - those of Task.using
+    ) -> "Job":
+        options, args, kwargs = _apart(args, kwargs)
+        task = registered(
+            self.connection, function, "register(queue, function) makes it known to workers"
+        ).using(
+            queue=self.name,
+            priority=FRONT if options.get("at_front") else None,
+            max_attempts=_attempts(options["retry"]) if options.get("retry") else None,
+            **due,
+        )
+        require_faithful(self.connection, task, args, kwargs)
+        return Job(task.enqueue(*args, **kwargs).id, self.connection)
+
+
+class Job:
+    """A job, asked in RQ's words.
+
+    Attributes:
+        id: its id as a string.
+    """
+
+    def __init__(self, id: str | int, connection: PgQueue) -> None:  # noqa: A002 - RQ's own name
+        """Name a job.
+
+        Args:
+            id: its id.
+            connection: your ``PgQueue``.
+
+        Raises:
+            InvalidOption: it cannot be an id of pgqueue's.
+        """
+        if not str(id).isdecimal():
+            raise InvalidOption(f"id={id!r} is no id of a job in pgqueue; what RQ ran is in Redis")
+        self.id = str(id)
+        self._queue = connection
+
+    @classmethod
+    def fetch(cls, id: str | int, connection: PgQueue) -> "Job":  # noqa: A002 - RQ's own name
+        """A job by its id.
+
+        Args:
+            id: which.
+            connection: your ``PgQueue``.
+
+        Raises:
+            JobNotFound: there is no record of it.
+        """
+        found = cls(id, connection)
+        found.recorded()
+        return found
+
+    def recorded(self) -> values.Job:
+        """All that pgqueue knows of it.
+
+        Raises:
+            JobNotFound: there is no record of it.
+        """
+        return self._queue.job(int(self.id))
+
+    def get_status(self) -> str:
+        """One of queued, scheduled, deferred, started, finished, failed and canceled."""
+        return STATUSES[self.recorded().state]
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether it waits for a worker."""
+        return self.get_status() == "queued"
+
+    @property
+    def is_started(self) -> bool:
+        """Whether it runs."""
+        return self.get_status() == "started"
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it ended well."""
+        return self.get_status() == "finished"
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether it is dead."""
+        return self.get_status() == "failed"
+
+    def return_value(self) -> Any:  # noqa: ANN401 - any JSON
+        """What the function returned; None before it has, and if it failed."""
+        return self.recorded().result
+
+    @property
+    def result(self) -> Any:  # noqa: ANN401 - any JSON
+        """As :meth:`return_value`."""
+        return self.return_value()
+
+    @property
+    def exc_info(self) -> str | None:
+        """The traceback of the last attempt that failed."""
+        errors = self.recorded().errors
+        return errors[-1].traceback or errors[-1].message if errors else None
+
+    def cancel(self) -> None:
+        """Cancel it if it waits; a running one goes on, as in RQ."""
+        if not self.is_started:
+            self._queue.cancel(int(self.id))
+
+
+class JobFunction(Generic[P, R]):
+    """What ``@job`` makes of a function: itself, with ``delay``.
+
+    Attributes:
+        task: the same as a task of pgqueue's own.
+    """
+
+    __name__: str
+
+    def __init__(self, function: Callable[P, R], queue: Queue, task: Task[..., Any]) -> None:
+        """Made by :func:`job`."""
+        update_wrapper(self, function)
+        self.task = task
+        self._function = function
+        self._queue = queue
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function here and now."""
+        return self._function(*args, **kwargs)
+
+    def delay(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """Enqueue a call with these arguments."""
+        return self._queue.enqueue_call(self.task.name, args, kwargs)
+
+
+def job(
+    queue: Queue | str,
+    connection: PgQueue | None = None,
+    timeout: float | None = DEFAULT_TIMEOUT,
+    retry: Retry | None = None,
+    **options: object,
+) -> Callable[[Callable[P, R]], JobFunction[P, R]]:
+    """RQ's decorator: registers the function, and gives it ``delay``.
+
+    Args:
+        queue: a :class:`Queue`, or a name with the connection beside it.
+        connection: your ``PgQueue``.
+        timeout: as for :func:`register`.
+        retry: as for :func:`register`.
+        **options: none is honoured.
+
+    Raises:
+        InvalidOption: an option is not honoured; the message says what to do instead.
+    """
+    honoured("RQ", options, (), REMEDIES)
+    line = Queue(queue, connection) if isinstance(queue, str) else queue
+
+    def decorate(function: Callable[P, R]) -> JobFunction[P, R]:
+        register(line.connection, function, timeout=timeout, retry=retry)
+        return JobFunction(function, line, line.connection.find_task(path_of(function)))
+
+    return decorate
+
+
+def _apart(
+    args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[dict[str, Any], tuple[Any, ...], dict[str, Any]]:
+    """RQ's options, and the function's own arguments."""
+    given = {name: value for name, value in kwargs.items() if name in KNOWN or name in REMEDIES}
+    rest = {name: value for name, value in kwargs.items() if name not in given}
+    if "args" in rest or "kwargs" in rest:
+        if args:
+            raise InvalidOption(
+                f"args={rest.get('args')!r}: give positional arguments in one of the two ways"
+            )
+        args, rest = tuple(rest.get("args") or ()), dict(rest.get("kwargs") or {})
+    return honoured("RQ", given, KNOWN, REMEDIES), args, rest
+
+
+def _attempts(retry: "Retry | int | None") -> int:
+    match retry:
+        case None:
+            return 1
+        case int():
+            return Retry(retry).max + 1
+        case Retry():
+            return retry.max + 1
+        case _:
+            raise InvalidOption(f"retry={retry!r}: use pgqueue.moving.rq.Retry(max=...) or a number")

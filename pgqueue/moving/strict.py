@@ -1,0 +1,121 @@
+"""What every stand-in refuses: options that it cannot honour, and arguments that would arrive changed.
+
+An option that is quietly left out is found in production. An argument that was pickled or tagged with its type
+before, and now travels as plain JSON, is found there, too: a ``datetime`` for a parameter without an annotation
+would arrive as a string.
+"""
+
+import difflib
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.app.task import Task
+from pgqueue.errors import InvalidOption, PayloadNotEncodable, UnknownTask
+
+FOR_EVER = 32_767
+"""The most attempts that a job can have: for "retry without end"."""
+
+
+def honoured(
+    system: str, given: Mapping[str, Any], known: Collection[str], remedies: Mapping[str, str]
+) -> dict[str, Any]:
+    """The options that are to be honoured, of those that are given.
+
+    Args:
+        system: whose options they are.
+        given: what the call site says.
+        known: the options that are honoured.
+        remedies: those that are not, and what to do instead. None and False ask for nothing, and are let pass.
+
+    Returns:
+        Those of ``known`` that are given, in a dictionary of their own.
+
+    Raises:
+        InvalidOption: an option is not honoured, or is none at all.
+    """
+    for name, value in given.items():
+        if name in known or (name in remedies and (value is None or value is False)):
+            continue
+        if name in remedies:
+            raise InvalidOption(f"{name}={value!r}: {remedies[name]}")
+        nearest = difflib.get_close_matches(name, [*known, *remedies], n=1)
+        hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+        raise InvalidOption(f"{name}={value!r}: pgqueue's stand-in for {system} has no such option{hint}")
+    return {name: value for name, value in given.items() if name in known}
+
+
+def require_faithful(
+    queue: PgQueue, task: Task[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> None:
+    """Refuse arguments that the task would not get as they are. A tuple may arrive as a list.
+
+    Args:
+        queue: where the job is to go.
+        task: what is called.
+        args: positional arguments.
+        kwargs: keyword arguments.
+
+    Raises:
+        PayloadNotEncodable: an argument has no JSON form, or its parameter's annotation does not bring it back.
+        PayloadTooLarge: their JSON form is over the queue's limit.
+    """
+    injected = object()
+    data = task.signature.encode(args, kwargs, limit=queue.max_payload)
+    seen_args, seen_kwargs = task.signature.decode(data, injected)
+    whole = inspect.signature(task.function)
+    seen = _bound(whole, seen_args, seen_kwargs)
+    payload = [p for name, p in whole.parameters.items() if seen[name] is not injected]
+    given = _bound(whole.replace(parameters=payload), args, kwargs)
+    for name, value in given.items():
+        if _listed(value) != _listed(seen[name]):
+            raise PayloadNotEncodable(
+                f"{task.name}: {name}={value!r} would arrive as {seen[name]!r}; "
+                f"annotate the parameter as {type(value).__name__}, or send a plain value"
+            )
+
+
+def registered(
+    queue: PgQueue, function: Callable[..., Any] | Task[..., Any] | str, remedy: str
+) -> Task[..., Any]:
+    """The task of a function, of its dotted path, or of something with a ``task``.
+
+    Args:
+        queue: where it is registered.
+        function: which.
+        remedy: what to do if it is not.
+
+    Raises:
+        UnknownTask: it is not registered.
+    """
+    found = getattr(function, "task", function)
+    if isinstance(found, Task):
+        return found
+    name = found if isinstance(found, str) else path_of(found)
+    try:
+        return queue.find_task(name)
+    except UnknownTask as error:
+        raise UnknownTask(f"{error}; {remedy}") from None
+
+
+def path_of(function: Callable[..., Any]) -> str:
+    """The dotted path of a function, which is the name of its task."""
+    return f"{function.__module__}.{function.__qualname__}"
+
+
+def _bound(signature: inspect.Signature, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ANN401 - any arguments
+    bound = signature.bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound.arguments
+
+
+def _listed(value: object) -> object:
+    """The value with lists in place of tuples."""
+    match value:
+        case list() | tuple():
+            return [_listed(one) for one in value]
+        case dict():
+            return {key: _listed(one) for key, one in value.items()}
+        case _:
+            return value
