@@ -112,6 +112,17 @@ async def test_a_sequence_tells_whether_anybody_sleeps_and_a_tick_sets_it_right(
     assert _sleepers(ask) == 1
 
 
+async def test_a_worker_that_left_is_looked_for_and_one_that_retired_is_not(ask: Ask) -> None:
+    """Looking means reading all jobs from end to end."""
+    leaves, retires = worker_info(), worker_info()
+    for info in (leaves, retires):
+        await ask(claim.register(info, LEASE, now=NOON))
+    await ask(claim.retire(retires.id))
+    assert not (await ask(upkeep.tick(now=NOON))).lost
+    await ask(claim.leave(leaves.id))
+    assert (await ask(upkeep.tick(now=NOON))).lost
+
+
 async def test_history_has_a_partition_for_today_and_the_coming_days(ask: Ask) -> None:
     assert await ask(upkeep.ensure_history_days(now=NOON)) == upkeep.DAYS_AHEAD + 1
     assert await ask(upkeep.ensure_history_days(now=NOON)) == 0
