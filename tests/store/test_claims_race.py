@@ -1,6 +1,7 @@
 """Claims among many workers: what others hold is skipped, never waited for, and no job is claimed twice."""
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -22,6 +23,9 @@ from store.samples import (
 )
 
 from pgqueue.store import claim, finish, upkeep
+from pgqueue.store.catalogue import catalogue_of
+from pgqueue.store.connection import Blocking
+from pgqueue.store.plan import Plan, Row, Step, run
 from pgqueue.values.job import Claim, JobState
 
 WORKERS = 6
@@ -76,6 +80,30 @@ def test_whoever_promotes_or_reclaims_skips_what_another_does(
 
     connection.commit()
     assert ask(connection, shown(scheduled)).state is JobState.READY
+
+
+def test_whoever_sees_to_a_lost_worker_spares_the_others_the_reading(
+    connection: psycopg.Connection[Any], dsn: str
+) -> None:
+    taken = ask(connection, running())
+    ask(connection, claim.leave(taken.worker_id))
+    connection.commit()
+    assert _asked(connection, upkeep.reclaim(now=NOON)) >= {"departed", "read_through"}
+    with psycopg.connect(dsn, options="-c lock_timeout=1s") as other:
+        assert _asked(other, upkeep.reclaim(now=NOON)) == {"expire_workers", "departed"}
+
+
+def _asked(connection: psycopg.Connection[Any], plan: Plan[object]) -> set[str]:
+    """Run a plan; which statements it sent."""
+    names: set[str] = set()
+
+    class Noting(Blocking):
+        def execute(self, step: Step, /) -> Sequence[Row]:
+            names.add(step.name)
+            return super().execute(step)
+
+    run(plan, Noting(connection, catalogue_of("pgqueue")))
+    return names
 
 
 def test_whoever_reclaims_skips_jobs_that_another_reclaims(
