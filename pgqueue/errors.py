@@ -7,7 +7,8 @@
     │   ├── InvalidOption           an option of a task or an enqueue is out of its range
     │   ├── UnknownQueue            a queue that was not declared, where queues are declared
     │   ├── UnknownTask             a task name that was never registered
-    │   └── DuplicateTask           a task name registered twice
+    │   ├── DuplicateTask           a task name registered twice
+    │   └── NotInMemory             a test without a database asked for what needs one
     ├── PayloadError                arguments and JSON do not fit together
     │   ├── PayloadNotEncodable     … refused when enqueuing
     │   ├── PayloadTooLarge         … refused when enqueuing
@@ -60,6 +61,10 @@ class UnknownTask(ConfigurationError):
 
 class DuplicateTask(ConfigurationError):
     """Two functions were registered under one task name."""
+
+
+class NotInMemory(ConfigurationError):
+    """A queue that is kept in memory, for a test, was asked for something that only PostgreSQL can do."""
 
 
 class PayloadError(PgQueueError):

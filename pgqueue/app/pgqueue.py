@@ -5,6 +5,9 @@ with Django's ``a`` prefix; one test holds the pairs to the same parameters and 
 """
 
 import difflib
+import logging
+import os
+import pkgutil
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from itertools import chain, islice
@@ -17,6 +20,7 @@ from pgqueue.app.handle import JobHandle
 from pgqueue.app.take import AsyncTake, Take
 from pgqueue.app.task import Call, Registers, Task
 from pgqueue.errors import (
+    ConfigurationError,
     DuplicateTask,
     InvalidOption,
     UnknownQueue,
@@ -35,6 +39,11 @@ R = TypeVar("R")
 
 DEFAULT_RETENTION = timedelta(days=7)
 DEFAULT_LEASE = timedelta(seconds=30)
+TESTING_SETTING = "PGQUEUE_TESTING"
+# By name: this floor does not know who stands above it, and only a program under test loads them.
+TESTING_MODES = {"memory": "pgqueue.testing.memory:Memory", "eager": "pgqueue.testing.eagerly:Eager"}
+
+log = logging.getLogger("pgqueue")
 
 
 class PgQueue(Desk):
@@ -79,6 +88,7 @@ class PgQueue(Desk):
                 dsn, schema=schema, direct_dsn=direct_dsn, behind_pooler=behind_pooler, pool_size=pool_size
             )
         )
+        self.database = under_test(self, self.database)
         self.history = history
         self.max_payload = max_payload
         self.queues = None if queues is None else frozenset(check_queues(queues))
@@ -167,12 +177,26 @@ class PgQueue(Desk):
                     "give one of the two another name: @queue.task(name=...)"
                 )
             task: Task[..., Any] = Task(
-                decorated, self, name=task_name, options=options, retry=policy, timeout=limit
+                decorated,
+                self,
+                work=self.surround(decorated),
+                name=task_name,
+                options=options,
+                retry=policy,
+                timeout=limit,
             )
             self._tasks[task_name] = task
             return task
 
         return register if function is None else register(function)
+
+    def surround(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """What a worker calls in place of a task's function; here the function itself.
+
+        A framework's queue overrides this, and so may an app's: it wraps the function in what it needs to have
+        around it. What it returns must be ``async def`` if the function is, and is given the same arguments.
+        """
+        return function
 
     def find_task(self, name: str) -> Task[..., Any]:
         """A registered task by its name.
@@ -327,6 +351,24 @@ class PgQueue(Desk):
         if self.queues is not None:
             self.require_queue(job.queue)
         return job
+
+
+def under_test(queue: PgQueue, database: Database) -> Database:
+    """The database a queue is to use, or what PGQUEUE_TESTING in the environment puts in its place.
+
+    Whoever gives a queue another database after it was made (a framework's queue) asks here, too.
+
+    Raises:
+        ConfigurationError: the setting is neither ``memory`` nor ``eager``.
+    """
+    mode = os.environ.get(TESTING_SETTING)
+    if not mode:
+        return database
+    if mode not in TESTING_MODES:
+        raise ConfigurationError(f"{TESTING_SETTING}={mode!r}: use {' or '.join(TESTING_MODES)}, or unset it")
+    log.warning("jobs are kept in memory, for tests: %s=%s", TESTING_SETTING, mode)
+    made: Database = pkgutil.resolve_name(TESTING_MODES[mode])(queue)
+    return made
 
 
 def _did_you_mean(name: str, known: Collection[str]) -> str:

@@ -150,9 +150,11 @@ create table pgqueue.compatibility (
 comment on table pgqueue.compatibility is 'The lowest schema revision that code may be built for to work on this schema.';
 insert into pgqueue.compatibility values ('0001');
 
+-- Every column has one type in all three parts, domains cast away: else none of their indices would be used.
 create view pgqueue.all_jobs as
-    select id, status as state, queue, task, args, priority, run_at, created_at, claimed_at as started_at,
-           null::timestamptz as ended_at, attempts, max_attempts, unique_key, collisions, worker_id, errors,
+    select id, status::text as state, queue, task, args::jsonb, priority::smallint, run_at, created_at,
+           claimed_at as started_at, null::timestamptz as ended_at, attempts, max_attempts::smallint,
+           unique_key, collisions, worker_id, errors,
            null::text as reason, null::jsonb as result
     from pgqueue.jobs
     union all

@@ -1,0 +1,122 @@
+"""Fixtures for the tests of apps that use pgqueue. Unused, they cost nothing: all else is imported when needed."""
+
+import os
+import pkgutil
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:  # each is imported by the fixture that needs it
+    from pgqueue.app.pgqueue import PgQueue
+    from pgqueue.testing import Clock, Databases, Memory
+
+APP_SETTING = "PGQUEUE_APP"
+SERVER_SETTING = "PGQUEUE_TEST_DSN"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Say which app, and which server."""
+    group = parser.getgroup("pgqueue")
+    group.addoption(
+        "--pgqueue-dsn",
+        metavar="DSN",
+        help="the PostgreSQL server on which pgqueue's fixtures make databases (default: the ini option, "
+        f"{SERVER_SETTING}, or a throwaway server)",
+    )
+    parser.addini("pgqueue_dsn", f"the same; before {SERVER_SETTING}")
+    parser.addini("pgqueue_app", f"your PgQueue, as module:attribute (default: {APP_SETTING})")
+
+
+@pytest.fixture
+def pgqueue_app(pytestconfig: pytest.Config) -> "PgQueue":
+    """The app's queue, as the ini option ``pgqueue_app`` names it; without one, a queue of the test's own."""
+    from pgqueue.app.pgqueue import PgQueue  # noqa: PLC0415 - most tests of a suite need none of this
+
+    named = pytestconfig.getini("pgqueue_app") or os.environ.get(APP_SETTING)
+    if not named:
+        return PgQueue("")
+    try:
+        found = pkgutil.resolve_name(named)
+    except (ValueError, ImportError, AttributeError) as error:
+        raise pytest.UsageError(
+            f"pgqueue_app = {named}: {error}; name your PgQueue as module:attribute"
+        ) from error
+    if not isinstance(found, PgQueue):
+        raise pytest.UsageError(f"pgqueue_app = {named}: this is no PgQueue but {found!r}")
+    return found
+
+
+@pytest.fixture
+def pgqueue_clock() -> "Clock":
+    """What time it is for jobs, in this test's other fixtures too."""
+    from pgqueue.testing import Clock  # noqa: PLC0415 - as above
+
+    return Clock()
+
+
+@pytest.fixture
+def pgqueue_memory(pgqueue_app: "PgQueue", pgqueue_clock: "Clock") -> Iterator["Memory"]:
+    """The app's jobs are kept in memory, and wait for a ``drain``; no database is needed."""
+    from pgqueue.testing import in_memory  # noqa: PLC0415 - as above
+
+    with in_memory(pgqueue_app, clock=pgqueue_clock) as memory:
+        yield memory
+
+
+@pytest.fixture
+def pgqueue_eager(pgqueue_app: "PgQueue", pgqueue_clock: "Clock") -> Iterator["Memory"]:
+    """The app's jobs run at once, in whoever enqueues them; no database is needed."""
+    from pgqueue.testing import eager  # noqa: PLC0415 - as above
+
+    with eager(pgqueue_app, clock=pgqueue_clock) as memory:
+        yield memory
+
+
+@pytest.fixture(scope="session")
+def pgqueue_server(pytestconfig: pytest.Config) -> Iterator[str]:
+    """The DSN of a server on which databases may be made: the one that is named, or a throwaway one."""
+    from pgqueue.embedded import embedded_server  # noqa: PLC0415 - as above
+    from pgqueue.testing.databases import hasten  # noqa: PLC0415 - as above
+
+    named = pytestconfig.getoption("--pgqueue-dsn") or pytestconfig.getini("pgqueue_dsn")
+    if named or os.environ.get(SERVER_SETTING):
+        yield named or os.environ[SERVER_SETTING]
+        return
+    with embedded_server() as dsn:
+        hasten(dsn)
+        yield dsn
+
+
+@pytest.fixture(scope="session")
+def pgqueue_prepare() -> Callable[[str], object]:
+    """Called once with a DSN to add to the database that is copied for each test; override it for your tables."""
+    return str
+
+
+@pytest.fixture(scope="session")
+def pgqueue_databases(pgqueue_server: str, pgqueue_prepare: Callable[[str], object]) -> Iterator["Databases"]:
+    """Where fresh databases come from: the schema is installed once, and copied."""
+    from pgqueue.testing import databases  # noqa: PLC0415 - as above
+
+    with databases(pgqueue_server, prepare=pgqueue_prepare) as made:
+        yield made
+
+
+@pytest.fixture
+def pgqueue_dsn(pgqueue_databases: "Databases") -> Iterator[str]:
+    """The DSN of a fresh database with the schema in it; it is dropped after the test."""
+    with pgqueue_databases.fresh() as dsn:
+        yield dsn
+
+
+@pytest.fixture
+def pgqueue_queue(
+    request: pytest.FixtureRequest, pgqueue_app: "PgQueue", pgqueue_dsn: str
+) -> Iterator["PgQueue"]:
+    """The app's queue, on a fresh database; at the instant of ``pgqueue_clock`` where a test asks for that, too."""
+    from pgqueue.testing import in_database  # noqa: PLC0415 - as above
+
+    clock = request.getfixturevalue("pgqueue_clock") if "pgqueue_clock" in request.fixturenames else None
+    with in_database(pgqueue_app, pgqueue_dsn, clock=clock) as queue:
+        yield queue

@@ -1,0 +1,37 @@
+"""What tests of an app that enqueues need: no database, or a fresh one; a clock; and no worker."""
+
+from pgqueue.testing.asserting import (
+    aassert_enqueued,
+    aassert_not_enqueued,
+    assert_enqueued,
+    assert_not_enqueued,
+)
+from pgqueue.testing.clock import Clock
+from pgqueue.testing.databases import Databases, databases
+from pgqueue.testing.draining import Ran, adrain, drain
+from pgqueue.testing.eagerly import eager
+from pgqueue.testing.memory import Memory
+from pgqueue.testing.modes import in_database, in_memory, in_transaction
+from pgqueue.testing.trouble import Trouble, WorkerDied, dying, failing
+
+__all__ = [
+    "Clock",
+    "Databases",
+    "Memory",
+    "Ran",
+    "Trouble",
+    "WorkerDied",
+    "aassert_enqueued",
+    "aassert_not_enqueued",
+    "adrain",
+    "assert_enqueued",
+    "assert_not_enqueued",
+    "databases",
+    "drain",
+    "dying",
+    "eager",
+    "failing",
+    "in_database",
+    "in_memory",
+    "in_transaction",
+]

@@ -1,0 +1,220 @@
+"""What was enqueued, and if it was not, what was instead."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from difflib import SequenceMatcher
+from typing import Any, TypedDict, Unpack
+
+import msgspec
+
+from pgqueue.app.desk import LONGEST_PAGE
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.app.task import Task
+from pgqueue.errors import InvalidOption
+from pgqueue.store import control
+from pgqueue.store.plan import Plan
+from pgqueue.testing.apps import app_of
+from pgqueue.testing.standin import StandIn
+from pgqueue.values.job import Job
+
+SHOWN = 5
+"""How many other jobs a failure shows."""
+
+
+class Expected(TypedDict, total=False):
+    """What a job is to be like; what is left out may be anything.
+
+    Attributes:
+        args: the positional arguments, as in the call.
+        kwargs: the keyword arguments, as in the call.
+        queue: where it stands.
+        priority: how soon it runs.
+        max_attempts: after how many attempts it is dead.
+        unique_key: what no two live jobs may share.
+        run_at: the instant at which it is due.
+        delay: the same, counted from the enqueue; by a test's clock, from what it shows now.
+    """
+
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    queue: str
+    priority: int
+    max_attempts: int
+    unique_key: str
+    run_at: datetime
+    delay: timedelta
+
+
+def assert_enqueued(
+    task: Task[..., Any],
+    *,
+    count: int | None = None,
+    connection: object = None,
+    **expected: Unpack[Expected],
+) -> list[Job]:
+    """Jobs of a task that were enqueued as expected, whatever has become of them since.
+
+    Args:
+        task: whose.
+        count: exactly so many; None: at least one.
+        connection: look from here; so a test sees what its open transaction has enqueued.
+        expected: see :class:`Expected`. ``args`` and ``kwargs`` together are the whole call.
+
+    Returns:
+        The matching jobs, oldest first.
+
+    Raises:
+        AssertionError: there are none, or not ``count``; the message shows what there is, the nearest first.
+        PayloadNotEncodable: the task cannot be called with these arguments.
+    """
+    app = app_of(task)
+    return _Search(app, task, expected).found(app.database.run(_everything(), connection), count)
+
+
+async def aassert_enqueued(
+    task: Task[..., Any],
+    *,
+    count: int | None = None,
+    connection: object = None,
+    **expected: Unpack[Expected],
+) -> list[Job]:
+    """Jobs of a task that were enqueued as expected, whatever has become of them since.
+
+    Args:
+        task: whose.
+        count: exactly so many; None: at least one.
+        connection: look from here; so a test sees what its open transaction has enqueued.
+        expected: see :class:`Expected`. ``args`` and ``kwargs`` together are the whole call.
+
+    Returns:
+        The matching jobs, oldest first.
+
+    Raises:
+        AssertionError: there are none, or not ``count``; the message shows what there is, the nearest first.
+        PayloadNotEncodable: the task cannot be called with these arguments.
+    """
+    app = app_of(task)
+    return _Search(app, task, expected).found(await app.database.arun(_everything(), connection), count)
+
+
+def assert_not_enqueued(
+    task: Task[..., Any], *, connection: object = None, **unexpected: Unpack[Expected]
+) -> None:
+    """No job of a task was enqueued that is like this.
+
+    Args:
+        task: whose.
+        connection: as for :func:`assert_enqueued`.
+        unexpected: as for :func:`assert_enqueued`; with nothing, no job of the task at all.
+
+    Raises:
+        AssertionError: there is one; the message shows it.
+        PayloadNotEncodable: the task cannot be called with these arguments.
+    """
+    app = app_of(task)
+    _Search(app, task, unexpected).none(app.database.run(_everything(), connection))
+
+
+async def aassert_not_enqueued(
+    task: Task[..., Any], *, connection: object = None, **unexpected: Unpack[Expected]
+) -> None:
+    """No job of a task was enqueued that is like this.
+
+    Args:
+        task: whose.
+        connection: as for :func:`assert_enqueued`.
+        unexpected: as for :func:`assert_enqueued`; with nothing, no job of the task at all.
+
+    Raises:
+        AssertionError: there is one; the message shows it.
+        PayloadNotEncodable: the task cannot be called with these arguments.
+    """
+    app = app_of(task)
+    _Search(app, task, unexpected).none(await app.database.arun(_everything(), connection))
+
+
+def _everything() -> Plan[list[Job]]:
+    return control.jobs(limit=LONGEST_PAGE)
+
+
+class _Search:
+    """What is looked for."""
+
+    def __init__(self, app: PgQueue, task: Task[..., Any], expected: Expected) -> None:
+        unknown = expected.keys() - Expected.__annotations__.keys()
+        if unknown:
+            raise InvalidOption(
+                f"a job has no {', '.join(sorted(unknown))}; expect {', '.join(Expected.__annotations__)}"
+            )
+        self._task = task
+        self._wanted: dict[str, Any] = {**expected}
+        args, kwargs = self._wanted.pop("args", None), self._wanted.pop("kwargs", None)
+        if args is not None or kwargs is not None:
+            encoded = task.signature.encode(tuple(args or ()), kwargs or {}, limit=app.max_payload)
+            self._wanted["args"] = msgspec.json.decode(encoded)
+        clock = app.database.clock if isinstance(app.database, StandIn) else None
+        self._delay_counts_from = None if clock is None else clock.now
+
+    def found(self, jobs: list[Job], count: int | None) -> list[Job]:
+        matching = [job for job in jobs if not self._differences(job)]
+        if len(matching) == count or (count is None and matching):
+            return matching[::-1]
+        wanted = "a job" if count is None else f"{count} jobs"
+        raise AssertionError(
+            f"expected {wanted} of {self._said()}, found {len(matching)}; {self._nearest(jobs)}"
+        )
+
+    def none(self, jobs: list[Job]) -> None:
+        matching = [job for job in jobs if not self._differences(job)]
+        if matching:
+            raise AssertionError(
+                f"expected no job of {self._said()}, found {len(matching)}; {self._nearest(matching)}"
+            )
+
+    def _differences(self, job: Job) -> list[str]:
+        """Names of what is not as expected."""
+        there: dict[str, Any] = {
+            "args": job.args,
+            "queue": job.queue,
+            "priority": job.priority,
+            "max_attempts": job.max_attempts,
+            "unique_key": job.unique_key,
+            "run_at": job.run_at,
+            "delay": job.run_at - (self._delay_counts_from or job.created_at),
+        }
+        task = [] if job.task == self._task.name else ["task"]
+        return task + [name for name, value in self._wanted.items() if there[name] != value]
+
+    def _nearest(self, jobs: list[Job]) -> str:
+        if not jobs:
+            return "nothing was enqueued"
+        ordered = sorted(jobs, key=self._distance)
+        lines = [f"  {_line(job)}{self._apart(job)}" for job in ordered[:SHOWN]]
+        rest = len(ordered) - len(lines)
+        return "\n".join(["there is:", *lines, *([f"  and {rest} more"] if rest else [])])
+
+    def _distance(self, job: Job) -> tuple[bool, int, float]:
+        """The same task first, then what differs in less, then what reads alike."""
+        differences = self._differences(job)
+        likeness = SequenceMatcher(None, _call(job), str(self._wanted.get("args", ""))).ratio()
+        return "task" in differences, len(differences), -likeness
+
+    def _apart(self, job: Job) -> str:
+        differences = self._differences(job)
+        return f"; other {', '.join(differences)}" if differences else ""
+
+    def _said(self) -> str:
+        said = [f"{name}={value!r}" for name, value in self._wanted.items()]
+        return f"{self._task.name} with {', '.join(said)}" if said else self._task.name
+
+
+def _line(job: Job) -> str:
+    key = "" if job.unique_key is None else f", unique_key={job.unique_key!r}"
+    return (
+        f"job {job.id}: {job.task} {_call(job)} in {job.queue}, {job.state}, priority {job.priority}, "
+        f"run_at {job.run_at.isoformat()}{key}"
+    )
+
+
+def _call(job: Job) -> str:
+    return f"{job.args}"

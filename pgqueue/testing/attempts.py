@@ -1,0 +1,123 @@
+"""One attempt in the process of a test: the worker's own executor, and a place to run in."""
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from pgqueue.app.task import Task
+from pgqueue.errors import PayloadNotDecodable, UnknownTask
+from pgqueue.testing.trouble import WorkerDied
+from pgqueue.values.job import Claim
+from pgqueue.values.verdict import Buried, Verdict
+from pgqueue.worker.attempt import Attempt
+from pgqueue.worker.executor import Executor
+
+
+class Watched(Executor):
+    """The worker's executor, which keeps what attempts raised; of an attempt whose worker died it says nothing.
+
+    Attributes:
+        errors: by job id.
+    """
+
+    def __init__(self, tasks: Any, *, longest_result: int) -> None:  # noqa: ANN401 - as the executor takes them
+        """As a worker makes it."""
+        super().__init__(tasks, longest_result=longest_result)
+        self.errors: dict[int, BaseException] = {}
+
+    def _failed(self, task: Task[..., Any], attempt: Attempt, error: BaseException) -> Verdict | None:
+        self.errors[attempt.claim.id] = error
+        return None if isinstance(error, WorkerDied) else super()._failed(task, attempt, error)
+
+    def _undecodable(self, claim: Claim, error: PayloadNotDecodable) -> Buried:
+        self.errors[claim.id] = error
+        return super()._undecodable(claim, error)
+
+    def _unknown(self, claim: Claim) -> Verdict:
+        self.errors[claim.id] = UnknownTask(
+            f"no task {claim.task!r} is registered on this queue; import its module"
+        )
+        return super()._unknown(claim)
+
+
+class Loop:
+    """An event loop in a thread of its own, for ``async def`` tasks of a blocking test; started when needed."""
+
+    def __init__(self, close: Callable[[], Awaitable[None]]) -> None:
+        """Start nothing yet.
+
+        Args:
+            close: awaited in the loop at its end.
+        """
+        self._close = close
+        self._started = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._stopped: asyncio.Event
+
+    def run(self, executor: Executor, attempt: Attempt) -> Verdict | None:
+        """Run an attempt: a plain function in this thread, another in the loop."""
+        if executor.is_plain(attempt.claim):
+            return contextvars.copy_context().run(run_plain, executor, attempt, self._running())
+        return asyncio.run_coroutine_threadsafe(executor.run(attempt), self._running()).result()
+
+    def stop(self) -> None:
+        """End the loop and its thread."""
+        if self._thread is not None:
+            self._loop.call_soon_threadsafe(self._stopped.set)
+            self._thread.join()
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        if self._thread is None:
+            self._thread = threading.Thread(target=asyncio.run, args=[self._serve()], name="pgqueue-drain")
+            self._thread.start()
+            self._started.wait()
+        return self._loop
+
+    async def _serve(self) -> None:
+        self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()
+        self._started.set()
+        await self._stopped.wait()
+        await self._close()
+
+
+async def arun(executor: Executor, attempt: Attempt) -> Verdict | None:
+    """Run an attempt: a plain function in another thread, any other in this loop.
+
+    Raises:
+        asyncio.CancelledError: the caller was cancelled meanwhile, which the task took for its own.
+    """
+    me, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert me is not None  # noqa: S101 - for the type checker
+    asked_before = me.cancelling()
+    if executor.is_plain(attempt.claim):
+        verdict = await asyncio.to_thread(run_plain, executor, attempt, loop)
+    else:
+        verdict = await asyncio.create_task(
+            executor.run(attempt)
+        )  # what it sets in context variables stays there
+    if me.cancelling() > asked_before:
+        raise asyncio.CancelledError
+    return verdict
+
+
+def run_plain(executor: Executor, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Verdict | None:
+    """Run an attempt of a plain function in this thread.
+
+    Nobody can stop it when its time is up: it is told so, and when it returns, its word is not heard.
+    """
+    limit = executor.limit(attempt.claim)
+    if limit > threading.TIMEOUT_MAX:  # as one that is not limited has it
+        return executor.run_plain(attempt, loop)
+    passed: list[Verdict | None] = []
+    timer = threading.Timer(limit, lambda: passed.append(executor.timed_out(attempt)))
+    timer.daemon = True
+    timer.start()
+    try:
+        verdict = executor.run_plain(attempt, loop)
+    finally:
+        timer.cancel()
+        timer.join()
+    return passed[0] if passed else verdict

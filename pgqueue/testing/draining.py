@@ -1,0 +1,224 @@
+"""Running what is due, in the process of a test: in order, one job at a time, until nothing more is due."""
+
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from pgqueue.app.context import Context
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.errors import InvalidOption, JobControl, JobError
+from pgqueue.store import claim, control, finish
+from pgqueue.store.plan import Plan
+from pgqueue.testing.attempts import Loop, Watched, arun
+from pgqueue.testing.clock import Clock
+from pgqueue.testing.memory import Memory
+from pgqueue.testing.modes import swapped
+from pgqueue.testing.plans import next_claim
+from pgqueue.testing.standin import StandIn
+from pgqueue.testing.trouble import INJECTED, WorkerDied
+from pgqueue.values.job import Claim, Job, JobState
+from pgqueue.values.options import check_queues
+from pgqueue.values.verdict import Verdict
+from pgqueue.values.version import __version__
+from pgqueue.worker.attempt import Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One attempt that a drain has run.
+
+    Attributes:
+        id: the job's.
+        task: the task's name.
+        args: the arguments, as plain JSON values.
+        attempt: which attempt it was, from 1.
+        outcome: the state in which it left the job.
+        error: what it raised, the exception itself; or None.
+    """
+
+    id: int
+    task: str
+    args: dict[str, Any]
+    attempt: int
+    outcome: JobState
+    error: BaseException | None
+
+
+def drain(
+    queue: PgQueue,
+    *,
+    now: datetime | None = None,
+    queues: Sequence[str] | None = None,
+    raises: bool = True,
+    limit: int = 1000,
+) -> list[Ran]:
+    """Run every job that is due, and every job that is due because of those, without a worker.
+
+    Jobs of one queue run in the order in which a worker would start them; queues come one after the other, by
+    name. Plain functions run in the current thread, others in an event loop of their own.
+
+    Args:
+        queue: whose jobs; in memory or on PostgreSQL.
+        now: the instant; by default what the test's clock shows, or else what the database's does. It does not
+            pass while jobs run: what is enqueued for later, and failed jobs that wait, are due at a later one.
+        queues: only from these, in this order; None: from all.
+        raises: raise the first error of a task, once it is recorded. Not raised are those by which tasks decide
+            (``Snooze``, ``RetryLater``, ``Dead``) and those of ``failing``.
+        limit: after so many jobs, give up: a job that enqueues itself would never end.
+
+    Returns:
+        The attempts, in order.
+
+    Raises:
+        JobError: there were ``limit`` jobs.
+        UnknownQueue: one of ``queues`` is not declared.
+    """
+    shift = Shift(queue, queues, raises=raises, limit=limit)
+    if now is None and _clock_of(queue) is None:
+        now = queue.database.run(control.clock())
+    loop = Loop(queue.aclose)
+    with _at(queue, now):
+        database = queue.database
+        try:
+            while found := database.run_whole(shift.look()):
+                attempt = shift.begin(found)
+                verdict = loop.run(shift.executor, attempt)
+                if verdict is not None:
+                    database.run_whole(shift.finish(verdict))
+                shift.end(attempt, database.run(control.show(found.id)))
+        finally:
+            loop.stop()
+            database.run_whole(claim.retire(shift.worker.id))
+    return shift.ran
+
+
+async def adrain(
+    queue: PgQueue,
+    *,
+    now: datetime | None = None,
+    queues: Sequence[str] | None = None,
+    raises: bool = True,
+    limit: int = 1000,
+) -> list[Ran]:
+    """Run every job that is due, as :func:`drain` does: ``async def`` tasks in this loop, plain ones in a thread.
+
+    Args:
+        queue: whose jobs; in memory or on PostgreSQL.
+        now: the instant; by default what the test's clock shows, or else what the database's does.
+        queues: only from these, in this order; None: from all.
+        raises: raise the first error of a task, once it is recorded.
+        limit: after so many jobs, give up.
+
+    Returns:
+        The attempts, in order.
+
+    Raises:
+        JobError: there were ``limit`` jobs.
+        UnknownQueue: one of ``queues`` is not declared.
+    """
+    shift = Shift(queue, queues, raises=raises, limit=limit)
+    if now is None and _clock_of(queue) is None:
+        now = await queue.database.arun(control.clock())
+    with _at(queue, now):
+        database = queue.database
+        try:
+            while found := await database.arun_whole(shift.look()):
+                attempt = shift.begin(found)
+                verdict = await arun(shift.executor, attempt)
+                if verdict is not None:
+                    await database.arun_whole(shift.finish(verdict))
+                shift.end(attempt, await database.arun(control.show(found.id)))
+        finally:
+            await database.arun_whole(claim.retire(shift.worker.id))
+    return shift.ran
+
+
+class Shift:
+    """What a drain knows between two jobs; nothing here waits.
+
+    Attributes:
+        worker: in whose name it claims. When a worker dies, the next one takes over.
+        executor: runs the attempts.
+        ran: those that have ended.
+    """
+
+    def __init__(self, queue: PgQueue, queues: Sequence[str] | None, *, raises: bool, limit: int) -> None:
+        """Begin a shift; as for :func:`drain`."""
+        if limit < 1:
+            raise InvalidOption(f"limit={limit!r}: run at least one job")
+        self._queue = queue
+        self._queues = None if queues is None else check_queues(queues)
+        for name in self._queues or ():
+            queue.require_queue(name)
+        self._raises = raises
+        self._limit = limit
+        self.executor = Watched(queue.tasks, longest_result=queue.max_payload)
+        self.ran: list[Ran] = []
+        self._enter_worker()
+
+    def look(self) -> Plan[Claim | None]:
+        """Claim the next job."""
+        if len(self.ran) == self._limit:
+            raise JobError(
+                f"drain ran {self._limit} jobs, the last of {self.ran[-1].task}, and gave up; "
+                "does a job enqueue itself? If not, give drain(limit=...)"
+            )
+        return next_claim(self.worker, self._queues)
+
+    def begin(self, found: Claim) -> Attempt:
+        """Prepare the attempt."""
+        return Attempt(found, Context(found, self._queue.database, keep=self._queue.keeps_history))
+
+    def finish(self, verdict: Verdict) -> Plan[set[int]]:
+        """Record how it ended."""
+        return finish.finish(self.worker.id, [verdict], keep=self._queue.keeps_history)
+
+    def end(self, attempt: Attempt, job: Job | None) -> None:
+        """Note what became of the job: without a record it succeeded, and no history is kept."""
+        found = attempt.claim
+        error = self.executor.errors.pop(found.id, None)
+        outcome = JobState.SUCCEEDED if job is None else job.state
+        args = msgspec.json.decode(found.args)
+        self.ran.append(Ran(found.id, found.task, args, found.attempt, outcome, error))
+        if isinstance(error, WorkerDied):
+            self._enter_worker()
+        elif error is not None and self._wants_raised(error):
+            raise error
+
+    def _wants_raised(self, error: BaseException) -> bool:
+        """Whether a test is to see it: neither a task's decision nor asked for."""
+        if isinstance(error, KeyboardInterrupt):  # of whoever runs the tests
+            return True
+        expected = isinstance(error, JobControl) or INJECTED in getattr(error, "__notes__", ())
+        return self._raises and not expected
+
+    def _enter_worker(self) -> None:
+        self.worker = claim.WorkerInfo(
+            uuid4(), socket.gethostname(), os.getpid(), 1, __version__, self._queues
+        )
+
+
+@contextmanager
+def _at(queue: PgQueue, now: datetime | None) -> Iterator[None]:
+    """Whatever is asked of the queue is asked at this instant; None: at that of its clock."""
+    clock = _clock_of(queue)
+    if now is None:
+        yield
+    elif clock is not None:
+        with clock.at(now):
+            yield
+    else:
+        with swapped(queue, StandIn(queue.database, clock=Clock(now))):
+            yield
+
+
+def _clock_of(queue: PgQueue) -> Clock | None:
+    """The clock that a test has given its queue."""
+    return queue.database.clock if isinstance(queue.database, Memory | StandIn) else None

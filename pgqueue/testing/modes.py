@@ -1,0 +1,87 @@
+"""Where a queue keeps its jobs for the length of a test. An app's code stays as it is: only its queue is changed."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar, cast
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.store.database import Database
+from pgqueue.testing.clock import Clock
+from pgqueue.testing.memory import Memory
+from pgqueue.testing.standin import StandIn, Unpooled
+
+D = TypeVar("D", bound=Database | StandIn)
+
+
+@contextmanager
+def in_memory(queue: PgQueue, *, clock: Clock | None = None) -> Iterator[Memory]:
+    """Keep a queue's jobs in memory for the length of a block; no database is needed.
+
+    A ``connection`` given to an enqueue is ignored, since there is no transaction to join: the job stays even
+    if the caller rolls back.
+
+    Args:
+        queue: the app's.
+        clock: what time it is for jobs; by default one that stands still at the present.
+
+    Yields:
+        The memory, empty at the beginning, with its ``clock``.
+    """
+    with swapped(queue, Memory(queue, clock)) as memory:
+        yield memory
+
+
+@contextmanager
+def in_database(queue: PgQueue, dsn: str, *, clock: Clock | None = None) -> Iterator[PgQueue]:
+    """Have a queue use another database for the length of a block.
+
+    Args:
+        queue: the app's.
+        dsn: of a PostgreSQL database with the schema in it.
+        clock: what time it is for jobs; by default the database's own.
+
+    Yields:
+        The queue.
+    """
+    real = Unpooled(dsn, schema=queue.database.catalogue.schema)
+    try:
+        with swapped(queue, StandIn(real, clock=clock)):
+            yield queue
+    finally:
+        real.close()
+
+
+@contextmanager
+def in_transaction(queue: PgQueue, connection: object, *, clock: Clock | None = None) -> Iterator[PgQueue]:
+    """Do whatever a queue does on one connection, in its transaction, for the length of a block.
+
+    What is rolled back at the end of a test takes its jobs along. A task's ``ctx.transaction()`` is a
+    savepoint there.
+
+    Args:
+        queue: the app's.
+        connection: any that jobs can be enqueued on; one for asyncio serves the awaited methods only.
+        clock: what time it is for jobs; by default the database's own.
+
+    Yields:
+        The queue.
+    """
+    with swapped(queue, StandIn(_real(queue), clock=clock, connection=connection)):
+        yield queue
+
+
+@contextmanager
+def swapped(queue: PgQueue, database: D) -> Iterator[D]:
+    """Put another database in place of a queue's for the length of a block."""
+    before, queue.database = queue.database, cast("Database", database)
+    try:
+        yield database
+    finally:
+        queue.database = before
+
+
+def _real(queue: PgQueue) -> Database:
+    """The queue's database; one that is never connected to, where the queue is in memory."""
+    if isinstance(queue.database, Memory):
+        return Database("", schema=queue.database.catalogue.schema)
+    return queue.database

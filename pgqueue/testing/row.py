@@ -1,0 +1,96 @@
+"""One job in memory."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import msgspec
+
+from pgqueue.values.job import AttemptError, Claim, Job, JobState, NewJob
+
+
+@dataclass(slots=True)
+class Row:
+    """One job: what a :class:`Job` shows of it, and what a claim needs besides."""
+
+    id: int
+    new: NewJob
+    state: JobState
+    run_at: datetime
+    created_at: datetime
+    unique_key: str | None
+    attempts: int = 0
+    claims: int = 0
+    collisions: int = 0
+    cancel_requested: bool = False
+    worker_id: UUID | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    errors: tuple[AttemptError, ...] = ()
+    reason: str | None = None
+    result: bytes | None = None
+
+    @property
+    def place(self) -> tuple[int, datetime, int]:
+        """Where it stands in its line."""
+        return -self.new.priority, self.run_at, self.id
+
+    def shown(self) -> Job:
+        """The job as whoever asks sees it."""
+        return Job(
+            id=self.id,
+            state=self.state,
+            queue=self.new.queue,
+            task=self.new.task,
+            args=msgspec.json.decode(self.new.args),
+            priority=self.new.priority,
+            run_at=self.run_at,
+            created_at=self.created_at,
+            started_at=self.started_at,
+            ended_at=self.ended_at,
+            attempts=self.attempts,
+            max_attempts=self.new.max_attempts,
+            unique_key=self.unique_key,
+            collisions=self.collisions,
+            worker_id=self.worker_id,
+            errors=self.errors,
+            reason=self.reason,
+            result=None if self.result is None else msgspec.json.decode(self.result),
+        )
+
+    def claimed(self, worker: UUID, now: datetime) -> Claim:
+        """Give it to a worker, an attempt spent."""
+        self.state, self.worker_id, self.started_at = JobState.RUNNING, worker, now
+        self.attempts += 1
+        self.claims += 1
+        if self.new.unique.until == "started":
+            self.unique_key = None
+        since = self.errors[1 - self.attempts].at if 1 < self.attempts <= len(self.errors) + 1 else None
+        return Claim(
+            id=self.id,
+            worker_id=worker,
+            claims=self.claims,
+            attempt=self.attempts,
+            max_attempts=self.new.max_attempts,
+            priority=self.new.priority,
+            queue=self.new.queue,
+            task=self.new.task,
+            args=self.new.args.decode(),
+            run_at=self.run_at,
+            created_at=self.created_at,
+            failing_seconds=0.0 if since is None else (now - since).total_seconds(),
+        )
+
+    def wait(self, state: JobState) -> None:
+        """Stand in line, or in the calendar, with no worker."""
+        self.state, self.worker_id, self.started_at = state, None, None
+
+    def end(self, state: JobState, now: datetime, *, seconds: float | None = None) -> None:
+        """Do not run again; ``seconds``: how long the last attempt took, where it counts."""
+        self.state, self.ended_at = state, now
+        if seconds is not None:
+            self.started_at = now - timedelta(seconds=seconds)
+
+    def note(self, error: AttemptError, now: datetime) -> None:
+        """Keep how an attempt failed."""
+        self.errors += (msgspec.structs.replace(error, at=now),)

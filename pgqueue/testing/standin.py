@@ -1,0 +1,104 @@
+"""A real database as a test sees it: at another instant, or on the test's own connection."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeVar
+
+import psycopg
+
+from pgqueue.errors import UnsupportedConnection
+from pgqueue.store.database import Database
+from pgqueue.store.plan import Plan
+from pgqueue.store.unwrap import aunwrap, unwrap
+from pgqueue.testing.clock import Clock
+from pgqueue.testing.plans import dated
+
+T = TypeVar("T")
+
+
+class StandIn:
+    """Stands in for a :class:`Database` of any kind, and leaves to it whatever it does not change itself.
+
+    Attributes:
+        real: the database.
+        clock: what time it is for plans; None: the database's own.
+    """
+
+    def __init__(self, real: Database, *, clock: Clock | None = None, connection: object = None) -> None:
+        """Change a database, for a test.
+
+        Args:
+            real: the database.
+            clock: what time it is for plans; None: the database's own.
+            connection: where plans run that name no other; None: as ``real`` does it.
+        """
+        self.real = real
+        self.clock = clock
+        self._connection = connection
+
+    @property  # type: ignore[misc]  # object's can be written, this need not
+    def __class__(self) -> type:  # as mocks do it; for ``isinstance`` only
+        """Frameworks' queues look for their own kind of database; on a connection of the test's it is none."""
+        return self.real.__class__ if self._connection is None else StandIn
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the database has
+        """All else is the database's."""
+        return getattr(self.real, name)
+
+    def run(self, plan: Plan[T], connection: object = None) -> T:
+        """Run a plan, as :meth:`Database.run` does."""
+        return self.real.run(self._dated(plan), self._chosen(connection))
+
+    async def arun(self, plan: Plan[T], connection: object = None) -> T:
+        """Run a plan, as :meth:`Database.arun` does."""
+        return await self.real.arun(self._dated(plan), self._chosen(connection))
+
+    def run_whole(self, plan: Plan[T], connection: object = None) -> T:
+        """Run a plan, as :meth:`Database.run_whole` does."""
+        return self.real.run_whole(self._dated(plan), self._chosen(connection))
+
+    async def arun_whole(self, plan: Plan[T], connection: object = None) -> T:
+        """Run a plan, as :meth:`Database.arun_whole` does."""
+        return await self.real.arun_whole(self._dated(plan), self._chosen(connection))
+
+    @contextmanager
+    def transaction(self) -> Iterator[psycopg.Connection[Any]]:
+        """A transaction for a task: a savepoint where the test has a connection."""
+        if self._connection is None:
+            with self.real.transaction() as own:
+                yield own
+        else:
+            joined = unwrap(self._connection)
+            with joined.transaction():
+                yield joined
+
+    @asynccontextmanager
+    async def atransaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        """A transaction for an ``async def`` task, likewise."""
+        if self._connection is None:
+            async with self.real.atransaction() as own:
+                yield own
+        else:
+            joined = await aunwrap(self._connection)
+            if not isinstance(joined, psycopg.AsyncConnection):
+                raise UnsupportedConnection(
+                    "a task's ctx.transaction() takes psycopg; the test's is of another driver"
+                )
+            async with joined.transaction():
+                yield joined
+
+    def _dated(self, plan: Plan[T]) -> Plan[T]:
+        return plan if self.clock is None else dated(plan, self.clock.now)
+
+    def _chosen(self, connection: object) -> object:
+        return self._connection if connection is None else connection
+
+
+class Unpooled(Database):
+    """A database whose awaitable connections are closed at once: a pool would outlive the loop of its test."""
+
+    @asynccontextmanager
+    async def apooled(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        """An awaitable connection of its own, in autocommit mode."""
+        async with await self.aconnect() as connection:
+            yield connection

@@ -1,0 +1,256 @@
+"""Jobs in a dict, for tests without a database.
+
+Each public method of :class:`Table` answers the plan of its name, with the same arguments, as PostgreSQL would
+to whoever is alone with it. What is decided elsewhere is not decided here again: what becomes of an attempt
+(:mod:`pgqueue.values.verdict`) comes in as a verdict, and arguments and results
+(:mod:`pgqueue.values.payload`) as JSON.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from itertools import count
+from uuid import UUID
+
+from pgqueue.store.claim import WorkerInfo
+from pgqueue.testing.plans import LEASE
+from pgqueue.testing.row import Row
+from pgqueue.values.job import AttemptError, Claim, Enqueued, Job, JobState, NewJob, Outcome, QueueCount
+from pgqueue.values.verdict import Again, Buried, Cancelled, Returned, Succeeded, Verdict
+
+
+class Table:
+    """All jobs of a queue, and what is known of its workers."""
+
+    def __init__(self) -> None:
+        """Begin with no job."""
+        self._rows: dict[int, Row] = {}
+        self._ids = count(1)
+        self._leases: dict[UUID, datetime] = {}
+        self._paused: set[str] = set()
+        self._holds: dict[str, tuple[int, datetime]] = {}
+
+    def clock(self, *, now: datetime) -> datetime:
+        """What time it is."""
+        return now
+
+    def enqueue(self, job: NewJob, *, now: datetime) -> Enqueued:
+        """Add a job, or deal with whoever holds its unique key."""
+        if job.unique_key is not None and (answer := self._collision(job, job.unique_key, now)):
+            return answer
+        run_at = _run_at(job, now)
+        row = Row(next(self._ids), job, _waiting(run_at, now), run_at, now, job.unique_key)
+        self._rows[row.id] = row
+        if job.unique_key is not None and job.unique.period is not None:
+            self._holds[job.unique_key] = row.id, now + job.unique.period
+        return Enqueued(row.id)
+
+    def enqueue_many(self, jobs: Iterable[NewJob], *, now: datetime) -> list[Enqueued]:
+        """Add jobs, all or none."""
+        return [self.enqueue(job, now=now) for job in list(jobs)]
+
+    def show(self, job_id: int) -> Job | None:
+        """One job."""
+        row = self._rows.get(job_id)
+        return None if row is None else row.shown()
+
+    def jobs(
+        self,
+        *,
+        states: Collection[JobState] | None,
+        queue: str | None,
+        task: str | None,
+        unique_key: str | None,
+        before: int | None,
+        limit: int,
+    ) -> list[Job]:
+        """The jobs that match every filter, newest first."""
+        found = [
+            row.shown()
+            for row in reversed(self._rows.values())
+            if (states is None or row.state in states)
+            and _matches(row, task, queue)
+            and unique_key in (None, row.unique_key)
+            and (before is None or row.id < before)
+        ]
+        return found[:limit]
+
+    def counts(self) -> tuple[list[QueueCount], list[str]]:
+        """How many jobs of each queue wait, run or are dead; and the paused queues."""
+        ended = {JobState.SUCCEEDED, JobState.CANCELLED}
+        kinds = [(row.new.queue, row.state) for row in self._rows.values() if row.state not in ended]
+        return [QueueCount(*kind, kinds.count(kind)) for kind in sorted(set(kinds))], sorted(self._paused)
+
+    def cancel(self, job_id: int, *, now: datetime) -> JobState | None:
+        """End a waiting job, or ask a running one to."""
+        row = self._rows.get(job_id)
+        if row is None or row.state.ended:
+            return None
+        if row.state is JobState.RUNNING:
+            row.cancel_requested = True
+        else:
+            row.end(JobState.CANCELLED, now)
+        return row.state
+
+    def retry(self, job_id: int, *, now: datetime) -> bool:
+        """Make a scheduled or dead job ready."""
+        row = self._rows.get(job_id)
+        if row is None or row.state is not JobState.SCHEDULED:
+            return bool(self.retry_dead([job_id], now=now))
+        row.state, row.run_at = JobState.READY, now
+        return True
+
+    def retry_dead(self, job_ids: Sequence[int], *, now: datetime) -> list[int]:
+        """Return dead jobs to their lines, unless their key is taken."""
+        revived = []
+        for row in self._dead(job_ids):
+            if self._holder(row.unique_key) is None:
+                row.wait(JobState.READY)
+                row.attempts, row.run_at, row.ended_at, row.reason = 0, now, None, None
+                revived.append(row.id)
+        return revived
+
+    def retry_dead_matching(
+        self, *, task: str | None, queue: str | None, before: datetime | None, now: datetime
+    ) -> list[int]:
+        """Return to their lines the dead jobs that match."""
+        return self.retry_dead([row.id for row in self._dead(None, task, queue, before)], now=now)
+
+    def purge_dead(
+        self,
+        *,
+        job_ids: Sequence[int] | None,
+        task: str | None,
+        queue: str | None,
+        before: datetime | None,
+    ) -> int:
+        """Forget the dead jobs that match."""
+        found = list(self._dead(job_ids, task, queue, before))
+        for row in found:
+            del self._rows[row.id]
+        return len(found)
+
+    def pause(self, queue: str, *, now: datetime) -> None:  # noqa: ARG002 - nobody asks since when
+        """Stop a queue from being claimed from."""
+        self._paused.add(queue)
+
+    def resume(self, queue: str) -> bool:
+        """Let a queue be claimed from again."""
+        if queue not in self._paused:
+            return False
+        self._paused.remove(queue)
+        return True
+
+    def next_claim(self, worker: WorkerInfo, queues: Sequence[str] | None, *, now: datetime) -> Claim | None:
+        """Take back what was lost, put in line what is due, and claim the next job."""
+        self._leases[worker.id] = now + LEASE
+        self._reclaim(now)
+        for row in self._rows.values():
+            if row.state is JobState.SCHEDULED and row.run_at <= now:
+                row.state = JobState.READY
+        ready = [row for row in self._rows.values() if row.state is JobState.READY]
+        for queue in sorted({row.new.queue for row in ready}) if queues is None else queues:
+            line = [row for row in ready if row.new.queue == queue]
+            if line and queue not in self._paused:
+                return min(line, key=lambda row: row.place).claimed(worker.id, now)
+        return None
+
+    def retire(self, worker: UUID) -> None:
+        """Forget a worker that holds nothing."""
+        self._leases.pop(worker, None)
+
+    def finish(self, worker: UUID, verdicts: Sequence[Verdict], *, keep: bool, now: datetime) -> set[int]:
+        """Record verdicts on jobs that the worker still holds; the ids of those."""
+        done = set()
+        for verdict in verdicts:
+            row = self._rows.get(verdict.claim.id)
+            if row is None or row.state is not JobState.RUNNING:
+                continue
+            if (row.worker_id, row.claims) == (worker, verdict.claim.claims):
+                self._record(row, verdict, now, keep=keep)
+                done.add(row.id)
+        return done
+
+    def _record(self, row: Row, verdict: Verdict, now: datetime, *, keep: bool) -> None:
+        if isinstance(verdict, Again | Buried):
+            row.note(verdict.error, now)
+        match verdict:
+            case Succeeded(seconds=seconds, result=result):
+                row.end(JobState.SUCCEEDED, now, seconds=seconds)
+                row.result = result
+                if not keep:
+                    del self._rows[row.id]
+            case Cancelled():
+                row.end(JobState.CANCELLED, now)
+            case _ if row.cancel_requested:
+                row.end(JobState.CANCELLED, now)
+            case Buried(seconds=seconds, reason=reason):
+                row.end(JobState.DEAD, now, seconds=seconds)
+                row.reason = reason
+            case Again(delay=delay) | Returned(delay=delay):
+                row.run_at = row.run_at if delay is None else now + delay
+                row.wait(JobState.SCHEDULED if delay else JobState.READY)
+                row.attempts -= isinstance(verdict, Returned)
+
+    def _reclaim(self, now: datetime) -> None:
+        """End the claims of workers whose lease has passed."""
+        self._leases = {worker: until for worker, until in self._leases.items() if until >= now}
+        for row in self._rows.values():
+            if row.state is not JobState.RUNNING or row.worker_id in self._leases:
+                continue
+            message = f"worker {row.worker_id} stopped renewing its lease"
+            row.note(AttemptError(attempt=row.attempts, type="WorkerLost", message=message), now)
+            if row.cancel_requested:
+                row.end(JobState.CANCELLED, now)
+            elif row.attempts < row.new.max_attempts:
+                row.wait(JobState.READY)
+            else:
+                row.end(JobState.DEAD, now)
+                row.reason = "exhausted"
+
+    def _collision(self, job: NewJob, key: str, now: datetime) -> Enqueued | None:
+        """What to say to an enqueue whose unique key is taken; None: it is free."""
+        row = self._holder(key)
+        if row is None:
+            job_id, until = self._holds.get(key, (0, now))
+            return Enqueued(job_id, Outcome.REJECTED) if job.unique.period and until > now else None
+        row.collisions += 1
+        if row.state is JobState.RUNNING or job.unique.collision == "reject":
+            return Enqueued(row.id, Outcome.REJECTED)
+        row.run_at = _run_at(job, now)
+        row.state = _waiting(row.run_at, now)
+        if job.unique.collision == "reschedule":
+            return Enqueued(row.id, Outcome.RESCHEDULED)
+        row.new = job
+        return Enqueued(row.id, Outcome.REPLACED)
+
+    def _holder(self, key: str | None) -> Row | None:
+        """The live job that has a unique key."""
+        if key is None:
+            return None
+        live = (row for row in self._rows.values() if not row.state.ended)
+        return next((row for row in live if row.unique_key == key), None)
+
+    def _dead(
+        self,
+        job_ids: Sequence[int] | None,
+        task: str | None = None,
+        queue: str | None = None,
+        before: datetime | None = None,
+    ) -> Iterator[Row]:
+        for row in self._rows.values():
+            if row.state is JobState.DEAD and (job_ids is None or row.id in job_ids):
+                died_before = before is None or (row.ended_at is not None and row.ended_at < before)
+                if died_before and _matches(row, task, queue):
+                    yield row
+
+
+def _run_at(job: NewJob, now: datetime) -> datetime:
+    return job.run_at or now + (job.delay or timedelta(0))
+
+
+def _waiting(run_at: datetime, now: datetime) -> JobState:
+    return JobState.SCHEDULED if run_at > now else JobState.READY
+
+
+def _matches(row: Row, task: str | None, queue: str | None) -> bool:
+    return task in (None, row.new.task) and queue in (None, row.new.queue)

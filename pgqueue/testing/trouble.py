@@ -1,0 +1,126 @@
+"""Trouble on demand: attempts that fail, and workers that die."""
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pgqueue.app.task import Task
+from pgqueue.testing.apps import app_of
+
+INJECTED = "raised by pgqueue.testing.failing"
+
+
+class WorkerDied(BaseException):
+    """Ends an attempt of which nothing is recorded: nobody is left to do so."""
+
+
+@dataclass(slots=True)
+class Trouble:
+    """What was asked for, and how much of it there has been.
+
+    Attributes:
+        times: how many attempts are to be met.
+        met: how many have been.
+    """
+
+    times: int
+    met: int = 0
+
+    def is_due(self) -> bool:
+        """Whether this attempt is to be met; then it counts."""
+        due = self.met < self.times
+        self.met += due
+        return due
+
+
+@contextmanager
+def failing(
+    task: Task[..., Any], *, times: int = 1, error: BaseException | type[BaseException] = RuntimeError
+) -> Iterator[Trouble]:
+    """Have the next attempts of a task fail before its function is called.
+
+    Retries, dead jobs and whatever follows are as after any failure, but ``drain`` and eager mode do not raise
+    the error, for it is expected.
+
+    Args:
+        task: whose attempts, in this process.
+        times: how many; those after them succeed or fail by themselves.
+        error: what they raise, an exception or its class.
+
+    Yields:
+        How many attempts have been met, as ``met``.
+    """
+    trouble = Trouble(times)
+
+    def before() -> None:
+        if trouble.is_due():
+            raise _noted(error)
+
+    with _around(task, before=before):
+        yield trouble
+
+
+@contextmanager
+def dying(task: Task[..., Any], *, times: int = 1) -> Iterator[Trouble]:
+    """Have the worker die after a task's function has returned, before anybody has recorded that.
+
+    The attempt is spent, and the job stays in the name of the dead worker until its lease has passed: a
+    ``drain`` more than 30 seconds later takes it back and runs it again. It works where ``drain`` or eager mode
+    runs the job. What a task does within ``ctx.transaction()`` is committed with its completion, and so stays.
+
+    Args:
+        task: whose attempts.
+        times: how many.
+
+    Yields:
+        How many attempts have been met, as ``met``.
+    """
+    trouble = Trouble(times)
+
+    def after() -> None:
+        if trouble.is_due():
+            raise WorkerDied("the worker died before the attempt was recorded")
+
+    with _around(task, after=after):
+        yield trouble
+
+
+def _nothing() -> None: ...
+
+
+@contextmanager
+def _around(
+    task: Task[..., Any], *, before: Callable[[], None] = _nothing, after: Callable[[], None] = _nothing
+) -> Iterator[None]:
+    """Have a worker call more than the task's function."""
+    registered = app_of(task).find_task(task.name)  # a copy made by ``using`` is not what workers call
+    work = registered.work
+
+    @functools.wraps(work)
+    def plain(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the task's own
+        before()
+        value = work(*args, **kwargs)
+        after()
+        return value
+
+    @functools.wraps(work)
+    async def awaited(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the task's own
+        before()
+        value = await work(*args, **kwargs)
+        after()
+        return value
+
+    registered.work = awaited if registered.is_async else plain
+    try:
+        yield
+    finally:
+        registered.work = work
+
+
+def _noted(error: BaseException | type[BaseException]) -> BaseException:
+    made = error() if isinstance(error, type) else error.with_traceback(None)
+    if INJECTED not in getattr(made, "__notes__", ()):
+        made.add_note(INJECTED)
+    return made

@@ -1,0 +1,56 @@
+"""Where the tests of testing keep jobs: in memory, on PostgreSQL, and in one open transaction of PostgreSQL.
+
+A file of tests takes the fixtures by name: ``queue, clock, database = every_place, a_clock, one_database``.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+import pytest
+from store.drivers import one_database
+
+from pgqueue import PgQueue
+from pgqueue.testing import Clock, in_database, in_memory, in_transaction
+
+__all__ = ["a_clock", "a_database", "every_place", "one_database"]
+
+NOON = datetime(2031, 5, 4, 12, tzinfo=UTC)
+SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
+PLACES = ["memory", "database", "transaction"]
+
+
+@pytest.fixture
+def a_clock() -> Clock:
+    """What time it is in every place."""
+    return Clock(NOON)
+
+
+@pytest.fixture(params=PLACES)
+def every_place(request: pytest.FixtureRequest, clock: Clock) -> Iterator[PgQueue]:
+    """A queue whose jobs are in each place in turn; the same must hold in all."""
+    queue = PgQueue("")
+    with ExitStack() as stack:
+        if request.param == "memory":
+            stack.enter_context(in_memory(queue, clock=clock))
+        else:
+            dsn = request.getfixturevalue("emptied")
+            stack.enter_context(in_database(queue, dsn, clock=clock))
+            if request.param == "transaction":
+                connection = stack.enter_context(psycopg.connect(dsn))
+                stack.callback(connection.rollback)
+                stack.enter_context(in_transaction(queue, connection, clock=clock))
+        yield queue
+
+
+@pytest.fixture
+def a_database(database: str) -> str:
+    """The file's database, without the rows of earlier tests: a fresh one takes ten times as long."""
+    with psycopg.connect(database) as connection:
+        connection.execute(
+            "delete from pgqueue.jobs; delete from pgqueue.job_history; delete from pgqueue.dead_jobs;"
+            "delete from pgqueue.workers; delete from pgqueue.departed; delete from pgqueue.queues;"
+            "delete from pgqueue.unique_holds"
+        )
+    return database

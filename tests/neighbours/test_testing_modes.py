@@ -1,0 +1,447 @@
+"""Where a test's queue keeps its jobs, and that an app's own code is none the wiser."""
+
+import asyncio
+import inspect
+import re
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import psycopg
+import pytest
+from neighbours.places import HOUR, NOON, a_database, one_database
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
+
+from pgqueue import Context, JobState, PgQueue, testing
+from pgqueue.app.desk import Desk
+from pgqueue.errors import (
+    ConfigurationError,
+    InvalidOption,
+    JobNotFound,
+    NotInMemory,
+    UnsupportedConnection,
+)
+from pgqueue.testing import Clock, Memory, adrain, drain, eager, in_database, in_memory, in_transaction
+from pgqueue.testing.table import Table
+from pgqueue.values.job import Enqueued, NewJob
+from pgqueue.worker.worker import Worker
+
+emptied, database = a_database, one_database
+
+
+@pytest.fixture
+def app() -> PgQueue:
+    """A queue whose database cannot be reached."""
+    return PgQueue("postgresql://nobody@127.0.0.1:1/nowhere")
+
+
+# The setting
+
+
+@pytest.mark.parametrize(("mode", "outcome"), [("memory", "ready"), ("eager", "succeeded")])
+def test_the_setting_alone_makes_an_app_work_without_a_database(mode: str, outcome: str) -> None:
+    program = (
+        "from pgqueue import PgQueue\nqueue = PgQueue()\n@queue.task\ndef send(): ...\n"
+        "print(send.enqueue().status())"
+    )
+    ended = subprocess.run(  # noqa: S603 - our own words
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={"PGQUEUE_TESTING": mode},
+    )
+    assert ended.stdout.split() == [outcome], ended.stderr
+    assert f"jobs are kept in memory, for tests: PGQUEUE_TESTING={mode}" in ended.stderr
+
+
+def test_an_unknown_mode_is_refused_with_the_known_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGQUEUE_TESTING", "memroy")
+    with pytest.raises(ConfigurationError, match="PGQUEUE_TESTING='memroy': use memory or eager"):
+        PgQueue()
+
+
+def test_without_the_setting_nothing_of_testing_is_loaded() -> None:
+    program = (
+        "import sys, pgqueue; pgqueue.PgQueue(''); print([m for m in sys.modules if 'pgqueue.testing' in m])"
+    )
+    ended = subprocess.run(  # noqa: S603 - our own words
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert ended.stdout.strip() == "[]"
+
+
+# Memory
+
+
+def test_a_queue_is_in_memory_for_a_block_and_empty_at_its_beginning(app: PgQueue) -> None:
+    @app.task
+    def send() -> None: ...
+
+    real = app.database
+    for _ in range(2):
+        with in_memory(app) as memory:
+            assert app.jobs() == []
+            send.enqueue()
+            assert len(app.jobs()) == 1
+            memory.clear()
+            assert app.jobs() == []
+    assert app.database is real
+
+
+def test_the_app_gets_its_database_back_when_a_test_fails(app: PgQueue) -> None:
+    real = app.database
+    with pytest.raises(AssertionError), in_memory(app):
+        raise AssertionError
+    assert app.database is real
+
+
+def test_every_method_of_a_queue_has_an_answer_in_memory(app: PgQueue) -> None:
+    """Whatever the desk learns to do, memory must learn, too, or refuse in words."""
+    given = {"queue": "mail", "timeout": 0}
+    tried = set()
+
+    @app.task(name="send")
+    def send() -> None: ...
+
+    with in_memory(app):
+        for name, method in inspect.getmembers(Desk, inspect.isfunction):
+            if name.startswith(("_", "a")):
+                continue
+            parameters = inspect.signature(method).parameters
+            wanted: dict[str, object] = {key: value for key, value in given.items() if key in parameters}
+            if "job_id" in parameters:
+                wanted["job_id"] = send.enqueue().id
+            if name == "result":
+                drain(app)  # else it would wait
+            method(app, **wanted)
+            tried.add(name)
+    assert {
+        "job",
+        "jobs",
+        "cancel",
+        "retry",
+        "retry_dead",
+        "purge_dead",
+        "pause",
+        "resume",
+        "counts",
+    } <= tried
+
+
+def test_the_callers_connection_is_ignored_in_memory(app: PgQueue) -> None:
+    @app.task
+    def send() -> None: ...
+
+    with in_memory(app):
+        assert send.using(connection=object()).enqueue().status() is JobState.READY
+        assert len(app.enqueue_many([send.call()], connection=object())) == 1
+
+
+async def test_the_awaited_methods_are_answered_too(app: PgQueue) -> None:
+    @app.task
+    async def send() -> str:
+        return "sent"
+
+    with in_memory(app):
+        handle = await send.aenqueue()
+        many = await app.aenqueue_many([send.call(), send.call()])
+        assert (await handle.astatus(), len(await app.ajobs())) == (JobState.READY, 3)
+        assert await many[0].acancel() is JobState.CANCELLED
+        await adrain(app)
+        assert await handle.aresult(timeout=0) == "sent"
+
+
+def test_what_needs_postgresql_is_refused_in_words(app: PgQueue) -> None:
+    words = "need PostgreSQL: test this with the fixture pgqueue_queue"
+
+    @app.task(max_attempts=1)
+    def bill(ctx: Context) -> None:
+        with ctx.transaction():
+            pass
+
+    @app.task(max_attempts=1)
+    async def abill(ctx: Context) -> None:
+        async with ctx.transaction():
+            pass
+
+    with in_memory(app):
+        with pytest.raises(NotInMemory, match=words), app.take():
+            pass
+        for task in (bill, abill):
+            task.enqueue()
+            with pytest.raises(NotInMemory, match=words):
+                drain(app)
+
+
+async def test_workers_and_awaited_takes_are_refused_in_memory(app: PgQueue) -> None:
+    with in_memory(app):
+        with pytest.raises(NotInMemory):
+            await Worker(app).run()
+        with pytest.raises(NotInMemory):
+            async with app.atake():
+                pass
+
+
+def test_a_plan_that_memory_does_not_know_is_refused_by_name(app: PgQueue) -> None:
+    from pgqueue.store import upkeep  # noqa: PLC0415 - one that no queue runs
+
+    with in_memory(app) as memory, pytest.raises(NotInMemory, match="'note_orphans' was asked"):
+        memory.run(upkeep.note_orphans())
+
+
+def test_threads_are_answered_one_after_the_other(app: PgQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    both_inside, met = threading.Barrier(2), []
+    enqueue = Table.enqueue
+
+    def meets_another(table: Table, job: NewJob, *, now: datetime) -> Enqueued:
+        with suppress(threading.BrokenBarrierError):
+            met.append(both_inside.wait(0.2))
+        return enqueue(table, job, now=now)
+
+    monkeypatch.setattr(Table, "enqueue", meets_another)
+
+    @app.task
+    def send() -> None: ...
+
+    with in_memory(app):
+        threads = [threading.Thread(target=send.enqueue) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(app.jobs()) == 2
+    assert met == []
+
+
+async def test_a_way_past_a_pooler_is_not_taken_from_memory(
+    app: PgQueue, emptied: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGQUEUE_DIRECT_DSN", emptied)
+    with in_memory(app):
+        with pytest.raises(NotInMemory), app.take(timeout=0):
+            pass
+        with pytest.raises(NotInMemory):
+            async with app.atake(timeout=0):
+                pass
+
+
+# Eager
+
+
+def test_an_eager_enqueue_has_run_its_job(app: PgQueue) -> None:
+    @app.task
+    def double(number: int) -> int:
+        return number * 2
+
+    with eager(app):
+        assert double.enqueue(21).result(timeout=0) == 42
+        handles = app.enqueue_many(double.call(n) for n in range(3))
+        assert [handle.result(timeout=0) for handle in handles] == [0, 2, 4]
+
+
+def test_an_eager_enqueue_raises_what_its_job_raised(app: PgQueue) -> None:
+    @app.task
+    def fail() -> None:
+        raise ValueError("no such order")
+
+    with eager(app):
+        with pytest.raises(ValueError, match="no such order"):
+            fail.enqueue()
+        assert [job.state for job in app.jobs()] == [JobState.SCHEDULED]
+    with eager(app, raises=False):
+        assert fail.enqueue().status() is JobState.SCHEDULED
+
+
+def test_eager_jobs_for_later_wait_for_a_drain(app: PgQueue) -> None:
+    @app.task
+    def send() -> None: ...
+
+    with eager(app) as memory:
+        later = send.using(delay=HOUR).enqueue()
+        assert later.status() is JobState.SCHEDULED
+        memory.clock.travel(HOUR)
+        drain(app)
+        assert later.status() is JobState.SUCCEEDED
+
+
+def test_what_an_eager_job_enqueues_runs_within_it(app: PgQueue) -> None:
+    noted = []
+
+    @app.task
+    def inner() -> None:
+        noted.append("inner")
+
+    @app.task
+    def outer() -> None:
+        inner.enqueue()
+        noted.append("outer")
+
+    with eager(app):
+        outer.enqueue()
+    assert noted == ["inner", "outer"]
+
+
+async def test_eager_works_in_a_running_loop_awaited_or_not(app: PgQueue) -> None:
+    @app.task
+    async def where() -> int:
+        return id(asyncio.get_running_loop())
+
+    here = id(asyncio.get_running_loop())
+    with eager(app):
+        assert await (await where.aenqueue()).aresult(timeout=0) == here
+        assert where.enqueue().result(timeout=0) != here
+
+
+# On PostgreSQL
+
+
+def test_a_queue_is_on_another_database_for_a_block(app: PgQueue, emptied: str) -> None:
+    @app.task
+    def send() -> None: ...
+
+    real = app.database
+    with in_database(app, emptied) as queue:
+        assert queue is app
+        handle = send.enqueue()
+        with psycopg.connect(emptied) as other:
+            assert other.execute("select id from pgqueue.jobs").fetchall() == [(handle.id,)]
+    assert app.database is real
+
+
+async def test_a_queue_on_another_database_leaves_nothing_open_in_the_loop(
+    app: PgQueue, emptied: str
+) -> None:
+    @app.task
+    async def send() -> None: ...
+
+    with in_database(app, emptied):
+        handle = await send.aenqueue()
+        await adrain(app)
+        assert await handle.astatus() is JobState.SUCCEEDED
+        assert not app.database._pools  # noqa: SLF001 - there should be none
+
+
+def test_what_a_test_rolls_back_takes_its_jobs_along(app: PgQueue, emptied: str) -> None:
+    noted = []
+
+    @app.task
+    def send() -> None:
+        noted.append("sent")
+
+    with in_database(app, emptied):
+        with psycopg.connect(emptied) as connection, in_transaction(app, connection):
+            handle = send.enqueue()
+            app.enqueue_many([send.call()])
+            drain(app)
+            assert (noted, handle.status()) == (["sent", "sent"], JobState.SUCCEEDED)
+            connection.rollback()
+        assert app.jobs() == []
+
+
+def test_a_session_of_sqlalchemy_will_do_for_a_transaction(app: PgQueue, emptied: str) -> None:
+    @app.task
+    def send() -> None: ...
+
+    engine = create_engine(emptied.replace("postgresql://", "postgresql+psycopg://"))
+    with in_memory(app), Session(engine) as session, in_transaction(app, session):
+        handle = send.enqueue()
+        drain(app)
+        assert handle.status() is JobState.SUCCEEDED
+        session.rollback()
+        with pytest.raises(JobNotFound):
+            handle.status()
+    engine.dispose()
+
+
+def test_a_tasks_transaction_is_a_savepoint_of_the_tests(app: PgQueue, emptied: str) -> None:
+    @app.task(max_attempts=1)
+    def bill(ctx: Context, *, fails: bool) -> None:
+        with ctx.transaction() as own:
+            own.execute("insert into pgqueue.queues (name) values (%s)", [f"fails={fails}"])
+            if fails:
+                raise ValueError
+
+    with psycopg.connect(emptied) as connection, in_transaction(app, connection):
+        succeeded, failed = bill.enqueue(fails=False), bill.enqueue(fails=True)
+        drain(app, raises=False)
+        assert (succeeded.status(), failed.status()) == (JobState.SUCCEEDED, JobState.DEAD)
+        assert connection.execute("select name from pgqueue.queues").fetchall() == [("fails=False",)]
+        connection.rollback()
+
+
+async def test_an_awaitable_connection_serves_the_awaited_methods(app: PgQueue, emptied: str) -> None:
+    @app.task
+    async def bill(ctx: Context) -> None:
+        async with ctx.transaction() as own:
+            await own.execute("insert into pgqueue.queues (name) values ('billed')")
+
+    async with await psycopg.AsyncConnection.connect(emptied) as connection:
+        with in_transaction(app, connection):
+            handle = await bill.aenqueue()
+            await adrain(app)
+            assert await handle.astatus() is JobState.SUCCEEDED
+            with pytest.raises(UnsupportedConnection, match="asynchronous"):
+                bill.enqueue()
+        await connection.rollback()
+    with in_database(app, emptied):
+        assert app.jobs() == []
+
+
+def test_a_transaction_at_an_instant_of_the_tests_own(app: PgQueue, emptied: str) -> None:
+    @app.task
+    def send() -> None: ...
+
+    with psycopg.connect(emptied) as connection:
+        with in_transaction(app, connection, clock=Clock(NOON)):
+            handle = send.using(delay=HOUR).enqueue()
+            assert app.job(handle.id).run_at == NOON + HOUR
+        connection.rollback()
+
+
+# The words
+
+
+def test_the_reference_explains_every_name_of_testing() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "testing.md").read_text(encoding="utf-8")
+    things = (Clock, drain, adrain, in_memory, in_database, in_transaction, eager, testing.databases)
+    named = {name for thing in things for name in inspect.signature(thing).parameters}
+    named |= {name for name in (*dir(Clock), *testing.Ran.__slots__) if not name.startswith("_")}
+    assert {name for name in {*named, *testing.__all__} if not re.search(rf"\b{name}\b", page)} == set()
+
+
+# The clock
+
+
+def test_a_clock_stands_still_until_it_is_moved() -> None:
+    clock = Clock(NOON)
+    assert clock.now == NOON
+    assert clock.travel(HOUR) == clock.now == NOON + HOUR
+    with clock.at(NOON) as same:
+        assert (same, clock.now) == (clock, NOON)
+        clock.travel(2 * HOUR)
+    assert clock.now == NOON + HOUR
+    assert clock.travel(-HOUR) == NOON
+    assert repr(clock) == "<Clock 2031-05-04T12:00:00+00:00>"
+
+
+def test_a_clock_begins_at_the_present_and_knows_time_zones() -> None:
+    before = datetime.now(UTC)
+    assert before <= Clock().now <= datetime.now(UTC)
+    with pytest.raises(InvalidOption, match="no time zone"):
+        Clock(datetime(2031, 1, 1))  # noqa: DTZ001 - the mistake at hand
+    with pytest.raises(InvalidOption, match="no time zone"), Clock().at(datetime(2031, 1, 1)):  # noqa: DTZ001 - likewise
+        pass
+
+
+def test_one_clock_serves_two_queues() -> None:
+    clock, queues = Clock(NOON), [PgQueue(""), PgQueue("")]
+    with in_memory(queues[0], clock=clock) as one, in_memory(queues[1], clock=clock) as other:
+        assert isinstance(one, Memory)
+        clock.travel(timedelta(days=1))
+        assert one.clock.now == other.clock.now == NOON + timedelta(days=1)

