@@ -84,7 +84,8 @@ class Worker:
         self.queues = _served(queue, queues)
         for task in queue.tasks.values():
             _ = task.signature
-        self._database = database = queue.database  # an app's queue may have one for each context: keep to this
+        # An app's queue may have another database in another context: this worker keeps to the one of here and now.
+        self._database = database = queue.database
         self._grace = grace.total_seconds()
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()

@@ -1,0 +1,12 @@
+"""The project's command line."""
+
+import os
+import sys
+
+from django.core.management import execute_from_command_line
+
+if __name__ == "__main__":
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mysite.settings")
+    execute_from_command_line(sys.argv)
+
+# ruff: noqa: INP001 - as Django has it

@@ -1,0 +1,109 @@
+"""What a list of jobs can be narrowed to, and which names it offers for that.
+
+Django's own filter would read a whole table for its distinct values. The names here are those that the code knows,
+and those on the newest jobs; any other one works in the address, and a click on it in a row puts it there.
+"""
+
+from collections.abc import Iterable
+from typing import Any, get_args
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from pgqueue.django.djangoqueue import project_queue
+from pgqueue.django.models import Job
+from pgqueue.values.job import ENDED, JobState
+from pgqueue.values.verdict import Reason
+
+NEWEST = 300
+
+
+class StateFilter(admin.SimpleListFilter):
+    """Jobs in one state."""
+
+    title = "state"
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:  # noqa: ANN401, ARG002 - Django's call
+        """The states there are."""
+        return [(str(state), str(state)) for state in JobState]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:  # noqa: ARG002 - Django's call
+        """The jobs in the chosen one."""
+        state = self.value()
+        if not state:
+            return queryset
+        # Says nothing new, but lets the planner leave out the live table, in which no job has ended.
+        return queryset.filter(state=state, ended_at__isnull=state not in ENDED)
+
+
+class ReasonFilter(admin.SimpleListFilter):
+    """Dead jobs that died of one cause."""
+
+    title = "reason"
+    parameter_name = "reason"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:  # noqa: ANN401, ARG002 - Django's call
+        """The causes there are."""
+        return [(reason, reason) for reason in get_args(Reason)]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:  # noqa: ARG002 - Django's call
+        """The jobs that died of the chosen one."""
+        return queryset.filter(reason=self.value()) if self.value() else queryset
+
+
+class NameFilter(admin.SimpleListFilter):
+    """Jobs whose queue, or task, is one that is known here."""
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:  # noqa: ANN401, ARG002 - Django's call
+        """The names that are known, and the one that is asked for."""
+        chosen = self.value()
+        known = {*self.names(), *([chosen] if chosen else [])}
+        return [(name, name) for name in sorted(known)]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:  # noqa: ARG002 - Django's call
+        """The jobs with the chosen one."""
+        return queryset.filter(**{str(self.parameter_name): self.value()}) if self.value() else queryset
+
+    def names(self) -> Iterable[str]:
+        """The names to offer."""
+        raise NotImplementedError
+
+
+class QueueFilter(NameFilter):
+    """Jobs of one queue."""
+
+    title = "queue"
+    parameter_name = "queue"
+
+    def names(self) -> Iterable[str]:
+        """The queues that are known."""
+        return queue_names()
+
+
+class TaskFilter(NameFilter):
+    """Jobs of one task."""
+
+    title = "task"
+    parameter_name = "task"
+
+    def names(self) -> Iterable[str]:
+        """The tasks that are known."""
+        return task_names()
+
+
+def queue_names() -> set[str]:
+    """The queues that are declared, that tasks stand in, and that the newest jobs are in."""
+    queue = project_queue()
+    of_tasks = (task.options.queue for task in queue.tasks.values())
+    return {*(queue.queues or ()), *of_tasks, *_on_newest("queue")}
+
+
+def task_names() -> set[str]:
+    """The tasks that are registered, and those of the newest jobs."""
+    return {*project_queue().tasks, *_on_newest("task")}
+
+
+def _on_newest(field: str) -> set[str]:
+    return set(Job.objects.order_by("-id").values_list(field, flat=True)[:NEWEST])

@@ -1,0 +1,209 @@
+"""What the pages of the admin have in common: nothing is counted, nothing is edited, actions call the queue.
+
+A list shows the newest rows and a link to older ones, which starts from the last row's id: each page is one walk
+along the primary key, however many rows there are.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.views.main import ChangeList
+from django.core.paginator import Paginator
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.safestring import SafeString
+from django.utils.text import capfirst
+
+from pgqueue.django.admin_show import as_moment
+
+if TYPE_CHECKING:
+    ModelAdmin = admin.ModelAdmin[Any]
+else:
+    ModelAdmin = admin.ModelAdmin
+
+OLDER_THAN = "id__lt"
+BACK = "_pgqueue_back"
+PAGE = 100
+
+
+class Uncounted(ChangeList):
+    """A list that is one page, as its admin's ``listed`` gives it."""
+
+    model_admin: "ReadOnlyAdmin"
+    is_a_part = False
+    is_older = False
+    newest_link: str
+    older_link: str | None = None
+
+    def get_results(self, request: HttpRequest) -> None:  # noqa: ARG002 - Django's call
+        """Read the page; count no more than what is on it."""
+        self.result_list = self.read()
+        self.result_count = len(self.result_list)
+        self.full_result_count = None
+        self.show_full_result_count = (
+            True  # nor say how many there are beside the search box: that is not known
+        )
+        self.show_admin_actions = True
+        self.can_show_all = self.multi_page = False
+        self.paginator = Paginator(self.result_list, self.list_per_page)
+
+    def read(self) -> list[Any]:
+        """The rows."""
+        return list(self.model_admin.listed(self.queryset))
+
+
+class NewestFirst(Uncounted):
+    """A page of the newest rows, or of those that are older than a given one."""
+
+    is_a_part = True
+
+    def read(self) -> list[Any]:
+        """Read one row more than fits, to know whether there are older ones."""
+        found = list(self.model_admin.listed(self.queryset)[: self.list_per_page + 1])
+        shown = found[: self.list_per_page]
+        self.is_older = (
+            self.filter_params.pop(OLDER_THAN, None) is not None
+        )  # else filters would link to it, too
+        self.params.pop(OLDER_THAN, None)
+        self.newest_link = self.get_query_string()
+        if len(found) > len(shown):
+            self.older_link = self.get_query_string({OLDER_THAN: shown[-1].pk})
+        return shown
+
+
+class ReadOnlyAdmin(ModelAdmin):
+    """A model that is looked at, and acted upon by actions only."""
+
+    list_per_page = PAGE
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
+    sortable_by = ()
+    page: type[Uncounted] = NewestFirst
+    sections: Sequence[tuple[str | None, Sequence[str]]] = ()
+
+    class Media:
+        """What the pages load."""
+
+        css = {"all": ["pgqueue/admin.css"]}  # noqa: RUF012 - Django's way
+
+    def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002 - Django's call
+        """Nobody may: jobs are enqueued."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:  # noqa: ARG002 - as above
+        """Nobody may."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:  # noqa: ARG002 - as above
+        """Nobody may."""
+        return False
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:  # noqa: ANN401, ARG002 - as above
+        """How a page of the list is read."""
+        return self.page
+
+    def listed(self, rows: QuerySet[Any]) -> Any:  # noqa: ANN401 - rows, or what stands for them
+        """The rows as a list needs them: without what only the page of one shows."""
+        return rows
+
+    def get_fieldsets(self, request: HttpRequest, obj: Model | None = None) -> Any:  # noqa: ANN401, ARG002 - as above
+        """The sections of the page of one."""
+        return [(title, {"fields": list(fields)}) for title, fields in self.sections]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> list[str]:  # noqa: ARG002 - as above
+        """Everything."""
+        return [field for _, fields in self.sections for field in fields]
+
+    def buttons(self, obj: Any) -> Mapping[str, str]:  # noqa: ANN401, ARG002 - an instance of the model
+        """The actions that make sense for this one, and what their buttons say."""
+        return {}
+
+    def render_change_form(  # noqa: PLR0917 - Django's call
+        self,
+        request: HttpRequest,
+        context: dict[str, Any],
+        add: bool = False,  # noqa: FBT001, FBT002 - Django's call
+        change: bool = False,  # noqa: FBT001, FBT002 - likewise
+        form_url: str = "",
+        obj: Any = None,  # noqa: ANN401 - an instance of the model
+    ) -> HttpResponse:
+        """The page of one, with a button for each action that makes sense and is allowed."""
+        allowed = self.get_actions(request)
+        wanted = {} if obj is None else self.buttons(obj)
+        context["pgqueue_actions"] = [(name, label) for name, label in wanted.items() if name in allowed]
+        context["pgqueue_back"] = BACK
+        return super().render_change_form(request, context, add, change, form_url, obj)
+
+    def response_action(
+        self,
+        request: HttpRequest,
+        queryset: QuerySet[Any],
+        *args: Any,  # noqa: ANN401 - Django 6.1 has more
+        **kwargs: Any,  # noqa: ANN401 - likewise
+    ) -> HttpResponse | None:
+        """Run an action; one that was asked for on the page of one leads back to it."""
+        response = super().response_action(request, queryset, *args, **kwargs)
+        if BACK in request.POST and isinstance(response, HttpResponseRedirect):
+            return HttpResponseRedirect(address(self.model, request.POST[ACTION_CHECKBOX_NAME]))
+        return response
+
+    def act(
+        self,
+        request: HttpRequest,
+        rows: Iterable[Any],
+        act: Callable[[Any], str | None],
+        refused: str,
+    ) -> None:
+        """Act upon each row, note it in the admin's log, and say what has become of how many.
+
+        Args:
+            request: whose.
+            rows: upon which.
+            act: what; tells what has become of the row, like "retried", or None if nothing has.
+            refused: why that may be.
+        """
+        became: dict[str | None, int] = {}
+        for row in rows:
+            done = act(row)
+            became[done] = became.get(done, 0) + 1
+            if done is not None:
+                self.log_change(request, row, f"{capfirst(done)}.")
+        for done, count in became.items():
+            if done is not None:
+                self.message_user(request, f"{self._counted(count)} {done}.", messages.SUCCESS)
+        if None in became:
+            self.message_user(
+                request, f"{self._counted(became[None])} left alone: {refused}.", messages.WARNING
+            )
+
+    def _counted(self, count: int) -> str:
+        return f"{count} {self.opts.verbose_name if count == 1 else self.opts.verbose_name_plural}"
+
+
+def moment(field: str, description: str) -> Callable[[Any, Any], SafeString | str]:
+    """A field of the page of one that shows a moment to the second."""
+
+    @admin.display(description=description)
+    def shown(_: object, row: object) -> SafeString | str:
+        return as_moment(getattr(row, field))
+
+    return shown
+
+
+def allows(request: HttpRequest, permission: str) -> bool:
+    """Whether the user has one of our permissions."""
+    user: Any = request.user
+    return bool(user.has_perm(f"pgqueue.{permission}"))
+
+
+def address(model: type[Model], pk: object) -> str:
+    """The page of one."""
+    return reverse(f"admin:pgqueue_{model.__name__.lower()}_change", args=[pk])
+
+
+def list_address(model: type[Model]) -> str:
+    """The list of all."""
+    return reverse(f"admin:pgqueue_{model.__name__.lower()}_changelist")

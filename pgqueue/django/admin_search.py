@@ -1,0 +1,40 @@
+"""What may be written into the search box above a list of jobs, and what is looked for."""
+
+import json
+from typing import Any
+
+from django.db.models import Q, QuerySet
+
+from pgqueue.django.admin_filters import task_names
+
+HELP = "A job's id, its unique key, a part of its task's name, or some of its arguments: {\"order_id\": 42}"
+
+
+def search(rows: QuerySet[Any], term: str, *, keyed: Q) -> QuerySet[Any]:
+    """The rows that a term describes.
+
+    Args:
+        rows: among which.
+        term: what was written.
+        keyed: among which of them unique keys are looked for; those of history are in no index.
+    """
+    term = term.strip()
+    if not term:
+        return rows
+    if term.isascii() and term.isdigit():
+        return rows.filter(pk=int(term))
+    arguments = _json_object(term)
+    if arguments is not None:
+        return rows.filter(args__contains=arguments)
+    tasks = [name for name in task_names() if term.lower() in name.lower()]
+    if tasks:
+        return rows.filter(task__in=tasks)
+    return rows.filter(keyed, unique_key=term)
+
+
+def _json_object(term: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(term)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None

@@ -1,0 +1,91 @@
+"""How jobs look on a page: their arguments, their errors, their states. Everything that a job carries is escaped."""
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+NOTHING = "-"
+SUMMARY = 100
+
+
+def as_json(value: object) -> SafeString | str:
+    """A JSON value as a block that can be read."""
+    if value is None:
+        return NOTHING
+    return _block(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def as_errors(errors: Iterable[Mapping[str, Any]] | None) -> SafeString | str:
+    """Every failed attempt: which, when, what, where; the last one first and open."""
+    told = [_error(error) for error in reversed(list(errors or ()))]
+    if not told:
+        return NOTHING
+    opened = [(SafeString(" open" if place == 0 else ""), *parts) for place, parts in enumerate(told)]
+    return format_html_join(
+        "",
+        '<details class="pgqueue-error"{}><summary>Attempt {} · {} · <b>{}</b></summary>{}</details>',
+        opened,
+    )
+
+
+def as_state(state: str) -> SafeString:
+    """A state that is seen at a glance."""
+    return format_html('<span class="pgqueue-state pgqueue-{}">{}</span>', state, state)
+
+
+def breakable(name: str) -> SafeString:
+    """A dotted name that may be broken after its dots, so that it does not make a column wide."""
+    return format_html_join(SafeString(".<wbr>"), "{}", ((part,) for part in name.split(".")))
+
+
+def shortened(text: str | None) -> str:
+    """The beginning of a text that may be long."""
+    if not text:
+        return NOTHING
+    return f"{text[: SUMMARY - 1]}…" if len(text) >= SUMMARY else text
+
+
+def as_moment(moment: datetime | None) -> SafeString | str:
+    """A moment to the second, and its distance from now: for the page of one."""
+    if moment is None:
+        return NOTHING
+    return format_html("{} ({})", _written(moment), as_ago(moment))
+
+
+def as_ago(moment: datetime | None) -> SafeString | str:
+    """A moment by its distance from now, for lists; the moment itself when it is pointed at."""
+    if moment is None:
+        return NOTHING
+    seconds = (timezone.now() - moment).total_seconds()
+    told = f"{_length(seconds)} ago" if seconds >= 0 else f"in {_length(-seconds)}"
+    return format_html('<span title="{}">{}</span>', _written(moment), told)
+
+
+def _error(error: Mapping[str, Any]) -> tuple[object, str, str, SafeString]:
+    told = f"{error.get('type')}: {error.get('message')}"
+    at = parse_datetime(str(error.get("at")))
+    when = NOTHING if at is None else _written(at)
+    return error.get("attempt"), when, shortened(told), _block(error.get("traceback") or told)
+
+
+def _block(text: str) -> SafeString:
+    return format_html('<pre class="pgqueue-block">{}</pre>', text)
+
+
+def _written(moment: datetime) -> str:
+    local = timezone.localtime(moment) if timezone.is_aware(moment) else moment
+    return local.isoformat(" ", "seconds")
+
+
+def _length(seconds: float) -> str:
+    """Like ``5 s``, ``3 min``, ``2 h``, ``9 d``."""
+    for size, unit, until in ((1, "s", 120), (60, "min", 7200), (3600, "h", 172_800)):
+        if seconds < until:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds / 86_400:.0f} d"

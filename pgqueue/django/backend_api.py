@@ -1,0 +1,60 @@
+"""Django's Tasks, from wherever this Django has them: ``django.tasks`` since 6.0, ``django_tasks`` before.
+
+The two packages say the same under the same names, but for one exception and one function. Whoever has both
+gets Django's own.
+"""
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from django.core.exceptions import ImproperlyConfigured
+
+if TYPE_CHECKING:
+    from django.tasks import DEFAULT_TASK_BACKEND_ALIAS, Task, TaskContext, TaskResult, TaskResultStatus
+    from django.tasks.backends.base import BaseTaskBackend
+    from django.tasks.base import TaskError
+    from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
+    from django.tasks.signals import task_enqueued, task_finished, task_started
+    from django.utils.json import normalize_json
+
+    AnyTask: TypeAlias = Task[..., Any]
+    AnyResult: TypeAlias = TaskResult[..., Any]
+else:
+    try:
+        from django.tasks import DEFAULT_TASK_BACKEND_ALIAS, Task, TaskContext, TaskResult, TaskResultStatus
+        from django.tasks.backends.base import BaseTaskBackend
+        from django.tasks.base import TaskError
+        from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
+        from django.tasks.signals import task_enqueued, task_finished, task_started
+        from django.utils.json import normalize_json
+    except ImportError:
+        try:
+            from django_tasks import DEFAULT_TASK_BACKEND_ALIAS, TaskContext, TaskResult, TaskResultStatus
+            from django_tasks.backends.base import BaseTaskBackend
+            from django_tasks.base import Task, TaskError
+            from django_tasks.exceptions import InvalidTaskError as InvalidTask
+            from django_tasks.exceptions import TaskResultDoesNotExist
+            from django_tasks.signals import task_enqueued, task_finished, task_started
+            from django_tasks.utils import normalize_json
+        except ImportError as error:
+            raise ImproperlyConfigured(
+                "pgqueue.django.TaskBackend needs Django's Tasks: install Django 6.0 or later, or django-tasks"
+            ) from error
+    AnyTask, AnyResult = Task, TaskResult
+
+__all__ = [
+    "DEFAULT_TASK_BACKEND_ALIAS",
+    "AnyResult",
+    "AnyTask",
+    "BaseTaskBackend",
+    "InvalidTask",
+    "Task",
+    "TaskContext",
+    "TaskError",
+    "TaskResult",
+    "TaskResultDoesNotExist",
+    "TaskResultStatus",
+    "normalize_json",
+    "task_enqueued",
+    "task_finished",
+    "task_started",
+]

@@ -1,0 +1,109 @@
+"""Django's tasks as pgqueue's: registered under their import path when first met, by an enqueue or by a worker.
+
+A job of ``shop.tasks.send_receipt`` says just that in the database. A worker that has not met the name imports
+it (``backend_imported.py``), so tasks need not stand in a ``tasks.py`` to be found.
+"""
+
+import difflib
+import logging
+import pkgutil
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import Any
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.app.task import Task as QueueTask
+from pgqueue.django.backend_api import AnyTask, Task
+from pgqueue.django.backend_work import work_of
+from pgqueue.errors import DuplicateTask, InvalidOption, UnknownTask
+from pgqueue.values.options import JobOptions, as_duration
+from pgqueue.values.retry import Retry
+
+log = logging.getLogger("pgqueue.django")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """The ``OPTIONS`` of a backend: what Django's Tasks have no words for.
+
+    Attributes:
+        max_attempts: after how many attempts a job is dead; by default what ``retry`` says, or one.
+        retry: when failed jobs run again.
+        timeout: how many seconds, or what timedelta, an attempt may take; None: as long as it likes.
+
+    Raises:
+        InvalidOption: a value is out of its range.
+    """
+
+    max_attempts: int | None = None
+    retry: Retry | None = None
+    timeout: float | timedelta | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of range."""
+        if not isinstance(self.retry, Retry | None):
+            raise InvalidOption(f"retry={self.retry!r}: use a pgqueue.Retry")
+        JobOptions(max_attempts=self.attempts)
+        limit = as_duration("timeout", self.timeout)
+        if limit is not None and limit <= timedelta(0):
+            raise InvalidOption(f"timeout={self.timeout!r}: use a number of seconds above zero, or None")
+
+    @property
+    def rule(self) -> Retry:
+        """By which a failed attempt is judged."""
+        return Retry() if self.retry is None else self.retry
+
+    @property
+    def attempts(self) -> int:
+        """How many attempts a job has: Django's tasks are not tried again unless somebody asks for it."""
+        if self.max_attempts is not None:
+            return self.max_attempts
+        return 1 if self.retry is None else self.retry.max_attempts
+
+
+def policy_of(options: Mapping[str, Any]) -> Policy:
+    """A backend's ``OPTIONS``, checked.
+
+    Raises:
+        InvalidOption: there is no such option, or its value is out of its range.
+    """
+    known = [field.name for field in fields(Policy)]
+    for name in options:
+        if name not in known:
+            nearest = difflib.get_close_matches(str(name), known, n=1)
+            remedy = f"did you mean {nearest[0]!r}?" if nearest else f"use {', '.join(known)}"
+            raise InvalidOption(f"OPTIONS[{name!r}]: there is no such option; {remedy}")
+    return Policy(**options)
+
+
+def declared(path: str) -> AnyTask | None:
+    """The task of Django's that stands at an import path, or None."""
+    try:
+        found = pkgutil.resolve_name(path)
+    except (ImportError, AttributeError, ValueError):
+        return None
+    except Exception:  # a module may fail at anything while it is imported
+        log.exception("the module of a task cannot be imported", extra={"task": path})
+        return None
+    return found if isinstance(found, Task) else None
+
+
+def adopt(queue: PgQueue, task: AnyTask) -> QueueTask[..., Any]:
+    """The queue's task for a declared task of Django's; registered now if it is new."""
+    name = task.module_path
+    try:
+        return queue.find_task(name)
+    except UnknownTask:
+        policy: Policy = policy_of(task.get_backend().options)
+    register = queue.task(
+        name=name,
+        queue=task.queue_name,
+        retry=policy.rule,
+        max_attempts=policy.attempts,
+        timeout=policy.timeout,
+    )
+    try:
+        return register(work_of(task, queue, policy.rule))
+    except DuplicateTask:  # by another thread, meanwhile
+        return queue.find_task(name)

@@ -1,0 +1,161 @@
+"""What a worker calls for a task of Django's: the function, its context and its signals around it.
+
+``task_started`` is sent before the function. ``task_finished`` is sent when it has returned, or has failed and
+will not be tried again. The outcome is recorded just after: a receiver that asks the database sees a running job.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from asgiref.sync import sync_to_async
+from django.utils import timezone
+
+from pgqueue.app.context import Context
+from pgqueue.app.desk import Desk
+from pgqueue.django.backend_api import (
+    DEFAULT_TASK_BACKEND_ALIAS,
+    AnyResult,
+    AnyTask,
+    TaskContext,
+    TaskResultStatus,
+    normalize_json,
+    task_finished,
+    task_started,
+)
+from pgqueue.django.backend_results import Call, result_of, task_error
+from pgqueue.values.job import Job, JobState
+from pgqueue.values.retry import Retry
+from pgqueue.values.verdict import Buried, describe, judge
+
+
+def work_of(task: AnyTask, desk: Desk, retry: Retry) -> Callable[..., Any]:
+    """The function to register for a task of Django's; its parameters are the fields of ``Call``.
+
+    Args:
+        task: whose function is run.
+        desk: where to ask about a job that has failed before.
+        retry: by which the worker will judge, so that an attempt can tell whether it was the last.
+    """
+    run = _awaited(task, desk, retry) if inspect.iscoroutinefunction(task.func) else _plain(task, desk, retry)
+    run.__module__, run.__qualname__ = task.func.__module__, task.func.__qualname__
+    run.__doc__ = task.func.__doc__
+    return run
+
+
+def _plain(task: AnyTask, desk: Desk, retry: Retry) -> Callable[..., Any]:
+    def run(
+        ctx: Context,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+        backend: str = DEFAULT_TASK_BACKEND_ALIAS,
+        run_after: datetime | None = None,
+    ) -> object:
+        job = _claimed(ctx) if ctx.attempt == 1 else desk.job(ctx.job.id)
+        attempt = _Attempt(ctx, task, job, Call(args, kwargs or {}, backend, run_after))
+        try:
+            task_started.send(attempt.sender, task_result=attempt.result)
+            value = normalize_json(attempt.result.task.call(*attempt.args, **attempt.result.kwargs))
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            if attempt.failed(error, retry):
+                task_finished.send_robust(attempt.sender, task_result=attempt.result)
+            raise
+        attempt.succeeded(value)
+        task_finished.send_robust(attempt.sender, task_result=attempt.result)
+        return value
+
+    return run
+
+
+def _awaited(task: AnyTask, desk: Desk, retry: Retry) -> Callable[..., Any]:
+    # Not asend_robust: its receivers would not see the error that is being handled, and error monitors look for it.
+    finished = sync_to_async(task_finished.send_robust)
+
+    async def run(
+        ctx: Context,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+        backend: str = DEFAULT_TASK_BACKEND_ALIAS,
+        run_after: datetime | None = None,
+    ) -> object:
+        job = _claimed(ctx) if ctx.attempt == 1 else await desk.ajob(ctx.job.id)
+        attempt = _Attempt(ctx, task, job, Call(args, kwargs or {}, backend, run_after))
+        try:
+            await task_started.asend(attempt.sender, task_result=attempt.result)
+            value = normalize_json(await attempt.result.task.acall(*attempt.args, **attempt.result.kwargs))
+        except (
+            asyncio.CancelledError
+        ):  # told to stop: whether the job goes back or ends is the worker's to say
+            raise
+        except BaseException as error:
+            if attempt.failed(error, retry):
+                await finished(attempt.sender, task_result=attempt.result)
+            raise
+        attempt.succeeded(value)
+        await finished(attempt.sender, task_result=attempt.result)
+        return value
+
+    return run
+
+
+class _Attempt:
+    """One attempt: the result that context and signals carry, kept up to date."""
+
+    def __init__(self, ctx: Context, task: AnyTask, job: Job, call: Call) -> None:
+        self.result: AnyResult = result_of(job, call, task)
+        self.sender = type(self.result.task.get_backend())
+        self._claim, self._started = ctx.job, ctx
+
+    @property
+    def args(self) -> list[Any]:
+        """The positional arguments, the context first where it is wanted."""
+        given = self.result.args
+        return [TaskContext(task_result=self.result), *given] if self.result.task.takes_context else given
+
+    def succeeded(self, value: object) -> None:
+        """Note the return value."""
+        self._finished(TaskResultStatus.SUCCESSFUL)
+        object.__setattr__(self.result, "_return_value", value)
+
+    def failed(self, error: BaseException, retry: Retry) -> bool:
+        """Note the error; whether this was the last attempt."""
+        self.result.errors.append(task_error(describe(error, self._claim.attempt)))
+        verdict = judge(self._claim, error, retry=retry, seconds=self._started.seconds)
+        if isinstance(verdict, Buried):
+            self._finished(TaskResultStatus.FAILED)
+            return True
+        return False
+
+    def _finished(self, status: TaskResultStatus) -> None:
+        object.__setattr__(self.result, "status", status)
+        object.__setattr__(self.result, "finished_at", timezone.now())
+
+
+def _claimed(ctx: Context) -> Job:
+    """The record of a job's first attempt, which need not be read: its claim says all there is."""
+    claim = ctx.job
+    return Job(
+        id=claim.id,
+        state=JobState.RUNNING,
+        queue=claim.queue,
+        task=claim.task,
+        args=msgspec.json.decode(claim.args),
+        priority=claim.priority,
+        run_at=claim.run_at,
+        created_at=claim.created_at,
+        started_at=datetime.now(UTC),
+        ended_at=None,
+        attempts=claim.attempt,
+        max_attempts=claim.max_attempts,
+        unique_key=None,
+        collisions=0,
+        worker_id=claim.worker_id,
+        errors=(),
+        reason=None,
+        result=None,
+    )

@@ -1,0 +1,101 @@
+"""What ``manage.py check`` says of the settings and the database, each with an id and a remedy."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - Django's own names
+from django.core.exceptions import ImproperlyConfigured
+from django.db import Error as DjangoError
+from django.db import connections
+
+from pgqueue.django import conf
+from pgqueue.django.djangoqueue import DjangoQueue
+from pgqueue.errors import ConfigurationError, ConnectionFailed, InvalidOption, SchemaError, SchemaTooNew
+from pgqueue.store import schema
+
+TAG = "pgqueue"
+
+
+def check_settings(**_: Any) -> list[CheckMessage]:  # noqa: ANN401 - Django's own
+    """E004: a key of ``settings.PGQUEUE`` is unknown. E005: a value is out of its range."""
+    try:
+        given = conf.written()
+    except InvalidOption as error:
+        return [_error(5, error, "PGQUEUE is one dict, its keys in capitals.")]
+    unknown = [key for key in given if key not in conf.OPTIONS | conf.OURS]
+    if unknown:
+        return [_unknown(key) for key in unknown]
+    try:
+        DjangoQueue.from_settings()
+    except (ConfigurationError, TypeError) as error:
+        return [_error(5, error, "The page on settings says what each key may be.")]
+    return []
+
+
+def check_database(**_: Any) -> list[CheckMessage]:  # noqa: ANN401 - as above
+    """E001: no such alias. E002: not PostgreSQL. E003: psycopg2, which cannot do what is needed."""
+    alias = _alias()
+    if alias not in connections.settings:
+        known = ", ".join(repr(name) for name in connections.settings)
+        return [
+            _error(
+                1, f"PGQUEUE['DATABASE'] is {alias!r}, but DATABASES has only {known}.", "Name one of them."
+            )
+        ]
+    try:
+        vendor = connections[alias].vendor
+    except ImproperlyConfigured:  # Django says so itself
+        return []
+    if vendor != "postgresql":
+        hint = "Name a database on django.db.backends.postgresql in PGQUEUE['DATABASE']."
+        return [_error(2, f"DATABASES[{alias!r}] is {vendor}; pgqueue lives in PostgreSQL.", hint)]
+    if not _is_on_psycopg_3():
+        return [
+            _error(
+                3,
+                f"DATABASES[{alias!r}] is used through psycopg2.",
+                "Install psycopg 3: pip install psycopg.",
+            )
+        ]
+    return []
+
+
+def check_schema(*, databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:  # noqa: ANN401 - as above
+    """W001: the schema is missing or older than the code. E006: it is newer, and the code cannot work on it."""
+    if _alias() not in (databases or ()) or check_settings() or check_database():
+        return []
+    database = DjangoQueue.from_settings().database
+    try:
+        database.run(schema.verify(database.catalogue.schema))
+    except SchemaTooNew as error:
+        return [_error(6, error, "Upgrade pgqueue.")]
+    except SchemaError as error:
+        return [Warning(str(error), hint="`manage.py migrate` brings it up to date.", id=f"{TAG}.W001")]
+    except (ConnectionFailed, DjangoError):  # whoever needs the database will say so
+        return []
+    return []
+
+
+def _alias() -> str:
+    try:
+        return str(conf.written().get("DATABASE", conf.DEFAULT_ALIAS))
+    except InvalidOption:
+        return conf.DEFAULT_ALIAS
+
+
+def _is_on_psycopg_3() -> bool:
+    from django.db.backends.postgresql.psycopg_any import is_psycopg3  # noqa: PLC0415 - needs a driver to be there
+
+    return bool(is_psycopg3)
+
+
+def _unknown(key: object) -> CheckMessage:
+    try:
+        conf.require_known(key)
+    except ConfigurationError as error:
+        return _error(4, error, "The keys are PgQueue's options in capitals, DATABASE and HEALTH_…")
+    raise AssertionError(key)
+
+
+def _error(number: int, words: object, hint: str) -> CheckMessage:
+    return Error(str(words), hint=hint, id=f"{TAG}.E{number:03}")

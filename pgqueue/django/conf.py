@@ -1,0 +1,126 @@
+"""``settings.PGQUEUE``: one dict, its keys in capitals. What they may be is decided here; what they do, elsewhere.
+
+The keys are the options of :class:`pgqueue.PgQueue`, ``DATABASE`` in place of a DSN, and the thresholds of the
+health check.
+"""
+
+import difflib
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.errors import ConfigurationError, InvalidOption
+
+DEFAULT_ALIAS = "default"
+DEFAULT_MAX_WAIT = timedelta(minutes=5)
+OPTIONS = frozenset(
+    name.upper() for name in inspect.signature(PgQueue.__init__).parameters if name not in {"self", "dsn"}
+)
+OURS = frozenset({"DATABASE", "HEALTH_MIN_WORKERS", "HEALTH_MAX_WAIT"})
+KINDS: Mapping[str, type | tuple[type, ...]] = {
+    "DATABASE": str,
+    "SCHEMA": str,
+    "QUEUES": (list, tuple, set, frozenset),
+    "HISTORY": timedelta,
+    "MAX_PAYLOAD": int,
+    "BEHIND_POOLER": bool,
+    "DIRECT_DSN": str,
+    "POOL_SIZE": int,
+    "HEALTH_MIN_WORKERS": int,
+    "HEALTH_MAX_WAIT": timedelta,
+}
+MAY_BE_NONE = frozenset({"QUEUES", "DIRECT_DSN", "HEALTH_MAX_WAIT"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """What ``settings.PGQUEUE`` says.
+
+    Attributes:
+        alias: the database of ``settings.DATABASES`` in which the jobs are.
+        options: for :class:`pgqueue.PgQueue`, by their names there.
+        min_workers: with fewer live workers than this, the health check fails.
+        max_wait: with a job that has been ready for longer than this, the health check fails; None: it never does.
+    """
+
+    alias: str
+    options: Mapping[str, Any]
+    min_workers: int
+    max_wait: timedelta | None
+
+
+def read() -> Configuration:
+    """The settings, checked for names and types; ranges are for :class:`pgqueue.PgQueue` to refuse.
+
+    Raises:
+        ConfigurationError: there are no Django settings, or a key is unknown.
+        InvalidOption: a value is of the wrong type.
+    """
+    given = written()
+    for key in given:
+        require_known(key)
+    for key, value in given.items():
+        require_kind(key, value)
+    return Configuration(
+        alias=given.get("DATABASE", DEFAULT_ALIAS),
+        options={key.lower(): value for key, value in given.items() if key in OPTIONS},
+        min_workers=given.get("HEALTH_MIN_WORKERS", 1),
+        max_wait=given.get("HEALTH_MAX_WAIT", DEFAULT_MAX_WAIT),
+    )
+
+
+def written() -> dict[str, Any]:
+    """``settings.PGQUEUE`` as it stands; an empty one where there is none.
+
+    Raises:
+        ConfigurationError: there are no Django settings.
+        InvalidOption: it is no dict.
+    """
+    try:
+        given = getattr(settings, "PGQUEUE", {})
+    except ImproperlyConfigured as error:
+        raise ConfigurationError(
+            "Django has no settings here: run `manage.py pgqueue`, or set DJANGO_SETTINGS_MODULE"
+        ) from error
+    if not isinstance(given, dict):
+        raise InvalidOption(f"PGQUEUE={given!r}: use a dict")
+    return given
+
+
+def require_known(key: object) -> None:
+    """Refuse a key that ``settings.PGQUEUE`` cannot have.
+
+    Raises:
+        ConfigurationError: it is none of ours; the message suggests the nearest.
+    """
+    if key in OPTIONS | OURS:
+        return
+    nearest = difflib.get_close_matches(str(key).upper(), sorted(OPTIONS | OURS), n=1)
+    remedy = f"did you mean {nearest[0]!r}?" if nearest else f"use {', '.join(sorted(OPTIONS | OURS))}"
+    if key == "DSN":
+        remedy = "the database is one of settings.DATABASES; name its alias in PGQUEUE['DATABASE']"
+    raise ConfigurationError(f"PGQUEUE[{key!r}]: there is no such key; {remedy}")
+
+
+def require_kind(key: str, value: object) -> None:
+    """Refuse a value of the wrong type, or a threshold that makes no sense.
+
+    Raises:
+        InvalidOption: it is one.
+    """
+    kind = KINDS.get(key)
+    if kind is None or (value is None and key in MAY_BE_NONE):
+        return
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        raise InvalidOption(f"PGQUEUE[{key!r}]={value!r}: use a {' or '.join(one.__name__ for one in kinds)}")
+    if key == "HEALTH_MIN_WORKERS" and isinstance(value, int) and value < 0:
+        raise InvalidOption(f"PGQUEUE[{key!r}]={value!r}: use a number from zero")
+    if key == "HEALTH_MAX_WAIT" and isinstance(value, timedelta) and value <= timedelta(0):
+        raise InvalidOption(f"PGQUEUE[{key!r}]={value!r}: use a timedelta above zero, or None")

@@ -1,0 +1,118 @@
+"""The queue of a Django project: made from its settings, on its database, its jobs run as its requests are.
+
+The module is not called ``queue``: a package's attribute cannot be both a submodule and the queue itself.
+"""
+
+import inspect
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import django
+from asgiref.sync import sync_to_async
+from django.apps import apps
+
+from pgqueue.app.handle import JobHandle
+from pgqueue.app.pgqueue import PgQueue, under_test
+from pgqueue.app.task import Task
+from pgqueue.django import conf, recycling
+from pgqueue.django.backend_imported import ImportedTasks
+from pgqueue.django.database import DjangoDatabase, Misconfigured
+from pgqueue.errors import ConfigurationError
+from pgqueue.values.job import NewJob
+
+DATABASE_OPTIONS = ("schema", "direct_dsn", "behind_pooler", "pool_size")
+
+
+class DjangoQueue(PgQueue):
+    """A job queue in one of the project's databases."""
+
+    def __init__(self, alias: str = conf.DEFAULT_ALIAS, **options: Any) -> None:  # noqa: ANN401 - PgQueue's own
+        """Describe the queue. Nothing is connected until something is run.
+
+        Args:
+            alias: one of ``settings.DATABASES``.
+            options: as for :class:`pgqueue.PgQueue`, but for ``dsn``.
+
+        Raises:
+            InvalidOption: one of them is out of its range.
+        """
+        super().__init__(**options)
+        for_database = {name: options[name] for name in DATABASE_OPTIONS if name in options}
+        self.database = under_test(self, DjangoDatabase(alias, **for_database))
+
+    @classmethod
+    def from_settings(cls) -> "DjangoQueue":
+        """The queue that ``settings.PGQUEUE`` describes.
+
+        Raises:
+            ConfigurationError: it cannot be read.
+            InvalidOption: a value is out of its range.
+        """
+        configured = conf.read()
+        return cls(configured.alias, **configured.options)
+
+    @property
+    def tasks(self) -> Mapping[str, Task[..., Any]]:
+        """The registered tasks, by name; one of Django's Tasks is registered when it is first asked for."""
+        return ImportedTasks(self, super().tasks)
+
+    def surround(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function with Django's connections recycled around it, as around a request."""
+        if inspect.iscoroutinefunction(function):
+            return recycling.around_async(function)
+        return recycling.around(function)
+
+    def enqueue(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
+        """Add jobs that tasks have prepared, on Django's connection or another of the user's."""
+        if connection is None and isinstance(self.database, DjangoDatabase):
+            connection = self.database.joined()  # given, so that no job is made while it is sending others
+        return super().enqueue(jobs, connection)
+
+    async def aenqueue(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
+        """Add jobs that tasks have prepared, on Django's connection or another of the user's."""
+        if connection is None and isinstance(self.database, DjangoDatabase):
+            return await sync_to_async(self.enqueue)(jobs)
+        return await super().aenqueue(jobs, connection)
+
+
+_making = threading.Lock()
+_made: list[DjangoQueue] = []
+
+
+def project_queue() -> DjangoQueue:
+    """The project's queue, made from its settings when first asked for.
+
+    Where ``settings.PGQUEUE`` cannot be read, the queue says so whenever it is used, and the checks do before.
+
+    Raises:
+        ConfigurationError: Django cannot be set up.
+    """
+    if not _made:
+        _set_up()
+        with _making:
+            if not _made:
+                _made.append(_make())
+    return _made[0]
+
+
+def _make() -> DjangoQueue:
+    try:
+        return DjangoQueue.from_settings()
+    except ConfigurationError as error:
+        queue = DjangoQueue()
+        queue.database = Misconfigured(error)
+        return queue
+
+
+def _set_up() -> None:
+    """Set Django up where nobody has: ``pgqueue --app pgqueue.django:queue`` is no ``manage.py``."""
+    if apps.ready or apps.loading or "DJANGO_SETTINGS_MODULE" not in os.environ:
+        return
+    try:
+        django.setup()
+    except ImportError as error:
+        raise ConfigurationError(
+            f"Django cannot be set up with DJANGO_SETTINGS_MODULE={os.environ['DJANGO_SETTINGS_MODULE']!r}: {error}"
+        ) from error

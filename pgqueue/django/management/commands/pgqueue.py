@@ -1,0 +1,127 @@
+"""``manage.py pgqueue …``: the verbs of the command ``pgqueue``, on the project's queue.
+
+What stands behind ``pgqueue`` is handed on as it is; ``--help`` and the exit codes are that command's own.
+"""
+
+import contextlib
+import importlib
+import io
+import os
+import sys
+import sysconfig
+from argparse import REMAINDER
+from collections.abc import Sequence
+from typing import Any
+
+import click
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser, SystemCheckError
+from django.db import Error, connections
+
+from pgqueue.django import reloading
+from pgqueue.django.checks import TAG
+
+APP = "pgqueue.django:queue"
+PROGRAM = "manage.py pgqueue"
+RELOAD, NO_RELOAD = "--autoreload", "--no-autoreload"
+DJANGOS = {"--settings": 1, "--pythonpath": 1, "--traceback": 0, "--no-color": 0, "--force-color": 0}
+"""Django's own options, which it has heeded by now, and how many words follow each."""
+
+
+class Command(BaseCommand):
+    """See the module."""
+
+    help = "Run and look after the project's jobs: worker, jobs, dead, queues, enqueue, migrate, bench."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Take all words as they are; for ``call_command``."""
+        parser.add_argument("arguments", nargs=REMAINDER, help="What the command pgqueue is given.")
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        """Run a verb from the command line; the process ends with its exit code."""
+        words = without_djangos(argv[2:])
+        reloads, words = split_off_reloading(words)
+        try:
+            if _verb(words) == "worker" and not {"--help", "-h"} & set(words):
+                _tell_children_where_the_project_is()
+                if reloads:
+                    reloading.run(words, say=self.stdout.write)
+                    return
+                self._check()
+            _main()(["--app", APP, *words], prog_name=PROGRAM)
+        except Error as error:
+            self.stderr.write(f"pgqueue: error: the database refused: {' '.join(str(error).split())}")
+            sys.exit(2)
+        finally:
+            connections.close_all()
+
+    def handle(self, *_: str, arguments: Sequence[str], **_options: Any) -> None:  # noqa: ANN401 - Django's own
+        """Run a verb for ``call_command``, which raises what the command line would end with."""
+        told = io.TextIOWrapper(
+            io.BytesIO(), encoding="utf-8", write_through=True
+        )  # JSON is written in bytes
+        try:
+            with contextlib.redirect_stdout(told):
+                code = _main()(["--app", APP, *arguments], prog_name=PROGRAM, standalone_mode=False)
+        except click.ClickException as error:
+            raise CommandError(error.format_message(), returncode=error.exit_code) from error
+        except click.Abort as error:
+            raise CommandError("aborted") from error
+        finally:
+            told.seek(0)
+            self.stdout.write(told.read(), ending="")
+        if code:
+            raise CommandError(f"{PROGRAM} {' '.join(arguments)}: see above", returncode=code)
+
+    def _check(self) -> None:
+        try:
+            self.check(tags=[TAG])
+        except SystemCheckError as error:
+            self.stderr.write(str(error), lambda words: words)
+            sys.exit(error.returncode)
+
+
+def without_djangos(words: Sequence[str]) -> list[str]:
+    """The words that are not Django's own options."""
+    kept = []
+    rest = iter(words)
+    for word in rest:
+        name, equals, _ = word.partition("=")
+        if name not in DJANGOS:
+            kept.append(word)
+        elif not equals:
+            for _ in range(DJANGOS[name]):
+                next(rest, None)
+    return kept
+
+
+def split_off_reloading(words: Sequence[str]) -> tuple[bool, list[str]]:
+    """Whether a worker starts again when the code changes, as it does by default under DEBUG; and the other words."""
+    said = [word == RELOAD for word in words if word in {RELOAD, NO_RELOAD}]
+    return (said[-1] if said else settings.DEBUG), [word for word in words if word not in {RELOAD, NO_RELOAD}]
+
+
+def _main() -> click.Command:
+    # The command line is a door of its own, above this one: so it is opened by its name.
+    main: click.Command = importlib.import_module("pgqueue.cli.main").main
+    return main
+
+
+def _verb(words: Sequence[str]) -> str | None:
+    """The verb among the words; None: they cannot be read, which the command itself will explain."""
+    main = _main()
+    try:
+        with click.Context(main) as context:
+            _, rest, _ = main.make_parser(context).parse_args(list(words))
+    except click.UsageError:
+        return None
+    return rest[0] if rest else None
+
+
+def _tell_children_where_the_project_is() -> None:
+    """Worker processes are not started by ``manage.py``, whose folder is on the path; so it is put on theirs.
+
+    What stands before the standard library on the path is what this process was given beside it.
+    """
+    given = sys.path[: sys.path.index(sysconfig.get_path("stdlib"))]
+    os.environ["PYTHONPATH"] = os.pathsep.join(os.path.abspath(place) for place in given)  # noqa: PTH100 - strings

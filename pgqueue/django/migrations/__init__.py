@@ -1,0 +1,1 @@
+"""The schema's revisions, as Django migrations."""

@@ -1,0 +1,178 @@
+"""The tables as models, to read: for the admin, and for queries of your own.
+
+They are unmanaged, for the schema's own revisions make them, and read-only, for only the queue's methods keep its
+promises. ``Job`` is the view of every job there is a record of, live or ended, in one shape.
+"""
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+
+from pgqueue.django import conf
+from pgqueue.errors import PgQueueError
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from uuid import UUID
+
+
+def table(name: str) -> str:
+    """A table of ours as Django's ``db_table``: it leaves alone what is quoted already, the schema included."""
+    schema = conf.written().get("SCHEMA", "pgqueue")
+    return f'"{schema}"."{name}"'
+
+
+class ReadOnlyQuerySet(models.QuerySet[Any]):
+    """A query that only reads."""
+
+    def update(self, **_given: Any) -> NoReturn:  # noqa: ANN401 - whatever it is
+        """Refuse."""
+        raise _refused(self.model)
+
+    def delete(self) -> NoReturn:
+        """Refuse."""
+        raise _refused(self.model)
+
+    def bulk_create(self, *_also: Any, **_given: Any) -> NoReturn:  # noqa: ANN401 - likewise
+        """Refuse."""
+        raise _refused(self.model)
+
+
+class Reader(models.Manager.from_queryset(ReadOnlyQuerySet)):  # type: ignore[misc]  # made by Django, from a class
+    """Reads from the database that ``PGQUEUE['DATABASE']`` names, unless another is asked for."""
+
+    def get_queryset(self) -> ReadOnlyQuerySet:
+        """All rows."""
+        rows: ReadOnlyQuerySet = super().get_queryset()
+        return rows if self._db else rows.using(conf.written().get("DATABASE", conf.DEFAULT_ALIAS))
+
+
+class ReadOnly(models.Model):
+    """A row that is written by the queue, never by the ORM."""
+
+    objects = Reader()
+
+    class Meta:
+        """A base of models."""
+
+        abstract = True
+
+    def save(self, *_also: Any, **_given: Any) -> NoReturn:  # noqa: ANN401 - whatever it is
+        """Refuse."""
+        raise _refused(type(self))
+
+    def delete(self, *_also: Any, **_given: Any) -> NoReturn:  # noqa: ANN401 - likewise
+        """Refuse."""
+        raise _refused(type(self))
+
+
+class Enqueued(ReadOnly):
+    """What live, dead and ended jobs have in common."""
+
+    id: "models.BigIntegerField[int, int]" = models.BigIntegerField(primary_key=True)
+    queue: "models.TextField[str, str]" = models.TextField()
+    task: "models.TextField[str, str]" = models.TextField()
+    args = models.JSONField()
+    priority: "models.SmallIntegerField[int, int]" = models.SmallIntegerField()
+    run_at: "models.DateTimeField[datetime, datetime]" = models.DateTimeField()
+    created_at: "models.DateTimeField[datetime, datetime]" = models.DateTimeField("enqueued at")
+    started_at: "models.DateTimeField[datetime | None, datetime | None]" = models.DateTimeField(null=True)
+    attempts: "models.SmallIntegerField[int, int]" = models.SmallIntegerField()
+    max_attempts: "models.SmallIntegerField[int, int]" = models.SmallIntegerField()
+    unique_key: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - as it is
+    collisions: "models.IntegerField[int, int]" = models.IntegerField()
+    worker_id: "models.UUIDField[UUID | None, UUID | None]" = models.UUIDField("worker", null=True)
+    errors = models.JSONField(null=True)
+
+    class Meta:
+        """A base of models."""
+
+        abstract = True
+
+    def __str__(self) -> str:
+        """Like ``42 shop.tasks.send_receipt``."""
+        return f"{self.pk} {self.task}"
+
+
+class Job(Enqueued):
+    """A job, live or ended. ``state`` is one of ``JobState``."""
+
+    state: "models.TextField[str, str]" = models.TextField()
+    ended_at: "models.DateTimeField[datetime | None, datetime | None]" = models.DateTimeField(null=True)
+    reason: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - as it is
+    result = models.JSONField(null=True)
+
+    class Meta:
+        """Where it is, and who may do what."""
+
+        managed = False
+        db_table = table("all_jobs")
+        default_permissions = ("view",)
+        permissions = (("retry_job", "Can retry job"), ("cancel_job", "Can cancel job"))
+
+
+class DeadJob(Enqueued):
+    """A job that will not run again unless somebody retries it."""
+
+    died_at: "models.DateTimeField[datetime, datetime]" = models.DateTimeField()
+    reason: "models.TextField[str, str]" = models.TextField()
+
+    class Meta:
+        """Where it is, and who may do what: to delete one is to purge it."""
+
+        managed = False
+        db_table = table("dead_jobs")
+        default_permissions = ("view", "delete")
+
+
+class Queue(ReadOnly):
+    """What is known of a queue beside its jobs. A queue needs no row to be used."""
+
+    name: "models.TextField[str, str]" = models.TextField(primary_key=True)
+    paused_at: "models.DateTimeField[datetime | None, datetime | None]" = models.DateTimeField(null=True)
+    created_at: "models.DateTimeField[datetime, datetime]" = models.DateTimeField()
+
+    class Meta:
+        """Where it is, and who may do what."""
+
+        managed = False
+        db_table = table("queues")
+        default_permissions = ("view",)
+        permissions = (("pause_queue", "Can pause and resume queue"),)
+
+    def __str__(self) -> str:
+        """Its name."""
+        return str(self.name)
+
+
+class Worker(ReadOnly):
+    """A worker process; it holds its jobs while its lease has not passed."""
+
+    id: "models.UUIDField[UUID, UUID]" = models.UUIDField(primary_key=True)
+    started_at: "models.DateTimeField[datetime, datetime]" = models.DateTimeField()
+    lease_until: "models.DateTimeField[datetime, datetime]" = models.DateTimeField()
+    pid: "models.IntegerField[int, int]" = models.IntegerField("process")
+    concurrency: "models.IntegerField[int, int]" = models.IntegerField()
+    asleep: "models.BooleanField[bool, bool]" = models.BooleanField()
+    host: "models.TextField[str, str]" = models.TextField()
+    version: "models.TextField[str, str]" = models.TextField()
+    queues: "ArrayField[list[str] | None, list[str] | None]" = ArrayField(models.TextField(), null=True)
+
+    class Meta:
+        """Where it is, and who may do what."""
+
+        managed = False
+        db_table = table("workers")
+        default_permissions = ("view",)
+
+    def __str__(self) -> str:
+        """Like ``web-1:4711``."""
+        return f"{self.host}:{self.pid}"
+
+
+def _refused(model: type[models.Model]) -> PgQueueError:
+    return PgQueueError(
+        f"pgqueue.{model.__name__} is there to be read; enqueue, cancel, retry and purge jobs with the queue's "
+        "own methods: from pgqueue.django import queue"
+    )

@@ -1,0 +1,43 @@
+"""The health check, as a view."""
+
+from django.conf import settings
+from django.db import Error, transaction
+from django.http import HttpRequest, JsonResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from pgqueue.django.health import Health, examine
+
+
+@never_cache
+@require_safe
+@transaction.non_atomic_requests  # else a database that is away would be an error before the view can say so
+def health(request: HttpRequest) -> JsonResponse:
+    """Whether the queue works: 200 or 503, and ``{"status": "ok"}`` or ``{"status": "failing"}``.
+
+    Staff, and everybody while DEBUG is on, are told what was found, too.
+    """
+    found = examine()
+    answer: dict[str, object] = {"status": "failing" if found.problems else "ok"}
+    if _may_know(request):
+        answer |= _details(found)
+    return JsonResponse(answer, status=503 if found.problems else 200)
+
+
+def _details(found: Health) -> dict[str, object]:
+    return {
+        "problems": list(found.problems),
+        "schema": found.revision,
+        "workers": found.workers,
+        "oldest_ready_seconds": found.oldest_ready,
+    }
+
+
+def _may_know(request: HttpRequest) -> bool:
+    if settings.DEBUG:
+        return True
+    try:
+        user = getattr(request, "user", None)
+        return bool(user is not None and user.is_active and user.is_staff)
+    except Error:  # whoever it is cannot be looked up now
+        return False
