@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pgqueue.embedded import embedded_server
+from pgqueue.testing.databases import hasten
 
 DEBIAN = Path("/usr/lib/postgresql")
 
@@ -26,6 +27,7 @@ def server() -> Iterator[str]:
             yield dsn
     else:
         with embedded_server() as dsn:
+            hasten(dsn)
             yield dsn
 
 

@@ -59,8 +59,6 @@ def _plain(task: AnyTask, desk: Desk, retry: Retry) -> Callable[..., Any]:
         try:
             task_started.send(attempt.sender, task_result=attempt.result)
             value = normalize_json(attempt.result.task.call(*attempt.args, **attempt.result.kwargs))
-        except asyncio.CancelledError:
-            raise
         except BaseException as error:
             if attempt.failed(error, retry):
                 task_finished.send_robust(attempt.sender, task_result=attempt.result)
@@ -88,10 +86,8 @@ def _awaited(task: AnyTask, desk: Desk, retry: Retry) -> Callable[..., Any]:
         try:
             await task_started.asend(attempt.sender, task_result=attempt.result)
             value = normalize_json(await attempt.result.task.acall(*attempt.args, **attempt.result.kwargs))
-        except (
-            asyncio.CancelledError
-        ):  # told to stop: whether the job goes back or ends is the worker's to say
-            raise
+        except asyncio.CancelledError:
+            raise  # told to stop: whether the job goes back to its line or ends is the worker's to say
         except BaseException as error:
             if attempt.failed(error, retry):
                 await finished(attempt.sender, task_result=attempt.result)

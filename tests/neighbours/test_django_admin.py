@@ -12,14 +12,14 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
 from django.core.management import call_command
 from django.db import connection
-from django.test import Client
+from django.test import Client, override_settings
 from django.test.utils import CaptureQueriesContext
 from docs.pages import DOCS, blocks, words_in_code
 from neighbours.django_backend_database import database, emptied
 from pytest_postgresql.executors import NoopExecutor
 
 from pgqueue.django import queue
-from pgqueue.django.models import DeadJob, Job, Queue, Worker
+from pgqueue.django.models import DeadJob, Job, Queue, Worker, table
 from pgqueue.errors import PgQueueError
 from pgqueue.values.job import JobState
 
@@ -148,6 +148,14 @@ def test_the_migrations_know_the_models() -> None:
     call_command("makemigrations", "--check", "--dry-run", "pgqueue", verbosity=0)
 
 
+def test_the_models_are_where_the_settings_say() -> None:
+    with override_settings(PGQUEUE={"SCHEMA": "work", "DATABASE": "other"}):
+        assert table("jobs") == '"work"."jobs"'
+        assert Job.objects.all().db == "other"
+        assert Job.objects.using("default").db == "default"
+    assert Job.objects.all().db == "default"
+
+
 # Lists
 
 
@@ -203,7 +211,7 @@ def test_a_list_offers_the_names_that_are_there_and_the_one_that_was_chosen(clie
         "task=neighbours.project.shop.tasks.bill",
     ):
         assert link in page
-    assert '<li class="selected">\n    <a href="?queue=chosen">' in page
+    assert '<li class="selected">\n    <a href="?queue=chosen">chosen</a>' in page
 
 
 @pytest.mark.parametrize(
@@ -362,13 +370,13 @@ def test_a_purge_tells_of_jobs_that_somebody_retried_meanwhile(
 def test_queues_are_paused_and_resumed_whether_or_not_they_have_a_row(client: Client) -> None:
     assert "pgqueue-open" in _page(client, LISTS["queue"])
     assert "pgqueue-open" in _page(client, "/admin/pgqueue/queue/mail/change/")
-    assert client.get("/admin/pgqueue/queue/unheard-of/change/").status_code == 302
     assert _messages(_act(client, "queue", "pause", "mail", "default")) == ["2 queues paused."]
     assert queue.counts()[1] == ["default", "mail"]
     assert "pgqueue-paused" in _page(client, "/admin/pgqueue/queue/mail/change/")
     page = _act(client, "queue", "resume", "mail", "unheard-of")
     assert sorted(_messages(page)) == ["1 queue left alone: not paused.", "1 queue resumed."]
     assert queue.counts()[1] == ["default"]
+    assert client.get("/admin/pgqueue/queue/unheard-of/change/").status_code == 302
 
 
 def test_the_list_of_queues_says_how_many_jobs_are_ready(client: Client, tasks: dict[str, Any]) -> None:

@@ -629,9 +629,10 @@ def test_a_worker_finds_a_task_by_its_import_path() -> None:
 @pytest.mark.parametrize(
     "name", ["neighbours.django_backend_tasks.gone", "nowhere.at_all", "os.getcwd", "plain", "a b.c", "..x"]
 )
-def test_a_worker_finds_nothing_where_no_task_stands(name: str) -> None:
+def test_a_worker_finds_nothing_where_no_task_stands(name: str, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(KeyError):
         DjangoQueue.from_settings().tasks[name]
+    assert caplog.records == []
 
 
 def test_a_worker_finds_a_task_of_pgqueues_own_in_a_module_that_it_had_not_imported(
