@@ -8,26 +8,7 @@ from django.db import Error as DjangoError
 from pgqueue.django import conf
 from pgqueue.django.database import DjangoDatabase
 from pgqueue.errors import DatabaseError
-from pgqueue.store import schema
-from pgqueue.store.catalogue import in_schema
-from pgqueue.store.unwrap import unwrap
-
-# The first job of each queue and priority, found by leaps from one to the next in the index jobs_ready: as many as
-# there are queues and priorities, however many jobs are ready.
-LOOK = """
-with recursive head as (
-    (select queue, -priority as turn, run_at from pgqueue.jobs where status = 'ready'
-     order by queue, -priority, run_at limit 1)
-    union all
-    select next.* from head, lateral (
-        select queue, -priority as turn, run_at from pgqueue.jobs
-        where status = 'ready' and (queue, -priority) > (head.queue, head.turn)
-        order by queue, -priority, run_at limit 1) as next
-)
-select (select count(*) from pgqueue.workers where lease_until > now()),
-       (select max(extract(epoch from now() - run_at))::float from head
-        where not exists (select from pgqueue.queues where name = head.queue and paused_at is not null))
-"""
+from pgqueue.store import control, schema
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,13 +40,12 @@ def examine() -> Health:
     database = DjangoDatabase(configured.alias, schema=name)
     try:
         revision = database.run(schema.verify(name))
-        with database.joined().wrap_database_errors:
-            found = unwrap(database.joined()).execute(in_schema(LOOK, name).encode()).fetchone()
+        pulse = database.run(control.pulse())
     except (DatabaseError, DjangoError) as error:
         return Health(problems=(f"database: {str(error).strip()}",))
-    workers, oldest = found or (0, None)
-    problems = (*_too_few(workers, configured.min_workers), *_too_long(oldest, configured.max_wait))
-    return Health(problems=problems, revision=revision, workers=workers, oldest_ready=oldest)
+    workers, waited = pulse.workers, pulse.oldest_ready
+    problems = (*_too_few(workers, configured.min_workers), *_too_long(waited, configured.max_wait))
+    return Health(problems=problems, revision=revision, workers=workers, oldest_ready=waited)
 
 
 def _too_few(workers: int, least: int) -> tuple[str, ...]:

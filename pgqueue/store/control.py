@@ -12,6 +12,19 @@ from pgqueue.values.job import AttemptError, Job, JobState, QueueCount
 NEWEST = (1 << 63) - 1
 
 
+class Pulse(msgspec.Struct, frozen=True):
+    """How the queue is, at a glance.
+
+    Attributes:
+        workers: how many are alive.
+        oldest_ready: how many seconds the longest-waiting ready job has waited, paused queues left out; None: no
+            job waits.
+    """
+
+    workers: int
+    oldest_ready: float | None
+
+
 def show(job_id: int) -> Plan[Job | None]:
     """Everything recorded of one job, live or ended; None: no record."""
     rows = yield Statement("show", {"id": job_id})
@@ -125,6 +138,16 @@ def counts() -> Plan[tuple[list[QueueCount], list[str]]]:
     rows = yield Statement("counts", {})
     found = [QueueCount(queue, JobState(state), count) for queue, state, count, _ in rows if count]
     return found, sorted({row[0] for row in rows if row[3]})
+
+
+def pulse(*, now: datetime | None = None) -> Plan[Pulse]:
+    """Whether workers are alive, and whether jobs wait for long.
+
+    Args:
+        now: the instant; the database's own by default.
+    """
+    ((workers, oldest_ready),) = yield Statement("health", {"now": now})
+    return Pulse(workers, oldest_ready)
 
 
 def _job(row: Row) -> Job:

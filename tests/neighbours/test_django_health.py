@@ -155,24 +155,3 @@ def test_it_is_never_cached_and_only_read() -> None:
 @pytest.mark.usefixtures("django_dsn")
 def test_its_address_can_be_included() -> None:
     assert Client().get("/health/").status_code == 503
-
-
-def test_however_many_jobs_wait_only_the_first_of_each_line_is_read(django_dsn: str) -> None:
-    from pgqueue.django.health import LOOK  # noqa: PLC0415 - beside its only use
-
-    with psycopg.connect(django_dsn, autocommit=True) as connection:
-        connection.execute(
-            "insert into pgqueue.jobs (queue, task, priority) "
-            "select 'queue ' || n % 3, 'task', n % 4 from generate_series(1, 30000) as n"
-        )
-        connection.execute("vacuum analyze pgqueue.jobs")
-        (plan,) = connection.execute(f"explain (analyze, format json) {LOOK}".encode()).fetchone() or (None,)
-
-    reads = [step for step in _steps(plan[0]["Plan"]) if step.get("Relation Name") == "jobs"]
-    assert reads
-    assert {step["Index Name"] for step in reads} == {"jobs_ready"}
-    assert all(step["Actual Rows"] <= 1 and not step.get("Rows Removed by Filter") for step in reads), reads
-
-
-def _steps(step: dict[str, Any]) -> list[dict[str, Any]]:
-    return [step, *(inner for one in step.get("Plans", ()) for inner in _steps(one))]

@@ -6,10 +6,23 @@ from typing import Any
 import psycopg
 import pytest
 from store.drivers import Ask, every_kind, one_database
-from store.samples import MINUTE, NOON, SECOND, adding, error_of, new_job, running, shown, taking
+from store.samples import (
+    LEASE,
+    MINUTE,
+    NOON,
+    SECOND,
+    adding,
+    error_of,
+    new_job,
+    running,
+    shown,
+    taking,
+    worker_info,
+)
 
 from pgqueue.errors import SchemaTooNew, SchemaTooOld
-from pgqueue.store import control, finish, schema
+from pgqueue.store import claim, control, finish, schema
+from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.plan import Plan
 from pgqueue.values.job import JobState, QueueCount
 from pgqueue.values.verdict import Buried, Succeeded
@@ -207,3 +220,34 @@ def _clock(connection: psycopg.Connection[Any]) -> datetime:
     assert row is not None
     moment: datetime = row[0]
     return moment
+
+
+async def test_the_pulse_is_how_many_workers_live_and_how_long_a_job_has_been_ready(ask: Ask) -> None:
+    assert await ask(control.pulse(now=NOON)) == control.Pulse(0, None)
+    await ask(claim.register(worker_info(), LEASE, now=NOON))
+    await ask(claim.register(worker_info(), LEASE, now=NOON - 2 * LEASE))
+    for queue, waited in (("mail", 1), ("paused", 9), ("print", 5)):
+        await ask(adding(new_job(queue=queue), now=NOON - waited * MINUTE))
+    await ask(adding(new_job(delay=MINUTE)))
+    await ask(control.pause("paused"))
+
+    assert await ask(control.pulse(now=NOON)) == control.Pulse(1, 300.0)
+
+
+def test_for_the_pulse_only_the_first_job_of_each_queue_and_priority_is_read(dsn: str) -> None:
+    look = catalogue_of("pgqueue")["health"].decode().replace("%(now)s", "null")
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            "insert into pgqueue.jobs (queue, task, priority) "
+            "select 'queue ' || n % 3, 'task', n % 4 from generate_series(1, 30000) as n"
+        )
+        connection.execute("vacuum analyze pgqueue.jobs")
+        (plan,) = connection.execute(f"explain (analyze, format json) {look}".encode()).fetchone() or (None,)
+
+    reads = [step for step in _steps(plan[0]["Plan"]) if step.get("Relation Name") == "jobs"]
+    assert {step["Index Name"] for step in reads} == {"jobs_ready"}
+    assert all(step["Actual Rows"] <= 1 and not step.get("Rows Removed by Filter") for step in reads), reads
+
+
+def _steps(step: dict[str, Any]) -> list[dict[str, Any]]:
+    return [step, *(inner for one in step.get("Plans", ()) for inner in _steps(one))]
