@@ -5,9 +5,6 @@ with Django's ``a`` prefix; one test holds the pairs to the same parameters and 
 """
 
 import difflib
-import logging
-import os
-import pkgutil
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from itertools import chain, islice
@@ -19,8 +16,8 @@ from pgqueue.app.desk import Desk
 from pgqueue.app.handle import JobHandle
 from pgqueue.app.take import AsyncTake, Take
 from pgqueue.app.task import Call, Registers, Task
+from pgqueue.app.undertest import under_test
 from pgqueue.errors import (
-    ConfigurationError,
     DuplicateTask,
     InvalidOption,
     UnknownQueue,
@@ -39,11 +36,6 @@ R = TypeVar("R")
 
 DEFAULT_RETENTION = timedelta(days=7)
 DEFAULT_LEASE = timedelta(seconds=30)
-TESTING_SETTING = "PGQUEUE_TESTING"
-# By name: this floor does not know who stands above it, and only a program under test loads them.
-TESTING_MODES = {"memory": "pgqueue.testing.memory:Memory", "eager": "pgqueue.testing.eagerly:Eager"}
-
-log = logging.getLogger("pgqueue")
 
 
 class PgQueue(Desk):
@@ -351,24 +343,6 @@ class PgQueue(Desk):
         if self.queues is not None:
             self.require_queue(job.queue)
         return job
-
-
-def under_test(queue: PgQueue, database: Database) -> Database:
-    """The database a queue is to use, or what PGQUEUE_TESTING in the environment puts in its place.
-
-    Whoever gives a queue another database after it was made (a framework's queue) asks here, too.
-
-    Raises:
-        ConfigurationError: the setting is neither ``memory`` nor ``eager``.
-    """
-    mode = os.environ.get(TESTING_SETTING)
-    if not mode:
-        return database
-    if mode not in TESTING_MODES:
-        raise ConfigurationError(f"{TESTING_SETTING}={mode!r}: use {' or '.join(TESTING_MODES)}, or unset it")
-    log.warning("jobs are kept in memory, for tests: %s=%s", TESTING_SETTING, mode)
-    made: Database = pkgutil.resolve_name(TESTING_MODES[mode])(queue)
-    return made
 
 
 def _did_you_mean(name: str, known: Collection[str]) -> str:

@@ -14,8 +14,9 @@ from asgiref.sync import sync_to_async
 from django.apps import apps
 
 from pgqueue.app.handle import JobHandle
-from pgqueue.app.pgqueue import PgQueue, under_test
+from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
+from pgqueue.app.undertest import under_test
 from pgqueue.django import conf, recycling
 from pgqueue.django.backend_imported import ImportedTasks
 from pgqueue.django.database import DjangoDatabase, Misconfigured

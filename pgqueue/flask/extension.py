@@ -18,7 +18,8 @@ from flask import Flask, has_app_context
 from flask.globals import app_ctx
 
 from pgqueue.app.handle import JobHandle
-from pgqueue.app.pgqueue import PgQueue, under_test
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.app.undertest import under_test
 from pgqueue.errors import ConfigurationError
 from pgqueue.flask.command import command
 from pgqueue.flask.config import PREFIX, read
