@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from databases import Copies
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pytest_postgresql import factories
 from running import Running
@@ -48,7 +49,6 @@ def _migrate(**where: Any) -> None:
 
 migrated_server = factories.postgresql_noproc(load=[_migrate])
 empty_server = factories.postgresql_noproc(dbname="pgqueue_empty")
-migrated = factories.postgresql("migrated_server")
 empty = factories.postgresql("empty_server")
 
 
@@ -57,10 +57,23 @@ def _dsn(connection: psycopg.Connection[Any]) -> str:
     return f"postgresql://{info.user}:{info.password}@/{info.dbname}?host={info.host}&port={info.port}"
 
 
+@pytest.fixture(scope="session")
+def copies(migrated_server: Any) -> Iterator[Copies]:
+    """Copies of a database with the schema in it."""
+    made = Copies(_server_dsn(migrated_server, "postgres"), migrated_server.template_dbname)
+    yield made
+    made.stop()
+
+
 @pytest.fixture
-def dsn(migrated: psycopg.Connection[Any]) -> str:
+def dsn(copies: Copies, migrated_server: Any) -> Iterator[str]:
     """A fresh database with the schema in it."""
-    return _dsn(migrated)
+    with copies.one() as name:
+        yield _server_dsn(migrated_server, name)
+
+
+def _server_dsn(server: Any, name: str) -> str:
+    return f"postgresql://{server.user}:{server.password or ''}@/{name}?host={server.host}&port={server.port}"
 
 
 @pytest.fixture
