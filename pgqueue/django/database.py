@@ -113,24 +113,10 @@ class DjangoDatabase(Database):
             connection.execute("select")
             yield connection
 
-    def but(
-        self,
-        *,
-        dsn: str | None = None,
-        schema: str | None = None,
-        behind_pooler: bool = False,
-        direct_dsn: str | None = None,
-    ) -> Database:
-        """Another database with this one's settings, except for those that are given; with a DSN, not Django's."""
-        if dsn is not None:
-            return super().but(dsn=dsn, schema=schema, behind_pooler=behind_pooler, direct_dsn=direct_dsn)
-        return DjangoDatabase(
-            self.alias,
-            schema=schema or self.catalogue.schema,
-            direct_dsn=direct_dsn or self._given_direct_dsn,
-            behind_pooler=behind_pooler or self.behind_pooler,
-            pool_size=self._pool_size,
-        )
+    def _remade(self, dsn: str | None, **options: Any) -> Database:  # noqa: ANN401 - Database's own
+        return (
+            Database(dsn, **options) if dsn else DjangoDatabase(self.alias, **options)
+        )  # with a DSN, not Django's
 
 
 class Misconfigured(DjangoDatabase):

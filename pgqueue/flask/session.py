@@ -99,23 +99,9 @@ class FlaskDatabase(Database):
         with super().transaction() if session is None else _transaction_of(session) as connection:
             yield connection
 
-    def but(
-        self,
-        *,
-        dsn: str | None = None,
-        schema: str | None = None,
-        behind_pooler: bool = False,
-        direct_dsn: str | None = None,
-    ) -> "FlaskDatabase":
-        """Another database with this one's settings, except for those that are given."""
-        return FlaskDatabase(
-            dsn or self._given_dsn,
-            session=None if dsn and self._joins else self._joins,
-            schema=schema or self.catalogue.schema,
-            direct_dsn=direct_dsn or (None if dsn else self._given_direct_dsn),
-            behind_pooler=behind_pooler or self.behind_pooler,
-            pool_size=self._pool_size,
-        )
+    def _remade(self, dsn: str | None, **options: Any) -> Database:  # noqa: ANN401 - Database's own
+        session = None if dsn and self._joins else self._joins
+        return FlaskDatabase(dsn or self._given_dsn, session=session, **options)
 
     def _is_shared_by(self, engine: "Engine") -> bool:
         """Whether an engine leads to this very database, by what the two DSNs say."""

@@ -198,13 +198,17 @@ class Database:
         direct_dsn: str | None = None,
     ) -> "Database":
         """Another database with this one's settings, except for those that are given."""
-        return Database(
-            dsn or self._given_dsn,
+        return self._remade(
+            dsn,
             schema=schema or self.catalogue.schema,
             direct_dsn=direct_dsn or (None if dsn else self._given_direct_dsn),
             behind_pooler=behind_pooler or self.behind_pooler,
             pool_size=self._pool_size,
         )
+
+    def _remade(self, dsn: str | None, **options: Any) -> "Database":  # noqa: ANN401 - the constructor's own
+        """A database of this kind, with this one's DSN if none is given; a framework's overrides it."""
+        return Database(dsn or self._given_dsn, **options)
 
     def close(self) -> None:
         """Close the blocking pool."""
