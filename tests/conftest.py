@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from databases import Copies
+from databases import Copies, dsn_of
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pytest_postgresql import factories
 from running import Running
@@ -60,7 +60,7 @@ def _dsn(connection: psycopg.Connection[Any]) -> str:
 @pytest.fixture(scope="session")
 def copies(migrated_server: Any) -> Iterator[Copies]:
     """Copies of a database with the schema in it."""
-    made = Copies(_server_dsn(migrated_server, "postgres"), migrated_server.template_dbname)
+    made = Copies(dsn_of(migrated_server, "postgres"), migrated_server.template_dbname)
     yield made
     made.stop()
 
@@ -69,11 +69,7 @@ def copies(migrated_server: Any) -> Iterator[Copies]:
 def dsn(copies: Copies, migrated_server: Any) -> Iterator[str]:
     """A fresh database with the schema in it."""
     with copies.one() as name:
-        yield _server_dsn(migrated_server, name)
-
-
-def _server_dsn(server: Any, name: str) -> str:
-    return f"postgresql://{server.user}:{server.password or ''}@/{name}?host={server.host}&port={server.port}"
+        yield dsn_of(migrated_server, name)
 
 
 @pytest.fixture

@@ -5,11 +5,17 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
+from typing import Any
 
 import psycopg
 from psycopg import sql
 
 AHEAD = 3
+
+
+def dsn_of(server: Any, name: str) -> str:
+    """The DSN of a database on the server that pytest-postgresql knows."""
+    return f"postgresql://{server.user}:{server.password or ''}@/{name}?host={server.host}&port={server.port}"
 
 
 class Copies:

@@ -4,8 +4,7 @@ Every public method runs one plan of the store. Those that touch the database co
 with Django's ``a`` prefix; one test holds the pairs to the same parameters and words.
 """
 
-import difflib
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from itertools import chain, islice
 from types import MappingProxyType
@@ -26,6 +25,7 @@ from pgqueue.errors import (
 from pgqueue.store import enqueue
 from pgqueue.store.database import Database
 from pgqueue.values.job import Enqueued, NewJob
+from pgqueue.values.nearest import did_you_mean
 from pgqueue.values.options import JobOptions, as_duration, check_name, check_queues
 from pgqueue.values.payload import DEFAULT_LIMIT
 from pgqueue.values.retry import Retry
@@ -76,7 +76,7 @@ class PgQueue(Desk):
         if max_payload < 1:
             raise InvalidOption(f"max_payload={max_payload!r}: use a number of bytes above zero")
         super().__init__(
-            Database(
+            self._make_database(
                 dsn, schema=schema, direct_dsn=direct_dsn, behind_pooler=behind_pooler, pool_size=pool_size
             )
         )
@@ -199,7 +199,7 @@ class PgQueue(Desk):
         try:
             return self._tasks[name]
         except KeyError:
-            raise UnknownTask(f"no task {name!r} is registered{_did_you_mean(name, self._tasks)}") from None
+            raise UnknownTask(f"no task {name!r} is registered{did_you_mean(name, self._tasks)}") from None
 
     def require_queue(self, queue: str) -> None:
         """Refuse a queue that was not declared, where queues are declared.
@@ -210,7 +210,7 @@ class PgQueue(Desk):
         if self.queues is not None and queue not in self.queues:
             raise UnknownQueue(
                 f"queue {queue!r} is not one of those declared in PgQueue(queues=...): "
-                f"{', '.join(sorted(self.queues))}{_did_you_mean(queue, self.queues)}"
+                f"{', '.join(sorted(self.queues))}{did_you_mean(queue, self.queues)}"
             )
 
     def enqueue(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
@@ -317,6 +317,10 @@ class PgQueue(Desk):
         """Close the connections kept for enqueuing."""
         await self.database.aclose()
 
+    def _make_database(self, dsn: str | None, **options: Any) -> Database:  # noqa: ANN401 - Database's own
+        """Where this queue's jobs are to be; a framework's queue overrides it."""
+        return Database(dsn, **options)
+
     def _handles(self, enqueued: Iterable[Enqueued]) -> list[JobHandle[Any]]:
         return [JobHandle(one, self) for one in enqueued]
 
@@ -343,8 +347,3 @@ class PgQueue(Desk):
         if self.queues is not None:
             self.require_queue(job.queue)
         return job
-
-
-def _did_you_mean(name: str, known: Collection[str]) -> str:
-    nearest = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {nearest[0]!r}?" if nearest else ""

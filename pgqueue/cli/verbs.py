@@ -1,11 +1,12 @@
 """Groups of verbs: imported when called, and helpful about a verb that is not there."""
 
-import difflib
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
 import click
+
+from pgqueue.values.nearest import nearest
 
 
 class Verb(NamedTuple):
@@ -24,8 +25,8 @@ class Group(click.Group):
         """Find the verb that the command line names."""
         name = args[0]
         if name not in self.list_commands(ctx) and not name.startswith("-"):
-            near = difflib.get_close_matches(name, self.list_commands(ctx), n=1)
-            ctx.fail(f"No such verb {name!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
+            near = nearest(name, self.list_commands(ctx))
+            ctx.fail(f"No such verb {name!r}." + (f" Did you mean {near!r}?" if near else ""))
         return super().resolve_command(ctx, args)
 
 

@@ -4,7 +4,6 @@ A job of ``shop.tasks.send_receipt`` says just that in the database. A worker th
 it (``backend_imported.py``), so tasks need not stand in a ``tasks.py`` to be found.
 """
 
-import difflib
 import logging
 import pkgutil
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from pgqueue.app.task import Task as QueueTask
 from pgqueue.django.backend_api import AnyTask, Task
 from pgqueue.django.backend_work import work_of
 from pgqueue.errors import DuplicateTask, InvalidOption, UnknownTask
+from pgqueue.values.nearest import remedy
 from pgqueue.values.options import JobOptions, as_duration
 from pgqueue.values.retry import Retry
 
@@ -71,9 +71,7 @@ def policy_of(options: Mapping[str, Any]) -> Policy:
     known = [field.name for field in fields(Policy)]
     for name in options:
         if name not in known:
-            nearest = difflib.get_close_matches(str(name), known, n=1)
-            remedy = f"did you mean {nearest[0]!r}?" if nearest else f"use {', '.join(known)}"
-            raise InvalidOption(f"OPTIONS[{name!r}]: there is no such option; {remedy}")
+            raise InvalidOption(f"OPTIONS[{name!r}]: there is no such option; {remedy(str(name), known)}")
     return Policy(**options)
 
 

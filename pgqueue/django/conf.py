@@ -4,7 +4,6 @@ The keys are the options of :class:`pgqueue.PgQueue`, ``DATABASE`` in place of a
 health check.
 """
 
-import difflib
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import ConfigurationError, InvalidOption
+from pgqueue.values.nearest import remedy
 
 DEFAULT_ALIAS = "default"
 DEFAULT_MAX_WAIT = timedelta(minutes=5)
@@ -101,11 +101,10 @@ def require_known(key: object) -> None:
     """
     if key in OPTIONS | OURS:
         return
-    nearest = difflib.get_close_matches(str(key).upper(), sorted(OPTIONS | OURS), n=1)
-    remedy = f"did you mean {nearest[0]!r}?" if nearest else f"use {', '.join(sorted(OPTIONS | OURS))}"
+    hint = remedy(str(key).upper(), sorted(OPTIONS | OURS))
     if key == "DSN":
-        remedy = "the database is one of settings.DATABASES; name its alias in PGQUEUE['DATABASE']"
-    raise ConfigurationError(f"PGQUEUE[{key!r}]: there is no such key; {remedy}")
+        hint = "the database is one of settings.DATABASES; name its alias in PGQUEUE['DATABASE']"
+    raise ConfigurationError(f"PGQUEUE[{key!r}]: there is no such key; {hint}")
 
 
 def require_kind(key: str, value: object) -> None:

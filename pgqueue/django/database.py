@@ -18,6 +18,7 @@ from django.utils.connection import ConnectionDoesNotExist
 from psycopg.conninfo import make_conninfo
 
 from pgqueue.errors import ConfigurationError, ConnectionFailed
+from pgqueue.store.connection import BEGIN
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan
 from pgqueue.store.unwrap import unwrap
@@ -110,7 +111,7 @@ class DjangoDatabase(Database):
         with suppress(psycopg.Rollback), transaction.atomic(using=self.alias, durable=True):
             connection = unwrap(connections[self.alias])
             # Django sends BEGIN with the first statement. Were that a psycopg block's, the block would commit it.
-            connection.execute("select")
+            connection.execute(BEGIN)
             yield connection
 
     def _remade(self, dsn: str | None, **options: Any) -> Database:  # noqa: ANN401 - Database's own

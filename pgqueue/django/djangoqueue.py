@@ -16,14 +16,12 @@ from django.apps import apps
 from pgqueue.app.handle import JobHandle
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
-from pgqueue.app.undertest import under_test
 from pgqueue.django import conf, recycling
 from pgqueue.django.backend_imported import ImportedTasks
 from pgqueue.django.database import DjangoDatabase, Misconfigured
 from pgqueue.errors import ConfigurationError
+from pgqueue.store.database import Database
 from pgqueue.values.job import NewJob
-
-DATABASE_OPTIONS = ("schema", "direct_dsn", "behind_pooler", "pool_size")
 
 
 class DjangoQueue(PgQueue):
@@ -39,9 +37,8 @@ class DjangoQueue(PgQueue):
         Raises:
             InvalidOption: one of them is out of its range.
         """
+        self._alias = alias
         super().__init__(**options)
-        for_database = {name: options[name] for name in DATABASE_OPTIONS if name in options}
-        self.database = under_test(self, DjangoDatabase(alias, **for_database))
 
     @classmethod
     def from_settings(cls) -> "DjangoQueue":
@@ -58,6 +55,9 @@ class DjangoQueue(PgQueue):
     def tasks(self) -> Mapping[str, Task[..., Any]]:
         """The registered tasks, by name; one of Django's Tasks is registered when it is first asked for."""
         return ImportedTasks(self, super().tasks)
+
+    def _make_database(self, dsn: str | None, **options: Any) -> Database:  # noqa: ANN401, ARG002 - PgQueue's signature
+        return DjangoDatabase(self._alias, **options)
 
     def surround(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function with Django's connections recycled around it, as around a request."""

@@ -1,11 +1,11 @@
 """What an app's configuration says of its queue: ``PGQUEUE_...`` keys, and SQLAlchemy's where they are silent."""
 
-import difflib
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, NamedTuple
 
 from pgqueue.errors import ConfigurationError, InvalidOption
+from pgqueue.values.nearest import nearest
 
 PREFIX = "PGQUEUE_"
 SQLALCHEMY_DSN = "SQLALCHEMY_DATABASE_URI"
@@ -62,12 +62,8 @@ def _refuse_unknown(config: Mapping[str, Any]) -> None:
     for key in config:
         name = key.removeprefix(PREFIX).lower()
         if key.startswith(PREFIX) and name not in OPTIONS:
-            nearest = difflib.get_close_matches(name, OPTIONS, n=1)
-            hint = (
-                f"did you mean {_key(nearest[0])}?"
-                if nearest
-                else f"there are {', '.join(map(_key, OPTIONS))}"
-            )
+            meant = nearest(name, OPTIONS)
+            hint = f"did you mean {_key(meant)}?" if meant else f"there are {', '.join(map(_key, OPTIONS))}"
             raise ConfigurationError(f"app.config[{key!r}] is no setting of pgqueue; {hint}")
 
 

@@ -5,7 +5,6 @@ whoever reads why can decide.
 """
 
 import base64
-import difflib
 import json
 import re
 from collections.abc import Collection, Mapping
@@ -17,6 +16,7 @@ from pgqueue.app.task import Task
 from pgqueue.errors import ConfigurationError, PayloadNotDecodable
 from pgqueue.store.adopt import Waiting
 from pgqueue.values.job import NewJob
+from pgqueue.values.nearest import nearest
 from pgqueue.values.options import PRIORITIES, JobOptions, check_name
 from pgqueue.values.unique import Unique
 
@@ -139,6 +139,4 @@ def _read(payload: bytes, kind: PayloadKind) -> object:
 
 
 def _near(name: str, known: Collection[str]) -> str:
-    nearest = difflib.get_close_matches(name, known, n=1)
-    hint = f"--rename {name}={nearest[0]}" if nearest else f"--rename {name}=NEW"
-    return f" ({hint}, or --any-task)"
+    return f" (--rename {name}={nearest(name, known) or 'NEW'}, or --any-task)"

@@ -5,7 +5,6 @@ before, and now travels as plain JSON, is found there, too: a ``datetime`` for a
 would arrive as a string.
 """
 
-import difflib
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
 from pgqueue.errors import InvalidOption, PayloadNotEncodable, UnknownTask
+from pgqueue.values.nearest import did_you_mean
 
 FOR_EVER = 32_767
 """The most attempts that a job can have: for "retry without end"."""
@@ -40,8 +40,7 @@ def honoured(
             continue
         if name in remedies:
             raise InvalidOption(f"{name}={value!r}: {remedies[name]}")
-        nearest = difflib.get_close_matches(name, [*known, *remedies], n=1)
-        hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+        hint = did_you_mean(name, [*known, *remedies])
         raise InvalidOption(f"{name}={value!r}: pgqueue's stand-in for {system} has no such option{hint}")
     return {name: value for name, value in given.items() if name in known}
 

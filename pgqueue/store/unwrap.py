@@ -49,6 +49,8 @@ async def aunwrap(connection: object) -> psycopg.AsyncConnection[Any] | AsyncpgC
     Raises:
         UnsupportedConnection: it is or holds none.
     """
+    if isinstance(connection, psycopg.AsyncConnection):
+        return connection
     found = connection
     if _is_sqlalchemy(connection) and "sqlalchemy.ext.asyncio" in _modules(connection):
         found = await _inside_async_sqlalchemy(connection)

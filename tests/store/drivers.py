@@ -19,12 +19,13 @@ from typing import Any, TypeAlias, TypeVar
 import asyncpg  # type: ignore[import-untyped]  # it ships no types
 import psycopg
 import pytest
+from databases import dsn_of
 from django.apps import apps
 from django.conf import settings
 from django.db import connections, transaction
 from django.db.utils import ConnectionHandler
 from django.utils.functional import empty
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import dict_row
 from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
@@ -280,11 +281,9 @@ KINDS = (
 @pytest.fixture(scope="module")
 def one_database(migrated_server: Any) -> Iterator[str]:
     """A database for a whole file of tests on every kind: emptying it takes a tenth of the time of a fresh one."""
-    where = {name: getattr(migrated_server, name) or "" for name in ("host", "port", "user", "password")}
-    server = make_conninfo("", **where, dbname="postgres")
-    with psycopg.connect(server, autocommit=True) as connection:
+    with psycopg.connect(dsn_of(migrated_server, "postgres"), autocommit=True) as connection:
         connection.execute(f'create database pgqueue_kinds template "{migrated_server.template_dbname}"')
-        yield f"postgresql://{where['user']}:{where['password']}@/pgqueue_kinds?host={where['host']}&port={where['port']}"
+        yield dsn_of(migrated_server, "pgqueue_kinds")
         connection.execute("drop database pgqueue_kinds with (force)")
 
 

@@ -1,6 +1,5 @@
 """``pgqueue bench run``: every load, round by round, each beside what it is compared with."""
 
-import difflib
 import os
 import platform
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +19,7 @@ from pgqueue.cli.bench.sizes import FULL, SMALL, Sizes
 from pgqueue.cli.bench.stage import Stage, staged, warn_of_others
 from pgqueue.cli.output import json_option
 from pgqueue.cli.values import names
+from pgqueue.values.nearest import nearest
 from pgqueue.values.version import __version__
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -135,7 +135,7 @@ def _results(described: Sequence[Figure], found: Sequence[dict[str, Pair]]) -> I
 def _load(name: str) -> Load:
     if name in LOADS:
         return LOADS[name]
-    near = difflib.get_close_matches(name.upper(), {one.upper(): one for one in LOADS}, n=1)
-    meant = next((one for one in LOADS if near and one.upper() == near[0]), None)
+    known = {one.upper(): one for one in LOADS}
+    meant = known.get(nearest(name.upper(), known) or "")
     hint = f" Did you mean {meant!r}?" if meant else ""
     raise click.BadParameter(f"there is no load {name!r}.{hint} The loads: {', '.join(LOADS)}.")
