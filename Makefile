@@ -21,7 +21,7 @@ check: $(VENV)/installed
 	$(BIN)/lint-imports --no-cache
 
 # The whole suite, on the embedded PostgreSQL 18 (or on PGQUEUE_TEST_DSN).
-unit: $(VENV)/installed | pgbouncer
+unit: $(VENV)/installed | pgbouncer java
 	$(BIN)/pytest -q
 
 # The core suite again, on the PostgreSQL that Debian packages.
@@ -40,7 +40,7 @@ $(VENV)/installed: pyproject.toml
 	@$(BIN)/pip install -q --disable-pip-version-check -e ".[dev]"
 	@touch $@
 
-.PHONY: pgbouncer debian-postgresql
+.PHONY: pgbouncer debian-postgresql java
 pgbouncer:
 	@command -v pgbouncer >/dev/null || test -x /usr/sbin/pgbouncer || { echo "installing pgbouncer (Debian package)"; \
 	    $(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq pgbouncer >/dev/null; }
@@ -48,6 +48,11 @@ pgbouncer:
 debian-postgresql:
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { echo "installing postgresql (Debian package)"; \
 	    $(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql >/dev/null; }
+
+# Spark runs on Java 17 or later.
+java:
+	@command -v java >/dev/null || test -n "$$JAVA_HOME" || { echo "installing openjdk-17-jre-headless (Debian package)"; \
+	    $(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq openjdk-17-jre-headless >/dev/null; }
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache

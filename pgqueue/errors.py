@@ -20,6 +20,13 @@
     │       ├── SchemaMissing       `pgqueue migrate` was never run
     │       ├── SchemaTooOld        … not since this release was installed
     │       └── SchemaTooNew        … by a later release that this one cannot work with
+    ├── PipelineError               the data pipeline cannot go on; nothing was changed
+    │   ├── SparkMissing            no PySpark, or no Java that it runs on
+    │   ├── LakeError               the lake is not one that this release and this database can go on with
+    │   │   ├── LakeTooNew          … it was written by a later release
+    │   │   └── LakeOfAnother       … it holds another database's history
+    │   ├── NotVerified             what is out of the database is not what is in the lake
+    │   └── RowsRefused             rows of a DataFrame that cannot become jobs
     ├── JobError
     │   ├── JobNotFound             no record of this id
     │   ├── JobNotDone              the wait for a result ran out of time
@@ -109,6 +116,34 @@ class SchemaTooOld(SchemaError):
 
 class SchemaTooNew(SchemaError):
     """The schema is of a later release that says this one cannot work on it."""
+
+
+class PipelineError(PgQueueError):
+    """The data pipeline cannot go on; nothing was changed."""
+
+
+class SparkMissing(PipelineError):
+    """There is no PySpark, or no Java that it runs on."""
+
+
+class LakeError(PipelineError):
+    """The lake is not one that this release and this database can go on with."""
+
+
+class LakeTooNew(LakeError):
+    """The lake was written by a later release, in a format that this one does not know."""
+
+
+class LakeOfAnother(LakeError):
+    """The lake holds the history of another database or schema."""
+
+
+class NotVerified(PipelineError):
+    """What the lake holds of a day is not what the database holds of it."""
+
+
+class RowsRefused(PipelineError):
+    """Rows of a DataFrame cannot become jobs; none of them did."""
 
 
 class JobError(PgQueueError):

@@ -101,6 +101,7 @@ def _job_history() -> list[Column[Any]]:
         _optional("started_at", _instant()),
         _required("finished_at", _instant()),
         _required("outcome", Text()),
+        _required("ended_in", BigInteger()),
         _optional("result", JSONB()),
     ]
 
@@ -112,6 +113,7 @@ def _dead_jobs() -> list[Column[Any]]:
         _optional("started_at", _instant()),
         _required("died_at", _instant()),
         _required("reason", Text()),
+        _required("ended_in", BigInteger()),
     ]
 
 

@@ -1,8 +1,6 @@
 """The core: jobs, history, dead jobs, workers, queues, and the SQL function ``enqueue``."""
 
-from alembic import context, op
-
-from pgqueue.store.schema import run_script, statements
+from pgqueue.store.schema import run_revision_file
 
 revision = "0001"
 down_revision = None
@@ -12,17 +10,9 @@ depends_on = None
 
 def upgrade() -> None:
     """Install it."""
-    _run("0001_core.up")
+    run_revision_file("0001_core.up")
 
 
 def downgrade() -> None:
     """Take it away, with every job in it."""
-    _run("0001_core.down")
-
-
-def _run(name: str) -> None:
-    script = statements(name, context.config.attributes["schema"])
-    if context.is_offline_mode():
-        context.get_context().impl.static_output(script)
-    else:
-        run_script(op.get_bind(), script)
+    run_revision_file("0001_core.down")

@@ -25,6 +25,9 @@ VERBS = {
     "enqueue": Verb("pgqueue.cli.enqueue:enqueue", "Enqueue a job of a registered task."),
     "jobs": Verb("pgqueue.cli.jobs:jobs", "List, show, cancel or retry jobs."),
     "migrate": Verb("pgqueue.cli.migrate:migrate", "Install, upgrade or check the schema."),
+    "pipeline": Verb(
+        "pgqueue.cli.pipeline.command:pipeline", "Take ended jobs to a Parquet lake, and report on them."
+    ),
     "queues": Verb("pgqueue.cli.queues:queues", "List, pause or resume queues."),
     "worker": Verb("pgqueue.cli.worker:worker", "Run jobs until told to stop."),
 }

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
     from sqlalchemy import Connection
 
-REVISION = "0001"
+REVISION = "0002"
 """The revision that this code is written for."""
 
 _one_at_a_time = threading.RLock()
@@ -86,6 +86,21 @@ def run_script(connection: "Connection", script: str) -> None:
         cursor = held.cursor()
         cursor.execute(script)
         cursor.close()
+
+
+def run_revision_file(name: str) -> None:
+    """Run a file of ``sql/schema`` within the revision that Alembic is running, or print it where it only prints.
+
+    Args:
+        name: the file, without its ``.sql``.
+    """
+    from alembic import context, op  # noqa: PLC0415 - as above
+
+    script = statements(name, context.config.attributes["schema"])
+    if context.is_offline_mode():
+        context.get_context().impl.static_output(script)
+    else:
+        run_script(op.get_bind(), script)
 
 
 def downgrade(connection: "Connection", *, schema: str = "pgqueue", revision: str = "base") -> None:

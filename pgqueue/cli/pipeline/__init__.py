@@ -1,0 +1,1 @@
+"""``pgqueue pipeline``: the history on Spark."""

@@ -1,0 +1,1 @@
+-- Takes the roll-ups away; `pgqueue pipeline rollup` makes them again from the lake.

@@ -1,0 +1,1 @@
+-- What the pipeline's roll-ups are written to, for anything that plots.

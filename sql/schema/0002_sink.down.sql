@@ -1,0 +1,1 @@
+-- Takes away what a DataFrame's jobs waited in.

@@ -1,0 +1,1 @@
+-- Where a DataFrame's jobs wait until all of them may be enqueued at once, and which writes there were.

@@ -1,0 +1,62 @@
+"""The session: what it relies on, and what it says where Spark cannot run."""
+
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pgqueue.errors import SparkMissing
+from pgqueue.spark.session import check_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def _java(folder: Path, says: str, *, code: int = 0) -> None:
+    program = folder / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\necho '{says}' >&2\nexit {code}\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+
+
+def test_the_session_counts_in_utc_with_ansi_and_pushes_filters_down(spark: "SparkSession") -> None:
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.sql.ansi.enabled") == "true"
+    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
+    assert spark.conf.get("spark.ui.enabled") == "false"
+
+
+def test_no_java_is_said_with_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(SparkMissing, match="no java on the PATH: install Java 17"):
+        check_java()
+
+
+@pytest.mark.parametrize(
+    ("says", "code", "complaint"),
+    [
+        ('openjdk version "11.0.2"', 0, "is Java 11: install Java 17"),
+        ('java version "1.8.0_292"', 0, "is Java 8: install Java 17"),
+        ("no version here", 0, "does not say which version"),
+        ('openjdk version "17.0.1"', 3, "does not run"),
+    ],
+)
+def test_a_java_of_no_use_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, says: str, code: int, complaint: str
+) -> None:
+    _java(tmp_path, says, code=code)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    with pytest.raises(SparkMissing, match=complaint) as refused:
+        check_java()
+    assert str(tmp_path) in str(refused.value)
+
+
+def test_a_later_java_will_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _java(tmp_path, 'openjdk version "21" 2023-09-19')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    assert check_java() == 21
