@@ -20,6 +20,8 @@ from pgqueue.worker.link import Link
 log = logging.getLogger("pgqueue.worker")
 
 JITTER = 0.1
+ORPHANS_FIRST = 30.0
+"""It reads the jobs from end to end, 0.1 s for a million: not at the very moment when a fleet starts to work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,27 +32,32 @@ class Service:
         name: for the log.
         every: seconds between two runs, give or take a tenth.
         run_once: does it; may return in how many seconds to come back, if that is sooner.
+        first: seconds from the start to the first run, give or take a tenth.
         nudge: set by anybody who knows a reason to come back at once.
     """
 
     name: str
     every: float
     run_once: Callable[[], Awaitable[float | None]]
+    first: float = 0.0
     nudge: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
         """Run for ever. A failure is logged, and the next turn comes as usual."""
+        pause = _about(self.first)
         while True:
+            with suppress(TimeoutError):  # not wait_for, which may lose a cancellation to a nudge
+                async with asyncio.timeout(pause):
+                    await self.nudge.wait()
             self.nudge.clear()
             try:
                 sooner = await self.run_once()
             except Exception:
                 log.exception("service failed", extra={"service": self.name})
                 sooner = None
-            pause = self.every * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - spreads load, no secret
-            with suppress(TimeoutError):  # not wait_for, which may lose a cancellation to a nudge
-                async with asyncio.timeout(pause if sooner is None else min(pause, sooner)):
-                    await self.nudge.wait()
+            pause = _about(self.every)
+            if sooner is not None:
+                pause = min(pause, sooner)
 
 
 def services(
@@ -101,7 +108,12 @@ def services(
         await link.run(upkeep.note_orphans, whole=True)
 
     return (
-        Service("put due jobs in line, look for lost workers", sweep, tick, later),
+        Service("put due jobs in line, look for lost workers", sweep, tick, nudge=later),
         Service("tidy history and unique keys", 600.0, tidy),
-        Service("look for jobs of workers that nobody knows", 3600.0, note_orphans),
+        Service("look for jobs of workers that nobody knows", 3600.0, note_orphans, ORPHANS_FIRST),
     )
+
+
+def _about(seconds: float) -> float:
+    """Give or take a tenth, so that workers that start together spread out."""
+    return seconds * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - spreads load, no secret

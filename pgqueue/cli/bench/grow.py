@@ -123,7 +123,7 @@ def _backlogs(stage: Stage, points: Points) -> Iterator[list[Point]]:
         if size > jobs:
             stage.crew.call(OURS, "bulk", size - jobs)
         enqueued = stage.crew.call(OURS, "bulk", jobs)
-        stage.place.vacuum()
+        stage.place.settle()
         yield [
             Point("backlog", "drain", size, _drained(stage, jobs)),
             Point("backlog", "enqueue_many", size, rate(jobs, enqueued["seconds"])),
@@ -149,7 +149,7 @@ def _payloads(stage: Stage, points: Points) -> Iterator[list[Point]]:
         jobs = min(points.jobs, MOST_BYTES // max(size, 1))
         stage.begin(OURS)
         enqueued = stage.crew.call(OURS, "bulk", jobs, PAD=size)
-        stage.place.vacuum()
+        stage.place.settle()
         yield [
             Point("payload", "drain", size, _drained(stage, jobs)),
             Point("payload", "enqueue_many", size, rate(jobs, enqueued["seconds"])),
@@ -159,7 +159,7 @@ def _payloads(stage: Stage, points: Points) -> Iterator[list[Point]]:
 def _drain(stage: Stage, jobs: int, **settings: object) -> float:
     stage.begin(OURS)
     stage.crew.call(OURS, "bulk", jobs)
-    stage.place.vacuum()
+    stage.place.settle()
     return _drained(stage, jobs, **settings)
 
 

@@ -76,7 +76,7 @@ def drain(
         def measure(contender: Contender) -> float:
             stage.begin(contender)
             stage.crew.call(contender, "bulk", sizes.jobs)
-            stage.place.vacuum()
+            stage.place.settle()
             return stage.work(contender, sizes.jobs, processes=processes, **settings)
 
         return in_turn(stage, name, measure)
@@ -99,7 +99,7 @@ def _among(stage: Stage, sizes: Sizes, others: int, **settings: object) -> float
     stage.begin(OURS)
     stage.crew.call(OURS, "bulk", sizes.jobs)
     stage.crew.call(OURS, "bulk", others, **settings)
-    stage.place.vacuum()
+    stage.place.settle()
     worker = stage.crew.start(OURS, "worker", STOP_AFTER=sizes.jobs, QUEUES="default", CONC=stage.concurrency)
     told = worker.result()
     return rate(told["count"], told["last"] - told["first"])

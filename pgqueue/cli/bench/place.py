@@ -6,7 +6,7 @@ is changed, and no setting of the server.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias
 
 import psycopg
@@ -59,6 +59,16 @@ class Place:
     def fresh(self) -> None:
         """Make the schema anew, empty."""
         make(self.connection)
+
+    def settle(self) -> None:
+        """Let the server catch up with what was loaded, so that nobody is measured while it does.
+
+        A million jobs cause a checkpoint by themselves, which goes on for minutes; where this user may ask for one,
+        it is over before anything is measured.
+        """
+        self.vacuum()
+        with suppress(psycopg.errors.InsufficientPrivilege):
+            self.connection.execute("checkpoint")
 
     def vacuum(self) -> None:
         """Vacuum and analyze the bench's own tables, as autovacuum would in time."""

@@ -1,0 +1,75 @@
+"""When services have their first turn."""
+
+import asyncio
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from running import Running
+from worker.helping import ask, ended, until
+
+from pgqueue import PgQueue
+from pgqueue.store import claim, upkeep
+from pgqueue.store.plan import Plan
+from pgqueue.worker import upkeep as when
+from pgqueue.worker.upkeep import Service
+
+
+async def test_a_services_first_turn_comes_in_its_time_or_when_it_is_nudged() -> None:
+    turns: dict[str, int] = {"at once": 0, "later": 0}
+
+    def service(name: str, first: float) -> Service:
+        async def run_once() -> None:
+            turns[name] += 1
+
+        return Service(name, 3600.0, run_once, first)
+
+    at_once, later = service("at once", 0.0), service("later", 3600.0)
+    running = [asyncio.create_task(one.run()) for one in (later, at_once)]
+    await until(lambda: turns["at once"])
+    assert turns == {"at once": 1, "later": 0}
+    later.nudge.set()
+    await until(lambda: turns["later"])
+    for one in running:
+        one.cancel()
+    await asyncio.wait(running)
+
+
+async def test_a_starting_worker_does_not_read_the_jobs_from_end_to_end(
+    queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fleet that starts beside ten million jobs would read them all, once each."""
+    looked: list[None] = []
+
+    note_orphans = upkeep.note_orphans
+
+    def watched() -> Plan[int]:
+        looked.append(None)
+        return note_orphans()
+
+    monkeypatch.setattr(upkeep, "note_orphans", watched)
+
+    @queue.task
+    def work() -> None: ...
+
+    async with running(queue):
+        await ended(queue, work.enqueue())
+    assert not looked
+
+
+async def test_a_worker_runs_the_jobs_of_workers_that_nobody_knows(
+    queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(when, "ORPHANS_FIRST", 0.0)
+
+    @queue.task
+    def work() -> None: ...
+
+    handle = work.enqueue()
+    worker = claim.WorkerInfo(uuid4(), "test", 1, 1, "0", None)
+    queue.database.run(claim.register(worker, timedelta(minutes=1)))
+    queue.database.run(claim.claim(worker.id, {"default": 1}))
+    ask(queue, "update pgqueue.jobs set worker_id = gen_random_uuid()")
+    async with running(queue, sweep=timedelta(milliseconds=100)):
+        await ended(queue, handle)
+    assert [error.type for error in queue.job(handle.id).errors] == ["WorkerLost"]
