@@ -6,10 +6,14 @@ PYTHON ?= python3
 BIN = $(VENV)/bin
 SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: demo test check unit unit-oldest format bench clean
+.PHONY: demo demo-pipeline test check unit unit-oldest format bench clean
 
 demo: $(VENV)/installed
 	$(BIN)/pgqueue demo
+
+# Job history on Spark: jobs really run, a month is made up, and all of it ends in a lake and a report.
+demo-pipeline: $(VENV)/installed | java
+	$(BIN)/pgqueue pipeline demo
 
 test: check unit unit-oldest
 

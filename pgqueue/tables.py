@@ -43,6 +43,7 @@ class Tables:
         job_history: jobs that succeeded or were cancelled.
         dead_jobs: jobs that will not run again unless somebody retries them.
         workers: the processes that run jobs.
+        former_workers: those that did, for as long as there is history of their time.
         queues: queues that were paused once; others need no row.
         all_jobs: a view of every job there is a record of, live or ended, in one shape.
     """
@@ -52,6 +53,7 @@ class Tables:
     job_history: Table
     dead_jobs: Table
     workers: Table
+    former_workers: Table
     queues: Table
     all_jobs: Table
 
@@ -77,6 +79,7 @@ def _tables(schema: str) -> Tables:
         job_history=Table("job_history", metadata, *_job_history()),
         dead_jobs=Table("dead_jobs", metadata, *_dead_jobs()),
         workers=Table("workers", metadata, *_workers()),
+        former_workers=Table("former_workers", metadata, *_former_workers()),
         queues=Table("queues", metadata, *_queues()),
         all_jobs=Table("all_jobs", metadata, *_all_jobs()),
     )
@@ -156,15 +159,26 @@ def _spent() -> list[Column[Any]]:
 
 def _workers() -> list[Column[Any]]:
     return [
+        *_able_to_work(),
+        _required("lease_until", _instant()),
+        _required("pid", Integer()),
+        _required("asleep", Boolean()),
+    ]
+
+
+def _former_workers() -> list[Column[Any]]:
+    return [*_able_to_work(), _required("ended_at", _instant())]
+
+
+def _able_to_work() -> list[Column[Any]]:
+    """What every worker says of itself."""
+    return [
         Column("id", Uuid, primary_key=True),
         _required("started_at", _instant()),
-        _required("lease_until", _instant()),
         _required("host", Text()),
-        _required("pid", Integer()),
         _required("version", Text()),
         _required("concurrency", Integer()),
         _optional("queues", ARRAY(Text)),
-        _required("asleep", Boolean()),
     ]
 
 

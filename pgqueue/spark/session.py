@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ RELIED_ON: Mapping[str, str] = {
     "spark.sql.ansi.enabled": "true",  # an overflow is an error, not a null
     "spark.sql.python.filterPushdown.enabled": "true",  # filters go to PostgreSQL
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96, the default, is read without a zone elsewhere
 }
 LOCALLY: Mapping[str, str] = {
     "spark.ui.enabled": "false",
@@ -51,12 +53,12 @@ def session(*, master: str | None = None, settings: Mapping[str, str] | None = N
         from pyspark.sql import SparkSession  # noqa: PLC0415 - heavy
     except ImportError as error:
         raise SparkMissing("PySpark is not installed: pip install 'pgqueue[spark]'") from error
-    from pgqueue.spark.source import PgQueueSource  # noqa: PLC0415 - it needs PySpark
+    from pgqueue.spark.source import here  # noqa: PLC0415 - it needs PySpark
 
     found = SparkSession.getActiveSession() or _started(master, settings or {})
     for name, value in RELIED_ON.items():
         found.conf.set(name, value)
-    found.dataSource.register(PgQueueSource)
+    found.dataSource.register(here())
     return found
 
 
@@ -76,6 +78,8 @@ def _started(master: str | None, settings: Mapping[str, str]) -> "SparkSession":
     given = {**RELIED_ON, **(LOCALLY if (where or "").startswith("local") else {}), **settings}
     for name, value in given.items():
         builder = builder.config(name, value)
+    if (where or "").startswith("local"):  # Spark's Python workers are this Python, not the PATH's python3
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return builder.getOrCreate()
 
 

@@ -1,12 +1,102 @@
 """What ``format("pgqueue")`` is: who reads, who streams, who writes."""
 
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING
+
 from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from pgqueue.errors import SparkMissing
+from pgqueue.spark.read_options import (
+    BATCH,
+    STREAM,
+    Options,
+    batch_options,
+    default_dsn,
+    source_of,
+    stream_options,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
 
 
 class PgQueueSource(DataSource):
-    """pgqueue's tables as a Spark data source."""
+    """pgqueue's tables as a Spark data source.
+
+    Attributes:
+        default_dsn: where the database is when no option says so; None: as the environment says, of the process in which
+            Spark plans. That process is started with the session, and sees nothing that is set later: so
+            :func:`here` makes a source that remembers.
+    """
+
+    default_dsn: str | None = None
 
     @classmethod
     def name(cls) -> str:
         """What ``format`` is given."""
         return "pgqueue"
+
+    def schema(self) -> StructType:
+        """The table's columns and their types.
+
+        Raises:
+            ConfigurationError: an option is missing, unknown or out of its range.
+        """
+        from pgqueue.spark.columns import schema_of  # noqa: PLC0415 - writers need none of it
+
+        options = self._options()
+        options.check_known((*BATCH, *STREAM))
+        source = source_of(options)
+        return schema_of(source.name, source.columns)
+
+    def reader(self, schema: StructType) -> "DataSourceReader":
+        """What reads a table once."""
+        from pgqueue.spark.reading import reader_of  # noqa: PLC0415 - as above
+
+        return reader_of(batch_options(self._options()), schema)
+
+    def streamReader(self, schema: StructType) -> "DataSourceStreamReader":  # noqa: N802 - Spark's name
+        """What reads a table as a stream."""
+        try:
+            from pgqueue.spark.streaming import StreamReader  # noqa: PLC0415 - as above
+        except ImportError as error:
+            raise SparkMissing(f"streams need PySpark 4.2 or later ({error}): upgrade it") from error
+
+        return StreamReader(stream_options(self._options()), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> "DataSourceWriter":  # noqa: FBT001 - Spark's signature
+        """What enqueues the rows of a DataFrame."""
+        from pgqueue.spark.writing import writer  # noqa: PLC0415 - readers need none of it
+
+        return writer(self._for_writing(), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "DataSourceStreamWriter":  # noqa: FBT001, N802 - as above
+        """What enqueues the rows of a stream."""
+        from pgqueue.spark.writing import stream_writer  # noqa: PLC0415 - as above
+
+        return stream_writer(self._for_writing(), schema, overwrite)
+
+    def _for_writing(self) -> MutableMapping[str, str]:
+        """The options of a write; an app knows its database itself."""
+        return self.options if "app" in self.options else self._with_dsn()
+
+    def _with_dsn(self) -> MutableMapping[str, str]:
+        if self.default_dsn and "dsn" not in self.options:
+            self.options["dsn"] = self.default_dsn
+        return self.options
+
+    def _options(self) -> Options:
+        return Options(self._with_dsn())
+
+
+def here() -> type[PgQueueSource]:
+    """The source, with the DSN of this process's environment for reads and writes that name none."""
+    return type(
+        "PgQueueSource", (PgQueueSource,), {"default_dsn": default_dsn(), "__doc__": PgQueueSource.__doc__}
+    )

@@ -78,6 +78,8 @@ def run_script(connection: "Connection", script: str) -> None:
         connection: as for :func:`upgrade`.
         script: the statements.
     """
+    if not _says_anything(script):
+        return
     held = connection.connection
     run_async = getattr(held.dbapi_connection, "run_async", None)
     if run_async is not None:  # an asyncio engine's, within its run_sync
@@ -86,6 +88,11 @@ def run_script(connection: "Connection", script: str) -> None:
         cursor = held.cursor()
         cursor.execute(script)
         cursor.close()
+
+
+def _says_anything(script: str) -> bool:
+    """Whether there is more than comments in it: asyncpg fails on the answer to a script without a statement."""
+    return any(line and not line.startswith("--") for line in map(str.strip, script.splitlines()))
 
 
 def run_revision_file(name: str) -> None:

@@ -33,6 +33,8 @@ begin
     return null;
 end $$;
 
+drop function pgqueue.is_history_day_out(date), pgqueue.drop_history_day(date), pgqueue.hold_history_day(date),
+              pgqueue.gather_history_day(date), pgqueue.history_partition(date);
 drop table pgqueue.lake_days, pgqueue.deploys, pgqueue.former_workers;
 drop index pgqueue.dead_jobs_ended_in;
 drop index pgqueue.job_history_ended_in;

@@ -26,6 +26,7 @@ from pgqueue.cli.demo.screen import Screen
 from pgqueue.cli.demo.tasks import measured
 from pgqueue.cli.demo.verdict import Changed, Direct, Measure, Record, Summary, Unreadable
 from pgqueue.cli.main import main
+from pgqueue.cli.own_schema import mark_of
 
 FILES = 300
 SETTINGS = ("PGQUEUE_DSN", "DATABASE_URL", "PGQUEUE_DIRECT_DSN", "PGQUEUE_APP")
@@ -140,7 +141,7 @@ def test_a_schema_that_the_demo_did_not_make_is_left_alone(folder: Path, empty_d
         connection.execute("create schema pgqueue_demo create table precious (a int)")
     done = CliRunner().invoke(main, ["--dsn", empty_dsn, "demo", str(folder)])
     assert done.exit_code == 2
-    assert 'schema "pgqueue_demo" exists and was not made by the demo' in done.output
+    assert 'schema "pgqueue_demo" exists and was not made by `pgqueue demo`' in done.output
     with psycopg.connect(empty_dsn) as connection:
         connection.execute("select from pgqueue_demo.precious")
 
@@ -148,7 +149,7 @@ def test_a_schema_that_the_demo_did_not_make_is_left_alone(folder: Path, empty_d
 def test_a_schema_that_an_interrupted_demo_left_behind_is_made_anew(empty_dsn: str) -> None:
     with psycopg.connect(empty_dsn) as connection:
         connection.execute("create schema pgqueue_demo create table stale (a int)")
-        connection.execute(f"comment on schema pgqueue_demo is '{demo_stage.MARK}'")
+        connection.execute(f"comment on schema pgqueue_demo is '{mark_of(demo_stage.COMMAND)}'")
     with demo_stage.stage(empty_dsn) as connection:
         assert connection.execute("select to_regclass('pgqueue_demo.stale')").fetchone() == (None,)
     assert "pgqueue_demo" not in schemas(empty_dsn)

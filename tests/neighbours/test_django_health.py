@@ -14,6 +14,7 @@ from neighbours.conftest import point_django_at
 from neighbours.project.shop.tasks import confirm, refuse
 
 from pgqueue.django import queue
+from pgqueue.store.schema import REVISION
 
 WORKER = """
 insert into pgqueue.workers (id, lease_until, pid, concurrency, host, version)
@@ -60,7 +61,7 @@ def test_staff_are_told_what_was_found(django_dsn: str) -> None:
     assert {key: answer[key] for key in ("status", "problems", "schema", "workers")} == {
         "status": "ok",
         "problems": [],
-        "schema": "0001",
+        "schema": REVISION,
         "workers": 1,
     }
 

@@ -24,6 +24,7 @@ from pgqueue.store.schema import REVISION
 from pgqueue.store.unwrap import unwrap
 
 MIGRATIONS = Path(__file__).parents[2] / "pgqueue" / "django" / "migrations"
+ONE_BY_ONE = sorted(file.stem for file in MIGRATIONS.glob("0*.py"))
 
 
 def _migrate(*words: str, **options: object) -> str:
@@ -138,15 +139,16 @@ def test_the_schema_has_the_name_that_the_settings_give_it(bare_dsn: str, dsn: s
 
 
 def test_what_sqlmigrate_prints_is_what_migrate_does(bare_dsn: str, dsn: str) -> None:
-    printed = _printed("0001")
-    assert printed.count("BEGIN;") == printed.count("COMMIT;") == 1
-    with psycopg.connect(bare_dsn, autocommit=True) as connection:
-        connection.execute(printed.encode())
+    for printed in (_printed(one) for one in ONE_BY_ONE):
+        assert printed.count("BEGIN;") == printed.count("COMMIT;") == 1
+        with psycopg.connect(bare_dsn, autocommit=True) as connection:
+            connection.execute(printed.encode())
     assert consists_of(bare_dsn) == consists_of(dsn)
     assert _versions(bare_dsn) == [REVISION]
 
     with psycopg.connect(bare_dsn, autocommit=True) as connection:
-        connection.execute(_printed("0001", backwards=True).encode())
+        for one in reversed(ONE_BY_ONE):
+            connection.execute(_printed(one, backwards=True).encode())
     assert not consists_of(bare_dsn)["functions"]
 
 
@@ -154,7 +156,8 @@ def test_what_sqlmigrate_prints_is_what_migrate_does(bare_dsn: str, dsn: str) ->
 def test_printing_changes_nothing(django_dsn: str) -> None:
     before = consists_of(django_dsn)
 
-    _printed("0001", backwards=True)
+    for one in ONE_BY_ONE:
+        _printed(one, backwards=True)
 
     assert consists_of(django_dsn) == before
 

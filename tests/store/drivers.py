@@ -303,8 +303,8 @@ def _sweep(connection: psycopg.Connection[Any]) -> None:
     """Leave neither rows nor the partitions of the days in which tests take place."""
     connection.execute(
         "delete from pgqueue.jobs; delete from pgqueue.job_history; delete from pgqueue.dead_jobs;"
-        "delete from pgqueue.workers; delete from pgqueue.departed; delete from pgqueue.queues;"
-        "delete from pgqueue.unique_holds"
+        "delete from pgqueue.workers; delete from pgqueue.departed; delete from pgqueue.former_workers;"
+        "delete from pgqueue.queues; delete from pgqueue.unique_holds"
     )
     for name in partitions(connection):
         if name.startswith("job_history_2031"):

@@ -26,7 +26,8 @@ CATALOGUES = {
         select relname, pg_get_expr(relpartbound, oid), reloptions::text from pg_class
         where relnamespace = %(schema)s::regnamespace and relkind in ('r', 'p')""",
     "comments": """
-        select relname, objsubid, description from pg_description join pg_class on pg_class.oid = objoid
+        select relname, attname, description from pg_description join pg_class on pg_class.oid = objoid
+        left join pg_attribute on attrelid = objoid and attnum = nullif(objsubid, 0)
         where relnamespace = %(schema)s::regnamespace and classoid = 'pg_class'::regclass""",
 }
 

@@ -28,9 +28,12 @@ from pgqueue.values.job import JobState
 database = one_database
 CATALOGUE = catalogue_of("pgqueue")
 STATEMENTS = sorted(name for name in CATALOGUE if not CATALOGUE[name].startswith(b"copy"))
-COPIES = sorted(set(CATALOGUE) - set(STATEMENTS))
-OURS = [name for name in STATEMENTS if not name.startswith("adopt_")]
-"""Without those that the command runs on other queues' tables, which are not there."""
+PIPELINES = ("extract_", "generate_", "lake_", "rollup_", "scale_", "sink_")
+COPIES = sorted(name for name in set(CATALOGUE) - set(STATEMENTS) if not name.startswith(PIPELINES))
+OURS = [name for name in STATEMENTS if not name.startswith(("adopt_", *PIPELINES))]
+"""Without those that the command runs on other queues' tables, which are not there, and without the data pipeline's,
+which runs on connections of its own: psycopg's and ADBC's.
+"""
 READ_ALIKE = {"bool", "int2", "int4", "int8", "float8", "text", "varchar", "timestamptz", "uuid", "void"}
 """Types of columns that both drivers read as the same Python values."""
 

@@ -116,7 +116,7 @@ def test_the_two_histories_are_kept_apart(environment: Path, empty_dsn: str) -> 
     _go(environment, empty_dsn, "head")
 
     assert _versions(empty_dsn, "public") == ["c3"]
-    assert _versions(empty_dsn, "pgqueue") == ["0001"]
+    assert _versions(empty_dsn, "pgqueue") == [schema.REVISION]
 
 
 def test_a_users_way_back_takes_the_schema_down(environment: Path, empty_dsn: str) -> None:

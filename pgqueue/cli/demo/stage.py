@@ -15,7 +15,7 @@ import psycopg
 from pgqueue.cli.demo.files import TRAP_ATTEMPTS, File
 from pgqueue.cli.demo.tasks import SCHEMA, measure, queue
 from pgqueue.cli.demo.verdict import WORKER_LOST, Measure, Record
-from pgqueue.errors import ConfigurationError
+from pgqueue.cli.own_schema import own_schema
 from pgqueue.store import schema
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Row
@@ -23,7 +23,7 @@ from pgqueue.values.job import AttemptError
 
 Connection: TypeAlias = psycopg.Connection[Any]
 
-MARK = "made by `pgqueue demo`, which drops it at the end"
+COMMAND = "pgqueue demo"
 FILES = f"""
 create table {SCHEMA}.files (
     job_id bigint primary key,
@@ -97,15 +97,11 @@ def stage(dsn: str) -> Iterator[Connection]:
         ConnectionFailed: there is no connection to be had.
     """
     database = Database(dsn, schema=SCHEMA)
-    with database.connect() as keeper:  # apart from the work: an interrupt may leave that connection unusable
-        _claim_schema(keeper)
-        try:
-            schema.migrate(database.dsn, schema=SCHEMA)
-            with database.connect() as connection:
-                connection.execute(FILES)
-                yield connection
-        finally:
-            keeper.execute(f"drop schema {SCHEMA} cascade")
+    with own_schema(database, COMMAND):
+        schema.migrate(database.dsn, schema=SCHEMA)
+        with database.connect() as connection:
+            connection.execute(FILES)
+            yield connection
 
 
 def enqueue(connection: Connection, files: Sequence[File]) -> list[int]:
@@ -172,31 +168,6 @@ def gate(dsn: str, job_id: int) -> Iterator[Gate]:
     with Database(dsn, schema=SCHEMA).connect() as connection, connection.transaction():
         connection.execute(f"select from {SCHEMA}.files where job_id = %s for update", [job_id])
         yield Gate(connection, job_id)
-
-
-def _claim_schema(connection: Connection) -> None:
-    """Make the schema, empty, for this demo alone. The lock lasts as long as the connection."""
-    alone = connection.execute("select pg_try_advisory_lock(hashtext(%s))", [MARK]).fetchone()
-    if alone != (True,):
-        raise ConfigurationError("another `pgqueue demo` runs in this database; wait until it has ended")
-    found = connection.execute(
-        "select obj_description(oid, 'pg_namespace') from pg_namespace where nspname = %s", [SCHEMA]
-    ).fetchone()
-    if found not in {None, (MARK,)}:
-        raise ConfigurationError(
-            f'schema "{SCHEMA}" exists and was not made by the demo, so it is left alone; '
-            "rename it, or run the demo in another database"
-        )
-    try:
-        with connection.transaction():
-            connection.execute(f"drop schema if exists {SCHEMA} cascade")
-            connection.execute(f"create schema {SCHEMA}")
-            connection.execute(f"comment on schema {SCHEMA} is '{MARK}'")
-    except psycopg.errors.InsufficientPrivilege as error:
-        raise ConfigurationError(
-            f'this user may not make the schema "{SCHEMA}" ({error.diag.message_primary}); '
-            "use one who may, or no DSN at all for a server of the demo's own"
-        ) from error
 
 
 def _record(row: Row) -> Record:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -33,16 +34,18 @@ class WorkerFailed(PgQueueError):
 class Crew:
     """Worker processes; leaving the block stops them all."""
 
-    def __init__(self, dsn: str, folder: Path) -> None:
+    def __init__(self, dsn: str, folder: Path, command: Sequence[str] = ()) -> None:
         """Start none yet.
 
         Args:
             dsn: which database they are to use.
             folder: where their logs go.
+            command: what starts one, in place of the demo's own.
         """
         kept = {name: value for name, value in os.environ.items() if name not in NOT_FOR_WORKERS}
         self._environment = {**kept, "PGQUEUE_DSN": dsn}
         self._folder = folder
+        self._command = command or COMMAND
         self._logs: dict[int, Path] = {}
         self._running: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -77,7 +80,7 @@ class Crew:
         path = self._folder / f"worker-{len(self._logs) + 1}.log"
         with path.open("wb") as log:
             process = subprocess.Popen(  # noqa: S603 - our own words
-                [*COMMAND, *SETTINGS, "--supervisor", str(os.getpid())],
+                [*self._command, *SETTINGS, "--supervisor", str(os.getpid())],
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

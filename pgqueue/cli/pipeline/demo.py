@@ -1,0 +1,239 @@
+"""``pgqueue pipeline demo``: a day of real jobs and a made-up month, through the whole pipeline, and the proof.
+
+This file is the order of events. What stands where: the app of the real jobs in :mod:`pgqueue.cli.pipeline.demo_tasks`,
+the steps in :mod:`pgqueue.cli.pipeline.demo_steps`, whether nothing was lost in :mod:`pgqueue.cli.pipeline.demo_verdict`.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+import time
+import webbrowser
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import click
+from rich.console import Console
+from tenacity import stop_after_attempt
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli import logs
+from pgqueue.cli.demo.screen import Screen
+from pgqueue.cli.demo.workers import Crew, WorkerFailed
+from pgqueue.cli.endings import end_like_an_interrupt
+from pgqueue.cli.output import print_json
+from pgqueue.cli.pipeline import demo_tasks, demo_verdict
+from pgqueue.cli.pipeline.demo_verdict import Verdict
+from pgqueue.cli.pipeline.generate import lines
+from pgqueue.embedded import embedded_server
+from pgqueue.errors import ConfigurationError, PipelineError
+from pgqueue.spark.config import load
+from pgqueue.spark.generate import generate, yesterday
+from pgqueue.spark.generate_plan import Wish, story
+from pgqueue.store import control, schema
+from pgqueue.store.database import Database
+from pgqueue.values.retry import Retry
+
+LOOK_EVERY = 0.1
+PATIENCE = 60.0
+"""Seconds that the real jobs may take."""
+WORKER = (sys.executable, "-m", "pgqueue", "--app", "pgqueue.cli.pipeline.demo_tasks:queue", "worker")
+MARK = "made-by-pgqueue-pipeline-demo"
+CONFIG = """# What the demo tells the pipeline.
+tenant = "$.tenant"
+
+[cost]
+per_run_second = 0.00002
+currency = "USD"
+
+[[slo]]
+queue = "mail"
+wait = "30s"
+objective = 0.99
+
+[[slo]]
+queue = "webhooks"
+wait = "10s"
+run = "5s"
+objective = 0.95
+"""
+
+
+@dataclass(slots=True)
+class Told:
+    """What the steps say of the report.
+
+    Attributes:
+        page: where it is.
+        answers: the questions that it answers with something to look at, each with the answer.
+    """
+
+    page: str = ""
+    answers: list[tuple[str, str]] = field(default_factory=list)
+
+
+@click.command()
+@click.argument(
+    "folder", default=Path("pipeline-demo"), type=click.Path(file_okay=False, writable=True, path_type=Path)
+)
+@click.option(
+    "--jobs", type=click.IntRange(min=1), default=3_000, show_default=True, help="Jobs to really run."
+)
+@click.option(
+    "--rows", type=click.IntRange(min=1), default=200_000, show_default=True, help="Rows to make up."
+)
+@click.option("--days", type=click.IntRange(min=1), default=30, show_default=True, help="Days to make up.")
+@click.option("--no-open", is_flag=True, help="Do not open the report.")
+@click.option(
+    "--json", "wants_json", is_flag=True, help="Print the verdict as JSON; the rest goes to stderr."
+)
+@click.pass_context
+def demo(
+    ctx: click.Context, /, *, folder: Path, jobs: int, rows: int, days: int, no_open: bool, wants_json: bool
+) -> None:
+    """Run jobs, make up a month of history, and take both through export, verify, roll-up, report and prune.
+
+    Everything happens on a PostgreSQL of the demo's own, thrown away at the end; the lake and the report stay in FOLDER,
+    ./pipeline-demo by default. The exit code is 1 if a job that ended is not in the lake exactly once.
+    """
+    screen = Screen(Console(stderr=wants_json))
+    folder = _fresh(folder)
+    with end_like_an_interrupt(signal.SIGTERM, signal.SIGHUP):
+        verdict, told = _demonstrate(folder, jobs, rows, days, screen)
+    _conclude(verdict, told, screen)
+    if wants_json:
+        print_json(verdict)
+    if not no_open and _has_display():
+        webbrowser.open(Path(told.page.removeprefix("file://")).as_uri())
+    if verdict.complaints():
+        ctx.exit(1)
+
+
+def _demonstrate(folder: Path, jobs: int, rows: int, days: int, screen: Screen) -> tuple[Verdict, Told]:
+    """From an empty database to a verdict; nothing is left behind but the folder."""
+    from pgqueue.spark.lake import Lake  # noqa: PLC0415 - PyArrow, after all that can be refused without it
+    from pgqueue.spark.session import check_java  # noqa: PLC0415 - as above
+
+    check_java()
+    screen.title(f"pgqueue pipeline demo: {jobs:,} real jobs and {rows:,} made-up ones, into {folder}/lake")
+    with ExitStack() as opened:
+        dsn = opened.enter_context(embedded_server())
+        schema.migrate(dsn)
+        database = Database(dsn)
+        opened.callback(database.close)
+        real = _real_day(dsn, folder, jobs, screen)
+        ended_at = database.run(control.clock())
+        planned = story(Wish(rows=rows, days=days, until=yesterday(database)))
+        made = generate(database, planned.wish, beside=True)
+        for name, words in lines(made):
+            screen.say(f"made up, {name}: {words}")
+        told = _pipeline(dsn, folder, ended_at, screen)
+        found = demo_verdict.in_lake(Lake(folder / "lake"))
+        return demo_verdict.judge(real, planned, found), told
+
+
+def _real_day(dsn: str, folder: Path, jobs: int, screen: Screen) -> dict[int, str]:
+    """Have a worker process run jobs; how each is to have ended, by its id."""
+    queue = demo_tasks.queue
+    queue.database = Database(dsn)
+    try:
+        real = demo_tasks.enqueue(jobs)
+        since = time.monotonic()
+        with Crew(dsn, folder, WORKER) as crew:
+            crew.start()
+            _wait(queue, crew)
+    except WorkerFailed as error:
+        screen.say(error.log)
+        raise
+    finally:
+        queue.close()
+    dead = sum(end == "dead" for end in real.values())
+    screen.say(
+        f"really ran: {jobs:,} jobs in a worker process, {time.monotonic() - since:.1f} s; {dead} of them died, as meant"
+    )
+    return real
+
+
+def _wait(queue: PgQueue, crew: Crew) -> None:
+    """Look again and again, until no live job is left."""
+    until = time.monotonic() + PATIENCE
+    while any(count.count for count in queue.counts()[0] if not count.state.ended):
+        crew.check()
+        if time.monotonic() > until:
+            raise PipelineError(
+                f"the real jobs have not ended within {PATIENCE:.0f} s; is the machine very busy?"
+            )
+        time.sleep(LOOK_EVERY)
+
+
+def _pipeline(dsn: str, folder: Path, ended_at: datetime, screen: Screen) -> Told:
+    """The steps as jobs, worked to their end in this process.
+
+    Raises:
+        PipelineError: one of them failed.
+    """
+    from pgqueue.cli.pipeline.demo_steps import tomorrow, work  # noqa: PLC0415 - PyArrow
+    from pgqueue.cli.pipeline.run import FOREVER, worked  # noqa: PLC0415 - as above
+    from pgqueue.spark import steps  # noqa: PLC0415 - as above
+
+    told = Told()
+    chain = PgQueue(dsn, history=FOREVER)
+
+    def written(page: str) -> None:
+        told.page = page
+
+    tasks = steps.register(
+        chain,
+        load(folder / "pipeline.toml"),
+        lake=str(folder / "lake"),
+        work=work(tomorrow(ended_at), written, lambda *answer: told.answers.append(answer)),
+        retry=Retry(stop=stop_after_attempt(1)),  # somebody is watching
+        tell=screen.say,
+    )
+    first = steps.start(tasks)
+    logs.configure("error")
+    dead, finished = asyncio.run(worked(chain, steps.QUEUE, steps.KEY, first.id))
+    chain.close()
+    if dead is not None or not finished:
+        raise PipelineError(f"a step failed: {dead.errors[-1].message if dead else 'told to stop'}")
+    return told
+
+
+def _conclude(verdict: Verdict, told: Told, screen: Screen) -> None:
+    for question, answer in told.answers:
+        screen.say(f"the report: {question} {answer}")
+    for complaint in verdict.complaints():
+        screen.say(f"BROKEN {complaint}", style="bold red")
+    if not verdict.complaints():
+        screen.say(f"All {verdict.ended:,} jobs that ended are in the lake, each once.", style="bold green")
+    screen.say(f"The report is {told.page}")
+
+
+def _fresh(folder: Path) -> Path:
+    """The folder, empty but for the demo's mark and configuration.
+
+    Raises:
+        ConfigurationError: it holds what the demo did not make.
+    """
+    folder = folder.absolute()
+    if folder.exists() and any(folder.iterdir()):
+        if not (folder / MARK).exists():
+            raise ConfigurationError(
+                f"{folder} is not empty, and not from an earlier demo: give another folder"
+            )
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / MARK).write_text("The next `pgqueue pipeline demo` makes this folder anew.\n")
+    (folder / "pipeline.toml").write_text(CONFIG)
+    return folder
+
+
+def _has_display() -> bool:
+    """Whether a page that is opened would be seen."""
+    return sys.platform in {"darwin", "win32"} or bool(
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    )

@@ -1,0 +1,42 @@
+"""``pgqueue pipeline deployed``: say when a version of your code went live, or list when which did."""
+
+from datetime import datetime
+
+import click
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli.app import with_queue
+from pgqueue.cli.output import json_option, local, print_json, print_table
+from pgqueue.cli.values import instant
+from pgqueue.store import rollups
+
+
+@click.command()
+@click.argument("version", required=False)
+@click.option("--at", type=instant, metavar="TIME", help="When it went live, in ISO 8601; now by default.")
+@json_option
+@with_queue
+def deployed(queue: PgQueue, /, *, version: str | None, at: datetime | None, as_json: bool) -> None:
+    """Note that VERSION of your code went live, so that the report can tell what became slower with it.
+
+    Without VERSION, list what was noted, newest first.
+    """
+    if version is None:
+        if at is not None:
+            raise click.UsageError("--at says when a version went live: name the VERSION, too.")
+        found = queue.database.run(rollups.deploys())
+    else:
+        if not version.strip():
+            raise click.UsageError("VERSION is empty: name the version, such as 1.4.0 or a commit.")
+        found = [queue.database.run(rollups.note_deploy(version, at=at))]
+    if as_json:
+        print_json(found if version is None else found[0])
+    elif version is None:
+        rows = [(one.deployed_at, one.version) for one in found]
+        print_table(
+            ("live since", "version"),
+            rows,
+            empty="no version was noted; `pgqueue pipeline deployed VERSION` does",
+        )
+    else:
+        click.echo(f"{found[0].version}: live since {local(found[0].deployed_at)}")

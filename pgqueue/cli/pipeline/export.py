@@ -1,0 +1,93 @@
+"""``pgqueue pipeline export``: write closed days of ended jobs to the lake."""
+
+from datetime import date, timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli.app import with_queue
+from pgqueue.cli.output import json_option, print_json
+from pgqueue.cli.pipeline.options import count, days_option, in_lake, place, size, together
+from pgqueue.cli.values import seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pgqueue.spark.export import Exported
+
+
+@click.command()
+@in_lake
+@click.option(
+    "--margin",
+    type=seconds,
+    default="1m",
+    show_default=True,
+    help="A day is closed this long after its end, in UTC.",
+)
+@click.option(
+    "--wait",
+    type=seconds,
+    default="1m",
+    show_default=True,
+    help="How long to wait for transactions that may still add to a closed day.",
+)
+@click.option(
+    "--rows-per-file",
+    type=click.IntRange(min=1),
+    default=1_000_000,
+    show_default=True,
+    help="A queue with more rows on a day makes several files.",
+)
+@days_option(
+    "--again",
+    "Write this UTC day (or FIRST..LAST) anew from the database, in place of what the lake has of it. Dead jobs "
+    "that were retried or purged since are then not in it.",
+)
+@json_option
+@with_queue
+def export(
+    queue: PgQueue,
+    /,
+    *,
+    lake: str | None,
+    config: str | None,
+    margin: timedelta,
+    wait: timedelta,
+    rows_per_file: int,
+    again: tuple[list[date], ...],
+    as_json: bool,
+) -> None:
+    """Write every closed day that is not in the lake yet, and rows that came late to those that are.
+
+    A day is closed when it is over, and nobody works in a transaction any more that could add to it.
+    """
+    where = place(lake, config)
+
+    from pgqueue.spark import export as exports  # noqa: PLC0415 - PySpark, after all that can be refused without it
+    from pgqueue.spark.lake import Lake  # noqa: PLC0415 - as above
+    from pgqueue.spark.session import session  # noqa: PLC0415 - as above
+
+    options = exports.ExportOptions(
+        margin=margin, wait=wait, rows_per_file=rows_per_file, again=together(again)
+    )
+    queue.database.verify()
+    done = exports.export(session(), queue.database, Lake(where), options=options, tell=_tell)
+    if as_json:
+        print_json(done)
+    else:
+        click.echo(_in_words(done))
+
+
+def _tell(one: "Exported") -> None:
+    rows = f"{count(one.history, 'row')} of the history, {count(one.dead, 'dead job')}"
+    files = f"{count(one.files, 'file')}, {size(one.bytes)}"
+    click.echo(f"{one.day}: {rows}; {files}; {one.seconds:.1f} s", err=True)
+
+
+def _in_words(done: "Sequence[Exported]") -> str:
+    if not done:
+        return "nothing to export: every closed day is in the lake"
+    rows = sum(one.history + one.dead for one in done)
+    return f"{count(len(done), 'day')} exported: {count(rows, 'row')}, {size(sum(one.bytes for one in done))}"

@@ -1,0 +1,86 @@
+"""``pgqueue pipeline generate``: made-up history of any size; :mod:`pgqueue.spark.generate` makes it."""
+
+from datetime import date
+
+import click
+import msgspec
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli.app import with_queue
+from pgqueue.cli.bench.bars import bar
+from pgqueue.cli.output import json_option, print_json
+from pgqueue.spark.generate import Generated, yesterday
+from pgqueue.spark.generate import generate as make_history
+from pgqueue.spark.generate_plan import CROWD_HOUR, CROWD_TENANT, SLOWED, SLOWER, STORM_HOURS, Day, Wish
+from pgqueue.spark.generate_world import BUSIEST
+
+
+def day(value: str) -> date:
+    """A day."""
+    try:
+        return date.fromisoformat(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no day; use one like 2030-01-31.") from None
+
+
+@click.command()
+@click.option("--rows", type=click.IntRange(min=1), required=True, help="How many jobs ended, in all.")
+@click.option("--days", type=click.IntRange(min=1), required=True, help="On how many days.")
+@click.option("--until", type=day, help="The last of them. [default: yesterday, in UTC]")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Another one, another history."
+)
+@click.option(
+    "--skew", type=float, help=f"The part of all jobs that the queue {BUSIEST} is to have, such as 0.9."
+)
+@click.option("--connections", type=click.IntRange(min=1), help="Days made at a time. [default: processors]")
+@click.option("--force-beside", is_flag=True, help="Put it beside real jobs. It stays there.")
+@json_option
+@with_queue
+def generate(
+    queue: PgQueue,
+    /,
+    *,
+    rows: int,
+    days: int,
+    until: date | None,
+    seed: int,
+    skew: float | None,
+    connections: int | None,
+    force_beside: bool,
+    as_json: bool,
+) -> None:
+    """Make up the history of a shop: ended jobs, dead jobs, workers and deploys of past days.
+
+    The same options make the same history. It goes into the queue's own tables, so a queue that was ever used is
+    refused. What is hidden in it, for the report to find, is printed at the end.
+    """
+    wish = Wish(rows=rows, days=days, until=until or yesterday(queue.database), seed=seed, skew=skew)
+    with bar(rows) as progress:
+
+        def told(day: Day) -> None:
+            progress.step(str(day.day), steps=day.rows)
+
+        made = make_history(queue.database, wish, beside=force_beside, connections=connections, told=told)
+    if as_json:
+        print_json(msgspec.to_builtins(made))
+    else:
+        for name, words in lines(made):
+            click.echo(f"{name:8} {words}")
+
+
+def lines(made: Generated) -> list[tuple[str, str]]:
+    """What was made, and what is hidden in it, in words."""
+    storm, crowd = made.events.storm, made.events.crowd
+    there = f", {made.before} were there already" if made.before else ""
+    return [
+        ("days", f"{made.first} to {made.last}: {made.days} made{there}"),
+        ("rows", f"{made.rows:,} in {made.seconds:.1f} s, {made.rows / made.seconds:,.0f} a second"),
+        (
+            "deploys",
+            ", ".join(f"{release.version} on {release.at:%Y-%m-%d}" for release in made.events.releases),
+        ),
+        ("slower", f"{SLOWED} takes {SLOWER} times as long from {made.events.slower.version} on"),
+        ("storm", f"{BUSIEST}: {storm}, {STORM_HOURS[0]}:00 to {STORM_HOURS[-1] + 1}:00"),
+        ("crowd", f"{BUSIEST}: tenant-{CROWD_TENANT} on {crowd}, {CROWD_HOUR}:00 to {CROWD_HOUR + 1}:00"),
+    ]

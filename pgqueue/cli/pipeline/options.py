@@ -1,0 +1,62 @@
+"""What the verbs that are about the lake have in common: their options, and what they say at the end."""
+
+from collections.abc import Callable, Sequence
+from datetime import date
+from typing import Any, TypeVar
+
+import click
+
+from pgqueue.cli.pipeline.rollup import lake_of, span_of_days
+from pgqueue.spark.config import load
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+STEP, UNITS = 1_000, ("B", "kB", "MB", "GB", "TB")
+
+
+def in_lake(verb: F) -> F:
+    """``--lake`` and ``--config``; the verb is given both, for :func:`place`."""
+    for add in (
+        click.option("--config", metavar="FILE", help="A pipeline.toml, which may say where the lake is."),
+        click.option(
+            "--lake",
+            metavar="PATH_OR_URI",
+            envvar="PGQUEUE_LAKE",
+            show_envvar=True,
+            help="Where the lake is: a folder, or hdfs://, s3:// or gs://.",
+        ),
+    ):
+        verb = add(verb)
+    return verb
+
+
+def days_option(name: str, words: str) -> Callable[[F], F]:
+    """An option that names days."""
+    return click.option(name, type=span_of_days, multiple=True, metavar="DAY", help=words)
+
+
+def place(lake: str | None, config: str | None) -> str:
+    """Where the lake is.
+
+    Raises:
+        ConfigurationError: nothing says where, or the file makes no sense.
+    """
+    return lake_of(lake, load(config))
+
+
+def together(spans: Sequence[Sequence[date]]) -> set[date]:
+    """All days of some spans."""
+    return {day for span in spans for day in span}
+
+
+def size(count: int) -> str:
+    """A number of bytes, for people."""
+    shown, unit = float(count), 0
+    while shown >= STEP and unit < len(UNITS) - 1:
+        shown, unit = shown / STEP, unit + 1
+    return f"{shown:.0f} {UNITS[unit]}" if unit == 0 else f"{shown:.1f} {UNITS[unit]}"
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """A number of things, for people."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

@@ -1,0 +1,67 @@
+"""``pgqueue pipeline prune``: let the database forget the history that is verified in the lake."""
+
+from datetime import date, timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli.app import with_queue
+from pgqueue.cli.output import json_option, print_json
+from pgqueue.cli.pipeline.options import count, days_option, in_lake, place, together
+from pgqueue.cli.values import seconds
+
+if TYPE_CHECKING:
+    from pgqueue.spark.prune import Pruned
+
+
+@click.command()
+@in_lake
+@click.option("--keep", type=seconds, default="7d", show_default=True, help="The newest days to keep.")
+@click.option(
+    "--wait",
+    type=seconds,
+    default="1m",
+    show_default=True,
+    help="For how long to ask for a moment alone with the history, for each day.",
+)
+@days_option("--day", "Only this UTC day (or FIRST..LAST).")
+@json_option
+@with_queue
+def prune(
+    queue: PgQueue,
+    /,
+    *,
+    lake: str | None,
+    config: str | None,
+    keep: timedelta,
+    wait: timedelta,
+    day: tuple[list[date], ...],
+    as_json: bool,
+) -> None:
+    """Drop the days of the history that are verified in the lake; each is compared once more as it is dropped.
+
+    Dead jobs stay. The exit code is 1 if a verified day was refused, because it has changed or was in use.
+    """
+    where = place(lake, config)
+
+    from pgqueue.spark import prune as pruning  # noqa: PLC0415 - PyArrow, after all that can be refused without it
+    from pgqueue.spark.lake import Lake  # noqa: PLC0415 - as above
+
+    queue.database.verify()
+    found = pruning.prune(
+        queue.database, Lake(where), keep=keep, days=together(day) or None, patience=wait, tell=_tell
+    )
+    if as_json:
+        print_json(found)
+    else:
+        gone = [one for one in found if one.fate is pruning.Fate.PRUNED]
+        rows = count(sum(one.rows for one in gone), "row")
+        click.echo(f"{count(len(gone), 'day')} pruned: {rows}; {count(len(found) - len(gone), 'day')} kept")
+    if any(one.fate in (pruning.Fate.REFUSED, pruning.Fate.BUSY) for one in found):
+        click.get_current_context().exit(1)
+
+
+def _tell(one: "Pruned") -> None:
+    rows = f"; {count(one.rows, 'row')}" if one.rows else ""
+    click.echo(f"{one.day}: {one.fate}{rows}" + (f"; {one.reason}" if one.reason else ""), err=True)

@@ -1,0 +1,69 @@
+"""``pgqueue pipeline report``: what the week was like, on a page and in tables."""
+
+from datetime import date
+
+import click
+
+from pgqueue.cli.output import json_option, print_json
+from pgqueue.cli.pipeline.options import in_lake
+from pgqueue.cli.pipeline.rollup import lake_of
+from pgqueue.spark.config import load
+
+MARKS = {"look": "!", "calm": " ", "unknown": "?", "info": " "}
+"""Before each answer: somebody should look, or nothing can be told."""
+
+
+def day(value: str) -> date:
+    """A day."""
+    try:
+        return date.fromisoformat(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no day; use one like 2026-11-20.") from None
+
+
+@click.command()
+@in_lake
+@click.option(
+    "--until", type=day, metavar="DAY", help="The last day of the week to report on. [default: the newest]"
+)
+@click.option(
+    "--weeks",
+    type=click.IntRange(1, 52),
+    default=8,
+    show_default=True,
+    help="Former weeks to compare with.",
+)
+@click.option("--out", metavar="FILE", help="The page's file. [default: report/report-DAY.html in the lake]")
+@json_option
+def report(
+    *,
+    lake: str | None,
+    config: str | None,
+    until: date | None,
+    weeks: int,
+    out: str | None,
+    as_json: bool,
+) -> None:
+    """Report on the week up to a day: what was unusual, what a deploy slowed, and when workers will be too few.
+
+    Reads the roll-ups in the lake, and no database. Writes one HTML file, and the same answers as Parquet under report/.
+    """
+    told = load(config)
+    place = lake_of(lake, told)
+
+    from pgqueue.spark.lake import Lake  # noqa: PLC0415 - PySpark, after all that can be refused without it
+    from pgqueue.spark.session import session  # noqa: PLC0415 - as above
+
+    opened = Lake(place)
+    opened.marker()
+    spark = session()
+    from pgqueue.spark.report.report import answers, check_out, write  # noqa: PLC0415 - it needs PySpark, which the session asks for
+
+    check_out(out)
+    found = write(answers(spark, opened, told, until=until, weeks=weeks), opened, out=out)
+    if as_json:
+        print_json(found)
+        return
+    for section in found.sections.values():
+        click.echo(f"{MARKS[section.state]} {section.title} {section.answer}")
+    click.echo(f"The page: {found.html}")

@@ -1,0 +1,91 @@
+"""``pgqueue pipeline run``: all steps, as jobs of the queue ``pipeline``, worked to their end in this process."""
+
+import asyncio
+from datetime import timedelta
+from typing import NamedTuple
+
+import click
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli import logs
+from pgqueue.cli.app import with_queue
+from pgqueue.cli.pipeline.options import in_lake
+from pgqueue.cli.pipeline.rollup import lake_of
+from pgqueue.cli.values import seconds
+from pgqueue.cli.worker import heed_signals
+from pgqueue.spark.config import load
+from pgqueue.values.job import Job, JobState
+from pgqueue.worker.worker import Worker
+
+FOREVER = timedelta(days=36_500)
+LIVE = [JobState.BLOCKED, JobState.SCHEDULED, JobState.READY, JobState.RUNNING]
+LOOK = 0.5
+
+
+class Outcome(NamedTuple):
+    """How a chain ended: dead, if a step is; unfinished, if the process was told to stop before."""
+
+    dead: Job | None
+    finished: bool
+
+
+@click.command()
+@in_lake
+@click.option("--keep", type=seconds, default="7d", show_default=True, help="The newest days not to prune.")
+@click.option(
+    "--enqueue-only", is_flag=True, help="Leave the work to workers whose app has registered the steps."
+)
+@with_queue
+def run(
+    queue: PgQueue, /, *, lake: str | None, config: str | None, keep: timedelta, enqueue_only: bool
+) -> None:
+    """Export, verify, roll up, report and prune: each step is a job that enqueues the next as it completes.
+
+    If a chain is under way already, left behind by a killed process, it is taken up. The exit code is 1 if a step
+    failed for good.
+    """
+    told = load(config)
+    where = lake_of(lake, told)
+
+    from pgqueue.spark import steps  # noqa: PLC0415 - PyArrow, after all that can be refused without it
+
+    # A queue of our own in the same database: it has no other tasks, and leaves the history's retention to yours.
+    chain = PgQueue(history=FOREVER)
+    chain.database = queue.database
+    tasks = steps.register(chain, told, lake=where, keep=keep, tell=_tell)
+    queue.database.verify()
+    first = steps.start(tasks)
+    if not first.accepted:
+        _tell(f"a chain is under way already, as job {first.id}")
+    if enqueue_only:
+        click.echo(first.id)
+        return
+    logs.configure("error")
+    dead, finished = asyncio.run(worked(chain, steps.QUEUE, steps.KEY, first.id))
+    if dead is not None:
+        _tell(f"{dead.task} failed for good; `pgqueue jobs show {dead.id}` has its errors")
+    if dead is not None or not finished:
+        click.get_current_context().exit(1)
+
+
+async def worked(chain: PgQueue, queue_name: str, key: str, first: int) -> Outcome:
+    """Work until no job has the chain's key, or until told to stop."""
+    worker = Worker(chain, queues=[queue_name], concurrency=1)
+    heed_signals(worker.stop, supervised=False)
+    working = asyncio.create_task(worker.run())
+    try:
+        while not working.done() and await chain.ajobs(unique_key=key, state=LIVE, limit=1):
+            await asyncio.wait([working], timeout=LOOK)
+        finished = not working.done()
+    finally:
+        worker.stop()
+        await working
+        live = await chain.ajobs(unique_key=key, state=LIVE, limit=1)
+        dead = await chain.ajobs(unique_key=key, state=JobState.DEAD, limit=1)
+        await chain.aclose()
+    newest = dead[0] if dead and dead[0].id >= first else None
+    return Outcome(newest, finished and not live)
+
+
+def _tell(words: str) -> None:
+    click.echo(words, err=True)

@@ -1,0 +1,200 @@
+"""``pgqueue pipeline scale``: the pipeline at several sizes, beside plain SQL and DuckDB.
+
+What is measured is decided in :mod:`pgqueue.spark.scale`, how it is drawn in :mod:`pgqueue.cli.pipeline.scale_plots`.
+"""
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+import msgspec
+
+from pgqueue.cli.app import Settings
+from pgqueue.cli.bench import plots
+from pgqueue.cli.bench.bars import bar
+from pgqueue.cli.endings import end_like_an_interrupt
+from pgqueue.cli.output import json_option, print_json, print_table
+from pgqueue.cli.own_schema import own_schema
+from pgqueue.cli.pipeline.scale_plots import draw
+from pgqueue.cli.values import names
+from pgqueue.embedded import embedded_server
+from pgqueue.errors import ConfigurationError
+from pgqueue.spark.generate import yesterday
+from pgqueue.spark.generate_plan import Wish
+from pgqueue.spark.scale import Ground, Scaled
+from pgqueue.spark.scale import scale as measure
+from pgqueue.spark.scale_measure import parent
+from pgqueue.store import schema
+from pgqueue.store.database import Database
+from pgqueue.values.version import __version__
+
+SCHEMA = "pgqueue_scale"
+COMMAND = "pgqueue pipeline scale"
+STEPS = 7
+BYTES_A_ROW = 600
+"""On the disk for a while: in the tables, their log and the lake."""
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """What ``figures.json`` holds.
+
+    Attributes:
+        date: when it was begun, in UTC.
+        pgqueue: the release.
+        spark: its release.
+        cores: of the machine.
+        sizes: what was measured at each.
+    """
+
+    date: str
+    pgqueue: str
+    spark: str
+    cores: int
+    sizes: list[Scaled]
+
+
+def sizes(value: str) -> list[int]:
+    """Numbers with commas between them."""
+    try:
+        found = [int(name.replace("_", "")) for name in names(value)]
+    except ValueError:
+        found = []
+    if not found or min(found) < 1:
+        raise click.BadParameter(f"{value!r}: use numbers with commas between, such as 1000000,10000000.")
+    return found
+
+
+@click.command()
+@click.option("--rows", type=sizes, default="1000000", show_default=True, help="Sizes, with commas between.")
+@click.option(
+    "--days", type=click.IntRange(min=1), default=30, show_default=True, help="Days of each history."
+)
+@click.option("--skew", type=float, help="The part of all jobs that one queue is to have, such as 0.9.")
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of the histories.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write plots and figures.json to this folder.",
+)
+@json_option
+@click.pass_obj
+def scale(
+    settings: Settings,
+    /,
+    *,
+    rows: Sequence[int],
+    days: int,
+    skew: float | None,
+    seed: int,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Measure the pipeline at several sizes, and the same roll-up in Spark, in plain SQL and in DuckDB.
+
+    Works on a server of its own, thrown away at the end; with --dsn, in the schema pgqueue_scale there, which it makes
+    and drops. The exit code is 1 if the engines do not agree.
+    """
+    if out is not None:
+        plots.require()
+    today = datetime.now(
+        UTC
+    ).date()  # what is out of range is refused here; which day it is, the database says
+    figures = _measured(
+        settings, [Wish(rows=size, days=days, until=today, seed=seed, skew=skew) for size in rows]
+    )
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "figures.json").write_bytes(
+            msgspec.json.format(msgspec.json.encode(figures), indent=2) + b"\n"
+        )
+        for path in draw(figures.sizes, out):
+            click.echo(str(path), err=as_json)
+    if as_json:
+        print_json(figures)
+    else:
+        _show(figures.sizes)
+    disagreements = [words for size in figures.sizes for words in size.disagreements]
+    for words in disagreements:
+        click.echo(f"pgqueue: they disagree: {words}", err=True)
+    if disagreements:
+        click.get_current_context().exit(1)
+
+
+def _measured(settings: Settings, wishes: Sequence[Wish]) -> Figures:
+    from pgqueue.spark.session import session  # noqa: PLC0415 - PySpark, after all that can be refused without it
+
+    date = datetime.now(UTC).isoformat(timespec="seconds")
+    with ExitStack() as opened, end_like_an_interrupt(signal.SIGTERM, signal.SIGHUP):
+        folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="pgqueue-scale-")))
+        _require_room(folder, max(wish.rows for wish in wishes))
+        dsn = settings.dsn or opened.enter_context(embedded_server())
+        progress = opened.enter_context(bar(STEPS * len(wishes)))
+        found = []
+        for wish in wishes:
+            place = folder / str(len(found))
+
+            def tell(name: str, rows: int = wish.rows) -> None:
+                progress.step(f"{rows:,}: {name}")
+
+            with _database(dsn) as database:
+                server = None if settings.dsn else _server(database)
+                ground = Ground(session(), database, place, server)
+                found.append(measure(ground, replace(wish, until=yesterday(database)), tell))
+            shutil.rmtree(place)
+        return Figures(date, __version__, session().version, os.cpu_count() or 1, found)
+
+
+@contextmanager
+def _database(dsn: str) -> Iterator[Database]:
+    """The schema, empty, for one size."""
+    database = Database(dsn, schema=SCHEMA)
+    with own_schema(database, COMMAND):
+        schema.migrate(database.dsn, schema=SCHEMA)
+        try:
+            yield database
+        finally:
+            database.close()
+
+
+def _server(database: Database) -> int | None:
+    """The process that all of the server's are below."""
+    with database.connect() as connection:
+        return parent(connection.info.backend_pid)
+
+
+def _require_room(folder: Path, rows: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < rows * BYTES_A_ROW:
+        raise ConfigurationError(
+            f"{rows:,} rows take some {rows * BYTES_A_ROW / 1e9:.0f} GB for a while, and {folder.parent} has "
+            f"{free / 1e9:.0f} GB: ask for fewer, or set TMPDIR"
+        )
+
+
+def _show(found: Sequence[Scaled]) -> None:
+    rows = [
+        (
+            f"{size.rows:,}",
+            step.name,
+            f"{step.seconds:,.2f}",
+            f"{size.rows / step.seconds:,.0f}",
+            f"{step.megabytes:,}",
+        )
+        for size in found
+        for step in size.steps
+    ]
+    print_table(("rows", "step", "seconds", "rows/s", "MB"), rows, empty="")
+    click.echo()
+    for size in found:
+        click.echo(
+            f"{size.rows:,} rows: {size.lake_files:,} files, {size.lake_bytes / 1e6:,.0f} MB; {size.groups:,} groups and "
+            f"{size.percentiles:,} percentiles compared, {size.missed:,} of these beyond the sketches' bound "
+            f"({'as it should be' if not size.disagreements else 'THEY DISAGREE'})"
+        )

@@ -1,0 +1,54 @@
+"""``pgqueue pipeline status``: how far each day has come."""
+
+from datetime import timedelta
+
+import click
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli.app import with_queue
+from pgqueue.cli.output import json_option, print_json, print_table
+from pgqueue.cli.pipeline.options import in_lake, place, size
+from pgqueue.cli.values import seconds
+
+HEADS = ("day", "state", "rows", "size", "files", "not in the lake", "generation", "verified")
+
+
+@click.command()
+@in_lake
+@click.option(
+    "--margin",
+    type=seconds,
+    default="1m",
+    show_default=True,
+    help="A day is closed this long after its end, in UTC.",
+)
+@json_option
+@with_queue
+def status(
+    queue: PgQueue, /, *, lake: str | None, config: str | None, margin: timedelta, as_json: bool
+) -> None:
+    """Show each day: open, closed, exported, verified or pruned, and what the lake has of it."""
+    where = place(lake, config)
+
+    from pgqueue.spark import status as states  # noqa: PLC0415 - PyArrow, after all that can be refused without it
+    from pgqueue.spark.lake import Lake  # noqa: PLC0415 - as above
+
+    queue.database.verify()
+    found = states.status(queue.database, Lake(where), margin=margin)
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (
+            one.day,
+            one.state,
+            one.rows,
+            size(one.bytes) if one.generation else None,
+            one.files,
+            one.waiting,
+            one.generation,
+            one.verified_at,
+        )
+        for one in found
+    ]
+    print_table(HEADS, rows, empty="no day has ended jobs")

@@ -1,0 +1,63 @@
+"""``pgqueue pipeline verify``: compare the lake with the database."""
+
+from datetime import date
+from typing import TYPE_CHECKING
+
+import click
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli.app import with_queue
+from pgqueue.cli.output import json_option, print_json
+from pgqueue.cli.pipeline.options import count, days_option, in_lake, place, together
+
+if TYPE_CHECKING:
+    from pgqueue.spark.verify import Verified
+
+
+@click.command()
+@in_lake
+@click.option("--all", "everything", is_flag=True, help="Also the days that are verified already.")
+@days_option("--day", "Only this UTC day (or FIRST..LAST), verified already or not.")
+@json_option
+@with_queue
+def verify(
+    queue: PgQueue,
+    /,
+    *,
+    lake: str | None,
+    config: str | None,
+    everything: bool,
+    day: tuple[list[date], ...],
+    as_json: bool,
+) -> None:
+    """Compare the exported days with the database, row by row: counts, and checksums of every column.
+
+    Only days that are verified can be pruned. The exit code is 1 if a day differs.
+    """
+    where = place(lake, config)
+
+    from pgqueue.spark import verify as verifying  # noqa: PLC0415 - PySpark, after all that can be refused without it
+    from pgqueue.spark.lake import Lake  # noqa: PLC0415 - as above
+    from pgqueue.spark.session import session  # noqa: PLC0415 - as above
+
+    queue.database.verify()
+    found = verifying.verify(
+        session(), queue.database, Lake(where), days=together(day) or None, everything=everything, tell=_tell
+    )
+    differing = [one for one in found if one.reason]
+    if as_json:
+        print_json(found)
+    elif not found:
+        click.echo("nothing to verify: every day in the lake is verified")
+    else:
+        agreeing = sum(one.finding is verifying.Finding.VERIFIED for one in found)
+        click.echo(f"{count(agreeing, 'day')} verified, {count(len(differing), 'day')} differing")
+    if differing:
+        click.get_current_context().exit(1)
+
+
+def _tell(one: "Verified") -> None:
+    rows = f"{count(one.history, 'row')} of the history, {count(one.dead, 'dead job')}"
+    if one.standing != one.dead:
+        rows += f" ({count(one.standing, 'still stands', 'still stand')} in the database)"
+    click.echo(f"{one.day}: {one.finding}; {rows}" + (f"; {one.reason}" if one.reason else ""), err=True)

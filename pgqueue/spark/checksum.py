@@ -1,0 +1,66 @@
+"""The checksum of ended jobs, in Spark. PostgreSQL has the same one in ``sql/lake_checksum.sql``.
+
+A row is spelled out as text, column by column; 60 bits of the text's MD5 are a number; the numbers are added up. So the
+sum does not depend on the order or on who holds the rows, and sums of parts add up to that of the whole. Equal rows that
+were doubled or lost change both the sum and the count.
+"""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+
+from pgqueue.store.lake import Share
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+SEPARATOR, NULL = "\x1f", "\x1e"
+SPELLED = (
+    "id",
+    "queue",
+    "task",
+    "outcome",
+    "reason",
+    "priority",
+    "run_at",
+    "created_at",
+    "started_at",
+    "ended_at",
+    "worker_id",
+    "attempts",
+    "max_attempts",
+    "collisions",
+    "unique_key",
+    "args",
+    "errors",
+    "result",
+    "ended_in",
+)
+TIMES = {"run_at", "created_at", "started_at", "ended_at"}
+IS_DEAD = "outcome = 'dead'"
+
+
+def digest() -> "Column":
+    """60 bits of a row's MD5, as a decimal number."""
+    words = f.concat_ws(SEPARATOR, *(f.coalesce(_spelled(name), f.lit(NULL)) for name in SPELLED))
+    return f.conv(f.substring(f.md5(words), 1, 15), 16, 10).cast("decimal(20, 0)")
+
+
+def shares(ended: "DataFrame") -> tuple[Share, Share]:
+    """How many rows, and their checksum: of the history's, and of the dead jobs.
+
+    Args:
+        ended: rows in the shape of the lake's ended jobs.
+    """
+    by_table = (
+        ended.select(f.expr(IS_DEAD).alias("is_dead"), digest().alias("digest"))
+        .groupBy("is_dead")
+        .agg(f.count("*").alias("rows"), f.sum("digest").cast("string").alias("checksum"))
+    )
+    found = {row["is_dead"]: Share(row["rows"], row["checksum"]) for row in by_table.collect()}
+    return found.get(False, Share()), found.get(True, Share())
+
+
+def _spelled(name: str) -> "Column":
+    """A column as text; an instant as microseconds since 1970."""
+    return (f.unix_micros(f.col(name)) if name in TIMES else f.col(name)).cast("string")

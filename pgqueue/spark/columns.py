@@ -1,0 +1,210 @@
+"""Columns on their way from PostgreSQL to Spark: their types, and what is checked and parsed underway.
+
+=====================  =============================================================================================
+in PostgreSQL          in Spark
+=====================  =============================================================================================
+bigint, integer,       bigint, int, smallint; a schema of the user's may widen them
+smallint
+timestamptz            timestamp, in UTC; what lies outside the years 1 to 9999, infinity too, is refused
+date                   date
+jsonb                  string; or a struct, array or map of the user's, into which each row is parsed
+uuid                   string
+=====================  =============================================================================================
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DateType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from pgqueue.errors import InvalidOption, PipelineError
+from pgqueue.spark.parsing import parser
+from pgqueue.store.extract_tables import TABLES, Kind
+from pgqueue.values.nearest import did_you_mean
+
+TYPES: Mapping[Kind, tuple[DataType, ...]] = {
+    Kind.BIGINT: (LongType(),),
+    Kind.INTEGER: (IntegerType(), LongType()),
+    Kind.SMALLINT: (ShortType(), IntegerType(), LongType()),
+    Kind.BOOLEAN: (BooleanType(),),
+    Kind.TEXT: (StringType(),),
+    Kind.JSON: (StringType(),),
+    Kind.TIMESTAMP: (TimestampType(),),
+    Kind.DATE: (DateType(),),
+}
+"""What a column may be in Spark; the first is what it is unless the user says otherwise."""
+PARSED = (StructType, ArrayType, MapType)
+FIRST_INSTANT = datetime(1, 1, 1, tzinfo=UTC)
+LAST_INSTANT = datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
+"""The timestamps that Spark promises to hold."""
+
+
+def schema_of(table: str, columns: Iterable[str] | None = None) -> StructType:
+    """A table's schema, or that of some of its columns, in the order given.
+
+    Raises:
+        InvalidOption: the table has no such column.
+    """
+    kinds = TABLES[table].columns
+    names = list(kinds) if columns is None else list(columns)
+    for name in names:
+        _check_known(table, name)
+    return StructType([StructField(name, TYPES[kinds[name]][0]) for name in names])
+
+
+def check_schema(table: str, given: StructType) -> None:
+    """Check a user's schema: its columns are the table's, in any order, and can be of the types that it says.
+
+    Raises:
+        InvalidOption: one is not, or cannot; the message says which, and what it may be.
+    """
+    if not given.fields:
+        raise InvalidOption(f"no column is asked for: table {table!r} has {', '.join(TABLES[table].columns)}")
+    for field in given.fields:
+        _check_known(table, field.name)
+        kind = TABLES[table].columns[field.name]
+        if field.dataType in TYPES[kind]:
+            continue
+        if kind is not Kind.JSON or not isinstance(field.dataType, PARSED):
+            raise InvalidOption(
+                f"column {field.name!r} of table {table!r} cannot be {field.dataType.simpleString()}: "
+                f"use {_choices(kind)}"
+            )
+        parser(field.name, field.dataType)
+
+
+def _check_known(table: str, name: str) -> None:
+    known = TABLES[table].columns
+    if name not in known:
+        hint = did_you_mean(name, known) or f"; it has {', '.join(known)}"
+        raise InvalidOption(f"table {table!r} has no column {name!r}{hint}")
+
+
+def _choices(kind: Kind) -> str:
+    names = [one.simpleString() for one in TYPES[kind]]
+    if kind is Kind.JSON:
+        names += ["a struct", "an array", "a map"]
+    return " or ".join(names)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a read gives: which columns, of which types, in which order.
+
+    Attributes:
+        table: one of TABLES.
+        schema: Spark's, checked.
+    """
+
+    table: str
+    schema: StructType
+
+    @property
+    def wanted(self) -> list[str]:
+        """The columns to ask PostgreSQL for: the id too, where a row may have to be named."""
+        names = self.schema.fieldNames()
+        return names if "id" in names or not self._needs_naming else [*names, "id"]
+
+    def fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """A batch as Spark wants it.
+
+        Args:
+            batch: the columns of :attr:`wanted`, as they came.
+
+        Raises:
+            PipelineError: a value does not fit; the message names the row and the column.
+        """
+        columns = [
+            self._fitted(batch, field, batch.column(number)) for number, field in enumerate(self._target)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._target)
+
+    @cached_property
+    def _target(self) -> pa.Schema:
+        return to_arrow_schema(self.schema, timezone="UTC")
+
+    @cached_property
+    def _parsers(self) -> dict[str, Callable[[str], Any]]:
+        return {
+            field.name: parser(field.name, field.dataType)
+            for field in self.schema.fields
+            if isinstance(field.dataType, PARSED)
+        }
+
+    @property
+    def _needs_naming(self) -> bool:
+        return any(
+            isinstance(field.dataType, (*PARSED, TimestampType)) or not field.nullable
+            for field in self.schema.fields
+        )
+
+    def _fitted(self, batch: pa.RecordBatch, field: pa.Field, column: pa.Array) -> pa.Array:
+        if not field.nullable and column.null_count:
+            raise self._misfit(batch, pc.index(column.is_null(), True).as_py(), field.name, "it is null")
+        if field.name in self._parsers:
+            return self._parsed(batch, field.name, field.type, column)
+        if pa.types.is_timestamp(field.type):
+            self._check_instants(batch, field.name, column)
+        return column.cast(field.type)
+
+    def _parsed(self, batch: pa.RecordBatch, name: str, wanted: pa.DataType, column: pa.Array) -> pa.Array:
+        parse, values = self._parsers[name], []
+        try:
+            for text in column.to_pylist():
+                values.append(None if text is None else parse(text))  # noqa: PERF401 - how far it came is the row
+        except msgspec.MsgspecError as error:
+            raise self._misfit(batch, len(values), name, str(error)) from None
+        try:
+            return pa.array(values, type=wanted)
+        except (pa.ArrowException, OverflowError) as error:
+            row = next(number for number, value in enumerate(values) if not _goes(value, wanted))
+            raise self._misfit(batch, row, name, str(error)) from None
+
+    def _check_instants(self, batch: pa.RecordBatch, name: str, column: pa.Array) -> None:
+        """Refuse instants that Spark cannot hold. PostgreSQL's infinities arrive as such, too."""
+        first, last = (pa.scalar(one, column.type) for one in (FIRST_INSTANT, LAST_INSTANT))
+        outside = pc.or_(pc.less(column, first), pc.greater(column, last))
+        row = pc.index(outside, True).as_py()
+        if row >= 0:
+            raise PipelineError(
+                f"{self._row(batch, row)}: {name!r} is infinity, or lies outside the years 1 to 9999, and is no "
+                f"timestamp in Spark; read without that column, or set it right"
+            )
+
+    def _misfit(self, batch: pa.RecordBatch, row: int, name: str, reason: str) -> PipelineError:
+        said = self.schema[name].dataType.simpleString()
+        return PipelineError(
+            f"{self._row(batch, row)}: {name!r} does not fit {said}: {reason}; "
+            "give it a type that every row fits, or read it as string"
+        )
+
+    def _row(self, batch: pa.RecordBatch, row: int) -> str:
+        return f"table {self.table!r}, id {batch.column('id')[row].as_py()}"
+
+
+def _goes(value: object, wanted: pa.DataType) -> bool:
+    try:
+        pa.array([value], type=wanted)
+    except (pa.ArrowException, OverflowError):
+        return False
+    return True

@@ -1,0 +1,206 @@
+"""What ``pipeline.toml`` may say: where the lake is, whose job it was, what running costs, and what was promised.
+
+The file is read and checked before any work starts. What depends on Spark or on the database is not looked at here.
+"""
+
+import hashlib
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from pgqueue.errors import ConfigurationError
+from pgqueue.values.nearest import remedy
+
+UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
+# What Spark's get_json_object reads; of any other path it says nothing and returns null for every row.
+_JSON_PATH = re.compile(r"\$(?:\.\w+|\['[^']+'\]|\[\d+\])+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What a second of running costs.
+
+    Attributes:
+        per_run_second: the price, in the currency.
+        currency: its name; only shown.
+    """
+
+    per_run_second: float
+    currency: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slo:
+    """A promise about the jobs of a queue, or of one task in it: this share of them succeeds within these times.
+
+    Attributes:
+        queue: whose jobs.
+        task: which of them; None: all that have no promise of their own.
+        wait: at most this long from when the job was due to when its last attempt started; None: any time.
+        run: at most this long in that attempt; None: any time.
+        objective: the share, above 0 and below 1.
+    """
+
+    queue: str
+    task: str | None = None
+    wait: timedelta | None = None
+    run: timedelta | None = None
+    objective: float
+
+    def __str__(self) -> str:
+        """Whose promise it is."""
+        return f"queue {self.queue!r}" + ("" if self.task is None else f", task {self.task!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """What the pipeline is told in its file.
+
+    Attributes:
+        lake: where the lake is; None: the command line or the environment says.
+        tenant: the JSON path into a job's arguments that says whose job it is; None: jobs have no tenants.
+        cost: what running costs; None: nobody asked.
+        slos: what was promised.
+    """
+
+    lake: str | None = None
+    tenant: str | None = None
+    cost: Cost | None = None
+    slos: tuple[Slo, ...] = field(default=())
+
+    def fingerprint(self) -> str:
+        """Twelve letters that change whenever something changes that figures depend on."""
+        price = None if self.cost is None else self.cost.per_run_second
+        promises = sorted(repr(slo) for slo in self.slos)
+        said = json.dumps([self.tenant, price, promises])
+        return hashlib.sha256(said.encode()).hexdigest()[:12]
+
+
+def load(path: str | Path | None) -> Config:
+    """The configuration in a file; without a file, one that says nothing.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or says something that makes no sense; the message says where.
+    """
+    if path is None:
+        return Config()
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"--config {str(path)!r} cannot be read: {error}") from error
+    try:
+        return parse(text)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error}") from error
+
+
+def parse(text: str) -> Config:
+    """A configuration from the text of a ``pipeline.toml``.
+
+    Raises:
+        ConfigurationError: it is no TOML, a key is unknown or missing, or a value makes no sense.
+    """
+    try:
+        said = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"this is no TOML: {error}") from error
+    top = _Table("", said, ("lake", "tenant", "cost", "slo"))
+    return Config(
+        lake=top.text("lake"), tenant=_tenant(top.text("tenant")), cost=_cost(top), slos=tuple(_slos(top))
+    )
+
+
+class _Table:
+    """A table of the file: its values by type, and its place for messages."""
+
+    def __init__(self, place: str, values: object, known: tuple[str, ...]) -> None:
+        if not isinstance(values, Mapping):
+            raise ConfigurationError(f"{place}{values!r} is no table of keys and values")
+        for key in values:
+            if key not in known:
+                raise ConfigurationError(f"{place}unknown key {key!r}; {remedy(key, known)}")
+        self.place = place
+        self.values = values
+
+    def text(self, key: str) -> str | None:
+        """A string that is not empty; None: it is not there."""
+        value = self.values.get(key)
+        if value is not None and (not isinstance(value, str) or not value):
+            raise self.refused(key, "use a string that is not empty")
+        return value
+
+    def number(self, key: str) -> float:
+        """A number that has to be there."""
+        value = self.values.get(key)
+        if value is None:
+            raise ConfigurationError(f"{self.place}{key} is missing; give a number")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.refused(key, "use a number")
+        return float(value)
+
+    def span(self, key: str) -> timedelta | None:
+        """A length of time above zero; None: it is not there."""
+        value = self.values.get(key)
+        if value is None:
+            return None
+        match = _SPAN.fullmatch(value) if isinstance(value, str) else None
+        if match is None or float(match[1]) == 0:
+            raise self.refused(key, "use a length of time such as '250ms', '30s', '5m', '2h' or '1d'")
+        try:
+            return timedelta(seconds=float(match[1]) * UNITS[match[2]])
+        except OverflowError:
+            raise self.refused(key, "that is too long") from None
+
+    def refused(self, key: str, words: str) -> ConfigurationError:
+        """What to raise about a value."""
+        return ConfigurationError(f"{self.place}{key} = {self.values[key]!r}: {words}")
+
+
+def _tenant(path: str | None) -> str | None:
+    if path is not None and not _JSON_PATH.fullmatch(path):
+        raise ConfigurationError(
+            f"tenant = {path!r}: use a JSON path into the arguments such as '$.tenant' or '$.shop.id'"
+        )
+    return path
+
+
+def _cost(top: _Table) -> Cost | None:
+    if "cost" not in top.values:
+        return None
+    table = _Table("cost: ", top.values["cost"], ("per_run_second", "currency"))
+    price = table.number("per_run_second")
+    if not 0 <= price < float("inf"):
+        raise table.refused("per_run_second", "use a price of zero or more")
+    return Cost(per_run_second=price, currency=table.text("currency") or "")
+
+
+def _slos(top: _Table) -> Iterator[Slo]:
+    tables = top.values.get("slo", [])
+    if not isinstance(tables, list):
+        raise ConfigurationError("slo: write [[slo]], with two brackets, once for every promise")
+    seen: dict[tuple[str, str | None], int] = {}
+    for number, values in enumerate(tables, start=1):
+        slo = _slo(f"slo {number}: ", values)
+        if (first := seen.setdefault((slo.queue, slo.task), number)) != number:
+            raise ConfigurationError(f"slo {first} and slo {number} are both about {slo}; keep one of them")
+        yield slo
+
+
+def _slo(place: str, values: Any) -> Slo:  # noqa: ANN401 - whatever the file says
+    table = _Table(place, values, ("queue", "task", "wait", "run", "objective"))
+    queue = table.text("queue")
+    if queue is None:
+        raise ConfigurationError(f"{place}queue is missing; say whose jobs the promise is about")
+    objective = table.number("objective")
+    if not 0 < objective < 1:
+        raise table.refused("objective", "use a share above 0 and below 1, such as 0.99")
+    wait, run = table.span("wait"), table.span("run")
+    if wait is None and run is None:
+        raise ConfigurationError(f"{place}wait and run are both missing; give one of them or both")
+    return Slo(queue=queue, task=table.text("task"), wait=wait, run=run, objective=objective)

@@ -1,0 +1,153 @@
+"""How the rows of a table are dealt out to the tasks of a read, so that together they read each row once.
+
+====================  ===============================================================================================
+what                  how
+====================  ===============================================================================================
+a day of the history  by stretches of its pages; rows that had ended when it was planned
+the history's rest    one statement: what lies in no day's partition, wherever it lies when it is read
+dead jobs, live jobs  one statement, for their rows come and go; in a snapshot, by stretches of their pages
+workers               one statement
+====================  ===============================================================================================
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from pgqueue.spark.fetching import Fetch, Kept
+from pgqueue.spark.pushdown import days_of
+from pgqueue.spark.read_options import BatchOptions
+from pgqueue.store import extract
+from pgqueue.store import extract_where as where
+from pgqueue.store.extract import Piece, Planner
+from pgqueue.store.extract_tables import DEAD, HISTORY
+from pgqueue.store.extract_where import Condition
+
+SOURCES = {HISTORY: "history", DEAD: "dead"}
+JOBS = "jobs"
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Pages of a piece: from the first until before another, or all that follow."""
+
+    piece: Piece
+    first: int
+    before: int | None
+
+
+class Dealer:
+    """Deals out a read."""
+
+    def __init__(
+        self, planner: Planner, options: BatchOptions, columns: Sequence[str], conditions: Sequence[Condition]
+    ) -> None:
+        """Look at the database: from here on it is decided what is read.
+
+        Raises:
+            PipelineError: the numbers of ended jobs say nothing here.
+        """
+        self._planner = planner
+        self._options = options
+        self._table = options.source.table
+        self._columns = columns
+        self._conditions = [where.asked(self._table, condition) for condition in conditions]
+        self._days = days_of(self._table, conditions)
+        state = planner.run(extract.look())
+        if HISTORY in self._table.of and options.snapshot is None:
+            planner.run(extract.check_numbers(state))
+        self._state = state
+        self._pieces = planner.run(extract.pieces(self._table))
+
+    def tasks(self) -> list[tuple[Fetch, ...]]:
+        """What each task is to fetch; without any there is nothing to read."""
+        dealt = [piece for piece in self._pieces if piece.pages and self._in_pages(piece)]
+        pages = self._options.pages
+        if self._options.partitions:
+            pages = max(1, -(-sum(piece.pages for piece in dealt) // self._options.partitions))
+        shares = [tuple(map(self._stretch, share)) for share in shares_of(dealt, pages)]
+        return [*shares, *((fetch,) for fetch in self._wholes())]
+
+    def _in_pages(self, piece: Piece) -> bool:
+        if piece.table == HISTORY:
+            return piece.day is not None and piece.day in self._days
+        return self._options.snapshot is not None and piece.table in {DEAD, JOBS}
+
+    def _wholes(self) -> Iterator[Fetch]:
+        for name in self._table.of:
+            pieces = [piece for piece in self._pieces if piece.table == name]
+            if name == HISTORY:
+                days = [piece.day for piece in pieces if piece.day]
+                if any(piece.pages for piece in pieces if piece.day is None):
+                    yield self._fetch([*self._from(name), where.on_no_day(self._table, days), *self._final()])
+            elif self._options.snapshot is None and name in {DEAD, JOBS}:
+                yield self._fetch([*self._from(name), *(self._final() if len(self._table.of) > 1 else ())])
+        if not {HISTORY, DEAD, JOBS} & set(self._table.of):
+            yield self._fetch([])
+
+    def _stretch(self, stretch: Stretch) -> Fetch:
+        piece = stretch.piece
+        conditions = [
+            *self._from(piece.table),
+            *([where.on_day(self._table, piece.day)] if piece.day else ()),
+            where.in_pages(piece.oid, stretch.first, stretch.before),
+            *(self._final() if piece.table == HISTORY else ()),
+        ]
+        return self._fetch(conditions, kept_as_is(self._planner, [piece]))
+
+    def _from(self, table: str) -> Iterator[sql.Composable]:
+        if len(self._table.of) > 1 and table in SOURCES:
+            yield where.from_source(SOURCES[table])
+
+    def _final(self) -> Iterator[sql.Composable]:
+        """What had ended when the read was planned; in a snapshot nothing else is seen."""
+        if self._options.snapshot is None and self._state.running is None:
+            yield where.ended_before(self._state.horizon, ())
+        elif self._options.snapshot is None:
+            yield where.ended_before(self._state.next, self._state.running or ())
+
+    def _fetch(self, conditions: Iterable[sql.Composable], kept: Kept | None = None) -> Fetch:
+        said = where.statement(
+            self._table, self._columns, [*self._conditions, *conditions], self._planner.catalogue
+        )
+        before: tuple[str, ...] = ()
+        if self._options.snapshot is not None:
+            before = (extract.ISOLATED, self._planner.text(extract.in_snapshot(self._options.snapshot)))
+        return Fetch(self._planner.text(said), before, kept)
+
+
+def kept_as_is(planner: Planner, pieces: Sequence[Piece]) -> Kept:
+    """Pieces of which not even the file may change: their pages were dealt out."""
+    return Kept(
+        planner.kept(pieces),
+        {piece.oid: piece.file for piece in pieces},
+        {piece.oid: piece.name for piece in pieces},
+    )
+
+
+def kept_at_all(planner: Planner, pieces: Sequence[Piece]) -> Kept:
+    """Pieces that must still be there."""
+    return Kept(
+        planner.kept(pieces),
+        dict.fromkeys((piece.oid for piece in pieces), None),
+        {piece.oid: piece.name for piece in pieces},
+    )
+
+
+def shares_of(pieces: Iterable[Piece], pages: int) -> list[list[Stretch]]:
+    """Deal out pages: so many to a share, in order. The last stretch of a piece has no end, for the piece may have grown."""
+    shares: list[list[Stretch]] = [[]]
+    room = pages
+    for piece in pieces:
+        first = 0
+        while piece.pages - first > room:
+            shares[-1].append(Stretch(piece, first, first + room))
+            shares.append([])
+            first, room = first + room, pages
+        shares[-1].append(Stretch(piece, first, None))
+        room -= piece.pages - first
+        if room == 0:
+            shares.append([])
+            room = pages
+    return [share for share in shares if share]

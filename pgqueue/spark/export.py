@@ -1,0 +1,289 @@
+"""Export: closed days of ended jobs go to the lake.
+
+A day is exported when it is over and every transaction has ended that was in progress then, so that nothing can be
+added to it. Should rows turn up later all the same (somebody inserted history with an old time), they are found by the
+numbers of their transactions, and the next export adds them to the day as another generation. What is in the lake is
+never taken out of it: jobs that were pruned from the database, or dead jobs that were retried or purged, stay.
+
+No table is locked, and no snapshot is held while Spark reads.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_exponential
+
+from pgqueue.errors import InvalidOption, PipelineError
+from pgqueue.spark.alone import Alone, alone
+from pgqueue.spark.checksum import shares
+from pgqueue.spark.frames import Staged
+from pgqueue.spark.lake import ENDED, Lake
+from pgqueue.spark.manifest import Batch, EndedDay, all_columns
+from pgqueue.spark.others import ended, keep_deploys, keep_workers
+from pgqueue.store import lake as plans
+from pgqueue.store.database import Database
+from pgqueue.store.lake import MARGIN, Contents, Share, first_open_day
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+WAIT = timedelta(minutes=1)
+ROWS_PER_FILE = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """A day that was written.
+
+    Attributes:
+        day: which.
+        generation: of the day, with this.
+        history: rows that came from the history.
+        dead: dead jobs.
+        files: how many files were added.
+        bytes: what they take.
+        seconds: how long it took.
+    """
+
+    day: date
+    generation: int
+    history: int
+    dead: int
+    files: int
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOptions:
+    """How to export.
+
+    Attributes:
+        margin: how long after its end a day is closed at the earliest.
+        wait: how long to wait for transactions that may still add to a closed day.
+        rows_per_file: how many rows a file has at most, give or take; a queue with more is split over several.
+        again: days to write anew from the database, in place of what the lake has of them.
+        now: the time, in place of the database's clock.
+    """
+
+    margin: timedelta = MARGIN
+    wait: timedelta = WAIT
+    rows_per_file: int = ROWS_PER_FILE
+    again: Collection[date] = ()
+    now: datetime | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of range."""
+        for name in ("margin", "wait"):
+            if getattr(self, name) < timedelta(0):
+                raise InvalidOption(f"{name}={getattr(self, name)!r}: use a timedelta of zero or more")
+        if self.rows_per_file < 1:
+            raise InvalidOption(f"rows_per_file={self.rows_per_file!r}: use a number above zero")
+
+
+def export(
+    spark: "SparkSession",
+    database: Database,
+    lake: Lake,
+    *,
+    options: ExportOptions | None = None,
+    tell: Callable[[Exported], object] = lambda _: None,
+) -> list[Exported]:
+    """Write every closed day that is not in the lake, and rows that came late to those that are.
+
+    Args:
+        spark: the session that reads and writes.
+        database: where the jobs are.
+        lake: where they go; it is made if it is not there.
+        options: how.
+        tell: told of each day as soon as it counts.
+
+    Raises:
+        PipelineError: a transaction is in the way, or somebody else is writing to the lake; both are named.
+        LakeError: the lake is not one that this release and this database can go on with.
+    """
+    given = options or ExportOptions()
+    with alone(database) as lock:
+        lake.create(database.run(plans.origin(database.catalogue.schema)))
+        lake.sweep(ENDED)
+        exporter = _Exporter(spark, database, lake, given, lock)
+        exported = []
+        for day in exporter.due():
+            if (one := exporter.export(day)) is not None:
+                exported.append(one)
+                tell(one)
+        keep_workers(spark, database, lake)
+        keep_deploys(spark, database, lake)
+    return exported
+
+
+class _Exporter:
+    """One run of the export, while nobody else writes to the lake.
+
+    Attributes:
+        final: the rows of transactions below this number are final; known once there is something to do.
+    """
+
+    def __init__(
+        self, spark: "SparkSession", database: Database, lake: Lake, options: ExportOptions, lock: Alone
+    ) -> None:
+        self.spark = spark
+        self.database = database
+        self.lake = lake
+        self.options = options
+        self.lock = lock
+        self.final = 0
+
+    def due(self) -> list[date]:
+        """The closed days that have rows which are not in the lake; waits until they are final."""
+        seen = self.database.run(plans.horizon(now=self.options.now))
+        known = {entry.day: entry.below for entry in self.lake.days() if entry.day is not None}
+        there = self.database.run(plans.there(known, seen.xmax))
+        first_open = first_open_day(seen.at, self.options.margin)
+        due = {one.day for one in there if one.waiting and one.day < first_open}
+        again = self._again({one.day for one in there if one.stands and one.day < first_open})
+        if due | again:
+            barrier = self.database.run(plans.barrier())
+            self.final = wait_until_final(self.database, barrier, self.options.wait)
+        return sorted(due | again)
+
+    def export(self, day: date) -> Exported | None:
+        """Write a day's rows, or those that came late; None: all of them are gone by now."""
+        started = time.monotonic()
+        former = None if day in self.options.again else self.lake.day(day)
+        since = 0 if former is None else former.below
+        held = self._held(day, since)
+        if not held.rows:
+            return None
+        rows = ended(self.spark, self.database, day, since=since, below=self.final)
+        frame = arranged(rows, held.queues, self.options.rows_per_file)
+        with self.lake.staged(ENDED, frame, "day", "queue") as staged:
+            history, dead = self._found(day, since, held, staged)
+            batch = Batch(
+                generation=self._generation(day),
+                since=since,
+                below=self.final,
+                highest=held.highest,
+                exported_at=datetime.now(UTC),
+                history=history,
+                dead=dead,
+            )
+            self.lock.still()
+            entry = self._settled(day, former, batch, staged, dict(frame.dtypes))
+            self.lake.name(entry)
+        return Exported(
+            day=day,
+            generation=entry.generation,
+            history=history.rows,
+            dead=dead.rows,
+            files=len(staged),
+            bytes=sum(one.bytes for one in staged),
+            seconds=time.monotonic() - started,
+        )
+
+    def _again(self, whole: Collection[date]) -> set[date]:
+        """The days that are to be written anew; each has to be in the database as it was."""
+        known = self.database.run(plans.known())
+        for day in self.options.again:
+            if day not in whole or (day in known and known[day].pruned_below):
+                raise PipelineError(
+                    f"day {day} cannot be exported again: its history, or a part of it, is not in the database any more"
+                )
+        return set(self.options.again)
+
+    def _generation(self, day: date) -> int:
+        former = self.lake.day(day)
+        return 1 if former is None else former.generation + 1
+
+    def _held(self, day: date, since: int) -> Contents:
+        return self.database.run(plans.contents(day, since=since, below=self.final))
+
+    def _found(self, day: date, since: int, held: Contents, staged: Sequence[Staged]) -> tuple[Share, Share]:
+        """What was written, of the history and of the dead jobs.
+
+        Dead jobs may be retried or purged at any time, and none can be added that counts here: so if as many rows were
+        written as there were before, they are those. Else what was written is looked at.
+        """
+        rows = sum(one.rows for one in staged)
+        if rows == held.rows:
+            return held.history, held.dead
+        left = self._held(day, since)
+        found = shares(self.lake.ended_of(self.spark, staged)) if staged else (Share(), Share())
+        if found[0] != held.history or not left.dead.rows <= found[1].rows <= held.dead.rows:
+            raise PipelineError(
+                f"day {day} was not exported: Spark wrote {found[0].rows} rows of the history and {found[1].rows} dead "
+                f"jobs, and the database holds {left.history.rows} and {left.dead.rows}; run it again, and should it "
+                "happen again, report it"
+            )
+        return found
+
+    def _settled(
+        self,
+        day: date,
+        former: EndedDay | None,
+        batch: Batch,
+        staged: Sequence[Staged],
+        columns: dict[str, str],
+    ) -> EndedDay:
+        """Move the files to where they belong; the manifest that is to name them."""
+        queues = Counter({} if former is None else former.queues)
+        for one in staged:
+            queues[one.part("queue") or ""] += one.rows
+        if former is not None:
+            columns = {**former.columns, **all_columns([former], columns)}
+        return EndedDay(
+            table=ENDED,
+            day=day,
+            generation=batch.generation,
+            files=(*(former.files if former else ()), *self.lake.settle(ENDED, staged, batch.generation)),
+            columns=columns,
+            written_at=batch.exported_at,
+            queues=dict(queues),
+            batches=(*(former.batches if former else ()), batch),
+        )
+
+
+def wait_until_final(database: Database, barrier: int, wait: timedelta) -> int:
+    """Wait until every transaction up to the number ``barrier`` has ended; all below the result are final.
+
+    Raises:
+        PipelineError: it took longer than ``wait``; the message names those in the way.
+    """
+    look = Retrying(
+        retry=retry_if_result(lambda lowest: lowest <= barrier),
+        wait=wait_exponential(multiplier=0.05, max=1),
+        stop=stop_after_delay(wait),
+    )
+    try:
+        return look(lambda: database.run(plans.horizon()).xmin)
+    except RetryError:
+        others = "; ".join(map(str, database.run(plans.in_the_way(barrier)))) or "one that has just ended"
+        raise PipelineError(
+            f"nothing was exported: a transaction that may still add to a closed day is in progress: {others}; "
+            f"wait longer than {wait} (--wait), or end it with select pg_terminate_backend(pid)"
+        ) from None
+
+
+def arranged(frame: "DataFrame", queues: Mapping[str, int], rows_per_file: int) -> "DataFrame":
+    """Rows laid out so that a large queue makes several files and a small one makes one.
+
+    Args:
+        frame: ended jobs.
+        queues: how many rows each queue has.
+        rows_per_file: how many a file should have at most.
+    """
+    large = {queue: -(-rows // rows_per_file) for queue, rows in queues.items() if rows > rows_per_file}
+    small = sum(rows for queue, rows in queues.items() if queue not in large)
+    shared = max(1, -(-small // rows_per_file))
+    place, first = f.pmod(f.xxhash64("queue"), f.lit(shared)), shared
+    for queue, files in large.items():
+        spread = f.lit(first) + f.pmod(f.xxhash64("id"), f.lit(files))
+        place, first = f.when(f.col("queue") == queue, spread).otherwise(place), first + files
+    return frame.repartitionById(first, place.cast("int")).sortWithinPartitions(
+        "day", "queue", "task", "ended_at", "id"
+    )

@@ -1,0 +1,89 @@
+"""Rows on their way between Spark and the files of a lake, partitioned by columns that make folders."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+WRITTEN_WITH = {
+    # Spark's own default, INT96, has no statistics to skip row groups by, and other readers see nanoseconds in it.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+EMPTY = "__HIVE_DEFAULT_PARTITION__"
+"""Where Spark puts the rows of a queue whose name is empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A file that Spark has written and that does not count yet.
+
+    Attributes:
+        path: where it is, below the lake.
+        name: where it belongs, below its table.
+        rows: in it.
+        bytes: its size.
+    """
+
+    path: str
+    name: str
+    rows: int
+    bytes: int
+
+    def part(self, column: str) -> str | None:
+        """The value of a column that makes folders, as the file's own folders say; None: it makes none."""
+        for folder in self.name.split("/")[:-1]:
+            name, _, value = folder.partition("=")
+            if name == column:
+                return "" if value == EMPTY else unquote(value)
+        return None
+
+
+def write(frame: "DataFrame", place: str, partitions: Sequence[str]) -> None:
+    """Have Spark write rows into a folder.
+
+    Args:
+        frame: the rows.
+        place: the folder, which is not there yet.
+        partitions: the columns that make folders in it.
+    """
+    with _settings(frame.sparkSession):
+        frame.write.partitionBy(*partitions).parquet(place)
+
+
+def read(spark: "SparkSession", place: str, files: Sequence[str], columns: Mapping[str, str]) -> "DataFrame":
+    """These files alone, read by a schema of ours: a column that a file does not have is null.
+
+    Args:
+        spark: the session.
+        place: the folder below which folders are columns.
+        files: which.
+        columns: each column's type, in order.
+    """
+    schema = ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
+    if not files:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).option("basePath", place).parquet(*files).select(*columns)
+
+
+def queues_named(frame: "DataFrame") -> "DataFrame":
+    """Ended jobs, with the queue whose name is empty: it makes no folder."""
+    from pyspark.sql.functions import coalesce, col, lit  # noqa: PLC0415 - heavy
+
+    return frame.withColumn("queue", coalesce(col("queue"), lit("")))
+
+
+@contextmanager
+def _settings(spark: "SparkSession") -> Iterator[None]:
+    """Write with our settings, and leave the session as it was."""
+    former = {name: spark.conf.get(name, None) for name in WRITTEN_WITH}
+    try:
+        for name, value in WRITTEN_WITH.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, before in former.items():
+            spark.conf.unset(name) if before is None else spark.conf.set(name, before)

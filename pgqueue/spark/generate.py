@@ -1,0 +1,175 @@
+"""Making up history: refuses what it would spoil, then makes the days, several at a time.
+
+What the days hold is planned in :mod:`pgqueue.spark.generate_plan`; the rows are made inside PostgreSQL. Each day is one
+transaction, so a call that was interrupted is finished by the same call.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from datetime import date, timedelta
+from time import perf_counter
+
+import msgspec
+
+from pgqueue.errors import PipelineError
+from pgqueue.spark.generate_plan import (
+    CROWD_TENANT,
+    FIRST_ID,
+    IDS_A_DAY,
+    TENANTS,
+    Day,
+    Events,
+    Story,
+    Wish,
+    story,
+)
+from pgqueue.spark.generate_world import FAILURES, TASKS
+from pgqueue.store import generate as plans
+from pgqueue.store.database import Database
+from pgqueue.values.version import __version__
+
+_FAILURES = msgspec.json.encode({**FAILURES, **{task.name: task.failures for task in TASKS}})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generated:
+    """What was made.
+
+    Attributes:
+        first: the first day of the history.
+        last: its last day.
+        days: how many days were made by this call.
+        rows: how many jobs ended on them.
+        before: how many days were there already.
+        seconds: how long it took.
+        events: what is hidden in it.
+    """
+
+    first: date
+    last: date
+    days: int
+    rows: int
+    before: int
+    seconds: float
+    events: Events
+
+
+def yesterday(database: Database) -> date:
+    """The last day that is over, by the database's clock, in UTC."""
+    return database.run(plans.ground(FIRST_ID)).today - timedelta(days=1)
+
+
+def generate(
+    database: Database,
+    wish: Wish,
+    *,
+    beside: bool = False,
+    connections: int | None = None,
+    told: Callable[[Day], object] | None = None,
+) -> Generated:
+    """Make up a history.
+
+    Args:
+        database: where to.
+        wish: what is asked for.
+        beside: put it beside real jobs, too.
+        connections: how many days to make at a time; as many as there are processors by default.
+        told: called with each day when it is there.
+
+    Raises:
+        PipelineError: the schema is in use for real jobs, or a day is not over, or holds another history.
+    """
+    since = perf_counter()
+    planned = story(wish)
+    missing = _missing(database, planned, beside=beside)
+    if missing:
+        _prepare(database, planned)
+        _make(database, planned, missing, connections or os.cpu_count() or 1, told or (lambda _: None))
+    return Generated(
+        first=wish.first,
+        last=wish.until,
+        days=len(missing),
+        rows=sum(day.rows for day in missing),
+        before=wish.days - len(missing),
+        seconds=perf_counter() - since,
+        events=planned.events,
+    )
+
+
+def _missing(database: Database, planned: Story, *, beside: bool) -> list[Day]:
+    """The days that are still to be made."""
+    ground = database.run(plans.ground(FIRST_ID))
+    schema = database.catalogue.schema
+    if planned.wish.until >= ground.today:
+        raise PipelineError(
+            f"{planned.wish.until} is not over (the database says it is {ground.today}, UTC); "
+            "give an earlier day to --until"
+        )
+    if ground.used and not beside:
+        raise PipelineError(
+            f'schema "{schema}" is in use: there are or were jobs in it that were not made up. Made-up history would '
+            "stand between them for good: use another database or --schema, or --force-beside if that is what you want"
+        )
+    found = database.run(plans.found({day.day: day.first_id for day in planned.days}, IDS_A_DAY))
+    return [day for day, there in zip(planned.days, found, strict=True) if not _is_there(day, there)]
+
+
+def _is_there(day: Day, there: plans.Found) -> bool:
+    """Whether the day was made before, by a call that asked for the same."""
+    if there.in_lake:
+        raise PipelineError(
+            f"{day.day} is in a lake already, and stays as it is there; give another day to --until"
+        )
+    if there.rows not in {0, day.rows}:
+        raise PipelineError(
+            f"{day.day} holds {there.rows:,} made-up rows, of another history than this one, which has {day.rows:,}: "
+            "ask for the same rows, days, seed and skew as before, or for other days with --until"
+        )
+    return there.rows > 0 or day.rows == 0
+
+
+def _prepare(database: Database, planned: Story) -> None:
+    wish, releases, hands = planned.wish, planned.events.releases, planned.hands
+    database.run(plans.prepare(wish.first, wish.until))
+    database.run(
+        plans.deploys([release.at for release in releases], [release.version for release in releases])
+    )
+    columns: dict[str, Sequence[object]] = {
+        "ids": [hand.id for hand in hands],
+        "started_at": [hand.started_at for hand in hands],
+        "ended_at": [hand.ended_at for hand in hands],
+        "concurrency": [hand.concurrency for hand in hands],
+        "hosts": [hand.host for hand in hands],
+    }
+    database.run(plans.crew(columns, __version__))
+
+
+def _make(
+    database: Database, planned: Story, days: Sequence[Day], connections: int, told: Callable[[Day], object]
+) -> None:
+    """Make days, several at a time; the first failure ends it."""
+    workers = [hand.id for hand in planned.hands]
+
+    def make(day: Day) -> None:
+        plan = plans.day(
+            day.day,
+            first_id=day.first_id,
+            seed=planned.wish.seed,
+            cells=msgspec.json.encode(day.cells),
+            failures=_FAILURES,
+            workers=workers,
+            tenants=TENANTS,
+            crowd=CROWD_TENANT,
+        )
+        database.run_whole(plan)
+        told(day)
+
+    with ThreadPoolExecutor(connections, thread_name_prefix="pgqueue-generate") as pool:
+        making = [pool.submit(make, day) for day in days]
+        try:
+            for one in wait(making, return_when=FIRST_EXCEPTION).done:
+                one.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)

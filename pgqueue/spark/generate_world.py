@@ -1,0 +1,218 @@
+"""The shop whose history is made up: its queues and tasks, how long they take, how they fail, when they are busy.
+
+Nothing here is measured. The figures are chosen so that every question of the report has an answer, and so that no two
+tasks look alike.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+DAYTIME = (
+    0.30, 0.22, 0.17, 0.15, 0.16, 0.22, 0.38, 0.62, 0.95, 1.25, 1.45, 1.50,
+    1.40, 1.42, 1.48, 1.45, 1.35, 1.22, 1.15, 1.18, 1.10, 0.90, 0.66, 0.45,
+)  # fmt: skip
+NIGHTLY = (
+    0.40, 1.00, 7.00, 9.00, 4.00, 1.00, 0.30, 0.10, 0.05, 0.05, 0.05, 0.05,
+    0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.10, 0.30,
+)  # fmt: skip
+STEADY = (1.0,) * 24
+"""How much there is to do in each hour of a day (UTC), against the day's average."""
+
+WORKDAYS = (1.08, 1.12, 1.10, 1.06, 1.00, 0.62, 0.52)
+"""How much there is to do on each day from Monday on."""
+
+BUSIEST = "webhooks"
+"""The queue that a skew is for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A way to fail.
+
+    Attributes:
+        type: the exception, as it is kept with a job.
+        message: for PostgreSQL's ``format``: 1 is a number below 1000, 2 eight hexadecimal digits, 3 a large number.
+        raised_in: the line of code in the traceback.
+    """
+
+    type: str
+    message: str
+    raised_in: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A task of the shop.
+
+    Attributes:
+        name: its own.
+        queue: where its jobs stand.
+        share: of all jobs; the shares add up to 1.
+        run: seconds that half of the runs stay below. Run times are log-normal.
+        spread: how far they scatter: the standard deviation of their logarithm.
+        fails: the probability that an attempt fails.
+        rhythm: when it is busy.
+        max_attempts: after how many it is dead.
+        priority: of its jobs.
+        number: the name of its second argument, beside the tenant.
+        key: what its unique keys begin with; None: it has none.
+        later: the share of jobs that are enqueued for later.
+        result: whether it returns something.
+        failures: how it fails.
+    """
+
+    name: str
+    queue: str
+    share: float
+    run: float
+    spread: float
+    fails: float
+    number: str
+    failures: Sequence[Failure]
+    rhythm: Sequence[float] = DAYTIME
+    max_attempts: int = 5
+    priority: int = 0
+    key: str | None = None
+    later: float = 0.0
+    result: bool = False
+
+
+SMTP = (
+    Failure(
+        "smtplib.SMTPServerDisconnected", "Connection unexpectedly closed after %1$s ms", "deliver(message)"
+    ),
+    Failure(
+        "smtplib.SMTPRecipientsRefused",
+        "{'customer%3$s@example.org': (550, b'5.1.1 mailbox unavailable, id %2$s')}",
+        "deliver(message)",
+    ),
+    Failure("TimeoutError", "the mail server said nothing for %1$s s", "deliver(message)"),
+)
+HTTP = (
+    Failure(
+        "httpx.ConnectTimeout",
+        "no connection to hooks.example.net after %1$s ms (request %2$s)",
+        "client.post(url, json=event)",
+    ),
+    Failure(
+        "httpx.HTTPStatusError",
+        "Client error '429 Too Many Requests' for url 'https://hooks.example.net/in/%3$s', retry after %1$s s",
+        "response.raise_for_status()",
+    ),
+    Failure(
+        "httpx.HTTPStatusError",
+        "Server error '500 Internal Server Error' for url 'https://hooks.example.net/in/%3$s'",
+        "response.raise_for_status()",
+    ),
+)
+PAYMENTS = (
+    Failure(
+        "shop.payments.CardDeclined",
+        "card ending in %1$s was declined for order %3$s",
+        "gateway.charge(order)",
+    ),
+    Failure(
+        "shop.payments.GatewayBusy",
+        "gateway is busy, reference %2$s, %1$s calls ahead",
+        "gateway.charge(order)",
+    ),
+    Failure(
+        "psycopg.errors.SerializationFailure",
+        "could not serialize access due to concurrent update of order %3$s",
+        "session.commit()",
+    ),
+)
+FILES = (
+    Failure("OSError", "[Errno 28] No space left on device: '/var/tmp/upload-%2$s'", "target.write(chunk)"),
+    Failure(
+        "shop.media.BrokenFile", 'upload %3$s: "frame-%1$s.dat" cannot be decoded', "decoder.read(frame)"
+    ),
+    Failure("MemoryError", "cannot allocate %3$s bytes for upload %2$s", "frame.resize(size)"),
+)
+DATABASE = (
+    Failure(
+        "psycopg.errors.DeadlockDetected",
+        "deadlock detected: process %1$s waits for ShareLock on transaction %3$s",
+        "session.flush()",
+    ),
+    Failure(
+        "psycopg.errors.QueryCanceled",
+        "canceling statement due to statement timeout after %1$s ms",
+        "rows.all()",
+    ),
+)
+FAILURES: Mapping[str, Sequence[Failure]] = {
+    "storm": (
+        Failure(
+            "httpx.HTTPStatusError",
+            "Server error '503 Service Unavailable' for url 'https://hooks.example.net/in/%3$s' (request %2$s)",
+            "response.raise_for_status()",
+        ),
+    ),
+    "refused": (
+        Failure("ValueError", "order %3$s has no lines, though its total is %1$s", "totals = add_up(order)"),
+        Failure("KeyError", "'address_%1$s'", "address = order.addresses[name]"),
+    ),
+    "asked": (Failure("pgqueue.errors.Dead", "customer %3$s has closed the account", "raise Dead(reason)"),),
+    "undecodable": (
+        Failure(
+            "pgqueue.errors.PayloadNotDecodable",
+            "Expected `int`, got `str` '%2$s' - at `$.number`",
+            "arguments = decoder.decode(payload)",
+        ),
+    ),
+}
+"""How jobs fail that fail for another reason than their task's own, by that reason."""
+
+TASKS = (
+    Task(name="send_receipt", queue="mail", share=0.170, run=0.12, spread=0.5, fails=0.012, number="order_id",
+         priority=10, key="receipt", failures=SMTP),
+    Task(name="send_newsletter", queue="mail", share=0.110, run=0.08, spread=0.4, fails=0.020, number="issue_id",
+         priority=-20, later=0.6, failures=SMTP),
+    Task(name="send_reminder", queue="mail", share=0.040, run=0.11, spread=0.5, fails=0.012, number="cart_id",
+         later=0.95, failures=SMTP),
+    Task(name="deliver_webhook", queue=BUSIEST, share=0.190, run=0.25, spread=0.9, fails=0.060, number="event_id",
+         max_attempts=8, rhythm=STEADY, failures=HTTP),
+    Task(name="sync_contact", queue=BUSIEST, share=0.050, run=0.9, spread=0.7, fails=0.035, number="contact_id",
+         max_attempts=8, failures=HTTP),
+    Task(name="charge_card", queue="billing", share=0.065, run=0.8, spread=0.5, fails=0.025, number="order_id",
+         priority=50, key="charge", result=True, failures=PAYMENTS),
+    Task(name="issue_invoice", queue="billing", share=0.050, run=0.35, spread=0.4, fails=0.008, number="order_id",
+         priority=20, result=True, failures=DATABASE),
+    Task(name="settle_account", queue="billing", share=0.012, run=4.5, spread=0.6, fails=0.010, number="account_id",
+         rhythm=NIGHTLY, key="settle", failures=DATABASE),
+    Task(name="make_thumbnail", queue="media", share=0.110, run=0.35, spread=0.45, fails=0.006, number="upload_id",
+         failures=FILES),
+    Task(name="scan_upload", queue="media", share=0.060, run=0.5, spread=0.6, fails=0.004, number="upload_id",
+         priority=5, failures=FILES),
+    Task(name="transcode_video", queue="media", share=0.008, run=14.0, spread=0.8, fails=0.030, number="upload_id",
+         max_attempts=3, priority=-10, failures=FILES),
+    Task(name="build_report", queue="reports", share=0.010, run=6.0, spread=0.7, fails=0.015, number="report_id",
+         rhythm=NIGHTLY, max_attempts=3, later=0.8, result=True, failures=DATABASE),
+    Task(name="export_rows", queue="reports", share=0.020, run=2.5, spread=0.9, fails=0.012, number="export_id",
+         max_attempts=3, result=True, failures=DATABASE),
+    Task(name="refresh_search", queue="default", share=0.080, run=0.05, spread=0.5, fails=0.003, number="product_id",
+         rhythm=STEADY, failures=DATABASE),
+    Task(name="expire_session", queue="default", share=0.025, run=0.02, spread=0.4, fails=0.001, number="session_id",
+         rhythm=STEADY, later=1.0, failures=DATABASE),
+)  # fmt: skip
+WAITS: Mapping[str, float] = {
+    "mail": 0.6, "webhooks": 0.9, "billing": 0.08, "media": 1.4, "reports": 6.0, "default": 0.3,
+}  # fmt: skip
+"""Seconds that half of a queue's jobs wait no longer than, at an average hour."""
+
+
+def shares(skew: float | None) -> dict[str, float]:
+    """What part of all jobs each task has.
+
+    Args:
+        skew: the part that the busiest queue is to have; None: as it comes.
+    """
+    found = {task.name: task.share for task in TASKS}
+    if skew is None:
+        return found
+    busiest = sum(task.share for task in TASKS if task.queue == BUSIEST)
+    return {
+        task.name: task.share * (skew / busiest if task.queue == BUSIEST else (1 - skew) / (1 - busiest))
+        for task in TASKS
+    }

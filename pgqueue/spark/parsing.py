@@ -1,0 +1,94 @@
+"""JSON into the types of a Spark schema: what a value must be, said to msgspec, which names the place that does not fit.
+
+Strict, as a schema is: a number is no string, and the other way round. Members that the schema does not name are left out;
+those that a row does not have are null. Timestamps, dates, decimals and bytes are read from the strings that pgqueue writes
+them as (ISO 8601 and Base64).
+"""
+
+from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Annotated, Any, Required, TypedDict
+
+import msgspec
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from pgqueue.errors import InvalidOption
+
+
+def _integer(bits: int) -> Any:  # noqa: ANN401 - a type, annotated
+    return Annotated[int, msgspec.Meta(ge=-(2 ** (bits - 1)), le=2 ** (bits - 1) - 1)]
+
+
+PLAIN: dict[type[DataType], Any] = {
+    BinaryType: bytes,
+    BooleanType: bool,
+    ByteType: _integer(8),
+    DateType: date,
+    DecimalType: Decimal,
+    DoubleType: float,
+    FloatType: float,
+    IntegerType: _integer(32),
+    LongType: _integer(64),
+    ShortType: _integer(16),
+    StringType: str,
+    TimestampNTZType: Annotated[datetime, msgspec.Meta(tz=False)],
+    TimestampType: Annotated[datetime, msgspec.Meta(tz=True)],
+}
+
+
+def parser(column: str, wanted: DataType) -> Callable[[str], Any]:
+    """What reads JSON into a type.
+
+    Args:
+        column: whose it is, for the message.
+        wanted: a struct, array or map.
+
+    Returns:
+        A function of the JSON; it raises ``msgspec.MsgspecError`` when that does not fit.
+
+    Raises:
+        InvalidOption: no JSON fits such a type.
+    """
+    return msgspec.json.Decoder(_said(column, wanted) | None).decode
+
+
+def _said(column: str, wanted: DataType) -> Any:  # noqa: ANN401 - a type
+    match wanted:
+        case StructType():
+            fields = {
+                field.name: _said(column, field.dataType) | None
+                if field.nullable
+                else Required[_said(column, field.dataType)]
+                for field in wanted.fields
+            }
+            return TypedDict("Fields", fields, total=False)  # type: ignore[operator]
+        case ArrayType():
+            return list[_said(column, wanted.elementType) | None]  # type: ignore[misc]
+        case MapType() if wanted.keyType == StringType():
+            return dict[str, _said(column, wanted.valueType) | None]  # type: ignore[misc]
+    plain = PLAIN.get(type(wanted))
+    if plain is None:
+        raise InvalidOption(
+            f"column {column!r}: JSON cannot be read as {wanted.simpleString()}; use "
+            "struct, array, map<string, ...>, string, boolean, a number, timestamp, date or binary"
+        )
+    return plain

@@ -1,0 +1,172 @@
+"""Prune: the database forgets the history that is verified in the lake.
+
+A day is dropped only if its manifest says that it is verified, and only if in the very transaction that drops it, while
+nobody can write to it, its rows have the count and the checksum of the manifest. Dropping a partition needs a moment
+alone with the whole history: that is asked for in short attempts, so that no worker waits for long behind it.
+
+Dead jobs are not touched: they stay until somebody retries or purges them.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from enum import StrEnum
+
+from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_random
+
+from pgqueue.errors import InvalidOption
+from pgqueue.spark.alone import alone
+from pgqueue.spark.lake import Lake
+from pgqueue.spark.manifest import EndedDay
+from pgqueue.store import lake as plans
+from pgqueue.store.connection import Blocking
+from pgqueue.store.database import Database
+from pgqueue.store.lake import DayThere, Share
+from pgqueue.store.plan import run
+
+KEEP = timedelta(days=7)
+PATIENCE = timedelta(minutes=1)
+EVERY = (1 << 63) - 1
+UNVERIFIED = "not verified: run `pgqueue pipeline verify`"
+
+
+class Fate(StrEnum):
+    """What became of a day that the database holds."""
+
+    PRUNED = "pruned"
+    KEPT = "kept"
+    """It is too new to be forgotten."""
+    WAITING = "waiting"
+    """It is not exported, or not verified."""
+    REFUSED = "refused"
+    """It has changed since it was verified."""
+    BUSY = "busy"
+    """The history was in use all the time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned:
+    """What became of a day.
+
+    Attributes:
+        day: which.
+        fate: in a word.
+        rows: of the history that were dropped.
+        reason: why it was not, and what to do.
+    """
+
+    day: date
+    fate: Fate
+    rows: int = 0
+    reason: str = ""
+
+
+def prune(
+    database: Database,
+    lake: Lake,
+    *,
+    keep: timedelta = KEEP,
+    days: Collection[date] | None = None,
+    patience: timedelta = PATIENCE,
+    now: datetime | None = None,
+    tell: Callable[[Pruned], object] = lambda _: None,
+) -> list[Pruned]:
+    """Drop the days of the history that are verified in the lake.
+
+    Args:
+        database: where the jobs are.
+        lake: where they went.
+        keep: the newest days to keep, whole ones, counted back from the database's clock.
+        days: these only.
+        patience: for how long to ask for a moment alone with the history, for each day.
+        now: the time, in place of the database's clock.
+        tell: told of each day.
+
+    Returns:
+        What became of each day that the history has, those that could not be dropped among them.
+
+    Raises:
+        PipelineError: somebody else is writing to the lake.
+        LakeError: there is no lake, or it is not this database's.
+    """
+    if keep < timedelta(0):
+        raise InvalidOption(f"keep={keep!r}: use a timedelta of zero or more")
+    with alone(database):
+        lake.require(database.run(plans.origin(database.catalogue.schema)))
+        seen = database.run(plans.horizon(now=now))
+        first_kept = (seen.at - keep).astimezone(UTC).date()
+        entries = {entry.day: entry for entry in lake.days()}
+        below = {day: entry.below for day, entry in entries.items() if day is not None}
+        found = []
+        for one in database.run(plans.there(below, seen.xmax)):
+            if one.stands and (days is None or one.day in days):
+                reason = _reason_to_keep(one, entries.get(one.day), first_kept)
+                found.append(reason or _pruned(database, lake, entries[one.day], patience))
+                tell(found[-1])
+    return found
+
+
+def _reason_to_keep(one: DayThere, entry: EndedDay | None, first_kept: date) -> Pruned | None:
+    if one.day >= first_kept:
+        return Pruned(day=one.day, fate=Fate.KEPT, reason="too new (--keep)")
+    if entry is None:
+        return Pruned(day=one.day, fate=Fate.WAITING, reason="not in the lake: run `pgqueue pipeline export`")
+    if one.waiting:
+        return Pruned(
+            day=one.day,
+            fate=Fate.WAITING,
+            reason=f"{one.waiting} rows came late: run `pgqueue pipeline export` and `verify`",
+        )
+    if entry.verified_at is None:
+        return Pruned(day=one.day, fate=Fate.WAITING, reason=UNVERIFIED)
+    return None
+
+
+def _pruned(database: Database, lake: Lake, entry: EndedDay, patience: timedelta) -> Pruned:
+    """Drop a day, or say why not."""
+    assert entry.day is not None  # noqa: S101 - for the type checker: ended jobs have days
+    day = entry.day
+    try:
+        _until(lambda: database.run(plans.gather(day)), patience)
+        with database.transaction() as connection:
+            done = _dropped(Blocking(connection, database.catalogue), lake, entry, day, patience)
+    except RetryError:
+        others = "; ".join(map(str, database.run(plans.readers()))) or "it has just ended"
+        reason = f"somebody was using the history for {patience}: {others}; run it again, or end them"
+        return Pruned(day=day, fate=Fate.BUSY, reason=reason)
+    lake.passed("pruned")
+    return done
+
+
+def _dropped(runs: Blocking, lake: Lake, entry: EndedDay, day: date, patience: timedelta) -> Pruned:
+    """Within a transaction: hold the day, compare it once more, and drop it."""
+    if _until(lambda: run(plans.hold(day), runs), patience) is None:
+        return Pruned(day=day, fate=Fate.KEPT, reason="gone meanwhile")
+    lake.passed("held")
+    known = run(plans.known(), runs).get(day)
+    if known is None or known.below != entry.below:
+        return Pruned(day=day, fate=Fate.WAITING, reason=UNVERIFIED)
+    held = run(plans.contents(day, since=known.pruned_below, below=EVERY), runs).history
+    if reason := _differs(held, entry.history_since(known.pruned_below), day):
+        return Pruned(day=day, fate=Fate.REFUSED, reason=reason)
+    _until(lambda: run(plans.drop(day), runs), patience)
+    lake.passed("dropped")
+    return Pruned(day=day, fate=Fate.PRUNED, rows=held.rows)
+
+
+def _differs(held: Share, wanted: Share, day: date) -> str:
+    if held == wanted:
+        return ""
+    return (
+        f"its history has changed since it was verified: it has {held.rows} rows (checksum {held.checksum}), and the lake "
+        f"has {wanted.rows} ({wanted.checksum}). Run `pgqueue pipeline verify --day {day}`, which says what to do"
+    )
+
+
+def _until(attempt: Callable[[], bool | None], patience: timedelta) -> bool | None:
+    """Attempt until it does not say False, with pauses in which others may pass."""
+    return Retrying(
+        retry=retry_if_result(lambda done: done is False),
+        wait=wait_random(0.5, 1.5),
+        stop=stop_after_delay(patience),
+    )(attempt)

@@ -1,0 +1,134 @@
+"""Which of Spark's filters PostgreSQL evaluates, and which days they leave.
+
+A filter is taken only where PostgreSQL decides it exactly as Spark would; all others go back to Spark. So text is compared
+for equality only (its order depends on the database's collation), JSON not at all, and a value of another type than the
+column's is left alone.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+
+from pyspark.sql import datasource as spark
+
+from pgqueue.store.extract_tables import Kind, Table
+from pgqueue.store.extract_where import Condition, Operator
+
+COMPARED: dict[type[spark.Filter], Operator] = {
+    spark.EqualTo: Operator.EQUAL,
+    spark.EqualNullSafe: Operator.SAME,
+    spark.LessThan: Operator.LESS,
+    spark.LessThanOrEqual: Operator.AT_MOST,
+    spark.GreaterThan: Operator.MORE,
+    spark.GreaterThanOrEqual: Operator.AT_LEAST,
+}
+ORDERED = {Operator.LESS, Operator.AT_MOST, Operator.MORE, Operator.AT_LEAST}
+IN_ORDER = {Kind.BIGINT, Kind.INTEGER, Kind.SMALLINT, Kind.TIMESTAMP, Kind.DATE}
+PYTHON = {
+    Kind.BIGINT: int,
+    Kind.INTEGER: int,
+    Kind.SMALLINT: int,
+    Kind.BOOLEAN: bool,
+    Kind.TEXT: str,
+    Kind.TIMESTAMP: datetime,
+    Kind.DATE: date,
+}
+
+
+def taken(table: Table, found: spark.Filter) -> Condition | None:
+    """A filter as a condition for PostgreSQL; None: Spark is to see to it."""
+    if isinstance(found, spark.Not):
+        inner = taken(table, found.child)
+        return None if inner is None else replace(inner, negated=not inner.negated)
+    path: tuple[str, ...] = getattr(found, "attribute", ())
+    kind = table.columns.get(path[0]) if len(path) == 1 else None
+    if kind is None or kind is Kind.JSON:
+        return None
+    return _taken(path[0], kind, found)
+
+
+def _taken(column: str, kind: Kind, found: spark.Filter) -> Condition | None:
+    match found:
+        case spark.IsNull():
+            return Condition(column, Operator.IS_NULL)
+        case spark.IsNotNull():
+            return Condition(column, Operator.IS_NULL, negated=True)
+        case spark.In():
+            return _exactly(Condition(column, Operator.IN, tuple(found.value)), kind)
+    operator = COMPARED.get(type(found))
+    if operator is None or (operator in ORDERED and kind not in IN_ORDER):
+        return None
+    return _exactly(Condition(column, operator, (found.value,)), kind)  # type: ignore[attr-defined]  # all of COMPARED have one
+
+
+def _exactly(condition: Condition, kind: Kind) -> Condition | None:
+    """The condition, if PostgreSQL can be told all its values."""
+    said = bool(condition.values) and all(_tellable(value, kind) for value in condition.values)
+    return condition if said else None
+
+
+def _tellable(value: object, kind: Kind) -> bool:
+    if type(value) is not PYTHON[kind]:
+        return False
+    if isinstance(value, datetime):
+        return value.tzinfo is not None
+    return not (isinstance(value, str) and "\0" in value)  # which no text of PostgreSQL's holds
+
+
+@dataclass(frozen=True)
+class Days:
+    """The UTC days on which what is asked for can have ended.
+
+    Attributes:
+        first: the first; None: there is none.
+        last: the last.
+        among: these only; None: all between.
+    """
+
+    first: date | None = None
+    last: date | None = None
+    among: frozenset[date] | None = None
+
+    def __contains__(self, day: date) -> bool:
+        """Whether a job that is asked for can have ended on a day."""
+        return (
+            (self.first is None or self.first <= day)
+            and (self.last is None or day <= self.last)
+            and (self.among is None or day in self.among)
+        )
+
+    def also(self, *, first: date | None = None, last: date | None = None) -> "Days":
+        """Those of these days that lie within others."""
+        return replace(
+            self,
+            first=max(filter(None, (self.first, first)), default=None),
+            last=min(filter(None, (self.last, last)), default=None),
+        )
+
+    def only(self, days: Iterable[date]) -> "Days":
+        """Those of these days that are among others."""
+        among = frozenset(days)
+        return replace(self, among=among if self.among is None else self.among & among)
+
+
+def days_of(table: Table, conditions: Iterable[Condition]) -> Days:
+    """The days that conditions leave; all that matter are on the day and on the time at which a job ended."""
+    left = Days()
+    for condition in conditions:
+        if condition.column in {"day", table.ended} and not condition.negated:
+            left = _narrowed(left, condition)
+    return left
+
+
+def _narrowed(left: Days, condition: Condition) -> Days:
+    days = [
+        value.astimezone(UTC).date() if isinstance(value, datetime) else value for value in condition.values
+    ]
+    match condition.operator:
+        case Operator.EQUAL | Operator.SAME | Operator.IN:
+            return left.only(days)
+        case Operator.LESS | Operator.AT_MOST:
+            return left.also(last=days[0])
+        case Operator.MORE | Operator.AT_LEAST:
+            return left.also(first=days[0])
+    return left

@@ -1,0 +1,282 @@
+"""The options of ``spark.read`` and ``spark.readStream``, read and checked before anything else is done.
+
+Spark hands over strings, and does not tell large letters from small ones in a name. An option that nobody knows is
+refused, with the name that was probably meant; so is one that the read would not heed.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import TypeVar
+
+from pgqueue.errors import ConfigurationError, InvalidOption
+from pgqueue.store.database import DSN_SETTINGS, Database
+from pgqueue.store.extract_tables import TABLES, Table
+from pgqueue.values.nearest import remedy
+
+V = TypeVar("V")
+
+ONLY: Mapping[str, tuple[str, ...]] = {
+    "queue": (),
+    "task": (),
+    "outcome": ("succeeded", "cancelled", "dead"),
+    "status": ("blocked", "scheduled", "ready", "running"),
+}
+"""Columns of which certain values can be asked for, and the values there are; of the first two, any."""
+COMMON = ("dsn", "schema", "table", "columns", *ONLY)
+BATCH = (*COMMON, "from", "to", "partitions", "pagesPerPartition", "snapshot", "pushdown")
+STREAM = (*COMMON, "startingFrom", "maxRowsPerBatch", "rowsPerPartition", "failOnDataLoss")
+STREAMED = ("history", "dead", "ended")
+TRUTHS = {"true": True, "false": False}
+EARLIEST, LATEST = "earliest", "latest"
+PAGES_PER_PARTITION = 8_192
+"""64 MB in pages of 8 kB: some 200,000 jobs with small arguments."""
+ROWS_PER_BATCH = 1_000_000
+ROWS_PER_PARTITION = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """What is read, and from where.
+
+    Attributes:
+        dsn: where the database is.
+        schema: where pgqueue's tables are.
+        name: the table's name.
+        columns: those that were asked for; None: all.
+        only: the rows that were asked for, by column.
+    """
+
+    dsn: str
+    schema: str
+    name: str
+    columns: tuple[str, ...] | None
+    only: Mapping[str, tuple[str, ...]]
+
+    @property
+    def table(self) -> Table:
+        """The table."""
+        return TABLES[self.name]
+
+    def database(self) -> Database:
+        """The database."""
+        return Database(self.dsn, schema=self.schema)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchOptions:
+    """How a table is read once.
+
+    Attributes:
+        source: what is read.
+        first: the first UTC day to read; None: all before.
+        last: the last one; None: all after.
+        partitions: how many partitions to aim at; None: as many as ``pages`` make.
+        pages: how many of the table's pages go into a partition.
+        snapshot: the name of an exported snapshot to read; None: none.
+        pushdown: whether filters of Spark's go to PostgreSQL.
+    """
+
+    source: Source
+    first: date | None
+    last: date | None
+    partitions: int | None
+    pages: int
+    snapshot: str | None
+    pushdown: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamOptions:
+    """How a table is read as a stream.
+
+    Attributes:
+        source: what is read.
+        starting: where a new query begins: EARLIEST, LATEST or a UTC day.
+        rows_per_batch: at most how many rows make a batch; a transaction stays whole.
+        rows_per_partition: about how many rows of a batch make a partition.
+        fail_on_data_loss: whether days that were dropped unread end the query.
+    """
+
+    source: Source
+    starting: str | date
+    rows_per_batch: int
+    rows_per_partition: int
+    fail_on_data_loss: bool
+
+
+class Options:
+    """Options by name, whichever letters are large."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        """Take what Spark hands over."""
+        self._given = {name.lower(): value for name, value in given.items()}
+
+    def check_known(self, known: tuple[str, ...], *, elsewhere: tuple[str, ...] = (), why: str = "") -> None:
+        """Check that every option is known.
+
+        Args:
+            known: the names that are heeded.
+            elsewhere: names that are heeded elsewhere only.
+            why: where that is, for the message.
+
+        Raises:
+            InvalidOption: one is not known, or is not heeded here.
+        """
+        for name in self._given.keys() - {one.lower() for one in known}:
+            written = next((one for one in elsewhere if one.lower() == name), None)
+            if written is not None:
+                raise InvalidOption(f"option {written!r} {why}")
+            raise InvalidOption(f"there is no option {name!r}: {remedy(name, known)}")
+
+    def get(self, name: str) -> str | None:
+        """An option as it was written; None: it was not given."""
+        return self._given.get(name.lower())
+
+    def read(self, name: str, read: Callable[[str], V], form: str) -> V | None:
+        """An option, read.
+
+        Raises:
+            InvalidOption: it cannot be read; the message says in which form it is to be written.
+        """
+        written = self.get(name)
+        if written is None:
+            return None
+        try:
+            return read(written.strip())
+        except ValueError:
+            raise InvalidOption(f"option {name!r} is {written!r}: write {form}") from None
+
+
+def default_dsn() -> str | None:
+    """The DSN that this process's environment names."""
+    return next(filter(None, map(os.environ.get, DSN_SETTINGS)), None)
+
+
+def source_of(options: Options) -> Source:
+    """What is read, and from where.
+
+    Raises:
+        ConfigurationError: nothing says where the database is.
+        InvalidOption: there is no such table.
+    """
+    name = _table(options)
+    dsn = options.get("dsn") or default_dsn()
+    if not dsn:
+        raise ConfigurationError(
+            'no database: give option("dsn", "postgresql://user@host/name"), or set PGQUEUE_DSN or DATABASE_URL '
+            "where the session is started"
+        )
+    return Source(
+        dsn=Database(dsn).dsn,
+        schema=options.get("schema") or "pgqueue",
+        name=name,
+        columns=options.read(
+            "columns", _names, "names, each once, with commas between them, such as id, queue, task"
+        ),
+        only=dict(_only(options, name)),
+    )
+
+
+def batch_options(options: Options) -> BatchOptions:
+    """The options of ``spark.read``.
+
+    Raises:
+        ConfigurationError: one is missing, unknown or out of its range.
+    """
+    options.check_known(BATCH, elsewhere=STREAM, why="is for readStream")
+    source = source_of(options)
+    first, last = (
+        options.read(name, date.fromisoformat, "a day such as 2026-11-20") for name in ("from", "to")
+    )
+    if source.table.ended is None and (first or last):
+        raise InvalidOption(
+            f'"from" and "to" are days on which jobs ended, which table {source.name!r} does not have'
+        )
+    if first and last and first > last:
+        raise InvalidOption(f"from {first} to {last} there is no day: swap them")
+    partitions = options.read("partitions", _count, "a number from 1 on")
+    pages = options.read("pagesPerPartition", _count, "a number of pages, from 1 on")
+    if partitions and pages:
+        raise InvalidOption('give "partitions" or "pagesPerPartition", not both: each follows from the other')
+    return BatchOptions(
+        source=source,
+        first=first,
+        last=last,
+        partitions=partitions,
+        pages=pages or PAGES_PER_PARTITION,
+        snapshot=options.get("snapshot"),
+        pushdown=options.read("pushdown", _truth, "true or false") or False,
+    )
+
+
+def stream_options(options: Options) -> StreamOptions:
+    """The options of ``spark.readStream``.
+
+    Raises:
+        ConfigurationError: one is missing, unknown or out of its range.
+    """
+    options.check_known(STREAM, elsewhere=BATCH, why="is for read, not for readStream")
+    source = source_of(options)
+    if source.name not in STREAMED:
+        raise InvalidOption(
+            f"table {source.name!r} has no stream, for its rows change: use {', '.join(STREAMED)}, or read it again and again"
+        )
+    loss = options.read("failOnDataLoss", _truth, "true or false")
+    return StreamOptions(
+        source=source,
+        starting=options.read("startingFrom", _start, "earliest, latest or a day such as 2026-11-20")
+        or EARLIEST,
+        rows_per_batch=options.read("maxRowsPerBatch", _count, "a number of rows, from 1 on")
+        or ROWS_PER_BATCH,
+        rows_per_partition=options.read("rowsPerPartition", _count, "a number of rows, from 1 on")
+        or ROWS_PER_PARTITION,
+        fail_on_data_loss=loss is not False,
+    )
+
+
+def _table(options: Options) -> str:
+    name = options.get("table")
+    if name is None:
+        raise InvalidOption(f'option "table" is missing: use {", ".join(TABLES)}')
+    if name not in TABLES:
+        raise InvalidOption(f"there is no table {name!r}: {remedy(name, TABLES)}")
+    return name
+
+
+def _only(options: Options, table: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for column, values in ONLY.items():
+        asked = options.read(column, _names, "values, each once, with commas between them")
+        if asked is None:
+            continue
+        if column not in TABLES[table].columns:
+            raise InvalidOption(f"option {column!r}: table {table!r} has no such column")
+        for value in asked:
+            if values and value not in values:
+                raise InvalidOption(f"option {column!r}: there is no {value!r}: {remedy(value, values)}")
+        yield column, asked
+
+
+def _names(written: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in written.split(","))
+    if not all(names) or len(set(names)) < len(names):
+        raise ValueError(written)
+    return names
+
+
+def _count(written: str) -> int:
+    number = int(written)
+    if number < 1:
+        raise ValueError(written)
+    return number
+
+
+def _truth(written: str) -> bool:
+    if written.lower() not in TRUTHS:
+        raise ValueError(written)
+    return TRUTHS[written.lower()]
+
+
+def _start(written: str) -> str | date:
+    return written.lower() if written.lower() in {EARLIEST, LATEST} else date.fromisoformat(written)

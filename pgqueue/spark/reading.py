@@ -1,0 +1,130 @@
+"""``spark.read.format("pgqueue")``: a table in parts, each row once.
+
+Spark asks in a Python process beside the driver: which filters can you take, which parts are there? Then each part is read
+by a task of its own, on any machine. What is to be read is decided in that first process, once, and written into the
+parts as finished statements.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from pgqueue.errors import InvalidOption
+from pgqueue.spark.columns import Shape, check_schema
+from pgqueue.spark.dealing import Dealer
+from pgqueue.spark.fetching import fetch
+from pgqueue.spark.pushdown import taken
+from pgqueue.spark.read_options import BatchOptions, Source, default_dsn
+from pgqueue.store import extract
+from pgqueue.store.database import Database
+from pgqueue.store.extract_where import Condition, Operator
+
+
+@contextmanager
+def snapshot(dsn: str | None = None, *, schema: str = "pgqueue") -> Iterator[str]:
+    """Hold the database as it is now, for reads of several tables, or of one whose rows change, by many tasks.
+
+    ``with snapshot() as name: spark.read.format("pgqueue").option("snapshot", name)...``; the reads must be over when the
+    block ends, for Spark reads only when something is made of the DataFrame. Until then vacuum keeps what became old
+    since: hold it for as long as a read takes, and no longer.
+
+    Args:
+        dsn: where the database is; by default what PGQUEUE_DSN or DATABASE_URL says.
+        schema: where pgqueue's tables are.
+
+    Yields:
+        The snapshot's name, for the option ``snapshot``.
+
+    Raises:
+        ConnectionFailed: there is no connection to be had.
+        SchemaError: the schema is missing, too old or too new.
+    """
+    with extract.exported(Database(dsn or default_dsn(), schema=schema)) as name:
+        yield name
+
+
+class Reader(DataSourceReader):
+    """Reads a table once."""
+
+    def __init__(self, options: BatchOptions, schema: StructType) -> None:
+        """Check what is asked for, without asking the database.
+
+        Raises:
+            InvalidOption: it cannot be given.
+        """
+        self._options = options
+        self._shape = shape_of(options.source, schema)
+        self._conditions = [
+            *conditions_of(options.source),
+            *([Condition("day", Operator.AT_LEAST, (options.first,))] if options.first else ()),
+            *([Condition("day", Operator.AT_MOST, (options.last,))] if options.last else ()),
+        ]
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Decide what is read, and by how many tasks.
+
+        Raises:
+            PgQueueError: it cannot be read; no task has started.
+        """
+        source = self._options.source
+        with extract.planning(source.database(), snapshot=self._options.snapshot) as planner:
+            dealer = Dealer(planner, self._options, self._shape.wanted, self._conditions)
+            return [InputPartition(task) for task in dealer.tasks()]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read a part, in a task."""
+        return read_part(self._options.source, self._shape, partition)
+
+
+class FilteringReader(Reader):
+    """Reads a table once, and takes filters of Spark's.
+
+    Spark (4.1 to 4.3 at least) keeps one plan of ours for each ``load()``, and whichever filter came last made it. So a
+    DataFrame that is used under two filters, or under one and then without, would silently give the rows of the wrong
+    one. Hence only who says that a ``load()`` is for one query gets this reader.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
+        """Take the filters that PostgreSQL decides exactly as Spark would; return the others."""
+        left = []
+        for one in filters:
+            condition = taken(self._options.source.table, one)
+            if condition is None:
+                left.append(one)
+            else:
+                self._conditions.append(condition)
+        return left
+
+
+def reader_of(options: BatchOptions, schema: StructType) -> Reader:
+    """What reads a table as the options say."""
+    return (FilteringReader if options.pushdown else Reader)(options, schema)
+
+
+def conditions_of(source: Source) -> list[Condition]:
+    """The rows that options ask for."""
+    return [Condition(column, Operator.IN, values) for column, values in source.only.items()]
+
+
+def shape_of(source: Source, schema: StructType) -> Shape:
+    """What a read gives, checked.
+
+    Raises:
+        InvalidOption: the schema does not fit the table, or does not go with the option ``columns``.
+    """
+    check_schema(source.name, schema)
+    if source.columns is not None and source.columns != tuple(schema.fieldNames()):
+        raise InvalidOption(
+            f'option "columns" says {", ".join(source.columns)}, and the schema says '
+            f"{', '.join(schema.fieldNames())}: give one of the two"
+        )
+    return Shape(source.name, schema)
+
+
+def read_part(source: Source, shape: Shape, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """The rows of a part; of the one that Spark makes up where there is none, nothing."""
+    for batch in fetch(source.dsn, partition.value or ()):
+        yield shape.fitted(batch)

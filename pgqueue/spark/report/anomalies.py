@@ -1,0 +1,324 @@
+"""Which hours were unusual? Each task against the same weekday and hour of former weeks; the rule is ``rule_unusual``.
+
+Spark hands each task's hours to the rule, wherever they are, and only what is unusual comes back.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from pgqueue.spark.report import words
+from pgqueue.spark.report.plots import usual_week
+from pgqueue.spark.report.rollups import Period, Rollups
+from pgqueue.spark.report.rule_unusual import (
+    FAILED,
+    FEWEST_WEEKS,
+    JOBS,
+    MATTERS_JOBS,
+    SILENCE,
+    WAIT,
+    Finding,
+    Hours,
+    count_week,
+    judge,
+)
+from pgqueue.spark.report.section import Column, Kind, Plot, Section, State, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame
+
+MOST_HOURS = 5_000
+"""Unusual hours that are brought to the driver: those furthest off."""
+
+COMMON_CAUSE = 3
+DRAWN = 3
+FOUND = (
+    "queue string, task string, metric string, hour bigint, value double, usual double, low double, high double, "
+    "score double, weeks int"
+)
+COLUMNS = (
+    Column("queue", "Queue", Kind.TEXT),
+    Column("task", "Task", Kind.TEXT),
+    Column("first_hour", "From (UTC)", Kind.HOUR),
+    Column("hours", "Hours", Kind.COUNT),
+    Column("metric", "", Kind.TEXT),
+    Column("value", "", Kind.NUMBER),
+    Column("usual", "", Kind.NUMBER),
+    Column("lowest", "", Kind.NUMBER),
+    Column("highest", "", Kind.NUMBER),
+    Column("score", "", Kind.NUMBER),
+    Column("former_weeks", "Former weeks", Kind.COUNT),
+    Column("last_hour", "", Kind.HOUR),
+    Column("finding", "What happened", Kind.TEXT),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """Unusual hours in a row, of one task and one kind.
+
+    Attributes:
+        queue: the task's.
+        task: its name.
+        first: hour.
+        last: hour.
+        hours: how many of them are unusual.
+        peak: the one that is furthest off.
+    """
+
+    queue: str
+    task: str
+    first: int
+    last: int
+    hours: int
+    peak: Finding
+
+    @property
+    def better(self) -> bool:
+        """Whether it is good news."""
+        return self.peak.metric in {WAIT, FAILED} and self.peak.score < 0
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Bad news first, then by how far off and how long."""
+        return self.better, -abs(self.peak.score) * self.hours**0.5
+
+
+def findings(rollups: Rollups) -> "DataFrame":
+    """Every unusual hour of the reported week: queue, task, and the columns of ``Finding``."""
+    return _tasks(rollups).groupBy("queue", "task").applyInArrow(_judged(rollups.period), FOUND)
+
+
+def collected(rollups: Rollups) -> list[tuple[str, str, Finding]]:
+    """The unusual hours that are furthest off: queue, task, finding."""
+    rows = (
+        findings(rollups).orderBy(F.abs("score").desc(), "hour", "queue", "task").limit(MOST_HOURS).collect()
+    )
+    return [(row.queue, row.task, Finding(*row[2:])) for row in rows]
+
+
+def section(rollups: Rollups) -> Section:
+    """The answer."""
+    if not _comparable(rollups.period):
+        return _section(
+            State.UNKNOWN,
+            f"Not enough weeks to tell: an hour is compared with the same weekday and hour of {FEWEST_WEEKS} former weeks "
+            f"or more, and the lake holds {words.some(len(rollups.period.days), 'day')} up to now.",
+        )
+    found = collected(rollups)
+    episodes = sorted(merged(found), key=lambda one: one.rank)
+    if not episodes:
+        return _section(
+            State.CALM, "No task had an hour out of line with the same weekday and hour of former weeks."
+        )
+    sentences = tuple(sentence(one) for one in episodes)
+    bad = sum(1 for one in episodes if not one.better)
+    better = f" {words.some(len(episodes) - bad, 'change')} for the better." if bad < len(episodes) else ""
+    often = (
+        ("Never was a task", "Once, a task was")[bad] if bad <= 1 else f"{words.count(bad)} times, a task was"
+    )
+    answer = f"{often} out of line with former weeks.{better}{_together(found)}"
+    return _section(
+        State.LOOK if bad else State.CALM,
+        f"{answer} First: {sentences[0]}",
+        findings=sentences,
+        tables=(_table(episodes, sentences),),
+        plots=tuple(_plots(rollups, episodes)),
+    )
+
+
+def merged(found: Iterable[tuple[str, str, Finding]]) -> list[Episode]:
+    """Unusual hours of one task and kind that follow each other, as one."""
+    lines: dict[tuple[str, str, str, bool], list[Finding]] = {}
+    for queue, task, one in found:
+        lines.setdefault((queue, task, one.metric, one.score > 0), []).append(one)
+    episodes = []
+    for (queue, task, *_), line in lines.items():
+        run: list[Finding] = []
+        for one in sorted(line, key=lambda one: one.hour):
+            if run and one.hour > run[-1].hour + 1:
+                episodes.append(_episode(queue, task, run))
+                run = []
+            run.append(one)
+        episodes.append(_episode(queue, task, run))
+    return episodes
+
+
+def sentence(one: Episode) -> str:
+    """What happened, in words."""
+    peak, where = one.peak, words.task_of(one.queue, one.task)
+    when, most = words.hours(one.first, one.last), "" if one.hours == 1 else " at the peak"
+    if peak.metric == SILENCE:
+        return f"{where} was silent, {when}: no job ended; usually {words.some(peak.usual, 'job')} in such an hour."
+    if peak.metric == JOBS:
+        more = "more" if peak.score > 0 else "fewer"
+        return (
+            f"{where} ended {more} jobs than usual, {when}: {words.count(peak.value)} in an hour{most}; "
+            f"usually {words.count(peak.usual)}."
+        )
+    if peak.metric == WAIT:
+        longer = "longer" if peak.score > 0 else "less"
+        return (
+            f"Jobs of {where} waited {longer} than usual, {when}: one in ten over {words.span(peak.value)}{most}; "
+            f"usually {words.span(peak.usual)}."
+        )
+    often = "more" if peak.score > 0 else "less"
+    return (
+        f"{where} failed {often} often than usual, {when}: {words.share(peak.value)} of attempts{most}; "
+        f"usually {words.share(peak.usual)}."
+    )
+
+
+def _episode(queue: str, task: str, run: Sequence[Finding]) -> Episode:
+    peak = max(run, key=lambda one: abs(one.score))
+    return Episode(queue=queue, task=task, first=run[0].hour, last=run[-1].hour, hours=len(run), peak=peak)
+
+
+def _comparable(period: Period) -> bool:
+    """Whether any weekday of the reported week has former weeks enough."""
+    return any(
+        sum(day - 7 * week in period.days for week in range(1, period.weeks + 1)) >= FEWEST_WEEKS
+        for day in period.reported
+    )
+
+
+def _tasks(rollups: Rollups) -> "DataFrame":
+    return rollups.hours.select(
+        "queue",
+        "task",
+        "at",
+        F.col("jobs").cast("double").alias("jobs"),
+        F.col("attempts").cast("double").alias("attempts"),
+        (F.col("retries") + F.col("dead")).cast("double").alias("failed"),
+        F.coalesce("wait_p90", F.lit(float("nan"))).alias("wait"),
+    )
+
+
+def _judged(period: Period) -> "Callable[[pa.Table], pa.Table]":
+    known, start = period.known, period.start
+
+    def judged(table: pa.Table) -> pa.Table:
+        found = judge(_hours(table), known, start)
+        columns = zip(*found, strict=True) if found else [()] * len(Finding._fields)
+        names = [[table[key][0].as_py()] * len(found) for key in ("queue", "task")]
+        return pa.Table.from_arrays(
+            [
+                pa.array(values, kind)
+                for values, kind in zip([*names, *columns], _ARROW.values(), strict=True)
+            ],
+            names=list(_ARROW),
+        )
+
+    return judged
+
+
+_ARROW = {
+    "queue": pa.string(),
+    "task": pa.string(),
+    "metric": pa.string(),
+    "hour": pa.int64(),
+    "value": pa.float64(),
+    "usual": pa.float64(),
+    "low": pa.float64(),
+    "high": pa.float64(),
+    "score": pa.float64(),
+    "weeks": pa.int32(),
+}
+
+
+def _hours(table: pa.Table) -> Hours:
+    jobs, attempts, failed, wait = (
+        np.asarray(table[name], dtype=np.float64) for name in ("jobs", "attempts", "failed", "wait")
+    )
+    hour = np.asarray(table["at"], dtype=np.int64)
+    return Hours(hour=hour, jobs=jobs, attempts=attempts, failed=failed, wait=wait)
+
+
+def _together(found: Iterable[tuple[str, str, Finding]]) -> str:
+    """Whether many tasks were out of line at once."""
+    tasks: Counter[int] = Counter()
+    for hour in {(one.hour, queue, task) for queue, task, one in found}:
+        tasks[hour[0]] += 1
+    hour_number, most = min(tasks.items(), key=lambda item: (-item[1], item[0]))
+    if most < COMMON_CAUSE:
+        return ""
+    return (
+        f" {words.count(most)} tasks were so at once on {words.hour(hour_number)}: look there for one cause, such as "
+        "workers that were down, a slow database or a service that they all call."
+    )
+
+
+def _section(state: State, answer: str, **more: Any) -> Section:  # noqa: ANN401 - the section's own fields
+    more.setdefault("tables", (_table((), ()),))
+    return Section(
+        name="anomalies",
+        title="What was unusual?",
+        state=state,
+        answer=answer,
+        compared=(
+            "Each hour of each task in the reported week with the median of the same weekday and hour of former weeks: "
+            "how many jobs ended, how long one in ten of them waited, which share of attempts failed, and whether a task "
+            "that runs by the clock did not. An hour counts if it is six times as far off as that task's hours usually are "
+            "from their own former weeks, and if the difference matters: 20 jobs and 30%; 5 seconds and twice; 5 "
+            "percentage points and 5 attempts."
+        ),
+        advice=(
+            "For silence, see whether whoever enqueues still does, and whether workers take that queue. For longer "
+            "waits, see the sections on crowding and capacity. For failures, see their reasons below."
+        ),
+        **more,
+    )
+
+
+def _table(episodes: Sequence[Episode], sentences: Sequence[str]) -> Table:
+    rows = tuple(
+        (
+            *(one.queue, one.task, one.first, one.hours, one.peak.metric, one.peak.value, one.peak.usual),
+            *(one.peak.low, one.peak.high, one.peak.score, one.peak.weeks, one.last, said),
+        )
+        for one, said in zip(episodes, sentences, strict=True)
+    )
+    return Table(
+        name="anomalies",
+        caption="Times at which a task was out of line, worst first",
+        columns=COLUMNS,
+        rows=rows,
+    )
+
+
+def _drawable(peak: Finding) -> bool:
+    """Whether there are counts to see; a job a night is none."""
+    return peak.metric in {JOBS, SILENCE} and max(peak.usual, peak.value) >= MATTERS_JOBS
+
+
+def _plots(rollups: Rollups, episodes: Sequence[Episode]) -> Iterable[Plot]:
+    """The week of the tasks whose counts were furthest off."""
+    period = rollups.period
+    wanted = list(dict.fromkeys((one.queue, one.task) for one in episodes if _drawable(one.peak)))
+    chosen = wanted[:DRAWN]
+    if not chosen:
+        return
+    keys = rollups.spark.createDataFrame(chosen, "queue string, task string")
+    rows = _tasks(rollups).join(F.broadcast(keys), ["queue", "task"]).toArrow()
+    for queue, task in chosen:
+        own = (np.asarray(rows["queue"]) == queue) & (np.asarray(rows["task"]) == task)
+        hours = _hours(rows.filter(pa.array(own)))
+        where = words.task_of(queue, task)
+        marked = [
+            hour
+            for one in episodes
+            if (one.queue, one.task) == (queue, task) and _drawable(one.peak)
+            for hour in range(one.first, one.last + 1)
+        ]
+        yield Plot(
+            title=f"{where}: jobs that ended, by hour",
+            says=f"The reported week of {where} as a line, on the band of what is usual; marked where it leaves it.",
+            draw=usual_week(period.begin, count_week(hours, period.known, period.start), marked),
+        )

@@ -1,0 +1,238 @@
+"""When will the workers be too few? Daily busy hours against what they could run; the rule is ``rule_forecast``."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from pgqueue.spark.report import words
+from pgqueue.spark.report.plots import forecast
+from pgqueue.spark.report.rollups import DAY, WEEK_DAYS, Rollups
+from pgqueue.spark.report.rule_forecast import FEWEST_DAYS, Crossing, Fit, crossing, fit
+from pgqueue.spark.report.section import Column, Kind, Plot, Section, State, Table
+
+HOUR_SECONDS = 3_600
+LEVELS = (0.8, 1.0)
+COLUMNS = (
+    Column("measure", "What", Kind.TEXT),
+    Column("level", "Reaches", Kind.SHARE),
+    Column("now", "Now", Kind.SHARE),
+    Column("growth_a_week", "Grows by, a week", Kind.SHARE),
+    Column("earliest", "Earliest", Kind.DAY),
+    Column("likely", "Likely", Kind.DAY),
+    Column("latest", "Latest", Kind.DAY),
+    Column("days_fitted", "Days it is based on", Kind.COUNT),
+    Column("days_ahead", "Days looked ahead", Kind.COUNT),
+    Column("finding", "", Kind.TEXT),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Daily:
+    """A day.
+
+    Attributes:
+        day: counted from 1970.
+        busy: hours of run time.
+        capacity: hours that the workers of the day could have run.
+        peak: how busy the busiest hour was, as a share of its capacity; None: nobody was there.
+    """
+
+    day: int
+    busy: float
+    capacity: float
+    peak: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """One measure of load and where it goes.
+
+    Attributes:
+        name: of the measure.
+        now: its mean over the reported week, as a share of capacity.
+        line: what was fitted, to shares of today's capacity.
+        crossings: when each of LEVELS is reached.
+    """
+
+    name: str
+    now: float
+    line: Fit
+    crossings: tuple[Crossing, ...]
+
+
+def section(rollups: Rollups) -> Section:
+    """The answer."""
+    days = measured(rollups)
+    recent = [one.capacity for one in days if one.day >= rollups.period.first_day and one.capacity > 0]
+    if not recent:
+        return _section(
+            State.UNKNOWN, "No worker is known to have run in the reported week, so there is no capacity."
+        )
+    capacity = median(recent)
+    now = sum(one.busy for one in days if one.day >= rollups.period.first_day) / sum(recent)
+    if len(days) < FEWEST_DAYS:
+        return _section(
+            State.UNKNOWN,
+            f"Not enough days for a forecast: it takes {FEWEST_DAYS}, and the lake holds {len(days)} up to now. In the "
+            f"reported week the workers were busy {words.share(now)} of their time.",
+        )
+    outlooks = outlook(days, capacity, rollups.period.until)
+    return _answered(outlooks, days, capacity, rollups.period.until)
+
+
+def measured(rollups: Rollups) -> list[Daily]:
+    """Each day that the lake holds."""
+    slots = F.sum(F.col("concurrency") * F.col("alive_seconds")).alias("slots")
+    by_hour = rollups.busy.join(rollups.workers.groupBy("at").agg(slots), "at", "full_outer")
+    busy = F.coalesce("busy_seconds", F.lit(0.0))
+    full = F.when(F.col("slots") >= HOUR_SECONDS / 2, busy / F.col("slots"))
+    rows = (
+        by_hour.groupBy(F.floor(F.col("at") / DAY).cast("int").alias("day"))
+        .agg(F.sum(busy).alias("busy"), F.sum("slots").alias("slots"), F.max(full).alias("peak"))
+        .collect()
+    )
+    found = {row.day: row for row in rows}
+    return [_daily(day, found.get(day)) for day in rollups.period.days]
+
+
+def outlook(days: Sequence[Daily], capacity: float, until: int) -> list[Outlook]:
+    """Where the load goes: of whole days, and of the busiest hour of each."""
+    lines = {
+        "the whole day": [(one.day, one.busy / capacity) for one in days],
+        "the busiest hour of the day": [(one.day, one.peak) for one in days if one.peak is not None],
+    }
+    found = []
+    for name, points in lines.items():
+        line = fit([day for day, _ in points], [value for _, value in points])
+        recent = [value for day, value in points if day > until - WEEK_DAYS]
+        if line is None or not recent:
+            continue
+        crossings = tuple(crossing(line, level, until) for level in LEVELS)
+        found.append(Outlook(name=name, now=sum(recent) / len(recent), line=line, crossings=crossings))
+    return found
+
+
+def sentence(one: Outlook, level: float, crossed: Crossing, until: int) -> str:
+    """When a measure reaches a level, in words."""
+    what, full = one.name.capitalize(), words.share(level)
+    seen = words.some(one.line.days, "day")
+    if one.now >= level:
+        return f"{what} is at {words.share(one.now)} of capacity now, above {full}."
+    if crossed.likely is None and crossed.earliest is None:
+        return f"{what} stays below {full} of capacity as far as can be seen ({seen} ahead)."
+    if crossed.likely is None:
+        return (
+            f"{what} is not expected to reach {full} of capacity in the {seen} that can be seen; a bad day could from "
+            f"{words.day(crossed.earliest or until)} on."
+        )
+    earliest = words.day(crossed.earliest or crossed.likely)
+    latest = f"by {words.day(crossed.latest)}" if crossed.latest else "not within what can be seen"
+    return (
+        f"{what} is expected to reach {full} of capacity on {words.day(crossed.likely)}; at the earliest on {earliest}, at "
+        f"the latest {latest}."
+    )
+
+
+def _daily(day: int, row: Any) -> Daily:  # noqa: ANN401 - a Row of Spark's, or None
+    if row is None:
+        return Daily(day=day, busy=0.0, capacity=0.0, peak=None)
+    return Daily(
+        day=day,
+        busy=(row.busy or 0.0) / HOUR_SECONDS,
+        capacity=(row.slots or 0.0) / HOUR_SECONDS,
+        peak=row.peak,
+    )
+
+
+def _answered(outlooks: Sequence[Outlook], days: Sequence[Daily], capacity: float, until: int) -> Section:
+    rows = [
+        (one, level, crossed, sentence(one, level, crossed, until))
+        for one in outlooks
+        for level, crossed in zip(LEVELS, one.crossings, strict=True)
+    ]
+    soon = [
+        said
+        for one, level, crossed, said in rows
+        if one.now >= level or (crossed.likely is not None and crossed.likely <= until + 28)
+    ]
+    first = soon[0] if soon else rows[0][-1] if rows else ""
+    day = outlooks[0] if outlooks else None
+    growth = "" if day is None else _growth(day)
+    now = (
+        ""
+        if day is None
+        else f"In the reported week the workers were busy {words.share(day.now)} of their time. "
+    )
+    return _section(
+        State.LOOK if soon else State.CALM,
+        f"{now}{growth}{first}",
+        findings=tuple(said for *_, said in rows),
+        tables=(_table(rows),),
+        plots=tuple(_plots(outlooks, days, capacity, until)),
+    )
+
+
+def _growth(one: Outlook) -> str:
+    low, middle, high = one.line.growth
+    if low <= 0 <= high:
+        return "There is no clear trend. "
+    word = "grows" if middle > 0 else "falls"
+    sizes = sorted((abs(low), abs(high)))
+    return (
+        f"The load {word} by {words.share(abs(middle))} of capacity a week "
+        f"({words.share(sizes[0])} to {words.share(sizes[1])}). "
+    )
+
+
+def _section(state: State, answer: str, **more: Any) -> Section:  # noqa: ANN401 - the section's own fields
+    more.setdefault("tables", (_table(()),))
+    return Section(
+        name="capacity",
+        title="When will the workers be too few?",
+        state=state,
+        answer=answer,
+        compared=(
+            "Hours of run time on each day (last attempts only: earlier ones leave no trace of how long they ran) with what "
+            "workers could have run: their concurrency times how long they were there, the median day of the reported week. "
+            "Forecast: a straight line with a weekday pattern, by least squares, as many days ahead as there are days "
+            "behind; four days in five are expected within the range. It knows nothing of launches, holidays or new "
+            "customers. Workers that are there but do little else than wait for others' replies are busy all the same."
+        ),
+        advice=(
+            "Above 80% in the busiest hour, jobs begin to wait. Add workers or concurrency before the earliest date, or "
+            "move what can wait to quieter hours with a delay or a lower priority."
+        ),
+        **more,
+    )
+
+
+def _table(rows: Sequence[tuple[Outlook, float, Crossing, str]]) -> Table:
+    return Table(
+        name="capacity",
+        caption="When the load reaches 80% and 100% of today's capacity (\N{EN DASH}: not as far as can be seen)",
+        columns=COLUMNS,
+        rows=tuple(
+            (
+                *(one.name, level, one.now, one.line.growth[1]),
+                *(crossed.earliest, crossed.likely, crossed.latest, one.line.days, one.line.days, said),
+            )
+            for one, level, crossed, said in rows
+        ),
+    )
+
+
+def _plots(outlooks: Sequence[Outlook], days: Sequence[Daily], capacity: float, until: int) -> Iterable[Plot]:
+    for one in outlooks[:1]:
+        line = one.line
+        ahead = [
+            (day, line.expected(day) * capacity, line.half(day) * capacity)
+            for day in range(until + 1, until + 1 + line.days)
+        ]
+        yield Plot(
+            title="Hours of run time a day, and where they go",
+            says="Daily busy hours, the fitted line into the future with its range, and the levels of 80% and 100%.",
+            draw=forecast([one.day for one in days], [one.busy for one in days], ahead, capacity),
+        )

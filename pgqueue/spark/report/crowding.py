@@ -1,0 +1,222 @@
+"""Which tenants crowd others? Run time and waits by tenant and hour of each queue; the rule is ``rule_crowd``."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from pgqueue.spark.report import words
+from pgqueue.spark.report.plots import pushed
+from pgqueue.spark.report.rollups import RECENT_DAYS, Rollups
+from pgqueue.spark.report.rule_crowd import BIG_SHARE, FEWEST_CALM, Crowding, Sharing, judge
+from pgqueue.spark.report.section import Column, Kind, Plot, Section, State, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+MOST = 500
+DRAWN = 1
+FOUND = (
+    "queue string, tenant string, hours array<bigint>, big bigint, share double, wait double, usual double, "
+    "cost double, others bigint"
+)
+COLUMNS = (
+    Column("tenant", "Tenant", Kind.TEXT),
+    Column("queue", "Queue", Kind.TEXT),
+    Column("hours", "Hours in which others were slowed", Kind.COUNT),
+    Column("big_hours", "Its big hours", Kind.COUNT),
+    Column("share", "Run time it took in them", Kind.SHARE),
+    Column("others_wait", "Others waited", Kind.SECONDS),
+    Column("others_usual_wait", "Usually", Kind.SECONDS),
+    Column("others_jobs", "Jobs of others", Kind.COUNT),
+    Column("extra_wait_seconds", "Waited longer in all", Kind.SECONDS),
+    Column("finding", "", Kind.TEXT),
+)
+
+
+class Found(NamedTuple):
+    """A tenant that crowds others in a queue."""
+
+    queue: str
+    tenant: str
+    crowding: Crowding
+
+
+def section(rollups: Rollups) -> Section:
+    """The answer."""
+    tenants = rollups.tenants.agg(
+        F.countDistinct("tenant").alias("tenants"), F.countDistinct("at").alias("hours")
+    ).first()
+    if tenants is None or not tenants.tenants:
+        return _section(
+            State.UNKNOWN,
+            'No job has a tenant. Say in pipeline.toml where a job\'s arguments name one, such as tenant = "$.tenant", '
+            "and roll up again.",
+        )
+    if tenants.hours < FEWEST_CALM:
+        return _section(
+            State.UNKNOWN, f"Not enough to tell: jobs ended in fewer than {FEWEST_CALM} different hours."
+        )
+    found = _collected(rollups)
+    if not found:
+        counted = words.some(tenants.tenants, "tenant")
+        return _section(State.CALM, f"No tenant crowded others in {RECENT_DAYS} days ({counted} looked at).")
+    sentences = tuple(sentence(one) for one in found)
+    new = any(one.crowding.hours[-1] >= rollups.period.begin for one in found)
+    when = f"in {RECENT_DAYS} days" if new else "in former weeks, none in the reported week"
+    return _section(
+        State.LOOK if new else State.CALM,
+        f"{words.some(len({one.tenant for one in found}), 'tenant')} crowded others {when}. Most of all: {sentences[0]}",
+        findings=sentences,
+        tables=(_table(found, sentences),),
+        plots=tuple(_plots(rollups, found[:DRAWN])),
+    )
+
+
+def sentence(one: Found) -> str:
+    """What happened, in words."""
+    what = one.crowding
+    first = words.hour(what.hours[0])
+    when = (
+        f"{words.some(len(what.hours), 'hour')}, the first on {first}"
+        if len(what.hours) > 1
+        else f"the hour of {first}"
+    )
+    return (
+        f"{words.clean(one.tenant)} took {words.share(what.share)} of the run time of queue {words.clean(one.queue)} in "
+        f"{when}; jobs of others then waited {words.span(what.wait)} on average instead of {words.span(what.usual)}."
+    )
+
+
+def sharing(rollups: Rollups) -> "DataFrame":
+    """For each queue and each tenant that ever takes half of its run time: every hour, the tenant against the rest."""
+    by_hour = rollups.tenants.groupBy("queue", "at").agg(
+        F.sum("run_seconds").alias("all_run"),
+        F.sum("jobs").alias("all_jobs"),
+        F.sum("wait_seconds").alias("all_wait"),
+    )
+    joined = rollups.tenants.join(by_hour, ["queue", "at"])
+    leads = (
+        F.col("tenant").isNotNull()
+        & (F.col("run_seconds") > 0)
+        & (F.col("run_seconds") >= BIG_SHARE * F.col("all_run"))
+    )
+    leaders = joined.where(leads).select("queue", "tenant").distinct()
+    own = rollups.tenants.select(
+        "queue",
+        "at",
+        "tenant",
+        F.col("run_seconds").alias("run"),
+        F.col("jobs").alias("own"),
+        F.col("wait_seconds").alias("wait"),
+    )
+    every = by_hour.join(F.broadcast(leaders), "queue").join(own, ["queue", "at", "tenant"], "left")
+    run, jobs, wait = (F.coalesce(name, F.lit(0)) for name in ("run", "own", "wait"))
+    return every.select(
+        "queue",
+        "tenant",
+        "at",
+        run.cast("double").alias("own_run"),
+        F.greatest(F.col("all_run") - run, F.lit(0.0)).alias("other_run"),
+        (F.col("all_jobs") - jobs).cast("double").alias("other_jobs"),
+        F.greatest(F.col("all_wait") - wait, F.lit(0.0)).alias("other_wait"),
+    )
+
+
+def _collected(rollups: Rollups) -> list[Found]:
+    judged = sharing(rollups).groupBy("queue", "tenant").applyInArrow(_judged(rollups.period.recent), FOUND)
+    rows = judged.orderBy(F.col("cost").desc(), "queue", "tenant").limit(MOST).collect()
+    return [Found(row.queue, row.tenant, Crowding(tuple(row.hours), *row[3:])) for row in rows]
+
+
+def _judged(begin: int) -> "Callable[[pa.Table], pa.Table]":
+    def judged(table: pa.Table) -> pa.Table:
+        hour = np.asarray(table["at"], dtype=np.int64)
+        names = ("own_run", "other_run", "other_jobs", "other_wait")
+        run, other, jobs, wait = (np.asarray(table[name], dtype=np.float64) for name in names)
+        one = judge(
+            Sharing(hour=hour, own_run=run, other_run=other, other_jobs=jobs, other_wait=wait), begin=begin
+        )
+        keys = [table[key][0].as_py() for key in ("queue", "tenant")]
+        values = [[value] for value in (*keys, *one)] if one else [[] for _ in _ARROW]
+        return pa.Table.from_arrays(
+            [pa.array(value, kind) for value, kind in zip(values, _ARROW.values(), strict=True)],
+            names=list(_ARROW),
+        )
+
+    return judged
+
+
+_ARROW = {
+    "queue": pa.string(),
+    "tenant": pa.string(),
+    "hours": pa.list_(pa.int64()),
+    "big": pa.int64(),
+    "share": pa.float64(),
+    "wait": pa.float64(),
+    "usual": pa.float64(),
+    "cost": pa.float64(),
+    "others": pa.int64(),
+}
+
+
+def _section(state: State, answer: str, **more: Any) -> Section:  # noqa: ANN401 - the section's own fields
+    more.setdefault("tables", (_table((), ()),))
+    return Section(
+        name="crowding",
+        title="Do tenants crowd each other?",
+        state=state,
+        answer=answer,
+        compared=(
+            "Hours of the last 28 days in which one tenant took at least half of a queue's run time, and twice what it "
+            "usually takes at that hour of the day. The others' mean wait in them is compared with what it usually is at "
+            "the same hour of the day. A tenant is named if others were slowed (twice the wait, and 5 seconds) in three "
+            "such hours (or in fewer, if ten times), in half of them, and three times as often as in other hours; hours in which the others brought "
+            "half as much work again as usual are left out. This shows what happened together; it does not prove why."
+        ),
+        advice=(
+            "Give the tenant's large batches a lower priority or a queue of their own, or enqueue them in slices; add "
+            "workers if everybody is to be served at once."
+        ),
+        **more,
+    )
+
+
+def _table(found: Sequence[Found], sentences: Sequence[str]) -> Table:
+    rows = tuple(
+        (
+            *(one.tenant, one.queue, len(one.crowding.hours), one.crowding.big, one.crowding.share),
+            *(one.crowding.wait, one.crowding.usual, one.crowding.others, one.crowding.cost, said),
+        )
+        for one, said in zip(found, sentences, strict=True)
+    )
+    return Table(name="crowding", caption="Tenants that crowded others", columns=COLUMNS, rows=rows)
+
+
+def _plots(rollups: Rollups, found: Sequence[Found]) -> Iterable[Plot]:
+    for one in found:
+        begin, end = rollups.period.around(one.crowding.hours[0], one.crowding.hours[-1])
+        own = (
+            (F.col("queue") == one.queue)
+            & (F.col("tenant") == one.tenant)
+            & (F.col("at").between(begin, end))
+        )
+        rows = sharing(rollups).where(own).collect()
+        who, queue = words.clean(one.tenant), words.clean(one.queue)
+        yield Plot(
+            title=f"Queue {queue}: what {who} took, and how long the others waited",
+            says=f"The share of run time that {who} took in queue {queue}, hour by hour, over the mean wait of the others.",
+            draw=pushed(
+                begin,
+                end,
+                {
+                    row.at: row.own_run / (row.own_run + row.other_run)
+                    for row in rows
+                    if row.own_run + row.other_run
+                },
+                {row.at: row.other_wait / row.other_jobs for row in rows if row.other_jobs},
+                one.tenant,
+            ),
+        )

@@ -1,0 +1,121 @@
+"""Pictures as parts of a page: SVG that takes the page's own ink, on light and on dark ground and on paper.
+
+matplotlib draws; what is left here is to make several of its pictures fit into one page: no identifiers twice, no
+addresses of other sites, colours by name. The same figures give the same bytes.
+"""
+
+import io
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from pgqueue.spark.report.section import Plot
+
+SVG = "{http://www.w3.org/2000/svg}"
+XLINK = "{http://www.w3.org/1999/xlink}"
+WIDTH = 9.0
+
+INK, FAINT = "#010101", "#010102"
+LINES = ("#010103", "#010104", "#010105", "#010106", "#010107", "#010108")
+WARNING = "#010109"
+NAMES = {
+    INK: "--ink",
+    FAINT: "--faint",
+    **{line: f"--line{number}" for number, line in enumerate(LINES, 1)},
+    WARNING: "--warning",
+}
+"""Colours stand for variables of the page's style sheet, which knows the ground."""
+
+STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,  # a queue's name may hold dollars
+    "axes.formatter.use_mathtext": False,
+    "axes.unicode_minus": False,
+    "font.family": "sans-serif",
+    "font.size": 9.5,
+    "text.color": INK,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": FAINT,
+    "grid.alpha": 0.35,
+    "grid.linewidth": 0.6,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.minor.size": 0,
+    "ytick.minor.size": 0,
+    "lines.linewidth": 1.6,
+    "legend.frameon": False,
+    "legend.labelcolor": INK,
+}
+_REFERENCE = re.compile(r"(url\(#|^#)([^)]+)")
+
+
+def svg(plot: Plot, name: str) -> ET.Element:
+    """A picture as an element of a page.
+
+    Args:
+        plot: what to draw.
+        name: what its identifiers begin with; another for each picture of a page.
+    """
+    from matplotlib import rc_context  # noqa: PLC0415 - heavy
+    from matplotlib.figure import Figure  # noqa: PLC0415 - as above
+
+    drawn = io.StringIO()
+    style: Any = {**STYLE, "svg.hashsalt": name}
+    with rc_context(style), _any_letters():
+        sheet = Figure(figsize=(WIDTH, plot.inches), layout="constrained")
+        plot.draw(sheet.subplots())
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        sheet.savefig(drawn, format="svg", transparent=True, metadata=nothing)
+    root = ET.fromstring(drawn.getvalue())  # noqa: S314 - drawn a line above, and no entities in it
+    _adopt(root, name)
+    root.attrib.update({"role": "img", "aria-label": plot.says})
+    for size in ("width", "height"):
+        root.attrib.pop(size, None)
+    return root
+
+
+@contextmanager
+def _any_letters() -> Iterator[None]:
+    """Names may have letters that matplotlib's own font lacks; the reader's has them."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
+        warnings.filterwarnings("ignore", message=r"Matplotlib currently does not support .* natively")
+        yield
+
+
+def _adopt(root: ET.Element, name: str) -> None:
+    """Make a drawing's elements fit into a page of HTML."""
+    used = {found[2] for value in _values(root) for found in _REFERENCE.finditer(value)}
+    for element in root.iter():
+        element.tag = element.tag.removeprefix(SVG)
+        attributes = {key.removeprefix(XLINK): value for key, value in element.attrib.items()}
+        own = attributes.pop("id", None)
+        attributes = {key: _renamed(_coloured(value), name) for key, value in attributes.items()}
+        if own in used:
+            attributes["id"] = f"{name}-{own}"
+        element.attrib.clear()
+        element.attrib.update(attributes)
+
+
+def _values(root: ET.Element) -> Iterator[str]:
+    for element in root.iter():
+        yield from element.attrib.values()
+
+
+def _renamed(value: str, name: str) -> str:
+    return _REFERENCE.sub(lambda found: f"{found[1]}{name}-{found[2]}", value)
+
+
+def _coloured(value: str) -> str:
+    for colour, variable in NAMES.items():
+        value = value.replace(colour, f"var({variable})")
+    return value

@@ -1,0 +1,294 @@
+"""What did a deploy make slower, or faster? Run times of each task before and after; the rule is ``rule_shift``.
+
+Spark merges the sketches of both sides and leaves out what hardly moved; the rule decides on the rest.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from pgqueue.spark.report import words
+from pgqueue.spark.report.plots import around
+from pgqueue.spark.report.rollups import DAY, RECENT_DAYS, Rollups
+from pgqueue.spark.report.rule_shift import (
+    FEWEST_RUNS,
+    LEAST_RATIO,
+    RANKS,
+    Sample,
+    Shift,
+    Window,
+    judge,
+    windows,
+)
+from pgqueue.spark.report.section import Column, Kind, Plot, Section, State, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row
+
+MOST_CANDIDATES = 2_000
+"""Pairs of deploy and task that are brought to the driver: those that cost or saved most."""
+
+DRAWN = 2
+COLUMNS = (
+    Column("queue", "Queue", Kind.TEXT),
+    Column("task", "Task", Kind.TEXT),
+    Column("deployed_hour", "Deployed (UTC)", Kind.HOUR),
+    Column("version", "Version", Kind.TEXT),
+    Column("direction", "Became", Kind.TEXT),
+    Column("p50_before", "Half over, before", Kind.SECONDS),
+    Column("p50_after", "Half over, after", Kind.SECONDS),
+    Column("p90_before", "1 in 10 over, before", Kind.SECONDS),
+    Column("p90_after", "1 in 10 over, after", Kind.SECONDS),
+    Column("runs_before", "Runs before", Kind.COUNT),
+    Column("runs_after", "Runs after", Kind.COUNT),
+    Column("effect", "", Kind.NUMBER),
+    Column("extra_seconds_a_day", "More run time a day", Kind.SECONDS),
+    Column("window_hours", "", Kind.COUNT),
+    Column("other_deploys", "", Kind.COUNT),
+    Column("finding", "", Kind.TEXT),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A task whose run time changed with a deploy.
+
+    Attributes:
+        queue: the task's.
+        task: its name.
+        window: the deploy, and the hours compared.
+        before: run times before it.
+        after: run times after it.
+        shift: what the rule says.
+    """
+
+    queue: str
+    task: str
+    window: Window
+    before: Sample
+    after: Sample
+    shift: Shift
+
+    @property
+    def cost(self) -> float:
+        """Seconds of run time that a day's jobs take more; below zero: less."""
+        return (self.after.mean - self.before.mean) * self.after.runs / (self.window.hours / DAY)
+
+
+def section(rollups: Rollups) -> Section:
+    """The answer."""
+    period = rollups.period
+    rows = rollups.deploys.where(F.col("at").between(period.recent, period.end - 1)).collect()
+    if not rows:
+        return _section(
+            State.UNKNOWN,
+            f"No deploys are known in the {RECENT_DAYS} days up to now, so nothing could be compared. Say "
+            "`pgqueue pipeline deployed VERSION` when you deploy.",
+        )
+    deploys = [(row.at, row.version) for row in rows]
+    found, left = windows(deploys, first=period.days[0] * DAY, end=period.end)
+    young = f" {words.some(left, 'deploy')} had no full day before or after to compare." if left else ""
+    if not found:
+        return _section(State.UNKNOWN, f"Too early to tell:{young}")
+    changes = _distinct(_changes(rollups, found))
+    return _answered(rollups, found, changes, young)
+
+
+def sentence(one: Change) -> str:
+    """What changed, in words."""
+    shift, window = one.shift, one.window
+    which = "The typical run" if shift.typical else "The slow runs"
+    before, after = (one.before.p50, one.after.p50) if shift.typical else (one.before.p90, one.after.p90)
+    measure = "half took longer than" if shift.typical else "one in ten took longer than"
+    ratio = words.times(shift.ratio if shift.slower else 1 / shift.ratio)
+    others = f" ({words.some(window.others, 'other deploy')} in these days)" if window.others else ""
+    length = words.some(window.hours // DAY, "day")
+    return (
+        f"{which} of {words.task_of(one.queue, one.task)} became {ratio} {'as long' if shift.slower else 'as short'} "
+        f"with {words.clean(window.versions)} ({words.hour(window.hour)}): {measure} {words.span(before)} in the "
+        f"{length} before, {words.span(after)} in the {length} after{others}."
+    )
+
+
+def _answered(rollups: Rollups, found: Sequence[Window], changes: Sequence[Change], young: str) -> Section:
+    looked = words.some(len(found), "deploy")
+    if not changes:
+        return _section(
+            State.CALM, f"No task's run time changed with any of {looked} in a way that matters.{young}"
+        )
+    sentences = tuple(sentence(one) for one in changes)
+    slower = [one for one in changes if one.shift.slower]
+    parts = [
+        f"{words.some(len(slower), 'task')} became slower" if slower else "",
+        f"{words.some(len(changes) - len(slower), 'task')} became faster"
+        if len(slower) < len(changes)
+        else "",
+    ]
+    counted = " and ".join(part for part in parts if part)
+    return _section(
+        State.LOOK if slower else State.CALM,
+        f"{counted} with a deploy ({looked} looked at). {sentences[0]}{young}",
+        findings=sentences,
+        tables=(_table(changes, sentences),),
+        plots=tuple(_plots(rollups, changes[:DRAWN])),
+    )
+
+
+def _changes(rollups: Rollups, found: Sequence[Window]) -> Iterable[Change]:
+    by_number = {window.deploy: window for window in found}
+    for row in candidates(rollups, found).collect():
+        before, after = _sample(row, "before"), _sample(row, "after")
+        shift = judge(before, after)
+        if shift is not None:
+            window = by_number[row.deploy]
+            yield Change(
+                queue=row.queue, task=row.task, window=window, before=before, after=after, shift=shift
+            )
+
+
+def _distinct(changes: Iterable[Change]) -> list[Change]:
+    """Of overlapping comparisons of one task, the one with the greatest effect; the costliest first."""
+    kept: list[Change] = []
+    for one in sorted(changes, key=lambda one: (-abs(one.shift.effect - 0.5), one.window.hour)):
+        same = [other for other in kept if (other.queue, other.task) == (one.queue, one.task)]
+        if not any(_overlap(one.window, other.window) for other in same):
+            kept.append(one)
+    return sorted(kept, key=lambda one: (not one.shift.slower, -abs(one.cost)))
+
+
+def _overlap(one: Window, other: Window) -> bool:
+    return abs(one.hour - other.hour) <= one.hours + other.hours
+
+
+def candidates(rollups: Rollups, found: Sequence[Window]) -> "DataFrame":
+    """Tasks that ran often enough on both sides of a deploy and whose p50 or p90 moved: a row for deploy and task."""
+    sides = (
+        _sides(rollups, found)
+        .groupBy("deploy", "queue", "task", "side")
+        .agg(
+            F.sum("runs").alias("runs"),
+            (F.sum("run_seconds") / F.sum("runs")).alias("mean"),
+            F.kll_merge_agg_double("run_sketch").alias("sketch"),
+            F.collect_list("run_p50").alias("medians"),
+            F.collect_list("run_p90").alias("tails"),
+        )
+    )
+    measured = sides.where(F.col("runs") >= FEWEST_RUNS).select(
+        "deploy",
+        "queue",
+        "task",
+        "side",
+        "runs",
+        "mean",
+        "medians",
+        "tails",
+        F.kll_sketch_get_quantile_double("sketch", F.array(*map(F.lit, RANKS))).alias("quantiles"),
+        F.kll_sketch_get_quantile_double("sketch", F.lit(0.5)).alias("p50"),
+        F.kll_sketch_get_quantile_double("sketch", F.lit(0.9)).alias("p90"),
+    )
+    keys = ["deploy", "queue", "task"]
+    values = F.struct(*(column for column in measured.columns if column not in {*keys, "side"}))
+    paired = measured.groupBy(*keys).agg(
+        *(
+            F.first(F.when(F.col("side") == side, values), ignorenulls=True).alias(side)
+            for side in ("before", "after")
+        )
+    )
+    moved = _moved("p50") | _moved("p90")
+    cost = F.abs((F.col("after.mean") - F.col("before.mean")) * F.col("after.runs"))
+    return paired.where(moved).orderBy(cost.desc()).limit(MOST_CANDIDATES)
+
+
+def _moved(name: str) -> Any:  # noqa: ANN401 - a Column, of which Spark has two kinds
+    before, after = F.col(f"before.{name}"), F.col(f"after.{name}")
+    return F.greatest(before, after) >= LEAST_RATIO * F.least(before, after)
+
+
+def _sides(rollups: Rollups, found: Sequence[Window]) -> "DataFrame":
+    """Hours in which jobs ran, once for each span of a deploy that they lie in."""
+    spans = [
+        (window.deploy, side, first, first + window.hours)
+        for window in found
+        for side, first in (("before", window.hour - window.hours), ("after", window.hour + 1))
+    ]
+    table = rollups.spark.createDataFrame(spans, "deploy int, side string, first bigint, beyond bigint")
+    inside = (F.col("at") >= F.col("first")) & (F.col("at") < F.col("beyond"))
+    ran = rollups.hours.where(F.col("run_sketch").isNotNull()).withColumn(
+        "runs", F.kll_sketch_get_n_double("run_sketch")
+    )
+    return ran.join(F.broadcast(table), inside)
+
+
+def _sample(row: "Row", side: str) -> Sample:
+    one = row[side]
+    return Sample(
+        runs=one.runs,
+        mean=one.mean,
+        quantiles=one.quantiles,
+        p50=one.p50,
+        p90=one.p90,
+        medians=one.medians,
+        tails=one.tails,
+    )
+
+
+def _section(state: State, answer: str, **more: Any) -> Section:  # noqa: ANN401 - the section's own fields
+    more.setdefault("tables", (_table((), ()),))
+    return Section(
+        name="regressions",
+        title="Did a deploy make anything slower?",
+        state=state,
+        answer=answer,
+        compared=(
+            f"For each deploy of the last {RECENT_DAYS} days, the run times of each task's last attempts in equally long "
+            "spans before and after it (whole days, one to seven; the hour of the deploy is left out). A change counts if "
+            "the median moved by a fifth or the 90th percentile by 30%, if it is large among all runs, more than chance "
+            "and the sketches' error, and if three in four hours after the deploy show it. Deploys and growing data both "
+            "make tasks slower: a step at the line is the deploy's, a slope across it is not."
+        ),
+        advice=(
+            "Look at what the version changed in the slower tasks; roll back or fix. A task that became faster is listed, "
+            "too, so that you can see that a fix worked."
+        ),
+        **more,
+    )
+
+
+def _table(changes: Sequence[Change], sentences: Sequence[str]) -> Table:
+    rows = tuple(
+        (
+            *(
+                one.queue,
+                one.task,
+                one.window.hour,
+                one.window.versions,
+                "slower" if one.shift.slower else "faster",
+            ),
+            *(one.before.p50, one.after.p50, one.before.p90, one.after.p90, one.before.runs, one.after.runs),
+            *(one.shift.effect, one.cost, one.window.hours, one.window.others, said),
+        )
+        for one, said in zip(changes, sentences, strict=True)
+    )
+    caption = "Tasks whose run time changed with a deploy, slower ones first"
+    return Table(name="regressions", caption=caption, columns=COLUMNS, rows=rows)
+
+
+def _plots(rollups: Rollups, changes: Sequence[Change]) -> Iterable[Plot]:
+    for one in changes:
+        window = one.window
+        own = (F.col("queue") == one.queue) & (F.col("task") == one.task)
+        shown = F.col("at").between(window.hour - window.hours, window.hour + window.hours)
+        rows = rollups.hours.where(own & shown).select("at", "run_p50", "run_p90").dropna().collect()
+        where = words.task_of(one.queue, one.task)
+        yield Plot(
+            title=f"{where}: run times by hour around the deploy of {words.clean(window.versions)}",
+            says=f"Two lines, the 50th and the 90th percentile of the run time of {where}, with the deploy between them.",
+            draw=around(
+                window.hour,
+                window.versions,
+                {row.at: row.run_p50 for row in rows},
+                {row.at: row.run_p90 for row in rows},
+            ),
+        )

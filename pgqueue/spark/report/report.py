@@ -1,0 +1,249 @@
+"""The report of a week: every question asked, the answers on one page and as tables.
+
+Spark reads the roll-ups and boils them down; what comes back to this process is answers. The page and the tables are
+written when all of them are there, each in one rename.
+"""
+
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pgqueue.errors import InvalidOption, LakeError
+from pgqueue.spark.folder import Folder
+from pgqueue.spark.report import (
+    anomalies,
+    capacity,
+    costs,
+    crowding,
+    failing,
+    objectives,
+    overview,
+    regressions,
+    storms,
+    tables,
+)
+from pgqueue.spark.report.page import page
+from pgqueue.spark.report.rollups import Period, Rollups, period, read
+from pgqueue.spark.report.section import Section, State
+from pgqueue.spark.report.words import day_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from os import PathLike
+
+    from pyspark.sql import SparkSession
+
+    from pgqueue.spark.config import Config
+    from pgqueue.spark.lake import Lake
+
+WEEKS = 8
+"""Former weeks that the reported one is compared with, by default."""
+
+QUESTIONS: tuple["Callable[[Rollups], Section]", ...] = (
+    overview.section,
+    anomalies.section,
+    regressions.section,
+    storms.section,
+    crowding.section,
+    capacity.section,
+    objectives.section,
+    failing.section,
+    costs.section,
+)
+"""In the order of the page."""
+
+SAID = 20
+"""Sentences of a section in the summary."""
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """A section, for programs.
+
+    Attributes:
+        title: the question.
+        state: ``look``, ``calm`` or ``unknown``.
+        answer: in a sentence or two.
+        findings: a sentence each, at most SAID.
+        found: how many there are.
+        table: its file below the lake; None: the lake is empty.
+    """
+
+    title: str
+    state: str
+    answer: str
+    findings: list[str]
+    found: int
+    table: str | None
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """What the report says, for programs.
+
+    Attributes:
+        until: the last day; None: the lake is empty.
+        weeks: how many former weeks it was compared with.
+        days: how many days of all of them the lake holds.
+        html: where the page is.
+        sections: by name.
+    """
+
+    until: date | None
+    weeks: int
+    days: int
+    html: str
+    sections: dict[str, Told]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answers:
+    """Every question's answer.
+
+    Attributes:
+        period: what they are about; None: the lake is empty.
+        sections: in the order of the page.
+        weeks: how many former weeks were asked for.
+    """
+
+    period: Period | None
+    sections: tuple[Section, ...]
+    weeks: int
+
+
+def report(
+    spark: "SparkSession",
+    lake: "Lake",
+    config: "Config",
+    *,
+    until: date | None = None,
+    out: "str | PathLike[str] | None" = None,
+    weeks: int = WEEKS,
+) -> str:
+    """Report on the week up to a day.
+
+    Args:
+        spark: a session, local or a cluster's; executors need pgqueue, NumPy and pyarrow.
+        lake: with roll-ups in it.
+        config: its currency is the costs'.
+        until: the last day of the week; the newest in the lake by default.
+        out: the page's file or URI; ``report/report-<day>.html`` in the lake by default.
+        weeks: how many former weeks to compare with.
+
+    Returns:
+        Where the page is.
+
+    Raises:
+        InvalidOption: there are no roll-ups of that day, the weeks are none or too many, or ``out`` is a folder.
+        LakeError: there is no lake, it cannot be read or written to, or it was never rolled up.
+    """
+    check_out(out)
+    return write(answers(spark, lake, config, until=until, weeks=weeks), lake, out=out).html
+
+
+def check_out(out: "str | PathLike[str] | None") -> None:
+    """Make sure, before any work, that a page can be called so.
+
+    Raises:
+        InvalidOption: it is a folder.
+    """
+    if out is not None and "://" not in str(out) and Path(out).expanduser().is_dir():
+        raise InvalidOption(f"out={str(out)!r} is a folder: name the page's file in it, such as week.html")
+
+
+def answers(
+    spark: "SparkSession", lake: "Lake", config: "Config", *, until: date | None = None, weeks: int = WEEKS
+) -> Answers:
+    """Ask every question; nothing is written.
+
+    Raises:
+        InvalidOption: as for :func:`report`.
+        LakeError: as for :func:`report`.
+    """
+    lake.marker()
+    about = period(lake, until, weeks)
+    if about is None:
+        return Answers(period=None, sections=(_empty(),), weeks=weeks)
+    currency = config.cost.currency if config.cost else ""
+    asked = read(spark, lake, about, currency)
+    cached = [asked.hours.persist(), asked.tenants.persist()]
+    try:
+        return Answers(period=about, sections=tuple(question(asked) for question in QUESTIONS), weeks=weeks)
+    finally:
+        for frame in cached:
+            frame.unpersist()
+
+
+def write(found: Answers, lake: "Lake", *, out: "str | PathLike[str] | None" = None) -> Summary:
+    """Write the page and the tables.
+
+    Args:
+        found: the answers.
+        lake: whose ``report`` folder gets the tables.
+        out: the page's file or URI; in the lake by default.
+
+    Raises:
+        LakeError: one of them cannot be written.
+    """
+    html = page(found.sections, found.period, f"History of {lake.marker().origin}").encode(
+        "utf-8", "backslashreplace"
+    )
+    until = day_of(found.period.until) if found.period else None
+    where = _place(lake, out, until)
+    written = {
+        table.name: tables.write(lake, table) for section in found.sections for table in section.tables
+    }
+    try:
+        where.folder.write(where.name, html)
+    except LakeError as error:
+        raise LakeError(
+            f"the page cannot be written to {where.shown}; choose another --out ({error})"
+        ) from error
+    return Summary(
+        until=until,
+        weeks=found.weeks,
+        days=len(found.period.days) if found.period else 0,
+        html=where.shown,
+        sections={section.name: _told(section, written) for section in found.sections},
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    folder: Folder
+    name: str
+    shown: str
+
+
+def _place(lake: "Lake", out: "str | PathLike[str] | None", until: date | None) -> _Place:
+    if out is None:
+        name = f"report/report-{until or 'empty'}.html"
+        return _Place(folder=lake.folder, name=name, shown=f"{lake.uri}/{name}".removeprefix("file://"))
+    if "://" in str(out):
+        place, _, name = str(out).rpartition("/")
+        return _Place(folder=Folder(place), name=name, shown=str(out))
+    path = Path(out).expanduser().absolute()
+    return _Place(folder=Folder(str(path.parent)), name=path.name, shown=str(path))
+
+
+def _empty() -> Section:
+    return Section(
+        name="overview",
+        title="What happened?",
+        state=State.UNKNOWN,
+        answer="The lake is empty: nothing has been exported and rolled up yet.",
+        compared="Nothing.",
+        advice="Run `pgqueue pipeline export` and `pgqueue pipeline rollup`, then this report again.",
+    )
+
+
+def _told(section: Section, written: dict[str, str]) -> Told:
+    return Told(
+        title=section.title,
+        state=str(section.state),
+        answer=section.answer,
+        findings=list(section.findings[:SAID]),
+        found=len(section.findings),
+        table=next((written[table.name] for table in section.tables), None),
+    )

@@ -1,0 +1,102 @@
+"""When retries of a task come in a storm: pure arithmetic on arrays, no Spark.
+
+How many retries are usual is a rate per job, over all hours of the task but the tenth with the highest rates (a trimmed
+ratio, so that storms do not make themselves usual). An hour is stormy if its retries are
+
+* twenty at least,
+* five times what that rate makes of its jobs, and
+* six standard deviations more, where the variance is that of counts, enlarged by what the task's calm hours show beyond
+  it (the dispersion: Pearson's chi-squared by its degrees of freedom; McCullagh & Nelder, "Generalized Linear Models",
+  1989, section 6.2.4).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pgqueue.spark.report.rule_unusual import Flags, Floats, Integers
+
+FEWEST_RETRIES = 20
+MANY = 5.0
+FAR = 6.0
+TRIMMED = 0.1
+FEWEST_HOURS = 48
+BREAK = 1
+"""Calm hours that a storm may pause for."""
+
+
+class Usual(NamedTuple):
+    """What is usual of a task.
+
+    Attributes:
+        rate: retries per job.
+        dispersion: variance by mean of the calm hours' retries; 1 is that of chance.
+    """
+
+    rate: float
+    dispersion: float
+
+
+class Storm(NamedTuple):
+    """Hours in a row in which a task's retries were many times the usual.
+
+    Attributes:
+        first: hour, counted from 1970.
+        last: hour.
+        hours: the stormy ones of them.
+        jobs: that ended in those.
+        retries: of those jobs.
+        expected: how many would have been usual.
+    """
+
+    first: int
+    last: int
+    hours: tuple[int, ...]
+    jobs: int
+    retries: int
+    expected: float
+
+
+def usual(jobs: Floats, retries: Floats) -> Usual | None:
+    """What is usual, from the hours in which jobs ended; None: they are too few to tell."""
+    if jobs.size < FEWEST_HOURS:
+        return None
+    rates = retries / jobs
+    calm = rates <= np.quantile(rates, 1 - TRIMMED)
+    kept_jobs, kept = jobs[calm], retries[calm]
+    rate = float(kept.sum() / kept_jobs.sum())
+    expected = np.fmax(rate * kept_jobs, 1e-9)
+    chi_squared = float(np.sum(np.square(kept - expected) / np.fmax(expected, 0.1)))
+    return Usual(rate, max(1.0, chi_squared / max(1, kept.size - 1)))
+
+
+def stormy(jobs: Floats, retries: Floats, by: Usual) -> Flags:
+    """Which hours are."""
+    expected = by.rate * jobs
+    far = retries - expected >= FAR * np.sqrt(by.dispersion * np.fmax(expected, 1.0))
+    flags: Flags = (retries >= FEWEST_RETRIES) & (retries >= MANY * np.fmax(expected, 1.0)) & far
+    return flags
+
+
+def storms(hour: Integers, jobs: Floats, retries: Floats, *, begin: int) -> list[Storm]:
+    """The storms of one task since an hour.
+
+    Args:
+        hour: hours in which jobs ended, counted from 1970.
+        jobs: that ended in each.
+        retries: of those jobs.
+        begin: the first hour to look at; what is usual is learnt from all.
+    """
+    by = usual(jobs, retries)
+    if by is None:
+        return []
+    at = np.flatnonzero(stormy(jobs, retries, by) & (hour >= begin))
+    at = at[np.argsort(hour[at])]
+    groups = np.split(at, np.flatnonzero(np.diff(hour[at]) > BREAK + 1) + 1) if at.size else []
+    return [_storm(hour[group], jobs[group], retries[group], by) for group in groups]
+
+
+def _storm(hour: Integers, jobs: Floats, retries: Floats, by: Usual) -> Storm:
+    hours = [int(one) for one in hour]
+    total = float(jobs.sum())
+    return Storm(hours[0], hours[-1], tuple(hours), int(total), int(retries.sum()), by.rate * total)

@@ -1,0 +1,279 @@
+"""Did retries come in storms? A task's retries against what its jobs usually need; the rule is ``rule_burst``.
+
+A retry counts in the hour in which its job ended, as everything in the roll-ups does.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from pgqueue.spark.report import words
+from pgqueue.spark.report.plots import storm_hours
+from pgqueue.spark.report.rollups import DAY, RECENT_DAYS, Rollups
+from pgqueue.spark.report.rule_burst import FEWEST_HOURS, Storm, storms
+from pgqueue.spark.report.rule_unusual import FEWEST_JOBS, MATTERS_WAIT, MATTERS_WAIT_RATIO
+from pgqueue.spark.report.section import Column, Kind, Plot, Section, State, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+MOST_STORMS = 500
+DRAWN = 1
+FOUND = (
+    "queue string, task string, first bigint, last bigint, hours array<bigint>, jobs bigint, retries bigint, "
+    "expected double"
+)
+COLUMNS = (
+    Column("queue", "Queue", Kind.TEXT),
+    Column("task", "Task", Kind.TEXT),
+    Column("first_hour", "From (UTC)", Kind.HOUR),
+    Column("last_hour", "", Kind.HOUR),
+    Column("hours", "Hours", Kind.COUNT),
+    Column("jobs", "Jobs", Kind.COUNT),
+    Column("retries", "Retries", Kind.COUNT),
+    Column("expected", "Usually", Kind.NUMBER),
+    Column("error_type", "Most failed with", Kind.TEXT),
+    Column("reason", "Reason", Kind.TEXT),
+    Column("reason_share", "Share", Kind.SHARE),
+    Column("slowed", "Who waited meanwhile", Kind.TEXT),
+    Column("finding", "", Kind.TEXT),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """A storm, why, and who waited meanwhile.
+
+    Attributes:
+        queue: the task's.
+        task: its name.
+        storm: the hours.
+        error_type: of most failures; None: none are recorded.
+        reason: of those.
+        share: that they are of all failures.
+        slowed: tasks that waited longer than usual in the same hours, those of the same queue first.
+    """
+
+    queue: str
+    task: str
+    storm: Storm
+    error_type: str | None = None
+    reason: str | None = None
+    share: float | None = None
+    slowed: tuple[str, ...] = ()
+
+
+def section(rollups: Rollups) -> Section:
+    """The answer."""
+    found = _collected(rollups)
+    if not found:
+        return _section(*_calm(rollups))
+    reasons, late = _reasons(rollups, found), slowed(rollups, found)
+    told = [
+        Told(queue=queue, task=task, storm=storm, slowed=late.get(number, ()), **reasons.get(number, {}))
+        for number, (queue, task, storm) in enumerate(found)
+    ]
+    sentences = tuple(sentence(one) for one in told)
+    new = sum(1 for one in told if one.storm.last >= rollups.period.begin)
+    answer = (
+        f"{words.some(len(told), 'retry storm')} in {RECENT_DAYS} days, {new} of them in the reported week."
+    )
+    return _section(
+        State.LOOK if new else State.CALM,
+        f"{answer} The largest: {sentences[0]}",
+        findings=sentences,
+        tables=(_table(told, sentences),),
+        plots=tuple(_plots(rollups, told[:DRAWN])),
+    )
+
+
+def sentence(one: Told) -> str:
+    """What happened, in words."""
+    storm = one.storm
+    why = ""
+    if one.reason is not None and one.share is not None:
+        reason = f"{words.clean(one.error_type or '')}: {words.clean(one.reason)}"
+        why = f" The reason of {words.share(one.share)} of its failures: {reason}."
+    slowed = f" Meanwhile others waited longer than usual: {words.listed(one.slowed)}." if one.slowed else ""
+    return (
+        f"{words.task_of(one.queue, one.task)}, {words.hours(storm.first, storm.last)}: "
+        f"{words.some(storm.retries, 'retry', 'retries')} for {words.some(storm.jobs, 'job')}; usually "
+        f"{words.number(storm.expected)}.{why}{slowed}"
+    )
+
+
+def _collected(rollups: Rollups) -> list[tuple[str, str, Storm]]:
+    tasks = rollups.hours.select(
+        "queue",
+        "task",
+        "at",
+        F.col("jobs").cast("double").alias("jobs"),
+        F.col("retries").cast("double").alias("retries"),
+    )
+    found: DataFrame = tasks.groupBy("queue", "task").applyInArrow(_judged(rollups.period.recent), FOUND)
+    rows = found.orderBy((F.col("retries") - F.col("expected")).desc(), "first").limit(MOST_STORMS).collect()
+    return [
+        (
+            row.queue,
+            row.task,
+            Storm(row["first"], row["last"], tuple(row.hours), row.jobs, row.retries, row.expected),
+        )
+        for row in rows
+    ]
+
+
+def _judged(begin: int) -> "Callable[[pa.Table], pa.Table]":
+    def judged(table: pa.Table) -> pa.Table:
+        jobs, retries = (np.asarray(table[name], dtype=np.float64) for name in ("jobs", "retries"))
+        found = storms(np.asarray(table["at"], dtype=np.int64), jobs, retries, begin=begin)
+        columns = zip(*found, strict=True) if found else [()] * len(Storm._fields)
+        names = [[table[key][0].as_py()] * len(found) for key in ("queue", "task")]
+        return pa.Table.from_arrays(
+            [
+                pa.array(values, kind)
+                for values, kind in zip([*names, *columns], _ARROW.values(), strict=True)
+            ],
+            names=list(_ARROW),
+        )
+
+    return judged
+
+
+_ARROW = {
+    "queue": pa.string(),
+    "task": pa.string(),
+    "first": pa.int64(),
+    "last": pa.int64(),
+    "hours": pa.list_(pa.int64()),
+    "jobs": pa.int64(),
+    "retries": pa.int64(),
+    "expected": pa.float64(),
+}
+
+
+def _reasons(rollups: Rollups, found: Sequence[tuple[str, str, Storm]]) -> dict[int, dict[str, Any]]:
+    """By the storm's number: the reason that leads, and its share."""
+    hours = [
+        (number, queue, task, at) for number, (queue, task, storm) in enumerate(found) for at in storm.hours
+    ]
+    stormy = rollups.spark.createDataFrame(hours, "storm int, queue string, task string, at bigint")
+    by_reason = (
+        rollups.failures.join(F.broadcast(stormy), ["queue", "task", "at"])
+        .groupBy("storm", "error_type", "reason")
+        .agg(F.sum("failures").alias("failures"))
+    )
+    first = F.struct("failures", "error_type", "reason")
+    rows = (
+        by_reason.groupBy("storm").agg(F.max(first).alias("first"), F.sum("failures").alias("all")).collect()
+    )
+    return {
+        row.storm: {
+            "error_type": row["first"].error_type,
+            "reason": row["first"].reason,
+            "share": row["first"].failures / row["all"],
+        }
+        for row in rows
+    }
+
+
+def slowed(rollups: Rollups, found: Sequence[tuple[str, str, Storm]]) -> dict[int, tuple[str, ...]]:
+    """By the storm's number: who waited longer in its hours than usually at that hour of the day."""
+    hours = [
+        (number, queue, task, at) for number, (queue, task, storm) in enumerate(found) for at in storm.hours
+    ]
+    stormy = rollups.spark.createDataFrame(hours, "storm int, of_queue string, of_task string, at bigint")
+    waits = rollups.hours.where(F.col("jobs") >= FEWEST_JOBS).select(
+        "queue", "task", "at", (F.col("at") % DAY).alias("time"), F.col("wait_p90").alias("wait")
+    )
+    then = waits.join(F.broadcast(stormy), "at").where(
+        (F.col("queue") != F.col("of_queue")) | (F.col("task") != F.col("of_task"))
+    )
+    keys = ["queue", "task", "time"]
+    usual = (
+        waits.join(then.select(*keys).distinct(), keys, "left_semi")
+        .groupBy(*keys)
+        .agg(F.median("wait").alias("usual"))
+    )
+    late = (F.col("wait") >= MATTERS_WAIT_RATIO * F.col("usual")) & (
+        F.col("wait") - F.col("usual") >= MATTERS_WAIT
+    )
+    worst = F.max(F.struct("wait", "usual")).alias("worst")
+    rows = (
+        then.join(usual, keys)
+        .where(late)
+        .groupBy("storm", "queue", "task", (F.col("queue") == F.col("of_queue")).alias("beside"))
+        .agg(worst)
+        .orderBy(F.col("beside").desc(), F.col("worst.wait").desc())
+        .limit(MOST_STORMS * 10)
+        .collect()
+    )
+    told: dict[int, tuple[str, ...]] = {}
+    for row in rows:
+        said = f"{words.task_of(row.queue, row.task)} {words.span(row.worst.wait)} instead of {words.span(row.worst.usual)}"
+        told[row.storm] = (*told.get(row.storm, ()), said)
+    return told
+
+
+def _calm(rollups: Rollups) -> tuple[State, str]:
+    if DAY * len(rollups.period.days) < FEWEST_HOURS:
+        return (
+            State.UNKNOWN,
+            f"Not enough days to tell: what is usual is learnt from {FEWEST_HOURS} hours or more.",
+        )
+    return (
+        State.CALM,
+        f"No retry storms in {RECENT_DAYS} days: no task had hours with many times its usual retries.",
+    )
+
+
+def _section(state: State, answer: str, **more: Any) -> Section:  # noqa: ANN401 - the section's own fields
+    more.setdefault("tables", (_table((), ()),))
+    return Section(
+        name="storms",
+        title="Did retries come in storms?",
+        state=state,
+        answer=answer,
+        compared=(
+            "Retries of each task and hour with what its jobs usually need, over all weeks but the worst tenth of the "
+            "hours. A storm has 20 retries or more, five times the usual, and six standard deviations more than it. A "
+            "retry counts in the hour in which its job ended. Others count as slowed if one in ten of their jobs waited twice as "
+            "long as usual at that hour of the day, and 5 seconds longer; that it was the storm's doing is likely in the same "
+            "queue, and a guess elsewhere."
+        ),
+        advice=(
+            "Mend what the reason names; then let retries spread: a longer wait that grows, with jitter, and fewer "
+            "attempts. A queue of its own keeps a task that depends on someone else's service from holding up others."
+        ),
+        **more,
+    )
+
+
+def _table(told: Sequence[Told], sentences: Sequence[str]) -> Table:
+    rows = tuple(
+        (
+            *(one.queue, one.task, one.storm.first, one.storm.last, len(one.storm.hours)),
+            *(one.storm.jobs, one.storm.retries, one.storm.expected, one.error_type, one.reason, one.share),
+            *("; ".join(one.slowed) or None, said),
+        )
+        for one, said in zip(told, sentences, strict=True)
+    )
+    return Table(name="storms", caption="Retry storms, largest first", columns=COLUMNS, rows=rows)
+
+
+def _plots(rollups: Rollups, told: Sequence[Told]) -> Iterable[Plot]:
+    for one in told:
+        begin, end = rollups.period.around(one.storm.first, one.storm.last)
+        own = (F.col("queue") == one.queue) & (F.col("task") == one.task) & F.col("at").between(begin, end)
+        retries = {
+            row.at: float(row.retries) for row in rollups.hours.where(own).select("at", "retries").collect()
+        }
+        where = words.task_of(one.queue, one.task)
+        yield Plot(
+            title=f"{where}: retries by hour",
+            says=f"Retries of {where} in the days around the storm, whose hours are marked.",
+            draw=storm_hours(begin, end, retries, one.storm.hours),
+        )

@@ -1,0 +1,220 @@
+"""Measuring the pipeline on made-up history of some size, beside plain SQL and DuckDB.
+
+Two things are timed that must not be mixed up. The *pipeline* is what a user runs: every table of the roll-up, written to
+the lake and to PostgreSQL. The *same roll-up* is one question asked of three engines: counts, and the 50th, 90th and 99th
+percentile of wait and run time, for each queue, task and hour. What the three say is compared, too.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import msgspec
+
+from pgqueue.spark import scale_duckdb
+from pgqueue.spark.config import Config, Slo
+from pgqueue.spark.generate import generate
+from pgqueue.spark.generate_plan import Wish
+from pgqueue.spark.scale_agree import MIDDLES, RANKS, Agreement, Key, Sketched, compare
+from pgqueue.spark.scale_measure import Took, measured
+from pgqueue.store import scale as plans
+from pgqueue.store.database import Database
+from pgqueue.store.scale import Exact
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+    from pgqueue.spark.lake import Lake
+
+T = TypeVar("T")
+COUNTED = ("jobs", "succeeded", "cancelled", "dead", "attempts")
+ASKED = ("p50", "p90", "p99")
+CONFIG = Config(tenant="$.tenant", slos=(Slo(queue="mail", wait=timedelta(seconds=30), objective=0.99),))
+
+
+class Step(msgspec.Struct, frozen=True):
+    """Something that was timed.
+
+    Attributes:
+        name: which.
+        seconds: how long it took.
+        megabytes: of memory, at the most, in the processes that did it; 0: nobody could look.
+    """
+
+    name: str
+    seconds: float
+    megabytes: int
+
+
+class Scaled(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured at one size.
+
+    Attributes:
+        rows: ended jobs.
+        days: on how many days.
+        skew: the part of them in the busiest queue; None: as it comes.
+        steps: in the order in which they were done.
+        lake_files: of ended jobs.
+        lake_bytes: of these files.
+        groups: rows of the roll-up.
+        percentiles: how many were compared with plain SQL's.
+        missed: how many of the pipeline's lie beyond the sketches' bound; a hundredth may.
+        disagreements: what does not agree, in words; none: all is well.
+    """
+
+    rows: int
+    days: int
+    skew: float | None
+    steps: list[Step]
+    lake_files: int
+    lake_bytes: int
+    groups: int
+    percentiles: int
+    missed: int
+    disagreements: list[str]
+
+    def seconds(self, name: str) -> float | None:
+        """How long a step took; None: it was not done."""
+        return next((step.seconds for step in self.steps if step.name == name), None)
+
+
+class Ground(NamedTuple):
+    """Where to measure.
+
+    Attributes:
+        spark: the session.
+        database: an empty schema in it.
+        place: an empty folder.
+        server: the process that PostgreSQL's are below, if it is on this machine.
+    """
+
+    spark: "SparkSession"
+    database: Database
+    place: Path
+    server: int | None
+
+
+def scale(ground: Ground, wish: Wish, told: Callable[[str], object] = lambda _: None) -> Scaled:
+    """Measure everything at one size.
+
+    Args:
+        ground: where.
+        wish: the history to make.
+        told: called with the name of each step before it.
+    """
+    from pgqueue.spark.lake import Lake  # noqa: PLC0415 - PySpark
+
+    lake = Lake(ground.place)
+    steps: list[Step] = []
+
+    def timed(name: str, do: Callable[[], T], *, root: int | None = None) -> T:
+        told(name)
+        result, took = measured(do, root=root)
+        steps.append(Step(name, round(took.seconds, 3), took.megabytes))
+        return result
+
+    timed("generate", lambda: generate(ground.database, wish), root=ground.server)
+    for name, do in _pipeline(ground, lake):
+        timed(name, do)
+    by_spark = timed("same in Spark", lambda: _by_spark(lake.ended(ground.spark)))
+    by_sql = timed("same in SQL", lambda: ground.database.run(plans.rollup(RANKS)), root=ground.server)
+    files = [file for day in lake.days() for file in day.files]
+    answers = {"pipeline": _of_lake(lake, ground.spark), "Spark": by_spark}
+    if scale_duckdb.is_there():
+        told("same in DuckDB")
+        answer, took = _by_duckdb([str(ground.place / file.path) for file in files])
+        steps.append(Step("same in DuckDB", round(answer.seconds, 3), took.megabytes))
+        answers["DuckDB"] = _as_sketched(answer.rows)
+    agreed = {name: compare(by_sql, rows) for name, rows in answers.items()}
+    return Scaled(
+        rows=wish.rows,
+        days=wish.days,
+        skew=wish.skew,
+        steps=steps,
+        lake_files=len(files),
+        lake_bytes=sum(file.bytes for file in files),
+        groups=agreed["pipeline"].groups,
+        percentiles=agreed["pipeline"].percentiles,
+        missed=agreed["pipeline"].missed,
+        disagreements=list(_disagreements(agreed)),
+    )
+
+
+def _pipeline(ground: Ground, lake: "Lake") -> Iterator[tuple[str, Callable[[], object]]]:
+    """What a user's pipeline does, step by step."""
+    from pgqueue.spark.export import export  # noqa: PLC0415 - PySpark
+    from pgqueue.spark.rollup import rollup  # noqa: PLC0415 - as above
+    from pgqueue.spark.verify import require_verified, verify  # noqa: PLC0415 - as above
+
+    spark, database = ground.spark, ground.database
+    yield "export", lambda: export(spark, database, lake)
+    yield "verify", lambda: require_verified(verify(spark, database, lake))
+    yield "rollup", lambda: rollup(spark, database, lake, CONFIG)
+
+
+def _by_spark(jobs: "DataFrame") -> dict[Key, Sketched]:
+    """The same roll-up with Spark's sketches, straight from the lake."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name; heavy
+
+    from pgqueue.spark.rollup_jobs import RANKS as NAMED  # noqa: PLC0415 - PySpark
+    from pgqueue.spark.rollup_jobs import own_hours, timed  # noqa: PLC0415 - as above
+
+    asked = [
+        F.when(
+            F.col(f"{what}_sketch").isNotNull(),
+            F.kll_sketch_get_quantile_double(f"{what}_sketch", F.lit(rank)),
+        ).alias(f"{what}_{name}")
+        for what in ("wait", "run")
+        for name, rank in NAMED.items()
+    ]
+    hour = F.unix_seconds("hour").alias("hour")
+    found = own_hours(timed(jobs), ()).select("queue", "task", hour, *COUNTED, *asked)
+    return {_key(row): _sketched(row) for row in found.toLocalIterator()}
+
+
+def _of_lake(lake: "Lake", spark: "SparkSession") -> dict[Key, Sketched]:
+    """What the pipeline wrote; hours in which jobs only ran are not in the others."""
+    names = [f"{what}_{name}" for what in ("wait", "run") for name in ASKED]
+    hours = lake.day_table(spark, "rollup/hours").where("jobs > 0")
+    found = hours.selectExpr("queue", "task", "unix_seconds(hour) as hour", *COUNTED, *names)
+    return {_key(row): _sketched(row) for row in found.collect()}
+
+
+def _by_duckdb(files: Sequence[str]) -> tuple[scale_duckdb.Answer, Took]:
+    with scale_duckdb.start() as process:
+        return measured(lambda: scale_duckdb.finish(process, files, RANKS), root=process.pid)
+
+
+def _as_sketched(rows: Iterable[Exact]) -> dict[Key, Sketched]:
+    """Exact percentiles, as answers to compare."""
+    return {
+        (row.queue, row.task, row.hour): Sketched(
+            row.counts, row.wait and row.wait[MIDDLES], row.run and row.run[MIDDLES]
+        )
+        for row in rows
+    }
+
+
+def _sketched(row: "Row") -> Sketched:
+    values: dict[str, Any] = row.asDict()
+    waits, runs = ([values[f"{what}_{name}"] for name in ASKED] for what in ("wait", "run"))
+    return Sketched(
+        tuple(values[name] for name in COUNTED),
+        None if waits[0] is None else waits,
+        None if runs[0] is None else runs,
+    )
+
+
+def _key(row: "Row") -> Key:
+    return (row["queue"], row["task"], datetime.fromtimestamp(row["hour"], UTC))
+
+
+def _disagreements(agreed: Mapping[str, Agreement]) -> Iterator[str]:
+    for name, agreement in agreed.items():
+        if not agreement.holds:
+            yield (
+                f"{name}: of {agreement.groups:,} groups {agreement.miscounted:,} are counted otherwise than in SQL; of "
+                f"{agreement.percentiles:,} percentiles {agreement.missed:,} lie beyond the bound, {agreement.lost:,} far "
+                f"beyond; {'; '.join(agreement.examples)}"
+            )

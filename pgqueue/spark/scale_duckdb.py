@@ -1,0 +1,87 @@
+"""The same roll-up with DuckDB, over the lake's own Parquet files, in a process of its own: its memory is its own then.
+
+Run as ``python -m pgqueue.spark.scale_duckdb``: reads a :class:`Task` as JSON, writes an :class:`Answer`. Hours are
+counted from 1970: DuckDB hands out times with a zone only where pytz is installed.
+"""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from time import perf_counter
+from typing import Any
+
+import msgspec
+
+from pgqueue.store.scale import Exact
+
+ROLLUP = """
+select queue, task, epoch_us(ended_at) // 3600000000 as hour, count(*),
+       count(*) filter (where outcome = 'succeeded'), count(*) filter (where outcome = 'cancelled'),
+       count(*) filter (where outcome = 'dead'), sum(attempts)::bigint,
+       quantile_disc(wait, $ranks) filter (where wait is not null),
+       quantile_disc(run, $ranks) filter (where run is not null)
+from (
+    select queue, task, outcome, ended_at, attempts,
+           greatest(epoch_us(started_at) - epoch_us(run_at), 0) / 1e6 as wait,
+           greatest(epoch_us(ended_at) - epoch_us(started_at), 0) / 1e6 as run
+    from read_parquet($files, hive_partitioning = true)
+)
+group by all"""
+
+
+class Task(msgspec.Struct, frozen=True):
+    """What to do: which files, and which ranks of the percentiles."""
+
+    files: list[str]
+    ranks: list[float]
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What DuckDB made of it, and in how many seconds, its start left out."""
+
+    rows: list[Exact]
+    seconds: float
+    version: str
+
+
+def is_there() -> bool:
+    """Whether DuckDB is installed."""
+    return find_spec("duckdb") is not None
+
+
+def start() -> "subprocess.Popen[bytes]":
+    """The process, waiting for its task."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "pgqueue.spark.scale_duckdb"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+
+
+def finish(process: "subprocess.Popen[bytes]", files: Sequence[str], ranks: Sequence[float]) -> Answer:
+    """Hand over the task, and wait for the answer."""
+    out, _ = process.communicate(msgspec.json.encode(Task(list(files), list(ranks))))
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, process.args)
+    return msgspec.json.decode(out, type=Answer)
+
+
+def _answer(task: Task) -> Answer:
+    import duckdb  # noqa: PLC0415 - for this process only
+
+    connection = duckdb.connect()
+    since = perf_counter()
+    rows = connection.execute(ROLLUP, {"files": task.files, "ranks": task.ranks}).fetchall()
+    seconds = perf_counter() - since
+    return Answer([_exact(row) for row in rows], seconds, duckdb.__version__)
+
+
+def _exact(row: Sequence[Any]) -> Exact:
+    queue, task, hour, *counts, wait, run = row
+    return Exact(queue, task, datetime.fromtimestamp(hour * 3600, UTC), tuple(counts), wait, run)
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(
+        msgspec.json.encode(_answer(msgspec.json.decode(sys.stdin.buffer.read(), type=Task)))
+    )

@@ -1,0 +1,110 @@
+"""How far each day has come on its way from the database to the lake. Needs no Spark."""
+
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from enum import StrEnum
+
+from pgqueue.spark.lake import Lake
+from pgqueue.spark.manifest import EndedDay
+from pgqueue.store import lake as plans
+from pgqueue.store.database import Database
+from pgqueue.store.lake import MARGIN, DayThere, Known, first_open_day
+
+
+class DayState(StrEnum):
+    """How far a day has come."""
+
+    OPEN = "open"
+    """It is not over, or only just."""
+    CLOSED = "closed"
+    """It is over, and the next export takes rows of it."""
+    EXPORTED = "exported"
+    """It is in the lake, and nobody has compared it yet."""
+    VERIFIED = "verified"
+    """What is in the lake is what is in the database."""
+    PRUNED = "pruned"
+    """It was verified, and the database has dropped its history."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayStatus:
+    """A day.
+
+    Attributes:
+        day: which.
+        state: how far it has come.
+        rows: in the lake.
+        bytes: that they take there.
+        files: in which they are.
+        waiting: rows in the database, dead jobs included, that are not in the lake.
+        generation: how often it was written; 0: never.
+        verified_at: when it was found to agree.
+    """
+
+    day: date
+    state: DayState
+    rows: int
+    bytes: int
+    files: int
+    waiting: int
+    generation: int
+    verified_at: datetime | None
+
+
+def status(
+    database: Database, lake: Lake, *, margin: timedelta = MARGIN, now: datetime | None = None
+) -> list[DayStatus]:
+    """Every day that the database or the lake has rows of, oldest first.
+
+    Args:
+        database: where the jobs are.
+        lake: where they go; it need not be there yet.
+        margin: as for the export.
+        now: the time, in place of the database's clock.
+
+    Raises:
+        LakeError: the lake is not this database's, or not one of this release.
+    """
+    if lake.exists():
+        lake.require(database.run(plans.origin(database.catalogue.schema)))
+    entries = {entry.day: entry for entry in lake.days() if entry.day is not None} if lake.exists() else {}
+    seen = database.run(plans.horizon(now=now))
+    there = {
+        one.day: one
+        for one in database.run(plans.there({day: one.below for day, one in entries.items()}, seen.xmax))
+    }
+    known = database.run(plans.known())
+    first_open = first_open_day(seen.at, margin)
+    return [
+        _status(day, entries.get(day), there.get(day), known.get(day), is_open=day >= first_open)
+        for day in sorted(entries.keys() | {day for day, one in there.items() if one.stands or one.waiting})
+    ]
+
+
+def _status(
+    day: date, entry: EndedDay | None, there: DayThere | None, known: Known | None, *, is_open: bool
+) -> DayStatus:
+    waiting = 0 if there is None else there.waiting
+    return DayStatus(
+        day=day,
+        state=_state(entry, waiting, known, stands=there is not None and there.stands, is_open=is_open),
+        rows=0 if entry is None else entry.rows,
+        bytes=0 if entry is None else entry.bytes,
+        files=0 if entry is None else len(entry.files),
+        waiting=waiting,
+        generation=0 if entry is None else entry.generation,
+        verified_at=None if entry is None else entry.verified_at,
+    )
+
+
+def _state(
+    entry: EndedDay | None, waiting: int, known: Known | None, *, stands: bool, is_open: bool
+) -> DayState:
+    if is_open:
+        return DayState.OPEN
+    if entry is None or waiting:
+        return DayState.CLOSED
+    if entry.verified_at is None:
+        return DayState.EXPORTED
+    pruned = known is not None and known.pruned_below > 0 and not stands
+    return DayState.PRUNED if pruned else DayState.VERIFIED

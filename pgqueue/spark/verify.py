@@ -1,0 +1,227 @@
+"""Verify: what is in the lake is what is in the database, row by row.
+
+Three figures of a day are compared, each a count and a checksum over every column: what its files hold now, read back by
+Spark; what its manifest says was exported; what the database holds now of the same transactions.
+
+- The **history** has to agree exactly, less what has been pruned since it was verified.
+- **Dead jobs** may be retried or purged after their export. Where they all still stand, they have to agree exactly;
+  otherwise each of those that still stand has to be in the lake just as it is.
+
+A day that agrees is noted in its manifest and in the database's ``lake_days``: from then on its history may be dropped.
+"""
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pgqueue.errors import LakeError, NotVerified
+from pgqueue.spark.alone import Alone, alone
+from pgqueue.spark.checksum import IS_DEAD, digest, shares
+from pgqueue.spark.lake import Lake
+from pgqueue.spark.manifest import EndedDay
+from pgqueue.spark.others import dead
+from pgqueue.store import lake as plans
+from pgqueue.store.database import Database
+from pgqueue.store.lake import Known, Share
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+UNREADABLE = re.compile(r"\[FAILED_READ_FILE.*|\[PATH_NOT_FOUND.*")
+"""How Spark says so, whichever Python error it comes in."""
+
+
+class Finding(StrEnum):
+    """What came of looking at a day."""
+
+    VERIFIED = "verified"
+    GONE = "gone"
+    """The database dropped the history before anybody had verified it; only the files could be looked at."""
+    DIFFERS = "differs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """What was found of a day.
+
+    Attributes:
+        day: which.
+        finding: in a word.
+        history: the history's rows in the lake.
+        dead: the dead jobs in it.
+        standing: how many of these still stand in the database.
+        reason: where it differs, and what to do; empty if it does not.
+    """
+
+    day: date
+    finding: Finding
+    history: int
+    dead: int
+    standing: int
+    reason: str = ""
+
+
+def verify(
+    spark: "SparkSession",
+    database: Database,
+    lake: Lake,
+    *,
+    days: Collection[date] | None = None,
+    everything: bool = False,
+    tell: Callable[[Verified], object] = lambda _: None,
+) -> list[Verified]:
+    """Compare the lake's days with the database.
+
+    Args:
+        spark: the session that reads.
+        database: where the jobs are.
+        lake: what to compare with it.
+        days: these only.
+        everything: those that are verified already, too.
+        tell: told of each day as soon as it has been noted.
+
+    Returns:
+        What was found of each day. Those that differ are among them: see :func:`require_verified`.
+
+    Raises:
+        PipelineError: somebody else is writing to the lake.
+        LakeError: there is no lake, or not of this database, or a day is not in it.
+    """
+    with alone(database) as lock:
+        lake.require(database.run(plans.origin(database.catalogue.schema)))
+        verifier = _Verifier(spark, database, lake, lock)
+        found = []
+        for entry in verifier.due(days, everything=everything or days is not None):
+            found.append(verifier.verify(entry))
+            tell(found[-1])
+    return found
+
+
+def require_verified(found: Collection[Verified]) -> None:
+    """Make sure that no day differs.
+
+    Raises:
+        NotVerified: one does; the message says which, in what, and what to do.
+    """
+    if differing := [one for one in found if one.finding is Finding.DIFFERS]:
+        raise NotVerified("; ".join(f"day {one.day}: {one.reason}" for one in differing))
+
+
+class _Verifier:
+    """One run, while nobody else writes to the lake."""
+
+    def __init__(self, spark: "SparkSession", database: Database, lake: Lake, lock: Alone) -> None:
+        self.spark = spark
+        self.database = database
+        self.lake = lake
+        self.lock = lock
+        self.known = database.run(plans.known())
+
+    def due(self, days: Collection[date] | None, *, everything: bool) -> list[EndedDay]:
+        """The days to look at."""
+        entries = self.lake.days()
+        if missing := sorted(set(days or ()) - {entry.day for entry in entries if entry.day}):
+            raise LakeError(
+                f"day {missing[0]} is not in {self.lake.uri}: export it first, or check the days given"
+            )
+        wanted = [entry for entry in entries if days is None or entry.day in days]
+        return [entry for entry in wanted if everything or not self._is_noted(entry)]
+
+    def verify(self, entry: EndedDay) -> Verified:
+        """Look at a day, and note that it agrees if it does."""
+        day = _day_of(entry)
+        pruned_below = self._known(day).pruned_below
+        held = self.database.run(plans.contents(day, since=pruned_below, below=entry.below))
+        dead_held = held.dead if not pruned_below else self._dead(day, entry.below)
+        wanted = entry.history_since(pruned_below)
+        reason = self._files_differ(entry) or self._dead_differ(entry, dead_held)
+        gone = not held.history.rows and wanted.rows > 0
+        if not reason and not gone:
+            reason = _history_differs(wanted, held.history)
+        finding = Finding.DIFFERS if reason else Finding.GONE if gone else Finding.VERIFIED
+        if finding is Finding.VERIFIED:
+            self._note(entry)
+        return Verified(
+            day=day,
+            finding=finding,
+            history=entry.history.rows,
+            dead=entry.dead.rows,
+            standing=dead_held.rows,
+            reason=reason,
+        )
+
+    def _is_noted(self, entry: EndedDay) -> bool:
+        known = self._known(_day_of(entry))
+        return entry.verified_at is not None and known.below == entry.below and known.lake == self.lake.uri
+
+    def _known(self, day: date) -> Known:
+        return self.known.get(day, Known(day, 0, 0, ""))
+
+    def _dead(self, day: date, below: int) -> Share:
+        return self.database.run(plans.contents(day, since=0, below=below)).dead
+
+    def _files_differ(self, entry: EndedDay) -> str:
+        """Whether the files are not what was exported."""
+        try:
+            history, fallen = shares(self.lake.ended(self.spark, [_day_of(entry)]))
+        except Exception as error:
+            said = UNREADABLE.search(str(error))
+            if said is None:
+                raise
+            return f"a file of it cannot be read ({said[0]}); {_again(entry)}"
+        if (history, fallen) == (entry.history, entry.dead):
+            return ""
+        return (
+            f"its files hold {history.rows} rows of the history and {fallen.rows} dead jobs (checksums "
+            f"{history.checksum} and {fallen.checksum}), and {entry.history.rows} and {entry.dead.rows} were exported "
+            f"({entry.history.checksum} and {entry.dead.checksum}); {_again(entry)}"
+        )
+
+    def _dead_differ(self, entry: EndedDay, standing: Share) -> str:
+        """Whether a dead job still stands that is not in the lake as it is."""
+        if standing == entry.dead:
+            return ""
+        day = _day_of(entry)
+        here = dead(self.spark, self.database, day, below=entry.below).select("id", digest().alias("digest"))
+        there = self.lake.ended(self.spark, [day]).where(IS_DEAD).select("id", digest().alias("digest"))
+        other = [row["id"] for row in here.join(there, ["id", "digest"], "left_anti").take(3)]
+        if not other:
+            return ""
+        named = ", ".join(map(str, other))
+        return f"dead jobs are not in the lake as the database has them (ids {named}, …); {_again(entry)}"
+
+    def _note(self, entry: EndedDay) -> None:
+        """Note it in the manifest first: the database's word is what lets history be dropped."""
+        self.lock.still()
+        self.lake.name(msgspec.structs.replace(entry, verified_at=datetime.now(UTC)))
+        self.database.run(
+            plans.note_verified(
+                _day_of(entry), history=entry.history, dead=entry.dead, below=entry.below, lake=self.lake.uri
+            )
+        )
+        self.lake.passed("noted")
+
+
+def _history_differs(wanted: Share, held: Share) -> str:
+    if held == wanted:
+        return ""
+    what = "fewer" if held.rows < wanted.rows else "more" if held.rows > wanted.rows else "other"
+    return (
+        f"the database holds {what} rows of its history than were exported: {held.rows} (checksum {held.checksum}), "
+        f"not {wanted.rows} ({wanted.checksum}). Somebody has changed them. If the database is right, run "
+        "`pgqueue pipeline export --again` with this day; if the lake is, leave it and drop the rows yourself"
+    )
+
+
+def _again(entry: EndedDay) -> str:
+    return f"export it again while the database has it: `pgqueue pipeline export --again {entry.day}`"
+
+
+def _day_of(entry: EndedDay) -> date:
+    assert entry.day is not None  # noqa: S101 - for the type checker: ended jobs have days
+    return entry.day

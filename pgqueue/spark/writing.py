@@ -1,0 +1,270 @@
+"""The sink: ``df.write.format("pgqueue")`` and ``df.writeStream.format("pgqueue")``.
+
+Who does what, in the order in which Spark asks for it:
+
+==========  ===========================================================================================================
+driver      :func:`writer` decides where rows go, refuses options and columns, and finds out whether a write of this name
+            was done; it also clears what killed drivers left behind
+executors   ``write``, once per attempt at a partition: every row is checked, and staged as a job to be
+driver      ``commit`` with the messages of the attempts that count: rows that cannot be jobs end it here; else all
+            staged rows become jobs in one transaction, in which the write is recorded
+driver      ``abort`` if anything failed, the commit included: what was staged is deleted
+==========  ===========================================================================================================
+
+Rows that cannot be jobs are not an error of the attempt that found them: Spark would try it again, to no avail, and
+stop the others, so that nobody would know how many there are.
+
+What makes all this happen exactly once is told in :mod:`pgqueue.store.sink`.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID, uuid4
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from pgqueue.errors import InvalidOption, PipelineError, RowsRefused
+from pgqueue.spark.writing_options import read_options
+from pgqueue.spark.writing_rows import SHOWN, Refusal, Rows
+from pgqueue.spark.writing_target import Target, decide
+from pgqueue.store import schema, sink
+from pgqueue.store.connection import Blocking
+from pgqueue.store.plan import run
+from pgqueue.store.sink_stage import Part, stage
+
+logger = logging.getLogger("pgqueue.spark")
+QUERY = "sql.streaming.queryId"
+"""Where Spark tells a task of a stream the id of its query, which is kept in the checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Staged(WriterCommitMessage):
+    """What an attempt says to the driver.
+
+    Attributes:
+        write: the write's number.
+        part: what was staged; None: nothing was, since the write had been done before.
+        rows: how many rows there were.
+        refused: how many of them cannot be jobs.
+        refusals: the first of these.
+        query: of a stream: the id of its query.
+    """
+
+    write: UUID
+    part: Part
+    rows: int
+    refused: int
+    refusals: tuple[Refusal, ...]
+    query: str | None
+
+
+def writer(options: Mapping[str, str], columns: StructType, overwrite: bool) -> "JobsWriter":  # noqa: FBT001 - Spark's own order
+    """What writes a DataFrame.
+
+    Args:
+        options: those of the write.
+        columns: the DataFrame's.
+        overwrite: whether the save mode is ``overwrite``.
+
+    Raises:
+        ConfigurationError: an option is missing, unknown or out of its range, or leads nowhere.
+        RowsRefused: a column cannot be part of a job.
+        DatabaseError: the database cannot be reached, or its schema is not one for this release.
+    """
+    if overwrite:
+        raise InvalidOption('mode "overwrite": jobs are only ever added; write with .mode("append")')
+    target = decide(read_options(options), columns)
+    return JobsWriter(target, uuid4(), is_done=_prepare(target))
+
+
+def stream_writer(
+    options: Mapping[str, str],
+    columns: StructType,
+    overwrite: bool,  # noqa: FBT001 - Spark's own order
+) -> "JobsStreamWriter":
+    """What writes a stream, batch by batch; arguments and errors as for :func:`writer`."""
+    if overwrite:
+        raise InvalidOption('outputMode "complete": jobs are only ever added; use "append"')
+    target = decide(read_options(options), columns)
+    if target.run is not None:
+        raise InvalidOption(
+            f"run={target.run!r}: the batches of a stream are named by its checkpoint and their numbers; leave it out"
+        )
+    _prepare(target)
+    return JobsStreamWriter(target, uuid4())
+
+
+class JobsWriter(DataSourceArrowWriter):
+    """Writes a DataFrame; Spark takes it from process to process."""
+
+    def __init__(self, target: Target, write: UUID, *, is_done: bool) -> None:
+        """Made by :func:`writer`.
+
+        Args:
+            target: where the rows go.
+            write: this write's number.
+            is_done: a write of this name has enqueued its jobs before.
+        """
+        self.target = target
+        self.new = sink.NewWrite(write, target.task, target.run, None, target.defaults.unique)
+        self.is_done = is_done
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Check and stage a partition; where it is known that there is nothing to do, nothing is even computed."""
+        batches = iter(()) if self.is_done else iterator
+        return stage_partition(self.target, self.new.id, _partition(), batches)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Enqueue all that was staged, or refuse all of it."""
+        _commit(self.target, self.new, messages)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - Spark's own form
+        """Delete all that was staged."""
+        _abandon(self.target, self.new.id)
+
+
+class JobsStreamWriter(DataSourceStreamArrowWriter):
+    """Writes the batches of a stream; one is made for every batch, and another to commit it."""
+
+    def __init__(self, target: Target, write: UUID) -> None:
+        """Made by :func:`stream_writer`.
+
+        Args:
+            target: where the rows go.
+            write: the number of the write, if it is this one that stages it.
+        """
+        self.target = target
+        self.id = write
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Check and stage a partition of a batch."""
+        context = TaskContext.get()
+        query = None if context is None else context.getLocalProperty(QUERY)
+        if query is None:
+            raise PipelineError(
+                "Spark does not say which query this batch is of, so it could not be told from others"
+            )
+        return stage_partition(self.target, self.id, _partition(), iterator, query)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's own
+        """Enqueue the batch, unless it was enqueued before its query was stopped."""
+        said = [message for message in messages if isinstance(message, Staged)]
+        if said:  # else the batch has no partitions at all
+            target = self.target
+            first = said[0]
+            new = sink.NewWrite(first.write, target.task, first.query, batchId, target.defaults.unique)
+            _commit(target, new, messages)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's own
+        """Delete what was staged of the batch."""
+        for write in {message.write for message in messages if isinstance(message, Staged)}:
+            _abandon(self.target, write)
+
+
+def stage_partition(
+    target: Target, write: UUID, partition: int, batches: Iterator[pa.RecordBatch], query: str | None = None
+) -> Staged:
+    """Check the rows of a partition, and stage them under a number of this attempt's own.
+
+    Each batch is staged in a transaction of its own, so that none is open while Spark computes the next. From the first
+    row that cannot be a job nothing more is staged, for nothing will be enqueued; the rows are only checked.
+
+    Args:
+        target: where the rows go.
+        write: the write's number.
+        partition: which partition.
+        batches: its rows.
+        query: of a stream: the id of its query.
+
+    Returns:
+        What to tell the driver.
+    """
+    rows, attempt = Rows(target, partition), uuid4()
+    part = Part(partition, attempt, 0, 0)
+    with target.database.connect() as connection:
+        steps = Blocking(connection, target.database.catalogue)
+        for batch in batches:
+            if rows.refused:
+                list(rows.jobs(batch))
+            else:
+                with steps.whole():
+                    run(stage(write, part, rows.jobs(batch)), steps)
+    part = Part(partition, attempt, rows.staged, rows.keyed)
+    return Staged(write, part, rows.rows, rows.refused, tuple(rows.refusals), query)
+
+
+def _prepare(target: Target) -> bool:
+    """Look whether the database can be written to, clear what was left there, and whether this write has been done."""
+    database = target.database
+    with database.connect() as connection:
+        steps = Blocking(connection, database.catalogue)
+        run(schema.verify(target.schema), steps)
+        with steps.whole():
+            run(sink.sweep(), steps)
+        if target.run is None:
+            return False
+        earlier = run(sink.find(target.run), steps)
+        if earlier is not None:
+            sink.require_task(earlier, target.task)
+        return earlier is not None
+
+
+def _commit(target: Target, new: sink.NewWrite, messages: Sequence[WriterCommitMessage | None]) -> None:
+    said = [message for message in messages if isinstance(message, Staged)]
+    if len(said) < len(messages):
+        raise PipelineError(f"{len(messages) - len(said)} partitions were not staged; nothing was enqueued")
+    _require_good(said, new.task)
+    database = target.database
+    parts = [message.part for message in said if message.part.rows]
+    with database.connect() as connection:
+        steps = Blocking(connection, database.catalogue)
+        with steps.whole():
+            done = run(sink.commit(new, parts), steps)
+    _log(done)
+
+
+def _require_good(said: Sequence[Staged], task: str) -> None:
+    """Refuse the whole write if a row of it cannot be a job.
+
+    Raises:
+        RowsRefused: there is one; the message counts them and describes the first.
+    """
+    refused = sum(one.refused for one in said)
+    if refused:
+        rows = sum(one.rows for one in said)
+        first = [refusal for one in said for refusal in one.refusals][:SHOWN]
+        more = f"; and {refused - len(first):,} more" if refused > len(first) else ""
+        raise RowsRefused(
+            f"{refused:,} of {rows:,} rows cannot be jobs of the task {task}; nothing was enqueued: "
+            f"{'; '.join(map(str, first))}{more}"
+        )
+
+
+def _abandon(target: Target, write: UUID) -> None:
+    database = target.database
+    with database.connect() as connection:
+        steps = Blocking(connection, database.catalogue)
+        with steps.whole():
+            run(sink.abandon(write), steps)
+
+
+def _partition() -> int:
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
+
+
+def _log(done: sink.Write) -> None:
+    fields = {"run": done.run, "batch": done.batch, "task": done.task}
+    if done.repeats is not None:
+        logger.warning("nothing enqueued: an earlier write of run %r did it", done.run, extra=fields)
+    else:
+        counts = (done.enqueued, done.rejected, done.changed)
+        logger.info("%d jobs enqueued, %d rows rejected, %d jobs changed", *counts, extra=fields)

@@ -1,0 +1,59 @@
+"""What was written: the list of writes, and of the rows that were rejected. It reads by plain SQL, without Spark."""
+
+from typing import TypeVar
+from uuid import UUID
+
+from pgqueue.store import sink
+from pgqueue.store.connection import Blocking
+from pgqueue.store.database import Database
+from pgqueue.store.plan import Plan
+from pgqueue.store.plan import run as run_plan
+from pgqueue.store.sink import Rejected, Write
+
+T = TypeVar("T")
+
+
+def writes(
+    dsn: str | None = None,
+    *,
+    run: str | None = None,
+    task: str | None = None,
+    limit: int = 100,
+    schema: str = "pgqueue",
+) -> list[Write]:
+    """The latest writes of DataFrames and of batches of streams, newest first.
+
+    Args:
+        dsn: where the database is; by default PGQUEUE_DSN or DATABASE_URL in the environment.
+        run: only writes that were called so; of a stream: the id of its query.
+        task: only writes of this task.
+        limit: at most so many.
+        schema: the database schema in which the tables are.
+
+    Raises:
+        DatabaseError: the database cannot be reached, or its schema is missing.
+    """
+    return _ask(dsn, schema, sink.writes(run=run, task=task, limit=limit))
+
+
+def rejected(
+    write: UUID, dsn: str | None = None, *, limit: int = 1_000, schema: str = "pgqueue"
+) -> list[Rejected]:
+    """The rows of a write whose unique key was taken, in their order; they are kept for 30 days.
+
+    Args:
+        write: the ``id`` of a :class:`Write`.
+        dsn: as for :func:`writes`.
+        limit: at most so many.
+        schema: as for :func:`writes`.
+
+    Raises:
+        DatabaseError: as for :func:`writes`.
+    """
+    return _ask(dsn, schema, sink.rejected(write, limit=limit))
+
+
+def _ask(dsn: str | None, schema: str, plan: Plan[T]) -> T:
+    database = Database(dsn, schema=schema)
+    with database.connect() as connection:
+        return run_plan(plan, Blocking(connection, database.catalogue))

@@ -1,0 +1,235 @@
+"""Rows as jobs: each is checked as an enqueue would be, and those that cannot be jobs are noted by row and column."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, TypeAlias
+
+import msgspec
+import pyarrow as pa
+
+from pgqueue.errors import PayloadError, PayloadNotEncodable, PayloadTooLarge, PgQueueError
+from pgqueue.spark.writing_app import find_app
+from pgqueue.spark.writing_columns import RESERVED, Reader, arguments_of, reader_of
+from pgqueue.spark.writing_target import Target
+from pgqueue.store.sink_stage import StagedJob
+from pgqueue.values.options import LONGEST_KEY, JobOptions
+from pgqueue.values.payload import DEFAULT_LIMIT, encode_result
+
+Encode: TypeAlias = Callable[[dict[str, Any]], bytes]
+SHOWN = 5
+"""How many refused rows are described; all are counted."""
+SHORT = 120
+LONGEST_REASON = 400
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why a row cannot be a job.
+
+    Attributes:
+        partition: the row's partition.
+        place: which row of the partition, from 1.
+        contents: what it is known by: its unique key, or its first columns.
+        reason: column and value, and what is allowed.
+    """
+
+    partition: int
+    place: int
+    contents: str
+    reason: str
+
+    def __str__(self) -> str:
+        """Like ``row 3 of partition 0 (order_id=7, …): column 'total': …``."""
+        contents = f" ({self.contents})" if self.contents else ""
+        return f"row {self.place} of partition {self.partition}{contents}: {self.reason}"
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """A value that no job can have, in place of it."""
+
+    reason: str
+
+
+class Rows:
+    """The rows of one partition, in their order.
+
+    Attributes:
+        rows: how many there were so far.
+        staged: how many of them became jobs to be.
+        keyed: how many of those have a unique key.
+        refused: how many cannot be jobs.
+        refusals: the first of these.
+    """
+
+    def __init__(self, target: Target, partition: int) -> None:
+        """Begin with a partition.
+
+        Args:
+            target: where the rows go.
+            partition: its number.
+        """
+        self.rows = self.staged = self.keyed = self.refused = 0
+        self.refusals: list[Refusal] = []
+        self._partition = partition
+        self._args = target.args
+        self._encode = _encoder(target)
+        self._options = _options(target)
+        self._said = [name for name in RESERVED if name in target.columns.names]
+        self._arguments = arguments_of(target.columns, target.args)
+        self._readers = {field.name: reader_of(field.dataType) for field in target.columns.fields}
+
+    def jobs(self, batch: pa.RecordBatch) -> Iterator[StagedJob]:
+        """The jobs that the rows of a batch are to be; those that cannot be jobs are left out and noted."""
+        columns = {name: _read(batch.column(name), reader) for name, reader in self._readers.items()}
+        unreadable = any(Unreadable in map(type, values) for values in columns.values())
+        said = _records(self._said, columns, batch.num_rows)
+        for options, arguments in zip(said, _records(self._arguments, columns, batch.num_rows), strict=True):
+            self.rows += 1
+            try:
+                if unreadable:
+                    _require_readable(options | arguments)
+                job = self._job(options, arguments)
+            except PgQueueError as error:
+                self._refuse(error, options | arguments)
+            else:
+                self.staged += 1
+                self.keyed += job.unique_key is not None
+                yield job
+
+    def _job(self, options: Mapping[str, Any], arguments: dict[str, Any]) -> StagedJob:
+        queue, priority, max_attempts = self._options(
+            options.get("queue"), options.get("priority"), options.get("max_attempts")
+        )
+        key = options.get("unique_key")
+        if key is not None and (not 0 < len(key) <= LONGEST_KEY or "\0" in key):
+            JobOptions(unique_key=key)  # it says why not
+        data = self._encode(arguments if self._args is None else _whole(arguments[self._args]))
+        return StagedJob(self.rows, queue, priority, max_attempts, data, options.get("run_at"), key)
+
+    def _refuse(self, error: PgQueueError, values: Mapping[str, Any]) -> None:
+        self.refused += 1
+        if len(self.refusals) < SHOWN:
+            reason = _short(self._reason(error, values), LONGEST_REASON)
+            self.refusals.append(Refusal(self._partition, self.rows, _known_by(values), reason))
+
+    def _reason(self, error: PgQueueError, values: Mapping[str, Any]) -> str:
+        """What was wrong, with its column where the error's own words cannot name it."""
+        for name, value in values.items():
+            if _holds_nul(value):
+                return f"column {name!r}: a string holds NUL (\\x00), which PostgreSQL cannot store"
+        if self._args is not None and isinstance(error, PayloadError):
+            return f"column {self._args!r}: {error}"
+        return str(error)
+
+
+def _read(column: pa.Array, reader: Reader | None) -> list[Any]:
+    """A column's values; where one cannot be read, each by itself, to find it."""
+    try:
+        if pa.types.is_timestamp(column.type) and column.type.tz is not None:
+            return _instants(column)
+        values: list[Any] = column.to_pylist()
+        return values if reader is None else [None if value is None else reader(value) for value in values]
+    except (AttributeError, OverflowError, ValueError):
+        return [_read_one(value, reader) for value in column]
+
+
+def _instants(column: pa.Array) -> list[datetime | None]:
+    """Instants in UTC, by way of NumPy, which takes a tenth of the 3 µs each; what is beyond Python's years is a number."""
+    values: list[datetime | None] = column.to_numpy(zero_copy_only=False).astype(object).tolist()
+    return [None if value is None else value.replace(tzinfo=UTC) for value in values]
+
+
+def _read_one(scalar: pa.Scalar, reader: Reader | None) -> Any:  # noqa: ANN401 - of the column's type
+    try:
+        value = scalar.as_py()
+        return value if value is None or reader is None else reader(value)
+    except (ValueError, OverflowError) as error:
+        return Unreadable(str(error))
+
+
+def _require_readable(values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        if type(value) is Unreadable:
+            raise PayloadNotEncodable(f"column {name!r}: {value.reason}")
+
+
+def _records(names: Sequence[str], columns: Mapping[str, list[Any]], count: int) -> Iterator[dict[str, Any]]:
+    """The values of some columns, row by row; an empty one for each row where there are no such columns."""
+    if not names:
+        return ({} for _ in range(count))
+    return (dict(zip(names, row, strict=True)) for row in zip(*map(columns.__getitem__, names), strict=True))
+
+
+def _options(target: Target) -> Callable[[str | None, int | None, int | None], tuple[str, int, int]]:
+    """What a row says of queue, priority and attempts, checked, and completed by the defaults; the same ones once."""
+    app = None if target.app is None else find_app(target.app)
+
+    @cache
+    def complete(queue: str | None, priority: int | None, max_attempts: int | None) -> tuple[str, int, int]:
+        found = target.defaults.but(queue=queue, priority=priority, max_attempts=max_attempts)
+        if app is not None:
+            app.require_queue(found.queue)
+        return found.queue, found.priority, found.max_attempts
+
+    return complete
+
+
+def _encoder(target: Target) -> Encode:
+    """How arguments become JSON: as the task itself would encode them where it is known, else as they are."""
+    if target.app is None:
+        return _encode
+    app = find_app(target.app)
+    signature, limit = app.find_task(target.task).signature, app.max_payload
+    return lambda arguments: signature.encode((), arguments, limit=limit)
+
+
+def _encode(arguments: dict[str, Any]) -> bytes:
+    data = encode_result(arguments) or b"{}"
+    if len(data) > DEFAULT_LIMIT:
+        raise PayloadTooLarge(
+            f"the arguments take {len(data):,} bytes as JSON, over the limit of {DEFAULT_LIMIT:,}; "
+            "store them elsewhere and enqueue a reference"
+        )
+    return data
+
+
+def _whole(value: object) -> dict[str, Any]:
+    """The value of a column that holds all arguments."""
+    try:
+        found = msgspec.json.decode(value) if isinstance(value, str) else value
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise PayloadNotEncodable(f"{_short(repr(value), SHORT)} is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise PayloadNotEncodable(
+            f"{_short(repr(value), SHORT)} is not a JSON object, a key for each argument"
+        )
+    return found
+
+
+def _known_by(values: Mapping[str, Any]) -> str:
+    """What tells a row from others, for whoever looks for it."""
+    key = values.get("unique_key")
+    shown = values if key is None or type(key) is Unreadable else {"unique_key": key}
+    said = ", ".join(
+        f"{name}={_short(repr(value), SHORT)}"
+        for name, value in shown.items()
+        if type(value) is not Unreadable
+    )
+    return _short(said, SHORT)
+
+
+def _holds_nul(value: object) -> bool:
+    match value:
+        case str():
+            return "\0" in value
+        case dict():
+            return any(_holds_nul(one) for pair in value.items() for one in pair)
+        case list():
+            return any(map(_holds_nul, value))
+    return False
+
+
+def _short(text: str, longest: int) -> str:
+    """A text without its middle, if it is too long."""
+    half = longest // 2
+    return text if len(text) <= longest else f"{text[:half]}…{text[-half:]}"

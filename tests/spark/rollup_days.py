@@ -1,0 +1,117 @@
+"""Days of ended jobs for the tests of the roll-ups, made by hand and put into a lake."""
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from pgqueue.spark.lake import ENDED, ENDED_COLUMNS, WORKER_COLUMNS, WORKERS, Lake
+from pgqueue.spark.manifest import Batch, EndedDay
+from pgqueue.store.lake import NOTHING, Origin
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Job = dict[str, Any]
+Rows = list[dict[str, Any]]
+NOBODY = Origin("0", 0, "pgqueue")
+_ids = count(1)
+
+
+def at(text: str) -> datetime:
+    """An instant in UTC: ``20 10:00:05.5`` is of November 2026."""
+    return datetime.fromisoformat(f"2026-11-{text}").replace(tzinfo=UTC)
+
+
+def job(ended: datetime, *, ran: float | None = 1.0, waited: float = 0.0, **given: Any) -> Job:
+    """An ended job.
+
+    Args:
+        ended: when it ended.
+        ran: for how many seconds; None: it never started.
+        waited: for how many seconds before; below zero: it started before its time.
+        given: its columns; ``errors`` and ``args`` as values.
+    """
+    started = None if ran is None else ended - timedelta(seconds=ran)
+    run_at = (started or ended) - timedelta(seconds=waited)
+    row: Job = dict.fromkeys(ENDED_COLUMNS) | {
+        "id": next(_ids),
+        "queue": "mail",
+        "task": "send",
+        "outcome": "succeeded",
+        "priority": 0,
+        "run_at": run_at,
+        "created_at": run_at,
+        "started_at": started,
+        "ended_at": ended,
+        "attempts": 1 if started else 0,
+        "max_attempts": 25,
+        "collisions": 0,
+        "args": {},
+        "ended_in": 1,
+        "day": ended.date(),
+    }
+    row |= given
+    row["args"] = json.dumps(row["args"])
+    if row["errors"] is not None and not isinstance(row["errors"], str):
+        row["errors"] = json.dumps(row["errors"])
+    return row
+
+
+def error(attempt: int, instant: datetime, kind: str, message: str) -> dict[str, Any]:
+    """What is kept of a failed attempt."""
+    moment = instant.isoformat()
+    return {"attempt": attempt, "at": moment, "type": kind, "message": message, "traceback": None}
+
+
+def new_lake(lake: Lake) -> Lake:
+    """A lake that is nobody's."""
+    lake.create(NOBODY)
+    return lake
+
+
+def put(spark: "SparkSession", lake: Lake, day: date, jobs: Iterable[Job]) -> None:
+    """Add jobs to a day, as an export does: a first time, or because they came late."""
+    former = lake.day(day)
+    generation = 1 if former is None else former.generation + 1
+    frame = frame_of(spark, jobs)
+    with lake.staged(ENDED, frame, "day", "queue") as staged:
+        files = lake.settle(ENDED, staged, generation)
+    now = datetime.now(UTC)
+    batch = Batch(
+        generation=generation, since=0, below=9, highest=None, exported_at=now, history=NOTHING, dead=NOTHING
+    )
+    entry = EndedDay(
+        table=ENDED,
+        day=day,
+        generation=generation,
+        files=(*(former.files if former else ()), *files),
+        columns=dict(frame.dtypes),
+        written_at=now,
+        queues={},
+        batches=(batch,),
+    )
+    lake.name(entry)
+
+
+def put_workers(spark: "SparkSession", lake: Lake, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Workers: id, started_at, ended_at, concurrency, host."""
+    whole = [(*row, "1.0", None) for row in rows]
+    lake.replace(WORKERS, spark.createDataFrame(whole, _schema(WORKER_COLUMNS.items())))
+
+
+def frame_of(spark: "SparkSession", jobs: Iterable[Job]) -> "DataFrame":
+    """Jobs as the lake has them."""
+    rows = [tuple(one[name] for name in ENDED_COLUMNS) for one in jobs]
+    return spark.createDataFrame(rows, _schema(ENDED_COLUMNS.items()))
+
+
+def rows(frame: "DataFrame") -> Rows:
+    """A frame's rows, with instants in UTC."""
+    found: Rows = frame.toArrow().to_pylist()
+    return found
+
+
+def _schema(columns: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in columns)

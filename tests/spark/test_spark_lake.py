@@ -1,0 +1,244 @@
+"""The lake: days go out whole, agree with the database, and only then are forgotten by it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from pyarrow import parquet
+from spark.lake_history import DAY, NEXT, ask, died, ended, history_ids, lake_ids
+
+from pgqueue import PgQueue
+from pgqueue.errors import NotVerified, PipelineError
+from pgqueue.spark import export as exporting
+from pgqueue.spark.export import ExportOptions, arranged, export
+from pgqueue.spark.lake import Lake
+from pgqueue.spark.prune import Fate, prune
+from pgqueue.spark.status import DayState, status
+from pgqueue.spark.verify import Finding, require_verified, verify
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path / "lake")
+
+
+def _states(queue: PgQueue, lake: Lake) -> list[DayState]:
+    return [one.state for one in status(queue.database, lake)]
+
+
+def test_a_day_goes_out_is_verified_and_is_forgotten_by_the_database(
+    spark: "SparkSession", queue: PgQueue, dsn: str, lake: Lake
+) -> None:
+    ids = [*ended(dsn, DAY, 40), *ended(dsn, DAY, 3, queue="a/b:c"), *died(dsn, DAY, 4)]
+    ids += ended(dsn, NEXT, 5, partition=False)
+    assert _states(queue, lake) == [DayState.CLOSED] * 2
+
+    first, second = export(spark, queue.database, lake)
+    assert (first.day, first.history, first.dead) == (DAY, 43, 4)
+    assert (second.day, second.history, second.dead) == (NEXT, 5, 0)
+    assert lake_ids(spark, lake) == sorted(ids)
+    assert _states(queue, lake) == [DayState.EXPORTED] * 2
+    assert [one.fate for one in prune(queue.database, lake)] == [Fate.WAITING] * 2
+
+    assert [one.finding for one in verify(spark, queue.database, lake)] == [Finding.VERIFIED] * 2
+    assert _states(queue, lake) == [DayState.VERIFIED] * 2
+    assert verify(spark, queue.database, lake) == []
+    assert [one.fate for one in prune(queue.database, lake)] == [Fate.PRUNED] * 2
+
+    assert history_ids(dsn) == []
+    assert ask(dsn, "select count(*) from pgqueue.dead_jobs") == [(4,)]
+    assert _states(queue, lake) == [DayState.PRUNED] * 2
+    assert export(spark, queue.database, lake) == []
+    assert lake_ids(spark, lake) == sorted(ids)
+
+
+def test_rows_that_come_late_are_added_before_and_after_the_day_was_pruned(
+    spark: "SparkSession", queue: PgQueue, dsn: str, lake: Lake
+) -> None:
+    ids = ended(dsn, DAY, 10)
+    for generation in (1, 2, 3):
+        export(spark, queue.database, lake)
+        verify(spark, queue.database, lake)
+        if generation == 2:
+            assert [one.fate for one in prune(queue.database, lake)] == [Fate.PRUNED]
+        ids += ended(dsn, DAY, generation, partition=generation == 1)
+        assert _states(queue, lake) == [DayState.CLOSED]
+        assert [one.fate for one in prune(queue.database, lake)] == [Fate.WAITING]
+
+    export(spark, queue.database, lake)
+    assert [one.finding for one in verify(spark, queue.database, lake)] == [Finding.VERIFIED]
+    assert [one.fate for one in prune(queue.database, lake)] == [Fate.PRUNED]
+
+    assert lake_ids(spark, lake) == sorted(ids)
+    (day,) = lake.days()
+    assert (day.generation, day.rows, day.queues) == (4, len(ids), {"mail": len(ids)})
+    assert [batch.history.rows for batch in day.batches] == [10, 1, 2, 3]
+
+
+def test_dead_jobs_that_are_retried_stay_in_the_lake_and_others_have_to_be_there_as_they_are(
+    spark: "SparkSession", queue: PgQueue, dsn: str, lake: Lake
+) -> None:
+    ids = [*ended(dsn, DAY, 2), *died(dsn, DAY, 3)]
+    export(spark, queue.database, lake)
+    assert queue.retry(ids[-1])
+
+    (found,) = verify(spark, queue.database, lake)
+    assert (found.finding, found.dead, found.standing) == (Finding.VERIFIED, 3, 2)
+
+    ask(dsn, "update pgqueue.dead_jobs set task = 'other' where id = %(id)s", id=ids[-2])
+    (found,) = verify(spark, queue.database, lake, everything=True)
+    assert found.finding is Finding.DIFFERS
+    assert f"ids {ids[-2]}" in found.reason
+    assert lake_ids(spark, lake) == sorted(ids)
+
+
+def test_dead_jobs_that_go_while_they_are_read_are_counted_as_they_were_written(
+    spark: "SparkSession", queue: PgQueue, dsn: str, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [*ended(dsn, DAY, 2), *died(dsn, DAY, 3)]
+
+    def purged_before_it_is_read(frame: "DataFrame", queues: "Mapping[str, int]", rows: int) -> "DataFrame":
+        queue.purge_dead(ids[-1:])
+        return arranged(frame, queues, rows)
+
+    monkeypatch.setattr(exporting, "arranged", purged_before_it_is_read)
+    (one,) = export(spark, queue.database, lake)
+
+    assert (one.history, one.dead) == (2, 2)
+    assert [one.finding for one in verify(spark, queue.database, lake)] == [Finding.VERIFIED]
+    assert lake_ids(spark, lake) == ids[:-1]
+
+
+def test_rows_of_the_history_that_spark_did_not_write_are_not_made_to_count(
+    spark: "SparkSession", queue: PgQueue, dsn: str, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended(dsn, DAY, 5)
+    monkeypatch.setattr(exporting, "arranged", lambda frame, _, __: frame.limit(4))
+
+    with pytest.raises(PipelineError, match=r"wrote 4 rows of the history .* holds 5"):
+        export(spark, queue.database, lake)
+    assert lake.days() == []
+
+
+def test_a_damaged_file_is_found_and_the_day_can_be_exported_again(
+    spark: "SparkSession", queue: PgQueue, dsn: str, lake: Lake
+) -> None:
+    ids = ended(dsn, DAY, 6)
+    export(spark, queue.database, lake)
+    (file,) = lake.days()[0].files
+    path = f"{lake.uri}/{file.path}".removeprefix("file://")
+    rows = parquet.ParquetFile(path).read()
+    parquet.write_table(rows.slice(1).append_column("more", rows.slice(1)["id"]), path)
+
+    with pytest.raises(NotVerified, match=f"day {DAY}: its files hold 5 rows .* export --again {DAY}"):
+        require_verified(verify(spark, queue.database, lake))
+    Path(path).write_bytes(b"no Parquet")
+    (found,) = verify(spark, queue.database, lake)
+    assert "cannot be read" in found.reason
+    assert [one.fate for one in prune(queue.database, lake)] == [Fate.WAITING]
+
+    export(spark, queue.database, lake, options=ExportOptions(again=[DAY]))
+    assert [one.finding for one in verify(spark, queue.database, lake)] == [Finding.VERIFIED]
+    assert lake_ids(spark, lake) == ids
+    prune(queue.database, lake)
+    with pytest.raises(PipelineError, match="cannot be exported again"):
+        export(spark, queue.database, lake, options=ExportOptions(again=[DAY]))
+
+
+def test_history_that_changed_after_it_was_verified_is_not_dropped(
+    spark: "SparkSession", queue: PgQueue, dsn: str, lake: Lake
+) -> None:
+    ids = ended(dsn, DAY, 4)
+    export(spark, queue.database, lake)
+    verify(spark, queue.database, lake)
+    ask(dsn, "update pgqueue.job_history set result = '1' where id = %(id)s", id=ids[0])
+
+    (one,) = prune(queue.database, lake)
+    assert one.fate is Fate.REFUSED
+    assert f"verify --day {DAY}" in one.reason
+    (found,) = verify(spark, queue.database, lake, days=[DAY])
+    assert "other rows of its history than were exported" in found.reason
+
+    ask(dsn, "delete from pgqueue.job_history where id = %(id)s", id=ids[0])
+    assert [one.fate for one in prune(queue.database, lake)] == [Fate.REFUSED]
+    assert history_ids(dsn) == ids[1:]
+
+
+def test_history_that_was_dropped_before_it_was_verified_is_called_gone(
+    spark: "SparkSession", queue: PgQueue, dsn: str, lake: Lake
+) -> None:
+    ids = ended(dsn, DAY, 4)
+    export(spark, queue.database, lake)
+    ask(dsn, "select pgqueue.drop_history_before(%(day)s)", day=NEXT)
+
+    (found,) = verify(spark, queue.database, lake)
+    assert (found.finding, found.reason) == (Finding.GONE, "")
+    assert lake.days()[0].verified_at is None
+    assert lake_ids(spark, lake) == ids
+
+
+def test_a_large_queue_makes_several_files_and_a_small_one_makes_one(
+    spark: "SparkSession", queue: PgQueue, dsn: str, lake: Lake
+) -> None:
+    ended(dsn, DAY, 90, queue="big")
+    for number in range(5):
+        ended(dsn, DAY, 2, queue=f"small-{number}")
+
+    export(spark, queue.database, lake, options=ExportOptions(rows_per_file=20))
+
+    (day,) = lake.days()
+    files = [file.path.split("/")[2] for file in day.files]
+    assert files.count("queue=big") == 5
+    assert sorted(one for one in files if one != "queue=big") == [f"queue=small-{n}" for n in range(5)]
+    assert max(file.rows for file in day.files) < 40
+    assert day.queues == {"big": 90, **{f"small-{number}": 2 for number in range(5)}}
+
+
+def test_workers_are_remembered_when_the_database_has_forgotten_them(
+    spark: "SparkSession", queue: PgQueue, dsn: str, lake: Lake
+) -> None:
+    ask(
+        dsn,
+        "insert into pgqueue.workers (id, lease_until, pid, concurrency, host, version, queues) "
+        "select gen_random_uuid(), now() + interval '1 hour', 1, 4, host, '0', '{mail}' "
+        "from unnest('{a,b,c}'::text[]) as host",
+    )
+    ask(dsn, "insert into pgqueue.deploys (version) values ('1.4.0')")
+    export(spark, queue.database, lake)
+    ask(dsn, "delete from pgqueue.workers where host <> 'a'")
+    ask(dsn, "delete from pgqueue.former_workers where host = 'b'")
+    export(spark, queue.database, lake)
+
+    workers = {row["host"]: row["ended_at"] for row in lake.workers(spark).collect()}
+    assert sorted(workers) == ["a", "b", "c"]
+    assert [host for host, ended_at in sorted(workers.items()) if ended_at is None] == ["a"]
+    assert [row["version"] for row in lake.deploys(spark).collect()] == ["1.4.0"]
+
+
+def test_files_of_other_releases_are_read_as_far_as_they_go(
+    spark: "SparkSession", queue: PgQueue, dsn: str, lake: Lake
+) -> None:
+    ids = ended(dsn, DAY, 2)
+    export(spark, queue.database, lake)
+    (day,) = lake.days()
+    older = lake.ended(spark).drop("result", "reason")
+    with lake.staged("ended", older, "day", "queue") as staged:
+        files = lake.settle("ended", staged, 2)
+    columns = {name: kind for name, kind in day.columns.items() if name not in ("result", "reason")}
+    newer = msgspec.structs.replace(day, files=files, columns={**columns, "mood": "string"})
+    lake.name(newer)
+
+    assert [row["result"] for row in lake.ended(spark).collect()] == [None, None]
+    assert lake_ids(spark, lake) == ids
+
+    lake.name(msgspec.structs.replace(day, columns={**columns, "collisions": "bigint"}))
+    with pytest.raises(
+        PipelineError, match=r"column collisions of ended is bigint in the lake .* and int here"
+    ):
+        lake.ended(spark)

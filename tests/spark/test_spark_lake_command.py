@@ -1,0 +1,112 @@
+"""``pgqueue pipeline export | verify | prune | status | run``: what they say, and what they refuse."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cli.commands import pgqueue, printed
+from spark.lake_history import DAY, NEXT, ask, died, ended, history_ids, lake_ids
+
+from pgqueue.spark import steps
+from pgqueue.spark.lake import Lake
+
+if TYPE_CHECKING:
+    from click.testing import Result
+    from pyspark.sql import SparkSession
+
+
+def _pipeline(dsn: str, *words: str, **env: str) -> "Result":
+    return pgqueue("pipeline", *words, dsn=dsn, **env)
+
+
+def test_the_verbs_say_what_they_did_to_people_and_to_programs(
+    spark: "SparkSession", dsn: str, tmp_path: Path
+) -> None:
+    ids = [*ended(dsn, DAY, 3), *died(dsn, DAY, 1), *ended(dsn, NEXT, 2)]
+    lake = str(tmp_path / "lake")
+
+    (closed, _) = printed(_pipeline(dsn, "status", "--json", PGQUEUE_LAKE=lake))
+    assert (closed["day"], closed["state"], closed["waiting"]) == (str(DAY), "closed", 4)
+
+    result = _pipeline(dsn, "export", "--lake", lake)
+    assert result.stdout.startswith("2 days exported: 6 rows, ")
+    assert result.stderr.startswith(f"{DAY}: 3 rows of the history, 1 dead job; 1 file, ")
+    assert _pipeline(dsn, "export", "--lake", lake).stdout == (
+        "nothing to export: every closed day is in the lake\n"
+    )
+
+    found = printed(_pipeline(dsn, "verify", "--lake", lake, "--day", str(DAY), "--json"))
+    assert [(one["day"], one["finding"], one["history"]) for one in found] == [(str(DAY), "verified", 3)]
+    result = _pipeline(dsn, "verify", "--lake", lake)
+    assert result.stdout == "1 day verified, 0 days differing\n"
+    assert result.stderr == f"{NEXT}: verified; 2 rows of the history, 0 dead jobs\n"
+
+    ask(dsn, "update pgqueue.job_history set task = 'x' where queue = 'mail' and finished_at >= '2026-01-21'")
+    result = _pipeline(dsn, "prune", "--lake", lake, "--json")
+    assert result.exit_code == 1
+    assert [one["fate"] for one in json.loads(result.stdout)] == ["pruned", "refused"]
+    assert f"{NEXT}: refused; its history has changed since it was verified" in result.stderr
+    result = _pipeline(dsn, "verify", "--lake", lake, "--all")
+    assert result.exit_code == 1
+    assert result.stdout == "1 day verified, 1 day differing\n"
+
+    assert [line.split()[:3] for line in _pipeline(dsn, "status", "--lake", lake).stdout.splitlines()] == [
+        ["day", "state", "rows"],
+        [str(DAY), "pruned", "4"],
+        [str(NEXT), "verified", "2"],
+    ]
+    assert lake_ids(spark, Lake(lake)) == sorted(ids)
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+def test_run_takes_the_chain_from_the_history_to_the_report(
+    spark: "SparkSession", dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = ended(dsn, DAY, 5)
+    monkeypatch.setattr(steps, "_session", lambda: spark)
+
+    result = _pipeline(dsn, "run", "--lake", str(tmp_path / "lake"))
+
+    assert result.exit_code == 0, result.stderr
+    said = [line.split(":")[0] for line in result.stderr.splitlines()]
+    assert said == [name for name in steps.WORK for _ in ("begun", "done")], result.stderr
+    assert set(ids).isdisjoint(history_ids(dsn))
+    lake = Lake(tmp_path / "lake")
+    assert lake_ids(spark, lake) == ids
+    assert lake.entries("rollup/hours")
+    assert [path for path in lake.folder.paths("report") if path.endswith(".html")]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["export"], "no lake: give --lake, set PGQUEUE_LAKE"),
+        (["export", "--lake", "/x", "--again", "monday"], "'monday': use a day such as"),
+        (["verify", "--lake", "/nowhere/lake"], "is no lake: run `pgqueue pipeline export` first"),
+        (["prune", "--lake", "/nowhere/lake", "--keep", "soon"], "'soon' is no length of time"),
+        (["run", "--config", "/nowhere.toml"], "cannot be read"),
+        (["status", "--lake", "/x["], "Spark takes [ in a path for a pattern"),
+    ],
+)
+@pytest.mark.usefixtures("spark")
+def test_what_makes_no_sense_is_refused_in_a_line(dsn: str, words: list[str], complaint: str) -> None:
+    result = _pipeline(dsn, *words)
+
+    assert result.exit_code == 2
+    assert complaint in result.stderr
+
+
+def test_a_database_that_is_not_there_is_said_before_spark_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def started(**_: Any) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("pgqueue.spark.session.session", started)
+    nowhere = "postgresql://nobody@127.0.0.1:1/none"
+    for verb in ("export", "verify", "prune", "status", "run"):
+        result = _pipeline(nowhere, verb, "--lake", str(tmp_path))
+        assert result.exit_code == 2
+        assert "cannot connect to" in result.stderr

@@ -1,0 +1,314 @@
+"""What the lake refuses, in words, before anything is done; and what keeps the database's history where it is."""
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from spark.lake_history import DAY, ENDED, NEXT, ask, ended, history_ids
+
+from pgqueue import PgQueue
+from pgqueue.errors import (
+    ConfigurationError,
+    InvalidOption,
+    LakeError,
+    LakeOfAnother,
+    LakeTooNew,
+    PipelineError,
+)
+from pgqueue.spark.alone import alone
+from pgqueue.spark.export import ExportOptions, wait_until_final
+from pgqueue.spark.lake import Lake
+from pgqueue.spark.manifest import Batch, EndedDay
+from pgqueue.spark.prune import Fate, prune
+from pgqueue.spark.status import DayState, status
+from pgqueue.store import lake as plans
+from pgqueue.store import upkeep
+from pgqueue.store.database import Database
+from pgqueue.store.lake import Origin, first_open_day
+from pgqueue.store.plan import Plan, T
+
+OURS = Origin("1", 2, "pgqueue")
+NONE, A_MINUTE = timedelta(0), timedelta(minutes=1)  # other tests' databases are made on the same server
+
+
+@pytest.fixture
+def lake(queue: PgQueue, tmp_path: Path) -> Lake:
+    """An empty lake of the fresh database."""
+    made = Lake(tmp_path / "lake")
+    made.create(queue.database.run(plans.origin("pgqueue")))
+    return made
+
+
+@pytest.fixture
+def writing(dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    """Somebody in a transaction that has a number, and may end a job of any day."""
+    with psycopg.connect(dsn, application_name="night batch") as connection:
+        connection.execute("insert into pgqueue.queues (name) values ('other')")
+        yield connection
+
+
+def test_an_empty_folder_becomes_a_lake_and_any_other_is_refused(tmp_path: Path) -> None:
+    Lake(tmp_path / "new").create(OURS)
+    assert Lake(tmp_path / "new").marker().origin == OURS
+    (tmp_path / "begun" / "_pgqueue").mkdir(parents=True)
+    (tmp_path / "begun" / "_pgqueue" / ".unfinished-1-lake.json").touch()
+    Lake(tmp_path / "begun").create(OURS)
+
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.jpg").touch()
+    with pytest.raises(LakeError, match=r"no lake, and not empty \(cat.jpg is in it\)"):
+        Lake(tmp_path / "photos").create(OURS)
+    with pytest.raises(LakeError, match="is no lake: run `pgqueue pipeline export` first"):
+        Lake(tmp_path / "photos").days()
+    with pytest.raises(LakeError, match=r"cannot write in the lake .*Not a directory"):
+        Lake(tmp_path / "photos" / "cat.jpg" / "lake").create(OURS)
+
+
+def test_a_lake_of_another_database_or_schema_is_refused(queue: PgQueue, tmp_path: Path) -> None:
+    Lake(tmp_path).create(OURS)
+
+    with pytest.raises(LakeOfAnother, match="holds the history of schema pgqueue of database 2 on server 1"):
+        Lake(tmp_path).create(Origin("1", 2, "other"))
+    with pytest.raises(LakeOfAnother):
+        prune(queue.database, Lake(tmp_path))
+    with pytest.raises(LakeOfAnother):
+        status(queue.database, Lake(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "words"),
+    [
+        ('{"format": 2}', LakeTooNew, "has format 2, and this release reads up to 1: upgrade pgqueue"),
+        ('{"format": 1}', LakeError, "cannot be read as one of ours .*missing required field"),
+        ("", LakeError, "cannot be read as one of ours"),
+    ],
+)
+def test_a_marker_or_manifest_that_is_not_of_this_release_is_refused(
+    tmp_path: Path, text: str, error: type[LakeError], words: str
+) -> None:
+    Lake(tmp_path).create(OURS)
+    manifest = tmp_path / "_pgqueue" / "ended" / f"{DAY}.json"
+    manifest.parent.mkdir()
+    manifest.write_text(text)
+    with pytest.raises(error, match=words):
+        Lake(tmp_path).days()
+
+    (tmp_path / "_pgqueue" / "lake.json").write_text(text)
+    with pytest.raises(error, match=words):
+        Lake(tmp_path).create(OURS)
+
+
+def test_a_place_that_spark_would_misread_or_nobody_knows_is_refused() -> None:
+    with pytest.raises(LakeError, match=r"Spark takes \[ in a path for a pattern"):
+        Lake("/data/lake [1]")
+    with pytest.raises(LakeError, match="gopher://lake is no place for a lake"):
+        Lake("gopher://lake")
+
+
+def test_one_at_a_time_writes_and_the_other_is_told_the_pid(queue: PgQueue, lake: Lake) -> None:
+    with alone(queue.database) as first:
+        with pytest.raises(PipelineError, match=r"somebody else is writing .*pid \d+, pgqueue") as refused:
+            prune(queue.database, lake)
+        (holder,) = queue.database.run(plans.holder())
+        assert f"pid {holder.pid}" in str(refused.value)
+
+        ask(queue.database.dsn, "select pg_terminate_backend(%(pid)s)", pid=holder.pid)
+        with pytest.raises(PipelineError, match="held the lake's lock was lost"):
+            first.still()
+        assert prune(queue.database, lake) == []
+
+
+def test_a_pooler_is_no_place_for_a_lock(dsn: str) -> None:
+    pooled = Database(dsn, behind_pooler=True)
+
+    with pytest.raises(ConfigurationError, match="--direct-dsn"), alone(pooled):
+        pass
+    with alone(Database(dsn, behind_pooler=True, direct_dsn=dsn)):
+        pass
+    pooled.close()
+
+
+def test_a_day_is_closed_a_margin_after_its_end() -> None:
+    midnight = datetime(2026, 1, 21, tzinfo=UTC)
+
+    assert first_open_day(midnight, NONE) == NEXT
+    assert first_open_day(midnight, timedelta(seconds=1)) == DAY
+    assert first_open_day(midnight + timedelta(minutes=1), timedelta(minutes=1)) == NEXT
+
+
+def test_a_transaction_that_may_still_add_to_a_day_is_named(
+    queue: PgQueue, writing: psycopg.Connection[Any]
+) -> None:
+    barrier = queue.database.run(plans.barrier())
+    pid = writing.info.backend_pid
+
+    with pytest.raises(PipelineError, match=rf"pid {pid}, night batch \(postgres in database .*, for \d"):
+        wait_until_final(queue.database, barrier, NONE)
+    writing.rollback()
+    assert wait_until_final(queue.database, barrier, A_MINUTE) > barrier
+
+
+def test_an_export_waits_for_a_transaction_to_end(
+    queue: PgQueue, writing: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    barrier = queue.database.run(plans.barrier())
+    looks = []
+    really = queue.database.run
+
+    def run(plan: Plan[T], connection: object = None) -> T:
+        looks.append(plan)
+        if len(looks) == 3:
+            writing.commit()
+        return really(plan, connection)
+
+    monkeypatch.setattr(queue.database, "run", run)
+    assert wait_until_final(queue.database, barrier, A_MINUTE) > barrier
+    assert len(looks) >= 3
+
+
+def test_a_transaction_that_only_reads_is_in_nobodys_way(queue: PgQueue, dsn: str) -> None:
+    with psycopg.connect(dsn) as connection:
+        connection.execute("select count(*) from pgqueue.job_history")
+        barrier = queue.database.run(plans.barrier())
+        assert wait_until_final(queue.database, barrier, A_MINUTE) > barrier
+
+
+@pytest.mark.parametrize("bad", [{"margin": timedelta(-1)}, {"wait": timedelta(-1)}, {"rows_per_file": 0}])
+def test_options_out_of_range_are_refused(bad: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOption, match=next(iter(bad))):
+        ExportOptions(**bad)
+
+
+def test_days_are_open_or_closed_by_the_databases_clock(queue: PgQueue, dsn: str, tmp_path: Path) -> None:
+    ended(dsn, DAY, 2)
+    ended(dsn, NEXT, 3, partition=False)
+    nowhere = Lake(tmp_path / "nowhere")
+
+    found = status(queue.database, nowhere, now=datetime(2026, 1, 21, 0, 1, tzinfo=UTC))
+    assert [(one.day, one.state, one.waiting) for one in found] == [
+        (DAY, DayState.CLOSED, 2),
+        (NEXT, DayState.OPEN, 3),
+    ]
+    assert [one.state for one in status(queue.database, nowhere)] == [DayState.CLOSED] * 2
+
+
+def _verified(queue: PgQueue, lake: Lake, day: date) -> EndedDay:
+    """A day as an export and a verify would leave it, but for the files."""
+    below = queue.database.run(plans.horizon()).xmax
+    held = queue.database.run(plans.contents(day, below=below))
+    at = datetime.now(UTC)
+    batch = Batch(
+        generation=1,
+        since=0,
+        below=below,
+        highest=held.highest,
+        exported_at=at,
+        history=held.history,
+        dead=held.dead,
+    )
+    entry = EndedDay(
+        table="ended",
+        day=day,
+        generation=1,
+        files=(),
+        columns={},
+        written_at=at,
+        queues=dict(held.queues),
+        batches=(batch,),
+        verified_at=at,
+    )
+    lake.name(entry)
+    noted = plans.note_verified(day, history=held.history, dead=held.dead, below=below, lake=lake.uri)
+    queue.database.run(noted)
+    return entry
+
+
+def test_the_newest_days_are_kept(queue: PgQueue, dsn: str, lake: Lake) -> None:
+    ended(dsn, DAY, 2)
+    ended(dsn, NEXT, 3)
+    for day in (DAY, NEXT):
+        _verified(queue, lake, day)
+    noon = datetime(2026, 1, 28, 12, tzinfo=UTC)
+
+    found = prune(queue.database, lake, keep=timedelta(days=7), now=noon)
+    assert [(one.day, one.fate) for one in found] == [(DAY, Fate.PRUNED), (NEXT, Fate.KEPT)]
+    found = prune(queue.database, lake, days=[DAY])
+    assert found == []
+    with pytest.raises(InvalidOption, match="keep"):
+        prune(queue.database, lake, keep=timedelta(-1))
+
+
+def test_a_day_that_only_its_manifest_calls_verified_is_not_dropped(
+    queue: PgQueue, dsn: str, lake: Lake
+) -> None:
+    ended(dsn, DAY, 2)
+    _verified(queue, lake, DAY)
+    ask(dsn, "delete from pgqueue.lake_days")
+
+    assert [one.fate for one in prune(queue.database, lake)] == [Fate.WAITING]
+    assert len(history_ids(dsn)) == 2
+
+
+def test_a_prune_gives_up_on_a_history_that_is_in_use_and_says_who_uses_it(
+    queue: PgQueue, dsn: str, lake: Lake
+) -> None:
+    ended(dsn, DAY, 2)
+    _verified(queue, lake, DAY)
+    with psycopg.connect(dsn, application_name="long report") as reader:
+        reader.execute("select count(*) from pgqueue.job_history")
+        (one,) = prune(queue.database, lake, patience=NONE)
+        assert one.fate is Fate.BUSY
+        assert f"pid {reader.info.backend_pid}, long report" in one.reason
+    assert [one.fate for one in prune(queue.database, lake)] == [Fate.PRUNED]
+
+
+def test_nobody_can_add_to_a_day_while_it_is_compared_and_dropped(
+    queue: PgQueue, dsn: str, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended(dsn, DAY, 2)
+    _verified(queue, lake, DAY)
+    refused = []
+
+    def passed(point: str) -> None:
+        if point == "held":
+            with psycopg.connect(dsn, options="-c lock_timeout=1") as late:
+                try:
+                    late.execute(ENDED, {"day": DAY, "count": 1, "queue": "late"})
+                except psycopg.errors.LockNotAvailable as error:
+                    refused.append(error)
+
+    monkeypatch.setattr(lake, "passed", passed)
+    assert [one.fate for one in prune(queue.database, lake)] == [Fate.PRUNED]
+    assert len(refused) == 1
+
+
+def test_retention_drops_only_what_is_wholly_in_the_lake_where_there_is_one(
+    queue: PgQueue, dsn: str, lake: Lake
+) -> None:
+    last = NEXT + timedelta(days=1)
+    for day in (DAY, NEXT, last):
+        ended(dsn, day, 2)
+    _verified(queue, lake, DAY)
+    _verified(queue, lake, NEXT)
+    late = ended(dsn, NEXT, 1)
+
+    queue.database.run(upkeep.drop_history(timedelta(days=1)))
+
+    days = "select distinct (finished_at at time zone 'UTC')::date from pgqueue.job_history order by 1"
+    assert ask(dsn, days) == [(NEXT,), (last,)]
+    assert late[0] in history_ids(dsn)
+    assert ask(dsn, "select day from pgqueue.lake_days where pruned_below = below") == [(DAY,)]
+    _verified(queue, lake, NEXT)
+    ask(dsn, "select pgqueue.ensure_history_days(%(day)s, %(day)s)", day=last + timedelta(days=1))
+    assert queue.database.run(upkeep.drop_history(timedelta(days=1))) == 2, "a day without rows goes, too"
+    assert ask(dsn, days) == [(last,)]
+
+
+def test_retention_drops_old_days_as_ever_where_there_is_no_lake(queue: PgQueue, dsn: str) -> None:
+    ended(dsn, DAY, 2)
+
+    assert queue.database.run(upkeep.drop_history(timedelta(days=1))) == 1
+    assert history_ids(dsn) == []

@@ -1,0 +1,192 @@
+"""Killed anywhere and run again, the pipeline ends in the same lake: nothing is lost, nothing is doubled."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from promises.processes import wait_until
+from spark.lake_history import DAY, NEXT, ask, died, ended, history_ids, lake_ids
+
+from pgqueue import PgQueue
+from pgqueue.spark.export import export
+from pgqueue.spark.folder import Folder
+from pgqueue.spark.lake import Lake
+from pgqueue.spark.prune import prune
+from pgqueue.spark.status import DayState, status
+from pgqueue.spark.verify import Finding, verify
+from pgqueue.store import lake as plans
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COMMAND = """
+import os, signal, sys
+from pgqueue.cli.main import main
+from pgqueue.spark.lake import Lake
+
+dies_at, seen = sys.argv[1], []
+
+def passed(self, point):
+    seen.append(point)
+    if point == dies_at:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+Lake.passed = passed
+main(sys.argv[2:])
+"""
+
+
+class Killed(BaseException):
+    """The process is no more."""
+
+
+class Gone(Folder):
+    """What a process that is no more can still do to files: nothing."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+
+    def remove_all(self, path: str) -> None:
+        raise Killed(path)
+
+
+class Mortal(Lake):
+    """A lake whose process dies after it has passed a point for the nth time."""
+
+    def __init__(self, place: Path, point: str, nth: int) -> None:
+        super().__init__(place)
+        self.at = (point, nth)
+        self.seen: Counter[str] = Counter()
+
+    def passed(self, point: str) -> None:
+        self.seen[point] += 1
+        if (point, self.seen[point]) == self.at:
+            self.folder = Gone(self.uri)
+            raise Killed(point)
+
+
+def _dies(place: Path, point: str, nth: int, work: Callable[[Lake], object]) -> None:
+    with pytest.raises(Killed):
+        work(Mortal(place, point, nth))
+
+
+def _is_tidy(lake: Lake) -> None:
+    """Every file is named, nothing is being written."""
+    tables = {"ended", "workers", "deploys"}
+    named = {file.path for table in tables for entry in lake.entries(table) for file in entry.files}
+    named |= {file.path for table in tables if (entry := lake.entry(table, None)) for file in entry.files}
+    there = {path for path in lake.folder.paths() if not path.startswith("_pgqueue/")}
+    assert there == named
+
+
+@pytest.mark.timeout(400)
+def test_an_export_that_is_killed_at_every_step_ends_in_the_same_lake(
+    spark: "SparkSession", queue: PgQueue, dsn: str, tmp_path: Path
+) -> None:
+    first = [*ended(dsn, DAY, 6), *ended(dsn, DAY, 3, queue="other"), *died(dsn, DAY, 1)]
+    ids = [*first, *ended(dsn, NEXT, 4)]
+    for point, nth, there in (
+        ("created", 1, []),
+        ("staged", 1, []),
+        ("moved", 1, []),
+        ("moved", 2, []),
+        ("named", 1, first),
+        ("moved", 1, first),
+        ("named", 1, ids),
+        ("moved", 1, ids),  # a file of the workers
+        ("named", 2, ids),  # the deploys
+    ):
+        _dies(tmp_path / "lake", point, nth, lambda lake: export(spark, queue.database, lake))
+        assert lake_ids(spark, Lake(tmp_path / "lake")) == sorted(there)
+
+    lake = Lake(tmp_path / "lake")
+    assert export(spark, queue.database, lake) == []
+    assert lake_ids(spark, lake) == sorted(ids)
+    assert [one.finding for one in verify(spark, queue.database, lake)] == [Finding.VERIFIED] * 2
+    lake.sweep("workers")  # whose former files stay until the next write
+    lake.sweep("deploys")
+    _is_tidy(lake)
+
+
+def test_a_verify_and_a_prune_that_are_killed_at_every_step_end_in_the_same_lake(
+    spark: "SparkSession", queue: PgQueue, dsn: str, tmp_path: Path
+) -> None:
+    ids = [*ended(dsn, DAY, 3), *ended(dsn, NEXT, 2)]
+    place = tmp_path / "lake"
+    export(spark, queue.database, Lake(place))
+
+    for point in ("named", "noted"):
+        _dies(place, point, 1, lambda lake: verify(spark, queue.database, lake))
+    assert ask(dsn, "select day from pgqueue.lake_days") == [(DAY,)]
+    assert len(verify(spark, queue.database, Lake(place))) == 1
+
+    for point, left in (("held", 5), ("dropped", 5), ("pruned", 2)):
+        _dies(place, point, 1, lambda lake: prune(queue.database, lake))
+        assert len(history_ids(dsn)) == left
+    prune(queue.database, Lake(place))
+
+    assert [one.state for one in status(queue.database, Lake(place))] == [DayState.PRUNED] * 2
+    assert lake_ids(spark, Lake(place)) == sorted(ids)
+    assert export(spark, queue.database, Lake(place)) == []
+
+
+def test_what_is_replaced_is_there_as_it_was_or_as_it_is_to_be(spark: "SparkSession", tmp_path: Path) -> None:
+    place = tmp_path / "lake"
+    lake = Lake(place)
+    lake.create(plans.Origin("1", 2, "pgqueue"))
+    days = [DAY, NEXT]
+    rows = [(day, number) for day in days for number in range(3)]
+    first = spark.createDataFrame(rows, "day date, n int")
+    lake.replace_days("rollup/hours", days, first)
+    second = first.selectExpr("day", "n + 10 as n")
+
+    for point, nth, sums in (("staged", 1, [3, 3]), ("moved", 1, [3, 3]), ("named", 1, [33, 3])):
+        _dies(place, point, nth, lambda one: one.replace_days("rollup/hours", days, second))
+        found = lake.day_table(spark, "rollup/hours").groupBy("day").sum("n").orderBy("day").collect()
+        assert [row[1] for row in found] == sums
+    lake.replace_days("rollup/hours", days, second)
+
+    table = lake.day_table(spark, "rollup/hours", days)
+    assert sorted(row["n"] for row in table.collect()) == [10, 10, 11, 11, 12, 12]
+    lake.sweep("rollup/hours")
+    assert len(lake.folder.paths("rollup")) == sum(len(entry.files) for entry in lake.entries("rollup/hours"))
+
+
+def _command(dsn: str, dies_at: str, *words: str) -> "subprocess.CompletedProcess[str]":
+    """The command as a process of its own, which kills itself where it is told to."""
+    return subprocess.run(  # noqa: S603 - our own words
+        [sys.executable, "-c", COMMAND, dies_at, "--dsn", dsn, "pipeline", *words],
+        env=os.environ | {"MASTER": "local[2]"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.timeout(400)
+def test_processes_that_are_killed_outright_leave_the_next_ones_nothing_to_clear_up(
+    spark: "SparkSession", queue: PgQueue, dsn: str, tmp_path: Path
+) -> None:
+    ids = [*ended(dsn, DAY, 3), *ended(dsn, DAY, 2, queue="other"), *died(dsn, DAY, 1)]
+    lake = Lake(tmp_path / "lake")
+
+    again: dict[str, Callable[[], object]] = {
+        "export": lambda: export(spark, queue.database, lake),
+        "prune": lambda: prune(queue.database, lake),
+    }
+    for verb, point in (("export", "moved"), ("prune", "dropped")):
+        killed = _command(dsn, point, verb, "--lake", lake.uri)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        wait_until(lambda: not queue.database.run(plans.holder()))
+        again[verb]()
+        verify(spark, queue.database, lake)
+
+    assert lake_ids(spark, lake) == sorted(ids)
+    assert [one.state for one in status(queue.database, lake)] == [DayState.PRUNED]
+    _is_tidy(lake)

@@ -1,0 +1,106 @@
+"""Why attempts failed: which of them are counted, and what makes two reasons one."""
+
+from datetime import date, datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from spark.rollup_days import Job, at, error, frame_of, job, rows
+
+from pgqueue.spark import rollup_jobs
+from pgqueue.spark.rollup_failures import failures, reason_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(300)  # Spark takes its time on a machine that is busy with other things
+FRI = date(2026, 11, 20)
+
+
+def test_every_failed_attempt_has_a_reason_also_of_jobs_that_succeeded_later(spark: "SparkSession") -> None:
+    jobs = [
+        job(
+            at("20 10:10"),
+            attempts=3,
+            errors=[
+                error(1, at("19 23:50"), "Timeout", "no answer from 10.0.0.1 after 30 s"),
+                error(2, at("20 10:00"), "Timeout", "no answer from 10.0.0.2 after 31.5 s"),
+            ],
+        ),
+        job(
+            at("20 10:20"),
+            outcome="dead",
+            errors=[
+                error(1, at("20 10:15"), "Timeout", "no answer from 10.0.0.3 after 30 s"),
+                error(2, at("20 10:20"), "KeyError", "'id'"),
+            ],
+        ),
+        job(at("20 10:30"), errors=None),
+        job(at("20 10:30"), errors=[]),
+    ]
+    found = rows(failures(rollup_jobs.timed(frame_of(spark, jobs))))
+    key = {"day": FRI, "hour": at("20 10:00"), "queue": "mail", "task": "send"}
+    assert sorted(found, key=lambda row: str(row["error_type"])) == [
+        key
+        | {"error_type": "KeyError", "reason": "<text>", "failures": 1, "jobs": 1, "dead": 1}
+        | {"first_at": at("20 10:20"), "last_at": at("20 10:20"), "sample": "'id'"},
+        key
+        | {
+            "error_type": "Timeout",
+            "reason": "no answer from <n> after <n> s",
+            "failures": 3,
+            "jobs": 2,
+            "dead": 0,
+        }
+        | {"first_at": at("19 23:50"), "last_at": at("20 10:15")}
+        | {"sample": "no answer from 10.0.0.1 after 30 s"},
+    ]
+
+
+def test_errors_in_no_form_of_ours_are_counted_and_break_nothing(spark: "SparkSession") -> None:
+    jobs = [
+        job(at("20 10:10"), errors=said)
+        for said in ("{", '"gone"', "null", "[null]", '[{"message": {"a": 1}, "attempt": "x", "at": "then"}]')
+    ]
+    found = rows(failures(rollup_jobs.timed(frame_of(spark, jobs))))
+    assert sorted((row["error_type"], row["reason"], row["failures"], row["sample"]) for row in found) == [
+        ("", "{<text>:<n>}", 1, '{"a":1}'),
+        ("unreadable", "<text>", 1, '"gone"'),
+        ("unreadable", "{", 1, "{"),
+    ]
+
+
+def test_failures_of_an_earlier_death_are_left_to_the_day_that_tells_of_it(spark: "SparkSession") -> None:
+    def lives(died: datetime) -> Job:
+        first = [error(1, at("18 10:00"), "First", "life"), error(2, died, "First", "life")]
+        return job(at("20 10:00"), errors=[*first, error(1, at("20 09:00"), "Second", "life")])
+
+    east = timezone(timedelta(hours=2))  # in which PostgreSQL may have written the times
+    for died, counts in ((at("19 23:59:59"), {"Second": 1}), (at("20 00:00"), {"First": 2, "Second": 1})):
+        jobs = [lives(died.astimezone(east))]
+        found = rows(failures(rollup_jobs.timed(frame_of(spark, jobs))))
+        assert {row["error_type"]: row["failures"] for row in found} == counts
+
+
+REASONS = {
+    "worker 01890a5d-ac96-774b-bcce-b302099a8057 stopped": "worker <uuid> stopped",
+    "No user jörg.meier+x@mail.example.com found": "No user <email> found",
+    "can't open '/tmp/a b' or \"x\" or `y` or “z” or «w»": "can't open <text> or <text> or <text> or <text> or <text>",
+    "Zoë's file, Ann's file": "Zoë's file, Ann's file",
+    "no such file: /var/lib/x-1.txt, C:\\a\\b.txt or ~/c": "no such file: <path>, <path> or <path>",
+    "and/or 5/6 ok": "and/or <n>/<n> ok",
+    "GET https://example.com/a?b=1, then wss://x": "GET <url>, then <url>",
+    "at 0xDEADbeef, commit 1a2b3c4d5e, facade deadbeef": "at <hex>, commit <hex>, facade deadbeef",
+    "2026-11-20T10:00:00.123+01:00 and 2026-11-20 10:00 gone": "<time> and <time> gone",
+    "10.0.0.1:5432 took 1,234.5 ms, shard12": "<n> took <n> ms, shard<n>",
+    "  line 1\n\t line 2  ": "line <n> line <n>",
+    "größe 7 für 日本 8": "größe <n> für 日本 <n>",
+    "x" * 3_000: "x" * 200,
+    "": "",
+}
+
+
+def test_messages_that_differ_in_names_and_numbers_have_one_reason(spark: "SparkSession") -> None:
+    frame = spark.createDataFrame([(message,) for message in REASONS], "message string")
+    found = frame.select("message", reason_of(F.col("message")).alias("reason")).collect()
+    assert {row.message: row.reason for row in found} == REASONS

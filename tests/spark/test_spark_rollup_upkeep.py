@@ -1,0 +1,308 @@
+"""Roll-ups follow the lake: late rows, long jobs, another configuration, kills; and PostgreSQL follows the roll-ups."""
+
+from collections.abc import Callable, Iterator
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from cli.commands import pgqueue, printed
+from psycopg.rows import dict_row
+from spark.rollup_days import Job, at, error, job, new_lake, put, put_workers
+
+from pgqueue.errors import LakeError, LakeOfAnother, PipelineError
+from pgqueue.spark.alone import alone
+from pgqueue.spark.config import Config, parse
+from pgqueue.spark.lake import Lake
+from pgqueue.spark.manifest import Day
+from pgqueue.spark.rollup import rollup
+from pgqueue.spark.rollup_rows import rows_of
+from pgqueue.store.database import Database
+from pgqueue.store.lake import origin
+from pgqueue.store.rollups import ROLLUPS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(300)  # Spark takes its time on a machine that is busy with other things
+WED, THU, FRI = date(2026, 11, 18), date(2026, 11, 19), date(2026, 11, 20)
+TABLES = (*ROLLUPS, "busy")
+WORKER = "01890a5d-ac96-774b-bcce-b302099a8057"
+TOLD = """
+tenant = "$.tenant"
+[cost]
+per_run_second = 0.5
+[[slo]]
+queue = "mail"
+wait = "30s"
+objective = 0.9
+"""
+CONFIG = parse(TOLD)
+HARD = ('a,"b"\n\\N', "\\.", "\\N", "", "ü\t日本", "'; drop table jobs")
+
+
+def thursday() -> list[Job]:
+    failed = [error(1, at("19 09:00"), "ValueError", 'no "such"\nthing, 7')]
+    hard = [job(at("19 10:00:07"), ran=2, args={"tenant": name}, worker_id=WORKER) for name in HARD]
+    return [
+        job(at("19 09:30"), waited=60, errors=failed, attempts=2),
+        job(at("19 12:00"), ran=None, outcome="cancelled"),
+        *hard,
+    ]
+
+
+def friday() -> list[Job]:
+    return [job(at("20 02:15"), ran=4 * 3_600, queue="reports", task="nightly", worker_id=WORKER)]
+
+
+def lake_at(spark: "SparkSession", path: Path, *days: list[Job]) -> Lake:
+    lake = new_lake(Lake(path / "lake"))
+    fill(spark, lake, *days)
+    return lake
+
+
+def fill(spark: "SparkSession", lake: Lake, *days: list[Job]) -> None:
+    for jobs in days:
+        put(spark, lake, jobs[0]["day"], jobs)
+    put_workers(spark, lake, [(WORKER, at("01 00:00"), None, 8, "host")])
+
+
+@pytest.fixture
+def database(dsn: str) -> Iterator[Database]:
+    opened = Database(dsn)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def lake(spark: "SparkSession", database: Database, tmp_path: Path) -> Lake:
+    """The database's lake, with two days in it."""
+    made = Lake(tmp_path / "lake")
+    made.create(database.run(origin("pgqueue")))
+    fill(spark, made, thursday(), friday())
+    return made
+
+
+def in_lake(spark: "SparkSession", lake: Lake) -> dict[str, list[dict[str, Any]]]:
+    return {name: ordered(lake.day_table(spark, f"rollup/{name}").toArrow().to_pylist()) for name in TABLES}
+
+
+def in_postgres(dsn: str) -> dict[str, list[dict[str, Any]]]:
+    with psycopg.connect(dsn, row_factory=dict_row) as connection:
+        connection.execute("set time zone 'UTC'")
+        found = {
+            name: connection.execute(f"select * from pgqueue.rollup_{name}".encode()).fetchall()
+            for name in ROLLUPS
+        }
+    for row in found["workers"]:
+        row["worker_id"] = str(row["worker_id"])
+    return {name: ordered(rows) for name, rows in found.items()}
+
+
+def ordered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(
+        rows, key=lambda row: [str(row.get(name)) for name in ("day", "hour", "queue", "task", "tenant")]
+    )
+
+
+def generations(lake: Lake) -> dict[str, dict[date, int]]:
+    """How often each table's day was written."""
+    return {
+        name: {entry.day: entry.generation for entry in lake.entries(f"rollup/{name}") if entry.day}
+        for name in TABLES
+    }
+
+
+def everything(lake: Lake, dsn: str) -> tuple[Any, ...]:
+    with psycopg.connect(dsn) as connection:
+        made = connection.execute("select day, made_from, made_at from pgqueue.rollup_made").fetchall()
+    return sorted(made), {path: lake.folder.read(path) for path in lake.folder.paths()}
+
+
+def test_postgres_holds_what_the_lake_holds_and_a_rerun_changes_nothing(
+    spark: "SparkSession", lake: Lake, dsn: str, tmp_path: Path
+) -> None:
+    config = tmp_path / "pipeline.toml"
+    config.write_text(f'lake = "{lake.uri}"\n{TOLD}')
+    words = ("pipeline", "rollup", "--config", str(config))
+    said = pgqueue(*words, "--no-postgres", "--days", "2026-11-19..2026-11-20", "--days", "2026-11-20").stdout
+    assert said == "2 days rolled up: 2026-11-19, 2026-11-20\n"
+    in_the_lake = generations(lake)
+
+    done = printed(pgqueue(*words, "--json", dsn=dsn))
+    assert done == {"days": [str(THU), str(FRI)], "lake": lake.uri, "postgres": True}
+    assert generations(lake) == in_the_lake, "it was there already, and PostgreSQL has it from there"
+    found = in_lake(spark, lake)
+    assert {*HARD, None} <= {row["tenant"] for row in found["tenants"]}
+    assert in_postgres(dsn) == {name: found[name] for name in ROLLUPS}
+    views_are_right(dsn)
+
+    before = everything(lake, dsn)
+    assert pgqueue(*words, dsn=dsn).stdout == "nothing to do: every day is up to date\n"
+    assert everything(lake, dsn) == before
+
+
+def views_are_right(dsn: str) -> None:
+    with psycopg.connect(dsn) as connection:
+        rates = connection.execute(
+            "select jobs_per_second, retries_per_job, slo_attained from pgqueue.rollup_rates "
+            "where hour = '2026-11-19 09:00+00' and task = 'send'"
+        ).fetchall()
+        fleet = connection.execute(
+            "select workers, slots, running_at_once, utilisation from pgqueue.rollup_fleet "
+            "where hour = '2026-11-20 01:00+00'"
+        ).fetchall()
+        budgets = connection.execute(
+            "select queue, task, good, total, attained, budget_left from pgqueue.rollup_budgets"
+        ).fetchall()
+    assert rates == [(pytest.approx(1 / 3_600), 1, 0)]
+    assert fleet == [(1, 8, 1, 1 / 8)]
+    assert budgets == [("mail", "send", 6, 7, pytest.approx(6 / 7), pytest.approx(1 - (1 / 7) / 0.1))]
+
+
+def test_days_follow_late_rows_long_jobs_and_the_configuration_and_no_more_than_that(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    lake = lake_at(spark, tmp_path, thursday())
+    assert rollup(spark, None, lake, CONFIG) == [THU]
+    once = {name: {THU: 1} for name in TABLES}
+    assert generations(lake) == once
+
+    put(spark, lake, FRI, friday())  # one of its jobs began on Thursday
+    assert rollup(spark, None, lake, CONFIG, days=[FRI]) == [THU, FRI]
+    twice = {name: {THU: 2 if name in {"hours", "days", "workers"} else 1, FRI: 1} for name in TABLES}
+    assert generations(lake) == twice
+
+    late = [job(at("19 12:00"), waited=5), job(at("19 00:30"), ran=7_200, queue="reports", task="nightly")]
+    put(spark, lake, THU, late)
+    assert rollup(spark, None, lake, CONFIG) == [THU]
+    assert generations(lake) == {name: {**days, THU: days[THU] + 1} for name, days in twice.items()}
+
+    before = generations(lake)
+    later = [job(at("20 00:10"), ran=1_800, queue="reports", task="nightly", worker_id=WORKER)]
+    put(spark, lake, FRI, later)
+    other = parse(TOLD.replace("30s", "90s"))
+    assert rollup(spark, None, lake, other) == [THU, FRI]
+    again = {
+        THU: {"hours", "days", "tenants", "workers"},  # for the configuration and for Friday's job
+        FRI: set(TABLES),
+    }
+    assert generations(lake) == {
+        name: {day: number + (name in again[day]) for day, number in days.items()}
+        for name, days in before.items()
+    }
+
+    fresh = lake_at(spark, tmp_path / "fresh", [*thursday(), *late], [*friday(), *later])
+    rollup(spark, None, fresh, other)
+    assert in_lake(spark, lake) == in_lake(spark, fresh)
+
+
+class Killed(BaseException):
+    """What no handler of ours catches."""
+
+
+class Dying(Lake):
+    """A lake in which the process dies after so many steps."""
+
+    steps = 0
+
+    def passed(self, point: str) -> None:
+        assert point
+        self.steps -= 1
+        if self.steps == 0:
+            raise Killed
+
+
+def test_killed_after_any_step_the_next_run_ends_the_same(spark: "SparkSession", tmp_path: Path) -> None:
+    lake = Dying(lake_at(spark, tmp_path, thursday(), friday()).uri)
+    kills = 0
+    while True:
+        kills += 1
+        lake.steps = kills
+        try:
+            rollup(spark, None, lake, CONFIG)
+            break
+        except Killed:
+            pass
+    assert kills > len(TABLES)
+    assert rollup(spark, None, lake, CONFIG) == []
+
+    whole = lake_at(spark, tmp_path / "whole", thursday(), friday())
+    rollup(spark, None, whole, CONFIG)
+    assert in_lake(spark, lake) == in_lake(spark, whole)
+
+
+def test_killed_on_the_way_to_postgres_the_former_day_stands_and_the_next_run_sends_it(
+    spark: "SparkSession", lake: Lake, dsn: str, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rollup(spark, database, lake, CONFIG)
+    former = in_postgres(dsn)
+    put(spark, lake, THU, [job(at("19 11:00"), ran=3, waited=1)])
+
+    def dying(read: Callable[..., Iterator[bytes]]) -> Callable[..., Iterator[bytes]]:
+        def broken(lake: Lake, entry: Day, columns: tuple[str, ...]) -> Iterator[bytes]:
+            if entry.table == "rollup/workers":
+                assert in_postgres(dsn) == former, "whoever looks in the meantime sees the former day"
+                raise Killed
+            yield from read(lake, entry, columns)
+
+        return broken
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pgqueue.spark.rollup.rows_of", dying(rows_of))
+        with pytest.raises(Killed):
+            rollup(spark, database, lake, CONFIG)
+    assert in_postgres(dsn) == former
+
+    before = generations(lake)
+    assert rollup(spark, database, lake, CONFIG) == [THU]
+    assert generations(lake) == before, "the lake had it already"
+    found = in_lake(spark, lake)
+    assert in_postgres(dsn) == {name: found[name] for name in ROLLUPS} != former
+
+
+def test_only_days_of_this_databases_lake_are_rolled_up_and_by_one_at_a_time(
+    spark: "SparkSession", lake: Lake, dsn: str, database: Database, tmp_path: Path
+) -> None:
+    with pytest.raises(LakeError, match=r"does not have 2026-11-18 \(days in it: 2026-11-19 to 2026-11-20\)"):
+        rollup(spark, None, lake, CONFIG, days=[WED])
+    with pytest.raises(LakeOfAnother):
+        rollup(spark, database, lake_at(spark, tmp_path / "other", thursday()), CONFIG)
+    with alone(database), pytest.raises(PipelineError, match="somebody else is writing"):
+        rollup(spark, database, lake, CONFIG)
+    assert not lake.entries("rollup/hours")
+    assert pgqueue("pipeline", "rollup", "--lake", f"{tmp_path}/none", dsn=dsn).stderr.startswith(
+        "pgqueue: error: file:"
+    )
+
+
+def test_an_empty_lake_has_nothing_to_roll_up(spark: "SparkSession", tmp_path: Path) -> None:
+    assert rollup(spark, None, new_lake(Lake(tmp_path / "lake")), Config()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "refusal"),
+    [
+        ((), "no lake: give --lake, set PGQUEUE_LAKE, or write lake"),
+        (("--lake", "x", "--days", "yesterday"), "use a day such as 2026-11-20, or days such as"),
+        (("--lake", "x", "--days", "2026-11-20..2026-11-19"), "the last day lies before the first"),
+        (("--lake", "x", "--config", "absent.toml"), "cannot be read"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_spark_starts(words: tuple[str, ...], refusal: str) -> None:
+    result = pgqueue("pipeline", "rollup", *words)
+    assert result.exit_code == 2
+    assert refusal in result.stderr
+
+
+def test_deployed_notes_when_a_version_went_live_and_the_last_word_on_an_instant_counts(dsn: str) -> None:
+    words = ("pipeline", "deployed")
+    assert pgqueue(*words, dsn=dsn).stderr.startswith("no version was noted")
+    first = printed(pgqueue(*words, "1.0", "--at", "2026-11-19T10:00:00+01:00", "--json", dsn=dsn))
+    assert first == {"deployed_at": "2026-11-19T09:00:00Z", "version": "1.0"}
+    assert pgqueue(*words, "2.0 ü", dsn=dsn).stdout.startswith("2.0 ü: live since ")
+    pgqueue(*words, "1.1", "--at", "2026-11-19T09:00:00Z", dsn=dsn)
+    assert [one["version"] for one in printed(pgqueue(*words, "--json", dsn=dsn))] == ["2.0 ü", "1.1"]
+    assert "name the VERSION" in pgqueue(*words, "--at", "2026-11-19T09:00:00Z", dsn=dsn).stderr
+    assert "VERSION is empty" in pgqueue(*words, " ", dsn=dsn).stderr

@@ -1,0 +1,167 @@
+"""Measuring at scale: three engines are asked the same, and it is noticed when they do not say the same."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psycopg
+import pytest
+from cli.commands import pgqueue, printed
+
+from pgqueue.cli.own_schema import mark_of
+from pgqueue.cli.pipeline import scale as scaling
+from pgqueue.cli.pipeline.scale_plots import draw
+from pgqueue.spark import scale as measuring
+from pgqueue.spark import scale_measure
+from pgqueue.spark.scale import Scaled, Step
+from pgqueue.spark.scale_agree import BOUND, MIDDLES, OUTERMOST, PERCENTILES, RANKS, Sketched, compare
+from pgqueue.store.scale import Exact
+
+HOUR = datetime(2026, 3, 28, 7, tzinfo=UTC)
+KEY = ("mail", "send", HOUR)
+COUNTS = (1000, 990, 5, 5, 1010)
+VALUES = [1000.0 * rank for rank in RANKS]
+"""Of a thousand values, each is its rank."""
+EXACT = Exact("mail", "send", HOUR, COUNTS, VALUES, None)
+
+
+def sketched(p50: float = 500.0, counts: tuple[int, ...] = COUNTS) -> dict[Any, Sketched]:
+    return {KEY: Sketched(counts, [p50, 900.0, 990.0], None)}
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_pipeline_spark_sql_and_duckdb_agree(dsn: str, tmp_path: Path) -> None:
+    words = ("--rows", "1500", "--days", "1", "--skew", "0.9", "--json", "--out", str(tmp_path))
+    told = pgqueue("--dsn", dsn, "pipeline", "scale", *words)
+    (size,) = printed(told)["sizes"]
+    assert size["disagreements"] == []
+    assert [step["name"] for step in size["steps"]] == [
+        *("generate", "export", "verify", "rollup", "same in Spark", "same in SQL", "same in DuckDB")
+    ]
+    assert size["percentiles"] > size["groups"] > 50
+    assert size["lake_files"] >= 6
+    assert all(
+        step["megabytes"] > 10 for step in size["steps"] if step["name"] in {"export", "same in DuckDB"}
+    )
+    assert json.loads((tmp_path / "figures.json").read_text())["sizes"] == [size]
+    assert {path.name for path in tmp_path.glob("*.svg")} == {"pipeline.svg", "engines.svg", "memory.svg"}
+    with psycopg.connect(dsn) as connection:
+        assert connection.execute("select to_regnamespace('pgqueue_scale')").fetchone() == (None,)
+
+
+def test_engines_that_disagree_end_the_command_with_1(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = Scaled(
+        rows=10, days=1, skew=None, steps=[Step("export", 2.0, 5)], lake_files=1, lake_bytes=2, groups=3, percentiles=4,
+        missed=4, disagreements=["Spark: nothing is as it was"],
+    )  # fmt: skip
+    monkeypatch.setattr(scaling, "_measured", lambda *_: scaling.Figures("2026-03-28", "1", "4", 2, [size]))
+    told = pgqueue("--dsn", dsn, "pipeline", "scale", "--rows", "10")
+    assert told.exit_code == 1
+    assert "they disagree: Spark: nothing is as it was" in told.stderr
+    assert "THEY DISAGREE" in told.stdout
+
+
+def test_roll_ups_that_say_the_same_agree() -> None:
+    agreed = compare([EXACT], sketched())
+    assert agreed.holds
+    assert (agreed.groups, agreed.percentiles, agreed.missed) == (1, 3, 0)
+
+
+@pytest.mark.parametrize(
+    ("other", "example"),
+    [
+        pytest.param({}, "mail, send, 2026-03-28 07:00", id="a group is missing"),
+        pytest.param(sketched(counts=(999, 989, 5, 5, 1009)), "(999, 989", id="a job is missing"),
+        pytest.param(sketched() | {("mail", "x", HOUR): sketched()[KEY]}, "mail, x", id="a group too many"),
+        pytest.param(sketched(p50=1000 * (0.5 + OUTERMOST) + 2), "wait [537", id="a percentile is far off"),
+        pytest.param(sketched(p50=1000 * (0.5 - OUTERMOST) - 2), "wait [46", id="far off below"),
+        pytest.param({KEY: Sketched(COUNTS, None, None)}, "wait None", id="a percentile is missing"),
+    ],
+)
+def test_what_does_not_agree_is_told(other: Mapping[Any, Sketched], example: str) -> None:
+    agreed = compare([EXACT], other)
+    assert not agreed.holds
+    assert example in "; ".join(agreed.examples)
+
+
+def test_a_few_percentiles_may_lie_beyond_the_bound_and_many_may_not() -> None:
+    beyond = 1000 * (0.5 + BOUND) + 2
+    hours = [HOUR.replace(day=day, hour=hour) for day in range(1, 11) for hour in range(10)]
+    exact = [msgspec.structs.replace(EXACT, hour=hour) for hour in hours]
+
+    def answers(off: int) -> dict[Any, Sketched]:
+        return {
+            ("mail", "send", hour): sketched(beyond if number < off else 500.0)[KEY]
+            for number, hour in enumerate(hours)
+        }
+
+    assert compare(exact, answers(3)).missed == 3
+    assert compare(exact, answers(3)).holds
+    assert not compare(exact, answers(4)).holds
+
+
+def test_the_ranks_asked_for_surround_each_percentile() -> None:
+    assert RANKS[MIDDLES] == PERCENTILES
+    assert all(0 <= rank <= 1 for rank in RANKS)
+
+
+def test_a_schema_that_was_not_made_here_is_left_alone(dsn: str) -> None:
+    with psycopg.connect(dsn) as connection:
+        connection.execute("create schema pgqueue_scale create table precious (a int)")
+    told = pgqueue("--dsn", dsn, "pipeline", "scale", "--rows", "10")
+    assert told.exit_code == 2
+    assert 'schema "pgqueue_scale" exists and was not made by `pgqueue pipeline scale`' in told.stderr
+    with psycopg.connect(dsn) as connection:
+        connection.execute("select from pgqueue_scale.precious")
+    assert "pgqueue pipeline scale" in mark_of(scaling.COMMAND)
+
+
+def test_more_rows_than_the_disk_holds_are_refused_before_any_work(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scaling, "BYTES_A_ROW", 1 << 60)
+    told = pgqueue("--dsn", dsn, "pipeline", "scale", "--rows", "1000")
+    assert told.exit_code == 2
+    assert "ask for fewer, or set TMPDIR" in told.stderr
+
+
+@pytest.mark.parametrize("rows", ["", "ten", "0", "5,-1"])
+def test_sizes_that_are_none_are_refused_by_name(rows: str) -> None:
+    told = pgqueue("pipeline", "scale", "--rows", rows)
+    assert told.exit_code == 2
+    assert f"{rows!r}: use numbers with commas between" in told.stderr
+
+
+def test_without_duckdb_the_others_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pgqueue.spark.scale_duckdb.find_spec", lambda _: None)
+    assert not measuring.scale_duckdb.is_there()
+
+
+def test_memory_counts_the_family_of_a_process_and_nobody_else() -> None:
+    def step() -> set[int]:
+        with measuring.scale_duckdb.start() as child:
+            seen = scale_measure.family(1) & {child.pid}
+            child.kill()
+            return seen
+
+    seen, took = scale_measure.measured(step)
+    assert len(seen) == 1
+    assert took.megabytes > 20
+    assert scale_measure.memory(1 << 30) == 0
+    assert scale_measure.parent(1 << 30) is None
+
+
+def test_the_same_figures_draw_the_same_plots(tmp_path: Path) -> None:
+    sizes = [
+        Scaled(
+            rows=rows, days=1, skew=None, steps=[Step("export", rows / 100, 5), Step("same in SQL", 1.0, 9)], lake_files=1,
+            lake_bytes=2, groups=3, percentiles=4, missed=0, disagreements=[],
+        )
+        for rows in (100, 1_000)
+    ]  # fmt: skip
+    first = [path.read_bytes() for path in draw(sizes, tmp_path)]
+    assert first == [path.read_bytes() for path in draw(sizes, tmp_path)]
+    assert b"same in SQL" in first[1]

@@ -1,0 +1,228 @@
+"""``df.write.format("pgqueue")`` in a real session: what becomes of columns, and that jobs really run."""
+
+import json
+import pkgutil
+import uuid
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from promises.processes import await_until, live_jobs
+from pyspark.errors import AnalysisException, PySparkException
+from running import Running
+from spark.sinking import ask, attempts, orders, staged_rows
+
+from pgqueue import PgQueue
+from pgqueue.spark.source import PgQueueSource
+from pgqueue.spark.writing_log import rejected, writes
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SHOP = """
+import os
+from datetime import datetime
+from decimal import Decimal
+import psycopg
+from pgqueue import Context, PgQueue
+queue = PgQueue()
+
+@queue.task(name="bill", queue="billing", priority=7, max_attempts=3)
+def bill(ctx: Context, order_id: int, *, total: Decimal = Decimal(1), due: datetime | None = None) -> str:
+    with ctx.transaction() as connection:
+        connection.execute("insert into billed values (%s, %s, %s)", [order_id, total, due])
+"""
+EVERY_TYPE = """
+    select true as a_bool, cast(7 as tinyint) as a_byte, bigint(1099511627776) as a_long, 1.5D as a_double,
+           cast(0.5 as float) as a_float, cast(12.30 as decimal(9,2)) as a_decimal, 'größe "x" \\\\' as a_string,
+           cast('ab' as binary) as a_binary, date '2026-11-21' as a_date,
+           timestamp_ltz '2026-11-21 12:00:00.5+02:00' as an_instant, timestamp_ntz '2026-11-21 12:00:00' as a_local,
+           interval '1' day as a_span, null as a_void, cast(null as int) as a_null,
+           array(timestamp_ltz '2026-11-21 12:00:00+00:00', null) as instants, map('k', 1.5D, 'n', null) as a_map,
+           map(3, array(1, 2)) as by_number, named_struct('x', 1, 'y', array(named_struct('z', 2.5D))) as a_struct
+"""
+IN_PYTHON: dict[str, Any] = {
+    "a_bool": True,
+    "a_byte": 7,
+    "a_long": 1 << 40,
+    "a_double": 1.5,
+    "a_float": 0.5,
+    "a_decimal": Decimal("12.30"),
+    "a_string": 'größe "x" \\',
+    "a_binary": b"ab",
+    "a_date": date(2026, 11, 21),
+    "an_instant": datetime(2026, 11, 21, 10, 0, 0, 500_000, tzinfo=UTC),
+    "a_local": datetime(2026, 11, 21, 12),  # noqa: DTZ001 - a TIMESTAMP_NTZ has none
+    "a_span": timedelta(days=1),
+    "a_void": None,
+    "a_null": None,
+    "instants": [datetime(2026, 11, 21, 12, tzinfo=UTC), None],
+    "a_map": {"k": 1.5, "n": None},
+    "by_number": {3: [1, 2]},
+    "a_struct": {"x": 1, "y": [{"z": 2.5}]},
+}
+
+
+def _write(frame: "DataFrame", dsn: str, **options: str) -> None:
+    frame.write.format("pgqueue").options(task="bill", dsn=dsn, **options).mode("append").save()
+
+
+@pytest.fixture
+def shop(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An app that this process, the driver and the executors can import."""
+    monkeypatch.syspath_prepend(tmp_path)
+    name = f"shop_{uuid.uuid4().hex}"
+    path = tmp_path / f"{name}.py"
+    path.write_text(SHOP)
+    spark.sparkContext.addPyFile(str(path))
+    spark.dataSource.register(PgQueueSource)  # it takes the list of files along
+    return f"{name}:queue"
+
+
+def test_every_type_arrives_in_the_form_that_an_enqueue_of_the_same_values_has(
+    spark: "SparkSession", dsn: str, queue: PgQueue
+) -> None:
+    def anything(**fields: Any) -> None: ...
+
+    anything_at_all = queue.task(name="bill")(anything)
+    _write(spark.sql(EVERY_TYPE), dsn)
+
+    ((args,),) = ask(dsn, "select args from pgqueue.jobs")
+    expected = json.loads(anything_at_all.call(**IN_PYTHON).job.args)["fields"]
+    assert args == expected
+    assert {name: type(value) for name, value in args.items()} == {
+        name: type(value) for name, value in expected.items()
+    }
+
+
+def test_columns_of_reserved_names_say_how_each_job_is_queued(spark: "SparkSession", dsn: str) -> None:
+    frame = spark.sql("""
+        select * from values
+            (1, 'mail', 5S, timestamp_ltz '2030-01-01 00:00:00+00:00', 2L, 'a'), (2, null, null, null, null, null)
+        as t (order_id, queue, priority, run_at, max_attempts, unique_key) order by order_id""")
+
+    _write(frame, dsn, queue="bulk", priority="-3", max_attempts="9")
+
+    statement = (
+        "select args, queue, priority, status, max_attempts, unique_key, run_at > now(), task "
+        "from pgqueue.jobs order by id"
+    )
+    assert ask(dsn, statement) == [
+        ({"order_id": 1}, "mail", 5, "scheduled", 2, "a", True, "bill"),
+        ({"order_id": 2}, "bulk", -3, "ready", 9, None, False, "bill"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "column",
+    ["named_struct('order_id', id, 'lines', array(1, 2))", "format_string('{\"order_id\": %d,\\n \"lines\": [1, 2]}', id)"],
+    ids=["struct", "JSON"],
+)  # fmt: skip
+def test_one_column_may_hold_all_arguments(spark: "SparkSession", dsn: str, column: str) -> None:
+    frame = spark.range(2).selectExpr(f"{column} as body", "'mail' as queue")
+
+    _write(frame, dsn, args="body")
+
+    assert ask(dsn, "select args, queue from pgqueue.jobs order by id") == [
+        ({"order_id": 0, "lines": [1, 2]}, "mail"),
+        ({"order_id": 1, "lines": [1, 2]}, "mail"),
+    ]
+
+
+async def test_a_worker_runs_what_a_dataframe_enqueued_by_the_tasks_own_defaults(
+    spark: "SparkSession", dsn: str, shop: str, running: Running
+) -> None:
+    frame = spark.range(100).selectExpr(
+        "id as order_id", "cast(id as decimal(9,2)) as total", "timestamp_millis(id) as due"
+    )
+    _write(frame, dsn, app=shop)
+    ask(dsn, "create table billed (order_id bigint, total numeric, due timestamptz)")
+    found = ask(dsn, "select distinct queue, priority, max_attempts from pgqueue.jobs")
+
+    app: PgQueue = pkgutil.resolve_name(shop)
+    app.database = app.database.but(dsn=dsn)
+    async with running(app, concurrency=2):
+        await await_until(lambda: not live_jobs(dsn))
+    app.close()
+
+    assert found == [("billing", 7, 3)]
+    statement = "select count(*), sum(total), max(due) from billed"
+    assert ask(dsn, statement) == [(100, Decimal(4950), datetime.fromtimestamp(0.099, UTC))]
+
+
+def test_a_rerun_of_the_whole_program_enqueues_nothing_twice(spark: "SparkSession", dsn: str) -> None:
+    frame = spark.range(10).selectExpr("id as order_id", "concat('order ', id % 4) as unique_key").coalesce(1)
+
+    for _ in range(2):
+        _write(frame, dsn, run="2026-11-21")
+
+    repeat, first = writes(dsn, run="2026-11-21")
+    assert (first.rows, first.enqueued, first.rejected, first.repeats) == (10, 4, 6, None)
+    assert (repeat.rows, repeat.enqueued, repeat.repeats) == (0, 0, first.id)
+    assert [one.place for one in rejected(first.id, dsn)] == [5, 6, 7, 8, 9, 10]
+    assert orders(dsn) == [0, 1, 2, 3]
+
+
+def test_jobs_stand_in_line_in_the_order_of_a_sorted_dataframe(spark: "SparkSession", dsn: str) -> None:
+    frame = spark.range(50, numPartitions=2).selectExpr("(id * 7) % 50 as order_id").orderBy("order_id")
+
+    spark.conf.set("spark.sql.adaptive.enabled", "false")  # else so few rows are one partition
+    try:
+        assert frame.rdd.getNumPartitions() == 2
+        _write(frame, dsn)
+    finally:
+        spark.conf.unset("spark.sql.adaptive.enabled")
+
+    assert orders(dsn) == list(range(50))
+
+
+def test_one_bad_row_refuses_the_dataframe_by_row_and_column(spark: "SparkSession", dsn: str) -> None:
+    frame = spark.range(10, numPartitions=2).selectExpr(
+        "id as order_id", "if(id % 5 = 3, double('nan'), 1.5D) as total"
+    )
+
+    with pytest.raises(AnalysisException) as refused:
+        _write(frame, dsn, run="monday")
+
+    said = str(refused.value)
+    assert "RowsRefused: 2 of 10 rows cannot be jobs of the task bill; nothing was enqueued" in said
+    assert "row 4 of partition 0 (order_id=3): column 'total': nan has no JSON form" in said
+    assert "row 4 of partition 1 (order_id=8): column 'total': nan has no JSON form" in said
+    assert (orders(dsn), writes(dsn), staged_rows(dsn), attempts(dsn)) == ([], [], 0, 0)
+
+
+def test_a_job_of_which_one_task_fails_enqueues_nothing_and_leaves_nothing(
+    spark: "SparkSession", dsn: str
+) -> None:
+    frame = spark.range(10, numPartitions=2).selectExpr(
+        "if(id = 9, cast(raise_error('order 9 is broken') as bigint), id) as order_id"
+    )
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "2")  # four rows are staged by then
+
+    try:
+        with pytest.raises(PySparkException, match="order 9 is broken"):
+            _write(frame, dsn)
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+
+    assert (orders(dsn), writes(dsn), staged_rows(dsn), attempts(dsn)) == ([], [], 0, 0)
+
+
+def test_what_cannot_be_is_told_before_any_row_is_computed(spark: "SparkSession", dsn: str) -> None:
+    frame = spark.range(1).selectExpr(
+        "if(id < 1, raise_error('a row was computed'), null) as y", "make_ym_interval(1, 2) as x"
+    )
+
+    with pytest.raises(AnalysisException, match="RowsRefused: column 'x' is of type interval year to month"):
+        _write(frame, dsn)
+
+
+def test_save_modes_other_than_append_are_refused(spark: "SparkSession", dsn: str) -> None:
+    frame = spark.range(1)
+    with pytest.raises(AnalysisException, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
+        frame.write.format("pgqueue").options(task="bill", dsn=dsn).save()
+    with pytest.raises(AnalysisException, match=r'InvalidOption: mode "overwrite": jobs are only ever added'):
+        frame.write.format("pgqueue").options(task="bill", dsn=dsn).mode("overwrite").save()
+    assert orders(dsn) == []

@@ -1,0 +1,255 @@
+"""The sink's protocol, driven by hand: attempts, commits, and all that may go wrong between them."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import LiteralString
+
+import psycopg
+import pyarrow as pa
+import pytest
+from spark.sinking import ask, attempts, batch, orders, staged, staged_rows, writing, written
+from store.crowd import until_somebody_waits
+
+from pgqueue import PgQueue
+from pgqueue.errors import InvalidOption, PipelineError
+from pgqueue.spark.writing import stage_partition
+from pgqueue.spark.writing_log import rejected, writes
+from pgqueue.store import sink
+from pgqueue.store.connection import Blocking
+from pgqueue.store.plan import run
+from pgqueue.store.sink_stage import StagedJob, stage
+
+AGES_AGO: LiteralString = "update pgqueue.sink_attempts set staged_at = now() - interval '25 hours'"
+REFUSE_ONE: LiteralString = """
+    create function refuse() returns trigger language plpgsql as $$
+    begin raise exception 'order 2 is not wanted'; end $$;
+    create trigger refuse before insert on pgqueue.jobs for each row
+    when ((new.args->>'order_id') = '2') execute function refuse()
+"""
+
+
+def test_only_the_attempts_whose_messages_arrived_are_enqueued(dsn: str) -> None:
+    made = writing(dsn, "order_id")
+    given_up = staged(made, 0, batch(order_id=[1, 2]))
+    counted = staged(made, 0, batch(order_id=[1, 2]))
+    other = staged(made, 1, batch(order_id=[3]))
+    assert given_up.part.attempt != counted.part.attempt
+    assert staged_rows(dsn) == 5
+
+    made.commit([counted, other])
+
+    assert orders(dsn) == [1, 2, 3]
+    assert staged_rows(dsn) == attempts(dsn) == 0
+
+
+def test_an_attempt_that_goes_on_after_the_commit_enqueues_nothing_and_is_swept_away(dsn: str) -> None:
+    made = writing(dsn, "order_id")
+    given_up = (batch(order_id=[number]) for number in (1, 2))
+    counted = staged(made, 0, batch(order_id=[1]), batch(order_id=[2]))
+
+    def slow() -> Iterator[pa.RecordBatch]:
+        yield next(given_up)
+        made.commit([counted])
+        yield next(given_up)
+
+    stage_partition(made.target, made.new.id, 0, slow())
+
+    assert orders(dsn) == [1, 2]
+    assert staged_rows(dsn) == attempts(dsn) == 1
+    ask(dsn, AGES_AGO)
+    writing(dsn, "order_id")
+    assert staged_rows(dsn) == attempts(dsn) == 0
+    assert orders(dsn) == [1, 2]
+
+
+def test_a_commit_waits_for_no_attempt_that_hangs(dsn: str, queue: PgQueue) -> None:
+    made = writing(dsn, "order_id")
+    counted, hanging = (staged(made, 0, batch(order_id=[1])) for _ in range(2))
+    with queue.database.connect() as connection:
+        steps = Blocking(connection, queue.database.catalogue)
+        with steps.whole():
+            run(stage(made.new.id, hanging.part, [StagedJob(2, "default", 0, 25, b"{}")]), steps)
+            made.commit([counted])
+
+    assert orders(dsn) == [1]
+    assert (attempts(dsn), staged_rows(dsn)) == (1, 2)  # those of the one that hung, for a sweep to find
+
+
+def test_what_a_killed_driver_left_is_swept_by_a_later_write_when_it_has_rested_for_a_day(dsn: str) -> None:
+    staged(writing(dsn, "order_id"), 0, batch(order_id=[1]))
+
+    writing(dsn, "order_id")
+    assert staged_rows(dsn) == 1
+    ask(dsn, AGES_AGO)
+    living = writing(dsn, "order_id")
+
+    assert staged_rows(dsn) == attempts(dsn) == 0
+    living.commit([staged(living, 0, batch(order_id=[2]))])
+    assert orders(dsn) == [2]
+
+
+def test_a_write_with_one_partition_at_work_is_not_swept_however_old_the_others_are(dsn: str) -> None:
+    made = writing(dsn, "order_id")
+    first = staged(made, 0, batch(order_id=[1]))
+    ask(dsn, AGES_AGO)
+    second = staged(made, 1, batch(order_id=[2]))
+
+    writing(dsn, "order_id")
+    made.commit([first, second])
+
+    assert orders(dsn) == [1, 2]
+
+
+def test_rows_that_are_gone_at_the_commit_are_missed_and_nothing_is_enqueued(dsn: str) -> None:
+    made = writing(dsn, "order_id", "unique_key", run="monday")
+    messages = [
+        staged(made, 0, batch(order_id=[1, 2], unique_key=[None, "a"])),
+        staged(made, 1, batch(order_id=[3, 4], unique_key=[None, "b"])),
+    ]
+    ask(dsn, "delete from pgqueue.sink_rows where place = 2")
+
+    with pytest.raises(PipelineError, match=r"2 of 4 staged rows are gone.*write it again"):
+        made.commit(messages)
+
+    assert orders(dsn) == []
+    assert writes(dsn) == []
+
+
+def test_a_commit_that_fails_leaves_nothing_and_its_name_is_free(dsn: str) -> None:
+    ask(dsn, REFUSE_ONE)
+    made = writing(dsn, "order_id", "unique_key", run="monday")
+    message = staged(made, 0, batch(order_id=[1, 2], unique_key=[None, "a"]))
+
+    with pytest.raises(psycopg.errors.RaiseException, match="order 2 is not wanted"):
+        made.commit([message])
+    made.abort([message])
+
+    assert (orders(dsn), writes(dsn), staged_rows(dsn), attempts(dsn)) == ([], [], 0, 0)
+    ask(dsn, "drop trigger refuse on pgqueue.jobs")
+    assert written(dsn, batch(order_id=[1, 2]), run="monday").enqueued == 2
+
+
+def test_an_abort_deletes_the_rows_of_its_own_write_only(dsn: str) -> None:
+    failed, other = writing(dsn, "order_id"), writing(dsn, "order_id")
+    staged(failed, 0, batch(order_id=[1]))
+    message = staged(other, 0, batch(order_id=[2]))
+
+    failed.abort([None])
+
+    assert staged_rows(dsn) == 1
+    other.commit([message])
+    assert orders(dsn) == [2]
+
+
+def test_a_commit_without_one_of_its_messages_enqueues_nothing(dsn: str) -> None:
+    made = writing(dsn, "order_id")
+
+    with pytest.raises(PipelineError, match="1 partitions were not staged"):
+        made.commit([staged(made, 0, batch(order_id=[1])), None])
+    assert orders(dsn) == []
+
+
+def test_a_rerun_of_a_named_write_enqueues_nothing_and_says_which_write_did(dsn: str) -> None:
+    first = written(dsn, batch(order_id=[1, 2]), run="monday")
+    again = writing(dsn, "order_id", run="monday")
+
+    def never() -> Iterator[pa.RecordBatch]:
+        yield pytest.fail("nothing is to be computed")
+
+    again.commit([again.write(never())])
+
+    assert orders(dsn) == [1, 2]
+    repeat, recorded = writes(dsn, run="monday")
+    assert recorded == first
+    assert (first.enqueued, first.repeats) == (2, None)
+    assert (repeat.enqueued, repeat.repeats, repeat.id) == (0, first.id, again.new.id)
+
+
+def test_of_two_writes_of_one_name_at_once_the_second_waits_and_enqueues_nothing(dsn: str) -> None:
+    made = [writing(dsn, "order_id", run="monday") for _ in range(2)]
+    messages = [staged(one, 0, batch(order_id=[1])) for one in made]
+    with psycopg.connect(dsn) as holding, ThreadPoolExecutor(1) as pool:
+        holding.execute("select")
+        database = made[0].target.database
+        run(
+            sink.commit(made[0].new, [messages[0].part]),
+            Blocking(holding, database.catalogue),
+        )
+        second = pool.submit(made[1].commit, [messages[1]])
+        until_somebody_waits(dsn)
+        holding.commit()
+        second.result()
+
+    assert orders(dsn) == [1]
+    assert [one.repeats for one in writes(dsn)] == [made[0].new.id, None]
+    assert staged_rows(dsn) == 0
+
+
+def test_the_name_of_a_write_of_another_task_is_refused_before_rows_are_looked_at(dsn: str) -> None:
+    written(dsn, batch(order_id=[1]), run="monday")
+
+    with pytest.raises(InvalidOption, match=r"run='monday' names a write of the task 'bill'.* another name"):
+        writing(dsn, "order_id", run="monday", task="remind")
+
+
+def test_writes_without_a_name_are_each_their_own(dsn: str) -> None:
+    written(dsn, batch(order_id=[1]))
+    written(dsn, batch(order_id=[1]))
+
+    assert orders(dsn) == [1, 1]
+    assert [(one.run, one.enqueued, one.repeats) for one in writes(dsn)] == [(None, 1, None)] * 2
+
+
+def test_jobs_stand_in_line_as_the_rows_did_with_and_without_keys(dsn: str) -> None:
+    plain = written(dsn, batch(order_id=[5, 3]), batch(order_id=[9, 1]))
+    assert (orders(dsn), plain.rows) == ([5, 3, 9, 1], 4)
+    ask(dsn, "delete from pgqueue.jobs")
+
+    written(
+        dsn,
+        batch(order_id=[5, 3], unique_key=["z", "y"]),
+        batch(order_id=[9, 1, 0], unique_key=["a", None, "x"]),
+    )
+    assert orders(dsn) == [5, 3, 9, 1, 0]
+
+
+@pytest.mark.parametrize("keys", [[None] * 3, ["a", None, "b"]], ids=["without keys", "with some"])
+def test_jobs_wait_for_their_time_and_all_others_are_ready(dsn: str, keys: list[str | None]) -> None:
+    later = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+    times = [later, None, datetime(2020, 1, 1, tzinfo=UTC)]
+
+    written(dsn, batch(order_id=[1, 2, 3], run_at=times, unique_key=keys))
+
+    found = ask(dsn, "select args->>'order_id', status, run_at = %s from pgqueue.jobs order by 1", later)
+    assert found == [("1", "scheduled", True), ("2", "ready", False), ("3", "ready", False)]
+
+
+def test_who_sleeps_is_woken_once(dsn: str) -> None:
+    ask(
+        dsn,
+        "insert into pgqueue.workers (id, lease_until, pid, concurrency, asleep, host, version) "
+        "values (gen_random_uuid(), now() + interval '1 hour', 1, 1, true, 'host', '0')",
+    )
+    with psycopg.connect(dsn, autocommit=True) as sleeper:
+        sleeper.execute('listen "pgqueue.wake"')
+        written(dsn, *(batch(order_id=[number], unique_key=[key]) for number, key in enumerate(("a", None))))
+
+        assert len(list(sleeper.notifies(timeout=0.5))) == 1
+
+
+def test_a_name_is_kept_for_ever_and_what_nobody_can_repeat_for_a_month(dsn: str) -> None:
+    written(dsn, batch(order_id=[1], unique_key=["a"]), run="monday")
+    repeat = written(dsn, batch(order_id=[2], unique_key=["a"]))
+    assert len(rejected(repeat.id, dsn)) == 1
+    ask(
+        dsn,
+        "insert into pgqueue.sink_writes (id, run, batch, rows, enqueued, rejected, changed, task) "
+        "select gen_random_uuid(), 'query', n, 1, 1, 0, 0, 'bill' from generate_series(1, 3) as n",
+    )
+    ask(dsn, "update pgqueue.sink_writes set written_at = now() - interval '31 days'")
+
+    writing(dsn, "order_id")
+
+    assert sorted((one.run, one.batch) for one in writes(dsn)) == [("monday", None), ("query", 3)]
+    assert ask(dsn, "select count(*) from pgqueue.sink_rejected") == [(0,)]
