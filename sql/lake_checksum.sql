@@ -2,7 +2,7 @@
 -- index: none
 -- locks: none
 -- run by: pipeline export, verify, prune
--- why: the sum of 60 bits of each row's MD5 is the same in any order; pgqueue.spark.checksum spells a row out in just the
+-- why: the sum of 60 bits of each row's MD5 is the same in any order; pgqueue.spark.lake.checksum spells a row out in just the
 --      same way. The day's partition is read from end to end
 with ended as (
     select 'history' as source, id, queue, task, outcome, null::text as reason, priority, run_at, created_at, started_at,

@@ -5,7 +5,7 @@ import signal
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
@@ -16,8 +16,12 @@ from running import Running
 from servers import server
 
 from pgqueue import PgQueue
+from pgqueue.spark.session import session
 from pgqueue.store import schema
 from pgqueue.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # A suite that was started in the background ignores Ctrl-C, and so would every process that it starts and interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -110,6 +114,21 @@ def running() -> Running:
             await queue.aclose()
 
     return run
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
+    """A Spark session with our data source: two threads, no UI, UTC, ANSI. It starts in seconds, so all tests share it."""
+    started = session(
+        master="local[2]",
+        settings={
+            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark")),
+            "spark.sql.shuffle.partitions": "2",
+            "spark.default.parallelism": "2",
+        },
+    )
+    yield started
+    started.stop()
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,7 @@ LOCALLY: Mapping[str, str] = {
     "spark.sql.shuffle.partitions": "8",  # at most; adaptive execution joins small ones
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.log.level": "ERROR",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={files('pgqueue.spark') / 'log4j2.properties'}",
 }
 
 

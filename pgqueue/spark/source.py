@@ -7,7 +7,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from pgqueue.errors import SparkMissing
-from pgqueue.spark.read_options import (
+from pgqueue.spark.reading.options import (
     BATCH,
     STREAM,
     Options,
@@ -48,7 +48,7 @@ class PgQueueSource(DataSource):
         Raises:
             ConfigurationError: an option is missing, unknown or out of its range.
         """
-        from pgqueue.spark.columns import schema_of  # noqa: PLC0415 - writers need none of it
+        from pgqueue.spark.reading.columns import schema_of  # noqa: PLC0415 - writers need none of it
 
         options = self._options()
         options.check_known((*BATCH, *STREAM))
@@ -57,14 +57,14 @@ class PgQueueSource(DataSource):
 
     def reader(self, schema: StructType) -> "DataSourceReader":
         """What reads a table once."""
-        from pgqueue.spark.reading import reader_of  # noqa: PLC0415 - as above
+        from pgqueue.spark.reading.reader import reader_of  # noqa: PLC0415 - as above
 
         return reader_of(batch_options(self._options()), schema)
 
     def streamReader(self, schema: StructType) -> "DataSourceStreamReader":  # noqa: N802 - Spark's name
         """What reads a table as a stream."""
         try:
-            from pgqueue.spark.streaming import StreamReader  # noqa: PLC0415 - as above
+            from pgqueue.spark.reading.stream import StreamReader  # noqa: PLC0415 - as above
         except ImportError as error:
             raise SparkMissing(f"streams need PySpark 4.2 or later ({error}): upgrade it") from error
 
@@ -72,13 +72,13 @@ class PgQueueSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> "DataSourceWriter":  # noqa: FBT001 - Spark's signature
         """What enqueues the rows of a DataFrame."""
-        from pgqueue.spark.writing import writer  # noqa: PLC0415 - readers need none of it
+        from pgqueue.spark.writing.writer import writer  # noqa: PLC0415 - readers need none of it
 
         return writer(self._for_writing(), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> "DataSourceStreamWriter":  # noqa: FBT001, N802 - as above
         """What enqueues the rows of a stream."""
-        from pgqueue.spark.writing import stream_writer  # noqa: PLC0415 - as above
+        from pgqueue.spark.writing.writer import stream_writer  # noqa: PLC0415 - as above
 
         return stream_writer(self._for_writing(), schema, overwrite)
 

@@ -31,7 +31,7 @@ from pgqueue.errors import (
     SparkMissing,
 )
 from pgqueue.spark.config import Config
-from pgqueue.spark.lake import Lake
+from pgqueue.spark.lake.lake import Lake
 from pgqueue.store import lake as plans
 from pgqueue.store.database import Database
 from pgqueue.values.retry import Retry
@@ -195,14 +195,14 @@ def _session() -> "SparkSession":
 
 
 def _export(given: Surroundings) -> str:
-    from pgqueue.spark.export import export  # noqa: PLC0415 - as above
+    from pgqueue.spark.lake.export import export  # noqa: PLC0415 - as above
 
     done = export(given.session(), given.database, given.lake, tell=given.check)
     return f"{len(done)} days, {sum(one.history + one.dead for one in done):,} rows"
 
 
 def _verify(given: Surroundings) -> str:
-    from pgqueue.spark.verify import require_verified, verify  # noqa: PLC0415 - as above
+    from pgqueue.spark.lake.verify import require_verified, verify  # noqa: PLC0415 - as above
 
     found = verify(given.session(), given.database, given.lake, tell=given.check)
     require_verified(found)
@@ -210,7 +210,7 @@ def _verify(given: Surroundings) -> str:
 
 
 def _rollup(given: Surroundings) -> str:
-    from pgqueue.spark.rollup import rollup  # noqa: PLC0415 - as above
+    from pgqueue.spark.rollup.rollup import rollup  # noqa: PLC0415 - as above
 
     done = rollup(given.session(), given.database, given.lake, given.config)
     return f"{len(done)} days"
@@ -223,7 +223,7 @@ def _report(given: Surroundings) -> str:
 
 
 def _prune(given: Surroundings) -> str:
-    from pgqueue.spark.prune import Fate, prune  # noqa: PLC0415 - as above
+    from pgqueue.spark.lake.prune import Fate, prune  # noqa: PLC0415 - as above
 
     found = prune(given.database, given.lake, keep=given.keep, tell=given.check)
     for fate, error in ((Fate.REFUSED, NotVerified), (Fate.BUSY, PipelineError)):

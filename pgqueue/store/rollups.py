@@ -1,6 +1,6 @@
 """Plans that keep the roll-up tables and the list of deploys.
 
-What the figures are is :mod:`pgqueue.spark.rollup`'s business; here a day's figures replace the former ones.
+What the figures are is :mod:`pgqueue.spark.rollup.rollup`'s business; here a day's figures replace the former ones.
 """
 
 from collections.abc import Iterable, Mapping

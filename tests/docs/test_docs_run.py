@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from docs.pages import Block, blocks, page_id, pages
+from docs.pages import DOCS, Block, blocks, page_id, pages
 from running import Running
 from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -22,6 +22,8 @@ from pgqueue import PgQueue
 
 RUNNABLE = {"python", "sql", "setup"}
 RUN = [page for page in pages() if any(block.language in RUNNABLE for block in blocks(page))]
+
+PIPELINE = DOCS / "pipeline"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,15 @@ def example(dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
         del sys.modules[name]
 
 
+@pytest.fixture
+def _in_spark(request: pytest.FixtureRequest) -> None:
+    """The suite's Spark session, for pages that start one."""
+    if PIPELINE in request.getfixturevalue("page").parents:
+        request.getfixturevalue("spark")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("_in_spark")
 @pytest.mark.parametrize("page", RUN, ids=page_id)
 async def test_the_blocks_of_a_page_run_in_order_and_print_what_it_says(
     page: Path, example: Example, running: Running, capsys: pytest.CaptureFixture[str]

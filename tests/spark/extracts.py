@@ -9,9 +9,9 @@ import psycopg
 from pyspark.sql import datasource
 from pyspark.sql.types import StructType
 
-from pgqueue.spark.columns import schema_of
-from pgqueue.spark.read_options import Options, batch_options
-from pgqueue.spark.reading import FilteringReader, Reader
+from pgqueue.spark.reading.columns import schema_of
+from pgqueue.spark.reading.options import Options, batch_options
+from pgqueue.spark.reading.reader import FilteringReader, Reader
 
 NOW = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
 DAY = timedelta(days=1)

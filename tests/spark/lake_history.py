@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, LiteralString
 
 import psycopg
 
-from pgqueue.spark.lake import Lake
+from pgqueue.spark.lake.lake import Lake
 from pgqueue.store.lake import Share
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from pgqueue.spark.lake import Lake
-from pgqueue.spark.manifest import Day
+from pgqueue.spark.lake.lake import Lake
+from pgqueue.spark.lake.manifest import Day
 from pgqueue.store.lake import Origin
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from pgqueue.spark.lake import ENDED, ENDED_COLUMNS, WORKER_COLUMNS, WORKERS, Lake
-from pgqueue.spark.manifest import Batch, EndedDay
+from pgqueue.spark.lake.lake import ENDED, ENDED_COLUMNS, WORKER_COLUMNS, WORKERS, Lake
+from pgqueue.spark.lake.manifest import Batch, EndedDay
 from pgqueue.store.lake import NOTHING, Origin
 
 if TYPE_CHECKING:

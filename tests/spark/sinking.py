@@ -8,8 +8,8 @@ import pyarrow as pa
 from pyspark.sql import types
 from pyspark.sql.types import DataType, StructType
 
-from pgqueue.spark.writing import JobsWriter, Staged, stage_partition, writer
-from pgqueue.spark.writing_log import writes
+from pgqueue.spark.writing.log import writes
+from pgqueue.spark.writing.writer import JobsWriter, Staged, stage_partition, writer
 from pgqueue.store.sink import Write
 
 KINDS: dict[str, DataType] = {

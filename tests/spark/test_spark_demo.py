@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 from cli.commands import pgqueue, printed
+from rich.console import Console
 
 from pgqueue import PgQueue
+from pgqueue.cli.demo.screen import Screen
 from pgqueue.cli.pipeline import demo as demos
 from pgqueue.cli.pipeline import demo_tasks, demo_verdict
 from pgqueue.cli.pipeline.demo_steps import tomorrow
 from pgqueue.spark.config import load
-from pgqueue.spark.generate_plan import Wish, story
+from pgqueue.spark.made_up.plan import Wish, story
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +27,6 @@ REAL = {1: "succeeded", 2: "dead"}
 SMALL = ("--jobs", "520", "--rows", "400", "--days", "1", "--no-open", "--json")
 
 
-@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 @pytest.mark.usefixtures("spark")
 def test_every_job_that_ended_is_in_the_lake_once_and_the_report_is_there(tmp_path: Path) -> None:
     told = pgqueue("pipeline", "demo", str(tmp_path / "demo"), *SMALL)
@@ -87,9 +88,9 @@ def test_the_verdict_names_what_is_wrong(found: list[tuple[int, str]], wrong: di
 
 def test_real_jobs_end_as_they_are_meant_to(queue: PgQueue, dsn: str, tmp_path: Path) -> None:
     del queue
-    real = demos._real_day(dsn, tmp_path, 520, demos.Screen(demos.Console(quiet=True)))  # noqa: SLF001 - the very jobs
+    real = demos._real_day(dsn, tmp_path, 520, Screen(Console(quiet=True)))  # noqa: SLF001 - the very jobs
     with psycopg.connect(dsn) as connection:
-        found = dict(
+        found: dict[int, str] = dict(
             connection.execute(
                 "select id, outcome from pgqueue.job_history union all select id, 'dead' from pgqueue.dead_jobs"
             ).fetchall()

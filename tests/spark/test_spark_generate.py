@@ -14,9 +14,9 @@ from databases import dsn_of
 
 from pgqueue import PgQueue
 from pgqueue.errors import InvalidOption, PipelineError
-from pgqueue.spark import generate as generating
-from pgqueue.spark.generate import generate
-from pgqueue.spark.generate_plan import (
+from pgqueue.spark.made_up import history as generating
+from pgqueue.spark.made_up.history import generate
+from pgqueue.spark.made_up.plan import (
     CROWD_HOUR,
     CROWD_TENANT,
     FIRST_ID,
@@ -27,7 +27,7 @@ from pgqueue.spark.generate_plan import (
     spread,
     story,
 )
-from pgqueue.spark.generate_world import BUSIEST, FAILURES, TASKS, WAITS, shares
+from pgqueue.spark.made_up.world import BUSIEST, FAILURES, TASKS, WAITS, shares
 from pgqueue.values.job import AttemptError
 
 UNTIL = date(2026, 3, 29)

@@ -10,12 +10,12 @@ from spark.lake_history import DAY, NEXT, ask, died, ended, history_ids, lake_id
 
 from pgqueue import PgQueue
 from pgqueue.errors import NotVerified, PipelineError
-from pgqueue.spark import export as exporting
-from pgqueue.spark.export import ExportOptions, arranged, export
-from pgqueue.spark.lake import Lake
-from pgqueue.spark.prune import Fate, prune
-from pgqueue.spark.status import DayState, status
-from pgqueue.spark.verify import Finding, require_verified, verify
+from pgqueue.spark.lake import export as exporting
+from pgqueue.spark.lake.export import ExportOptions, arranged, export
+from pgqueue.spark.lake.lake import Lake
+from pgqueue.spark.lake.prune import Fate, prune
+from pgqueue.spark.lake.status import DayState, status
+from pgqueue.spark.lake.verify import Finding, require_verified, verify
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

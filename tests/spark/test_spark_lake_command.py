@@ -9,7 +9,7 @@ from cli.commands import pgqueue, printed
 from spark.lake_history import DAY, NEXT, ask, died, ended, history_ids, lake_ids
 
 from pgqueue.spark import steps
-from pgqueue.spark.lake import Lake
+from pgqueue.spark.lake.lake import Lake
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -60,7 +60,6 @@ def test_the_verbs_say_what_they_did_to_people_and_to_programs(
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 def test_run_takes_the_chain_from_the_history_to_the_report(
     spark: "SparkSession", dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,12 +18,12 @@ from pgqueue.errors import (
     LakeTooNew,
     PipelineError,
 )
-from pgqueue.spark.alone import alone
-from pgqueue.spark.export import ExportOptions, wait_until_final
-from pgqueue.spark.lake import Lake
-from pgqueue.spark.manifest import Batch, EndedDay
-from pgqueue.spark.prune import Fate, prune
-from pgqueue.spark.status import DayState, status
+from pgqueue.spark.lake.alone import alone
+from pgqueue.spark.lake.export import ExportOptions, wait_until_final
+from pgqueue.spark.lake.lake import Lake
+from pgqueue.spark.lake.manifest import Batch, EndedDay
+from pgqueue.spark.lake.prune import Fate, prune
+from pgqueue.spark.lake.status import DayState, status
 from pgqueue.store import lake as plans
 from pgqueue.store import upkeep
 from pgqueue.store.database import Database

@@ -14,12 +14,12 @@ from promises.processes import wait_until
 from spark.lake_history import DAY, NEXT, ask, died, ended, history_ids, lake_ids
 
 from pgqueue import PgQueue
-from pgqueue.spark.export import export
-from pgqueue.spark.folder import Folder
-from pgqueue.spark.lake import Lake
-from pgqueue.spark.prune import prune
-from pgqueue.spark.status import DayState, status
-from pgqueue.spark.verify import Finding, verify
+from pgqueue.spark.lake.export import export
+from pgqueue.spark.lake.folder import Folder
+from pgqueue.spark.lake.lake import Lake
+from pgqueue.spark.lake.prune import prune
+from pgqueue.spark.lake.status import DayState, status
+from pgqueue.spark.lake.verify import Finding, verify
 from pgqueue.store import lake as plans
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 COMMAND = """
 import os, signal, sys
 from pgqueue.cli.main import main
-from pgqueue.spark.lake import Lake
+from pgqueue.spark.lake.lake import Lake
 
 dies_at, seen = sys.argv[1], []
 

@@ -20,8 +20,8 @@ from pyspark.sql.types import (
 from spark.extracts import NOW, Connection, add_history, reader, rows
 
 from pgqueue.errors import ConfigurationError, InvalidOption, PipelineError
-from pgqueue.spark.pushdown import taken
-from pgqueue.spark.read_options import Options, batch_options, stream_options
+from pgqueue.spark.reading.options import Options, batch_options, stream_options
+from pgqueue.spark.reading.pushdown import taken
 from pgqueue.spark.source import PgQueueSource, here
 from pgqueue.store.extract_tables import TABLES
 

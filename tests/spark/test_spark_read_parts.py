@@ -27,9 +27,9 @@ from spark.extracts import (
 
 from pgqueue import PgQueue
 from pgqueue.errors import DatabaseError, PipelineError, SchemaMissing
-from pgqueue.spark.columns import schema_of
-from pgqueue.spark.dealing import shares_of
-from pgqueue.spark.reading import snapshot
+from pgqueue.spark.reading.columns import schema_of
+from pgqueue.spark.reading.dealing import shares_of
+from pgqueue.spark.reading.reader import snapshot
 from pgqueue.store.extract import Piece
 from pgqueue.store.extract_tables import TABLES
 

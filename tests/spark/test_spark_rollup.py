@@ -12,12 +12,12 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from spark.rollup_days import Job, Rows, at, frame_of, job, new_lake, put, put_workers, rows
 
-from pgqueue.spark import rollup_jobs
 from pgqueue.spark.config import parse
-from pgqueue.spark.lake import Lake
-from pgqueue.spark.rollup import rollup
-from pgqueue.spark.rollup_busy import parts
-from pgqueue.spark.rollup_failures import failures
+from pgqueue.spark.lake.lake import Lake
+from pgqueue.spark.rollup import jobs as rollup_jobs
+from pgqueue.spark.rollup.busy import parts
+from pgqueue.spark.rollup.failures import failures
+from pgqueue.spark.rollup.rollup import rollup
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from spark.rollup_days import Job, at, error, frame_of, job, rows
 
-from pgqueue.spark import rollup_jobs
-from pgqueue.spark.rollup_failures import failures, reason_of
+from pgqueue.spark.rollup import jobs as rollup_jobs
+from pgqueue.spark.rollup.failures import failures, reason_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

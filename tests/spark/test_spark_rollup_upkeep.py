@@ -12,12 +12,12 @@ from psycopg.rows import dict_row
 from spark.rollup_days import Job, at, error, job, new_lake, put, put_workers
 
 from pgqueue.errors import LakeError, LakeOfAnother, PipelineError
-from pgqueue.spark.alone import alone
 from pgqueue.spark.config import Config, parse
-from pgqueue.spark.lake import Lake
-from pgqueue.spark.manifest import Day
-from pgqueue.spark.rollup import rollup
-from pgqueue.spark.rollup_rows import rows_of
+from pgqueue.spark.lake.alone import alone
+from pgqueue.spark.lake.lake import Lake
+from pgqueue.spark.lake.manifest import Day
+from pgqueue.spark.rollup.rollup import rollup
+from pgqueue.spark.rollup.rows import rows_of
 from pgqueue.store.database import Database
 from pgqueue.store.lake import origin
 from pgqueue.store.rollups import ROLLUPS
@@ -250,7 +250,7 @@ def test_killed_on_the_way_to_postgres_the_former_day_stands_and_the_next_run_se
         return broken
 
     with monkeypatch.context() as patch:
-        patch.setattr("pgqueue.spark.rollup.rows_of", dying(rows_of))
+        patch.setattr("pgqueue.spark.rollup.rollup.rows_of", dying(rows_of))
         with pytest.raises(Killed):
             rollup(spark, database, lake, CONFIG)
     assert in_postgres(dsn) == former

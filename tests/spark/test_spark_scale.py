@@ -14,10 +14,10 @@ from cli.commands import pgqueue, printed
 from pgqueue.cli.own_schema import mark_of
 from pgqueue.cli.pipeline import scale as scaling
 from pgqueue.cli.pipeline.scale_plots import draw
-from pgqueue.spark import scale as measuring
-from pgqueue.spark import scale_measure
-from pgqueue.spark.scale import Scaled, Step
-from pgqueue.spark.scale_agree import BOUND, MIDDLES, OUTERMOST, PERCENTILES, RANKS, Sketched, compare
+from pgqueue.spark.scale import in_duckdb
+from pgqueue.spark.scale import measure as scale_measure
+from pgqueue.spark.scale.agree import BOUND, MIDDLES, OUTERMOST, PERCENTILES, RANKS, Sketched, compare
+from pgqueue.spark.scale.scale import Scaled, Step
 from pgqueue.store.scale import Exact
 
 HOUR = datetime(2026, 3, 28, 7, tzinfo=UTC)
@@ -136,13 +136,13 @@ def test_sizes_that_are_none_are_refused_by_name(rows: str) -> None:
 
 
 def test_without_duckdb_the_others_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pgqueue.spark.scale_duckdb.find_spec", lambda _: None)
-    assert not measuring.scale_duckdb.is_there()
+    monkeypatch.setattr("pgqueue.spark.scale.in_duckdb.find_spec", lambda _: None)
+    assert not in_duckdb.is_there()
 
 
 def test_memory_counts_the_family_of_a_process_and_nobody_else() -> None:
     def step() -> set[int]:
-        with measuring.scale_duckdb.start() as child:
+        with in_duckdb.start() as child:
             seen = scale_measure.family(1) & {child.pid}
             child.kill()
             return seen

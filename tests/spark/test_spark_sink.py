@@ -16,7 +16,7 @@ from spark.sinking import ask, attempts, orders, staged_rows
 
 from pgqueue import PgQueue
 from pgqueue.spark.source import PgQueueSource
-from pgqueue.spark.writing_log import rejected, writes
+from pgqueue.spark.writing.log import rejected, writes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,8 +13,8 @@ from store.crowd import until_somebody_waits
 
 from pgqueue import PgQueue
 from pgqueue.errors import InvalidOption, PipelineError
-from pgqueue.spark.writing import stage_partition
-from pgqueue.spark.writing_log import rejected, writes
+from pgqueue.spark.writing.log import rejected, writes
+from pgqueue.spark.writing.writer import stage_partition
 from pgqueue.store import sink
 from pgqueue.store.connection import Blocking
 from pgqueue.store.plan import run

@@ -10,7 +10,7 @@ from spark.sinking import ask, batch, orders, staged, staged_rows, writing, writ
 from store.crowd import until_somebody_waits
 
 from pgqueue import PgQueue
-from pgqueue.spark.writing_log import rejected, writes
+from pgqueue.spark.writing.log import rejected, writes
 from pgqueue.store import sink
 from pgqueue.store.plan import Row, Step, run
 from pgqueue.store.sink_stage import Part

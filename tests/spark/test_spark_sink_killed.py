@@ -11,7 +11,7 @@ import psycopg
 from promises.processes import wait_until
 from spark.sinking import ask, attempts, orders, staged_rows, writing
 
-from pgqueue.spark.writing_log import writes
+from pgqueue.spark.writing.log import writes
 
 ROWS = 100_000
 PROGRAM = '''

@@ -19,11 +19,11 @@ from pgqueue.errors import (
     SchemaMissing,
     UnknownTask,
 )
-from pgqueue.spark.writing import stream_writer, writer
-from pgqueue.spark.writing_log import writes
-from pgqueue.spark.writing_options import read_options
-from pgqueue.spark.writing_rows import Rows
-from pgqueue.spark.writing_target import decide
+from pgqueue.spark.writing.log import writes
+from pgqueue.spark.writing.options import read_options
+from pgqueue.spark.writing.rows import Rows
+from pgqueue.spark.writing.target import decide
+from pgqueue.spark.writing.writer import stream_writer, writer
 
 SHOP = """
 from datetime import datetime

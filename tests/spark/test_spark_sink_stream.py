@@ -9,8 +9,8 @@ from pyspark.errors import StreamingQueryException
 from spark.sinking import attempts, batch, columns, orders, staged_rows
 
 from pgqueue.errors import PipelineError
-from pgqueue.spark.writing import stage_partition, stream_writer
-from pgqueue.spark.writing_log import writes
+from pgqueue.spark.writing.log import writes
+from pgqueue.spark.writing.writer import stage_partition, stream_writer
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -32,8 +32,8 @@ from pgqueue.cli.pipeline.generate import lines
 from pgqueue.embedded import embedded_server
 from pgqueue.errors import ConfigurationError, PipelineError
 from pgqueue.spark.config import load
-from pgqueue.spark.generate import generate, yesterday
-from pgqueue.spark.generate_plan import Wish, story
+from pgqueue.spark.made_up.history import generate, yesterday
+from pgqueue.spark.made_up.plan import Wish, story
 from pgqueue.store import control, schema
 from pgqueue.store.database import Database
 from pgqueue.values.retry import Retry
@@ -115,7 +115,7 @@ def demo(
 
 def _demonstrate(folder: Path, jobs: int, rows: int, days: int, screen: Screen) -> tuple[Verdict, Told]:
     """From an empty database to a verdict; nothing is left behind but the folder."""
-    from pgqueue.spark.lake import Lake  # noqa: PLC0415 - PyArrow, after all that can be refused without it
+    from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - PyArrow, after all that can be refused without it
     from pgqueue.spark.session import check_java  # noqa: PLC0415 - as above
 
     check_java()

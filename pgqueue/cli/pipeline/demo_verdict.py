@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pgqueue.spark.generate_plan import Story
+from pgqueue.spark.made_up.plan import Story
 
 if TYPE_CHECKING:
-    from pgqueue.spark.lake import Lake
+    from pgqueue.spark.lake.lake import Lake
 
 MOST_NAMED = 5
 

@@ -14,7 +14,7 @@ from pgqueue.cli.values import seconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pgqueue.spark.export import Exported
+    from pgqueue.spark.lake.export import Exported
 
 
 @click.command()
@@ -65,8 +65,8 @@ def export(
     """
     where = place(lake, config)
 
-    from pgqueue.spark import export as exports  # noqa: PLC0415 - PySpark, after all that can be refused without it
-    from pgqueue.spark.lake import Lake  # noqa: PLC0415 - as above
+    from pgqueue.spark.lake import export as exports  # noqa: PLC0415 - PySpark, after all that can be refused without it
+    from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - as above
     from pgqueue.spark.session import session  # noqa: PLC0415 - as above
 
     options = exports.ExportOptions(

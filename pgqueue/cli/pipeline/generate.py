@@ -1,4 +1,4 @@
-"""``pgqueue pipeline generate``: made-up history of any size; :mod:`pgqueue.spark.generate` makes it."""
+"""``pgqueue pipeline generate``: made-up history of any size; :mod:`pgqueue.spark.made_up.history` makes it."""
 
 from datetime import date
 
@@ -9,10 +9,10 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.bench.bars import bar
 from pgqueue.cli.output import json_option, print_json
-from pgqueue.spark.generate import Generated, yesterday
-from pgqueue.spark.generate import generate as make_history
-from pgqueue.spark.generate_plan import CROWD_HOUR, CROWD_TENANT, SLOWED, SLOWER, STORM_HOURS, Day, Wish
-from pgqueue.spark.generate_world import BUSIEST
+from pgqueue.spark.made_up.history import Generated, yesterday
+from pgqueue.spark.made_up.history import generate as make_history
+from pgqueue.spark.made_up.plan import CROWD_HOUR, CROWD_TENANT, SLOWED, SLOWER, STORM_HOURS, Day, Wish
+from pgqueue.spark.made_up.world import BUSIEST
 
 
 def day(value: str) -> date:

@@ -1,13 +1,13 @@
 """What the verbs that are about the lake have in common: their options, and what they say at the end."""
 
 from collections.abc import Callable, Sequence
-from datetime import date
+from datetime import date, timedelta
 from typing import Any, TypeVar
 
 import click
 
-from pgqueue.cli.pipeline.rollup import lake_of, span_of_days
-from pgqueue.spark.config import load
+from pgqueue.errors import ConfigurationError
+from pgqueue.spark.config import Config, load
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -17,7 +17,9 @@ STEP, UNITS = 1_000, ("B", "kB", "MB", "GB", "TB")
 def in_lake(verb: F) -> F:
     """``--lake`` and ``--config``; the verb is given both, for :func:`place`."""
     for add in (
-        click.option("--config", metavar="FILE", help="A pipeline.toml, which may say where the lake is."),
+        click.option(
+            "--config", metavar="FILE", help="A pipeline.toml: where the lake is, promises, tenants, costs."
+        ),
         click.option(
             "--lake",
             metavar="PATH_OR_URI",
@@ -30,9 +32,37 @@ def in_lake(verb: F) -> F:
     return verb
 
 
+def span_of_days(value: str) -> list[date]:
+    """A day, or the days from one to another with two dots between them."""
+    first, dots, last = value.partition("..")
+    try:
+        start, end = date.fromisoformat(first), date.fromisoformat(last if dots else first)
+    except ValueError:
+        raise click.BadParameter(
+            f"{value!r}: use a day such as 2026-11-20, or days such as 2026-11-01..2026-11-20."
+        ) from None
+    if end < start:
+        raise click.BadParameter(f"{value!r}: the last day lies before the first.")
+    return [start + timedelta(days=number) for number in range((end - start).days + 1)]
+
+
 def days_option(name: str, words: str) -> Callable[[F], F]:
     """An option that names days."""
     return click.option(name, type=span_of_days, multiple=True, metavar="DAY", help=words)
+
+
+def lake_of(given: str | None, config: Config) -> str:
+    """Where the lake is: as the command line or the environment says, else as the file does.
+
+    Raises:
+        ConfigurationError: nothing says where.
+    """
+    found = given or config.lake
+    if found is None:
+        raise ConfigurationError(
+            'no lake: give --lake, set PGQUEUE_LAKE, or write lake = "..." into the file that --config names'
+        )
+    return found
 
 
 def place(lake: str | None, config: str | None) -> str:

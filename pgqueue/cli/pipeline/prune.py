@@ -12,7 +12,7 @@ from pgqueue.cli.pipeline.options import count, days_option, in_lake, place, tog
 from pgqueue.cli.values import seconds
 
 if TYPE_CHECKING:
-    from pgqueue.spark.prune import Pruned
+    from pgqueue.spark.lake.prune import Pruned
 
 
 @click.command()
@@ -45,8 +45,8 @@ def prune(
     """
     where = place(lake, config)
 
-    from pgqueue.spark import prune as pruning  # noqa: PLC0415 - PyArrow, after all that can be refused without it
-    from pgqueue.spark.lake import Lake  # noqa: PLC0415 - as above
+    from pgqueue.spark.lake import prune as pruning  # noqa: PLC0415 - PyArrow, after all that can be refused without it
+    from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - as above
 
     queue.database.verify()
     found = pruning.prune(

@@ -5,8 +5,7 @@ from datetime import date
 import click
 
 from pgqueue.cli.output import json_option, print_json
-from pgqueue.cli.pipeline.options import in_lake
-from pgqueue.cli.pipeline.rollup import lake_of
+from pgqueue.cli.pipeline.options import in_lake, lake_of
 from pgqueue.spark.config import load
 
 MARKS = {"look": "!", "calm": " ", "unknown": "?", "info": " "}
@@ -51,7 +50,7 @@ def report(
     told = load(config)
     place = lake_of(lake, told)
 
-    from pgqueue.spark.lake import Lake  # noqa: PLC0415 - PySpark, after all that can be refused without it
+    from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - PySpark, after all that can be refused without it
     from pgqueue.spark.session import session  # noqa: PLC0415 - as above
 
     opened = Lake(place)

@@ -1,7 +1,7 @@
 """``pgqueue pipeline rollup``: sum up the lake's days, for plots and for the report."""
 
 from collections.abc import Iterable
-from datetime import date, timedelta
+from datetime import date
 
 import click
 import msgspec
@@ -9,8 +9,8 @@ import msgspec
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, print_json
-from pgqueue.errors import ConfigurationError
-from pgqueue.spark.config import Config, load
+from pgqueue.cli.pipeline.options import days_option, in_lake, lake_of, together
+from pgqueue.spark.config import load
 
 SHOWN = 5
 
@@ -23,31 +23,9 @@ class Done(msgspec.Struct):
     postgres: bool
 
 
-def span_of_days(value: str) -> list[date]:
-    """A day, or the days from one to another with two dots between them."""
-    first, dots, last = value.partition("..")
-    try:
-        start, end = date.fromisoformat(first), date.fromisoformat(last if dots else first)
-    except ValueError:
-        raise click.BadParameter(
-            f"{value!r}: use a day such as 2026-11-20, or days such as 2026-11-01..2026-11-20."
-        ) from None
-    if end < start:
-        raise click.BadParameter(f"{value!r}: the last day lies before the first.")
-    return [start + timedelta(days=number) for number in range((end - start).days + 1)]
-
-
 @click.command()
-@click.option(
-    "--lake", metavar="PATH_OR_URI", envvar="PGQUEUE_LAKE", show_envvar=True, help="Where the lake is."
-)
-@click.option("--config", metavar="FILE", help="A pipeline.toml: promises, tenants, costs.")
-@click.option(
-    "--days",
-    type=span_of_days,
-    multiple=True,
-    help="Only this UTC day, or FIRST..LAST; may be given again. All that changed by default.",
-)
+@in_lake
+@days_option("--days", "Only this UTC day (or FIRST..LAST). [default: all that changed]")
 @click.option("--no-postgres", is_flag=True, help="Write to the lake only.")
 @json_option
 @with_queue
@@ -67,10 +45,10 @@ def rollup(
     """
     told = load(config)
     place = lake_of(lake, told)
-    chosen = [day for span in days for day in span] or None
+    chosen = sorted(together(days)) or None
 
-    from pgqueue.spark import rollup as rollups  # noqa: PLC0415 - PySpark, after all that can be refused without it
-    from pgqueue.spark.lake import Lake  # noqa: PLC0415 - as above
+    from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - as above
+    from pgqueue.spark.rollup import rollup as rollups  # noqa: PLC0415 - PySpark, after all that can be refused without it
     from pgqueue.spark.session import session  # noqa: PLC0415 - as above
 
     written = rollups.rollup(
@@ -81,20 +59,6 @@ def rollup(
         print_json(done)
     else:
         click.echo(in_words(done.days))
-
-
-def lake_of(given: str | None, config: Config) -> str:
-    """Where the lake is: as the command line or the environment says, else as the file does.
-
-    Raises:
-        ConfigurationError: nothing says where.
-    """
-    found = given or config.lake
-    if found is None:
-        raise ConfigurationError(
-            'no lake: give --lake, set PGQUEUE_LAKE, or write lake = "..." into the file that --config names'
-        )
-    return found
 
 
 def in_words(days: Iterable[date]) -> str:

@@ -9,8 +9,7 @@ import click
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli import logs
 from pgqueue.cli.app import with_queue
-from pgqueue.cli.pipeline.options import in_lake
-from pgqueue.cli.pipeline.rollup import lake_of
+from pgqueue.cli.pipeline.options import in_lake, lake_of
 from pgqueue.cli.values import seconds
 from pgqueue.cli.worker import heed_signals
 from pgqueue.spark.config import load

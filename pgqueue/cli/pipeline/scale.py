@@ -1,6 +1,6 @@
 """``pgqueue pipeline scale``: the pipeline at several sizes, beside plain SQL and DuckDB.
 
-What is measured is decided in :mod:`pgqueue.spark.scale`, how it is drawn in :mod:`pgqueue.cli.pipeline.scale_plots`.
+What is measured is decided in :mod:`pgqueue.spark.scale.scale`, how it is drawn in :mod:`pgqueue.cli.pipeline.scale_plots`.
 """
 
 import os
@@ -26,11 +26,11 @@ from pgqueue.cli.pipeline.scale_plots import draw
 from pgqueue.cli.values import names
 from pgqueue.embedded import embedded_server
 from pgqueue.errors import ConfigurationError
-from pgqueue.spark.generate import yesterday
-from pgqueue.spark.generate_plan import Wish
-from pgqueue.spark.scale import Ground, Scaled
-from pgqueue.spark.scale import scale as measure
-from pgqueue.spark.scale_measure import parent
+from pgqueue.spark.made_up.history import yesterday
+from pgqueue.spark.made_up.plan import Wish
+from pgqueue.spark.scale.measure import parent
+from pgqueue.spark.scale.scale import Ground, Scaled
+from pgqueue.spark.scale.scale import scale as measure
 from pgqueue.store import schema
 from pgqueue.store.database import Database
 from pgqueue.values.version import __version__
@@ -136,7 +136,7 @@ def _measured(settings: Settings, wishes: Sequence[Wish]) -> Figures:
         _require_room(folder, max(wish.rows for wish in wishes))
         dsn = settings.dsn or opened.enter_context(embedded_server())
         progress = opened.enter_context(bar(STEPS * len(wishes)))
-        found = []
+        found: list[Scaled] = []
         for wish in wishes:
             place = folder / str(len(found))
 

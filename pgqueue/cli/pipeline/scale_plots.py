@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pgqueue.cli.bench.plots import COLOURS, INK, STYLE, short
-from pgqueue.spark.scale import Scaled, Step
+from pgqueue.spark.scale.scale import Scaled, Step
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

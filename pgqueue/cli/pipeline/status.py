@@ -30,8 +30,8 @@ def status(
     """Show each day: open, closed, exported, verified or pruned, and what the lake has of it."""
     where = place(lake, config)
 
-    from pgqueue.spark import status as states  # noqa: PLC0415 - PyArrow, after all that can be refused without it
-    from pgqueue.spark.lake import Lake  # noqa: PLC0415 - as above
+    from pgqueue.spark.lake import status as states  # noqa: PLC0415 - PyArrow, after all that can be refused without it
+    from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - as above
 
     queue.database.verify()
     found = states.status(queue.database, Lake(where), margin=margin)

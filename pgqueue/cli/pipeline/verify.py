@@ -11,7 +11,7 @@ from pgqueue.cli.output import json_option, print_json
 from pgqueue.cli.pipeline.options import count, days_option, in_lake, place, together
 
 if TYPE_CHECKING:
-    from pgqueue.spark.verify import Verified
+    from pgqueue.spark.lake.verify import Verified
 
 
 @click.command()
@@ -36,8 +36,8 @@ def verify(
     """
     where = place(lake, config)
 
-    from pgqueue.spark import verify as verifying  # noqa: PLC0415 - PySpark, after all that can be refused without it
-    from pgqueue.spark.lake import Lake  # noqa: PLC0415 - as above
+    from pgqueue.spark.lake import verify as verifying  # noqa: PLC0415 - PySpark, after all that can be refused without it
+    from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - as above
     from pgqueue.spark.session import session  # noqa: PLC0415 - as above
 
     queue.database.verify()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pgqueue.errors import InvalidOption, LakeError
-from pgqueue.spark.folder import Folder
+from pgqueue.spark.lake.folder import Folder
 from pgqueue.spark.report import (
     anomalies,
     capacity,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pgqueue.spark.config import Config
-    from pgqueue.spark.lake import Lake
+    from pgqueue.spark.lake.lake import Lake
 
 WEEKS = 8
 """Former weeks that the reported one is compared with, by default."""

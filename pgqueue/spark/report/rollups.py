@@ -18,7 +18,7 @@ from pgqueue.spark.report.words import day_number, day_of
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from pgqueue.spark.lake import Lake
+    from pgqueue.spark.lake.lake import Lake
 
 DAY = 24
 WEEK_DAYS = 7

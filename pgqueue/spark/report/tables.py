@@ -12,7 +12,7 @@ from pgqueue.spark.report.words import day_of, instant
 if TYPE_CHECKING:
     from datetime import date, datetime
 
-    from pgqueue.spark.lake import Lake
+    from pgqueue.spark.lake.lake import Lake
 
 TYPES = {
     Kind.TEXT: pa.string(),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from pgqueue.spark.rollup_jobs import HOUR, KEYS, MICROSECONDS, day_of, hour_of, seconds
+from pgqueue.spark.rollup.jobs import HOUR, KEYS, MICROSECONDS, day_of, hour_of, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

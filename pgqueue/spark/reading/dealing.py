@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from psycopg import sql
 
-from pgqueue.spark.fetching import Fetch, Kept
-from pgqueue.spark.pushdown import days_of
-from pgqueue.spark.read_options import BatchOptions
+from pgqueue.spark.reading.fetching import Fetch, Kept
+from pgqueue.spark.reading.options import BatchOptions
+from pgqueue.spark.reading.pushdown import days_of
 from pgqueue.store import extract
 from pgqueue.store import extract_where as where
 from pgqueue.store.extract import Piece, Planner

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pgqueue.errors import LakeError, NotVerified
-from pgqueue.spark.alone import Alone, alone
-from pgqueue.spark.checksum import IS_DEAD, digest, shares
-from pgqueue.spark.lake import Lake
-from pgqueue.spark.manifest import EndedDay
-from pgqueue.spark.others import dead
+from pgqueue.spark.lake.alone import Alone, alone
+from pgqueue.spark.lake.checksum import IS_DEAD, digest, shares
+from pgqueue.spark.lake.lake import Lake
+from pgqueue.spark.lake.manifest import EndedDay
+from pgqueue.spark.lake.others import dead
 from pgqueue.store import lake as plans
 from pgqueue.store.database import Database
 from pgqueue.store.lake import Known, Share

@@ -2,7 +2,7 @@
 
 A manifest is the truth about its day: a file that it does not name does not exist for our readers. It is written last,
 in one rename, so a day is either as it was before or as it is to be. Nothing here touches a disk; that is
-:mod:`pgqueue.spark.lake`'s business.
+:mod:`pgqueue.spark.lake.lake`'s business.
 """
 
 from collections.abc import Iterable, Mapping

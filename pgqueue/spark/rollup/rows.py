@@ -8,8 +8,8 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 
 if TYPE_CHECKING:
-    from pgqueue.spark.lake import Lake
-    from pgqueue.spark.manifest import Day
+    from pgqueue.spark.lake.lake import Lake
+    from pgqueue.spark.lake.manifest import Day
 
 OPTIONS = csv.WriteOptions(include_header=False)
 INSTANT = pa.timestamp("us", tz="UTC")

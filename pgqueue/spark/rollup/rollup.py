@@ -20,10 +20,11 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 from pgqueue.errors import LakeError
-from pgqueue.spark import rollup_busy, rollup_jobs
-from pgqueue.spark.alone import alone
-from pgqueue.spark.rollup_failures import failures
-from pgqueue.spark.rollup_rows import rows_of
+from pgqueue.spark.lake.alone import alone
+from pgqueue.spark.rollup import busy as rollup_busy
+from pgqueue.spark.rollup import jobs as rollup_jobs
+from pgqueue.spark.rollup.failures import failures
+from pgqueue.spark.rollup.rows import rows_of
 from pgqueue.store import rollups
 from pgqueue.store.lake import origin
 
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pgqueue.spark.config import Config
-    from pgqueue.spark.lake import Lake
-    from pgqueue.spark.manifest import Day
+    from pgqueue.spark.lake.lake import Lake
+    from pgqueue.spark.lake.manifest import Day
     from pgqueue.store.database import Database
 
 MadeFrom: TypeAlias = dict[str, str]

@@ -26,10 +26,10 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from pyspark.sql.types import StructType
 
 from pgqueue.errors import PipelineError
-from pgqueue.spark.dealing import kept_at_all
-from pgqueue.spark.fetching import Fetch, Kept
-from pgqueue.spark.read_options import EARLIEST, StreamOptions
-from pgqueue.spark.reading import conditions_of, read_part, shape_of
+from pgqueue.spark.reading.dealing import kept_at_all
+from pgqueue.spark.reading.fetching import Fetch, Kept
+from pgqueue.spark.reading.options import EARLIEST, StreamOptions
+from pgqueue.spark.reading.reader import conditions_of, read_part, shape_of
 from pgqueue.store import extract
 from pgqueue.store import extract_where as where
 from pgqueue.store.extract import GROUPS_AT_ONCE, Planner, State

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from pyspark.sql.types import StructType
 
 from pgqueue.errors import InvalidOption
-from pgqueue.spark.writing_app import Parameters, find_app, parameters_of
-from pgqueue.spark.writing_columns import check_columns
-from pgqueue.spark.writing_options import Options
+from pgqueue.spark.writing.app import Parameters, find_app, parameters_of
+from pgqueue.spark.writing.columns import check_columns
+from pgqueue.spark.writing.options import Options
 from pgqueue.store.database import Database
 from pgqueue.values.options import JobOptions
 

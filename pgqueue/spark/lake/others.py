@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from pgqueue.spark.lake import DEPLOY_COLUMNS, DEPLOYS, ENDED_COLUMNS, WORKER_COLUMNS, WORKERS, Lake
+from pgqueue.spark.lake.lake import DEPLOY_COLUMNS, DEPLOYS, ENDED_COLUMNS, WORKER_COLUMNS, WORKERS, Lake
 from pgqueue.store import lake as plans
 from pgqueue.store.database import Database
 

@@ -32,9 +32,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pgqueue.errors import InvalidOption, PipelineError, RowsRefused
-from pgqueue.spark.writing_options import read_options
-from pgqueue.spark.writing_rows import SHOWN, Refusal, Rows
-from pgqueue.spark.writing_target import Target, decide
+from pgqueue.spark.writing.options import read_options
+from pgqueue.spark.writing.rows import SHOWN, Refusal, Rows
+from pgqueue.spark.writing.target import Target, decide
 from pgqueue.store import schema, sink
 from pgqueue.store.connection import Blocking
 from pgqueue.store.plan import run

@@ -13,7 +13,7 @@ from pyspark.sql import types
 from pyspark.sql.types import DataType, StructType
 
 from pgqueue.errors import RowsRefused
-from pgqueue.spark.writing_app import Parameters
+from pgqueue.spark.writing.app import Parameters
 from pgqueue.values.nearest import did_you_mean
 
 Reader: TypeAlias = Callable[[Any], Any]

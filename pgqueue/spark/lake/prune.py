@@ -15,9 +15,9 @@ from enum import StrEnum
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_random
 
 from pgqueue.errors import InvalidOption
-from pgqueue.spark.alone import alone
-from pgqueue.spark.lake import Lake
-from pgqueue.spark.manifest import EndedDay
+from pgqueue.spark.lake.alone import alone
+from pgqueue.spark.lake.lake import Lake
+from pgqueue.spark.lake.manifest import EndedDay
 from pgqueue.store import lake as plans
 from pgqueue.store.connection import Blocking
 from pgqueue.store.database import Database

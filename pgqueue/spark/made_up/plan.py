@@ -17,7 +17,7 @@ from itertools import pairwise
 import msgspec
 
 from pgqueue.errors import InvalidOption
-from pgqueue.spark.generate_world import BUSIEST, TASKS, WAITS, WORKDAYS, Task, shares
+from pgqueue.spark.made_up.world import BUSIEST, TASKS, WAITS, WORKDAYS, Task, shares
 
 FIRST_ID = 1_000_000_000_000
 """Ids of made-up jobs begin here. A queue that hands out a million ids a second gets there after eleven days; one that

@@ -9,9 +9,9 @@ import msgspec
 import pyarrow as pa
 
 from pgqueue.errors import PayloadError, PayloadNotEncodable, PayloadTooLarge, PgQueueError
-from pgqueue.spark.writing_app import find_app
-from pgqueue.spark.writing_columns import RESERVED, Reader, arguments_of, reader_of
-from pgqueue.spark.writing_target import Target
+from pgqueue.spark.writing.app import find_app
+from pgqueue.spark.writing.columns import RESERVED, Reader, arguments_of, reader_of
+from pgqueue.spark.writing.target import Target
 from pgqueue.store.sink_stage import StagedJob
 from pgqueue.values.options import LONGEST_KEY, JobOptions
 from pgqueue.values.payload import DEFAULT_LIMIT, encode_result

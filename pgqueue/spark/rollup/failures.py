@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from pgqueue.spark.rollup_jobs import day_of
+from pgqueue.spark.rollup.jobs import day_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

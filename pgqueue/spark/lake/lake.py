@@ -22,9 +22,9 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from pgqueue.errors import LakeError, LakeOfAnother
-from pgqueue.spark.folder import UNFINISHED, Folder
-from pgqueue.spark.frames import Staged, queues_named, read, write
-from pgqueue.spark.manifest import DataFile, Day, EndedDay, Marker, all_columns, decode, encode
+from pgqueue.spark.lake.folder import UNFINISHED, Folder
+from pgqueue.spark.lake.frames import Staged, queues_named, read, write
+from pgqueue.spark.lake.manifest import DataFile, Day, EndedDay, Marker, all_columns, decode, encode
 from pgqueue.store.lake import Origin
 
 if TYPE_CHECKING:

@@ -19,12 +19,12 @@ from pyspark.sql import functions as f
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_exponential
 
 from pgqueue.errors import InvalidOption, PipelineError
-from pgqueue.spark.alone import Alone, alone
-from pgqueue.spark.checksum import shares
-from pgqueue.spark.frames import Staged
-from pgqueue.spark.lake import ENDED, Lake
-from pgqueue.spark.manifest import Batch, EndedDay, all_columns
-from pgqueue.spark.others import ended, keep_deploys, keep_workers
+from pgqueue.spark.lake.alone import Alone, alone
+from pgqueue.spark.lake.checksum import shares
+from pgqueue.spark.lake.frames import Staged
+from pgqueue.spark.lake.lake import ENDED, Lake
+from pgqueue.spark.lake.manifest import Batch, EndedDay, all_columns
+from pgqueue.spark.lake.others import ended, keep_deploys, keep_workers
 from pgqueue.store import lake as plans
 from pgqueue.store.database import Database
 from pgqueue.store.lake import MARGIN, Contents, Share, first_open_day

@@ -13,11 +13,11 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from pgqueue.errors import InvalidOption
-from pgqueue.spark.columns import Shape, check_schema
-from pgqueue.spark.dealing import Dealer
-from pgqueue.spark.fetching import fetch
-from pgqueue.spark.pushdown import taken
-from pgqueue.spark.read_options import BatchOptions, Source, default_dsn
+from pgqueue.spark.reading.columns import Shape, check_schema
+from pgqueue.spark.reading.dealing import Dealer
+from pgqueue.spark.reading.fetching import fetch
+from pgqueue.spark.reading.options import BatchOptions, Source, default_dsn
+from pgqueue.spark.reading.pushdown import taken
 from pgqueue.store import extract
 from pgqueue.store.database import Database
 from pgqueue.store.extract_where import Condition, Operator

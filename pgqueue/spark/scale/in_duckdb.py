@@ -1,6 +1,6 @@
 """The same roll-up with DuckDB, over the lake's own Parquet files, in a process of its own: its memory is its own then.
 
-Run as ``python -m pgqueue.spark.scale_duckdb``: reads a :class:`Task` as JSON, writes an :class:`Answer`. Hours are
+Run as ``python -m pgqueue.spark.scale.in_duckdb``: reads a :class:`Task` as JSON, writes an :class:`Answer`. Hours are
 counted from 1970: DuckDB hands out times with a zone only where pytz is installed.
 """
 
@@ -54,7 +54,7 @@ def is_there() -> bool:
 def start() -> "subprocess.Popen[bytes]":
     """The process, waiting for its task."""
     return subprocess.Popen(
-        [sys.executable, "-m", "pgqueue.spark.scale_duckdb"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-m", "pgqueue.spark.scale.in_duckdb"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
 
 

@@ -2,7 +2,7 @@
 
 A sketch's answer to "the 90th percentile" lies at a rank near 0.9, not at 0.9. So it is not compared with a value but
 with two: those at the ranks as far below and above as it may be off. With a KLL sketch of k = 200, that is 1.33 % of the
-ranks in 99 of 100 questions (see :mod:`pgqueue.spark.rollup_jobs`). Of thousands of questions a few are off by more;
+ranks in 99 of 100 questions (see :mod:`pgqueue.spark.rollup.jobs`). Of thousands of questions a few are off by more;
 none should be by 3.5 %, more than six standard deviations.
 """
 

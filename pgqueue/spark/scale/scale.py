@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
-from pgqueue.spark import scale_duckdb
 from pgqueue.spark.config import Config, Slo
-from pgqueue.spark.generate import generate
-from pgqueue.spark.generate_plan import Wish
-from pgqueue.spark.scale_agree import MIDDLES, RANKS, Agreement, Key, Sketched, compare
-from pgqueue.spark.scale_measure import Took, measured
+from pgqueue.spark.made_up.history import generate
+from pgqueue.spark.made_up.plan import Wish
+from pgqueue.spark.scale import in_duckdb
+from pgqueue.spark.scale.agree import MIDDLES, RANKS, Agreement, Key, Sketched, compare
+from pgqueue.spark.scale.measure import Took, measured
 from pgqueue.store import scale as plans
 from pgqueue.store.database import Database
 from pgqueue.store.scale import Exact
@@ -25,7 +25,7 @@ from pgqueue.store.scale import Exact
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-    from pgqueue.spark.lake import Lake
+    from pgqueue.spark.lake.lake import Lake
 
 T = TypeVar("T")
 COUNTED = ("jobs", "succeeded", "cancelled", "dead", "attempts")
@@ -103,7 +103,7 @@ def scale(ground: Ground, wish: Wish, told: Callable[[str], object] = lambda _: 
         wish: the history to make.
         told: called with the name of each step before it.
     """
-    from pgqueue.spark.lake import Lake  # noqa: PLC0415 - PySpark
+    from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - PySpark
 
     lake = Lake(ground.place)
     steps: list[Step] = []
@@ -121,7 +121,7 @@ def scale(ground: Ground, wish: Wish, told: Callable[[str], object] = lambda _: 
     by_sql = timed("same in SQL", lambda: ground.database.run(plans.rollup(RANKS)), root=ground.server)
     files = [file for day in lake.days() for file in day.files]
     answers = {"pipeline": _of_lake(lake, ground.spark), "Spark": by_spark}
-    if scale_duckdb.is_there():
+    if in_duckdb.is_there():
         told("same in DuckDB")
         answer, took = _by_duckdb([str(ground.place / file.path) for file in files])
         steps.append(Step("same in DuckDB", round(answer.seconds, 3), took.megabytes))
@@ -143,9 +143,9 @@ def scale(ground: Ground, wish: Wish, told: Callable[[str], object] = lambda _: 
 
 def _pipeline(ground: Ground, lake: "Lake") -> Iterator[tuple[str, Callable[[], object]]]:
     """What a user's pipeline does, step by step."""
-    from pgqueue.spark.export import export  # noqa: PLC0415 - PySpark
-    from pgqueue.spark.rollup import rollup  # noqa: PLC0415 - as above
-    from pgqueue.spark.verify import require_verified, verify  # noqa: PLC0415 - as above
+    from pgqueue.spark.lake.export import export  # noqa: PLC0415 - PySpark
+    from pgqueue.spark.lake.verify import require_verified, verify  # noqa: PLC0415 - as above
+    from pgqueue.spark.rollup.rollup import rollup  # noqa: PLC0415 - as above
 
     spark, database = ground.spark, ground.database
     yield "export", lambda: export(spark, database, lake)
@@ -157,8 +157,8 @@ def _by_spark(jobs: "DataFrame") -> dict[Key, Sketched]:
     """The same roll-up with Spark's sketches, straight from the lake."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name; heavy
 
-    from pgqueue.spark.rollup_jobs import RANKS as NAMED  # noqa: PLC0415 - PySpark
-    from pgqueue.spark.rollup_jobs import own_hours, timed  # noqa: PLC0415 - as above
+    from pgqueue.spark.rollup.jobs import RANKS as NAMED  # noqa: PLC0415 - PySpark
+    from pgqueue.spark.rollup.jobs import own_hours, timed  # noqa: PLC0415 - as above
 
     asked = [
         F.when(
@@ -181,9 +181,9 @@ def _of_lake(lake: "Lake", spark: "SparkSession") -> dict[Key, Sketched]:
     return {_key(row): _sketched(row) for row in found.collect()}
 
 
-def _by_duckdb(files: Sequence[str]) -> tuple[scale_duckdb.Answer, Took]:
-    with scale_duckdb.start() as process:
-        return measured(lambda: scale_duckdb.finish(process, files, RANKS), root=process.pid)
+def _by_duckdb(files: Sequence[str]) -> tuple[in_duckdb.Answer, Took]:
+    with in_duckdb.start() as process:
+        return measured(lambda: in_duckdb.finish(process, files, RANKS), root=process.pid)
 
 
 def _as_sketched(rows: Iterable[Exact]) -> dict[Key, Sketched]:

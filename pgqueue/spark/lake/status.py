@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from enum import StrEnum
 
-from pgqueue.spark.lake import Lake
-from pgqueue.spark.manifest import EndedDay
+from pgqueue.spark.lake.lake import Lake
+from pgqueue.spark.lake.manifest import EndedDay
 from pgqueue.store import lake as plans
 from pgqueue.store.database import Database
 from pgqueue.store.lake import MARGIN, DayThere, Known, first_open_day

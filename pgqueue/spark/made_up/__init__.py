@@ -1,0 +1,1 @@
+"""A history that is made up, of any size."""

@@ -1,0 +1,1 @@
+"""Reads pgqueue's tables into Spark, once or as a stream."""

@@ -1,0 +1,1 @@
+"""Sums a lake's days up."""

@@ -1,0 +1,1 @@
+"""Measures the pipeline, beside plain SQL and DuckDB."""

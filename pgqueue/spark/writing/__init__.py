@@ -1,0 +1,1 @@
+"""Enqueues the rows of a DataFrame."""
