@@ -15,7 +15,9 @@ demo: $(VENV)/installed
 demo-pipeline: $(VENV)/installed | java
 	$(BIN)/pgqueue pipeline demo
 
-test: check unit unit-oldest
+# Both suites at once: each waits for its own server most of the time.
+test: check
+	@$(MAKE) --no-print-directory -j2 --output-sync=target unit unit-oldest
 
 # Everything that reads the code without running it.
 check: $(VENV)/installed

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,17 +52,26 @@ def session(*, master: str | None = None, settings: Mapping[str, str] | None = N
     Raises:
         SparkMissing: PySpark is not installed, or there is no Java that it runs on.
     """
-    try:
-        from pyspark.sql import SparkSession  # noqa: PLC0415 - heavy
-    except ImportError as error:
-        raise SparkMissing("PySpark is not installed: pip install 'pgqueue[spark]'") from error
+    if find_spec("pyspark") is None:
+        raise SparkMissing("PySpark is not installed: pip install 'pgqueue[spark]'")
     from pgqueue.spark.source import here  # noqa: PLC0415 - it needs PySpark
 
-    found = SparkSession.getActiveSession() or _started(master, settings or {})
+    found = _running() or _started(master, settings or {})
     for name, value in RELIED_ON.items():
         found.conf.set(name, value)
     found.dataSource.register(here())
     return found
+
+
+def _running() -> "SparkSession | None":
+    """The session that this thread, or the process, has already."""
+    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 - heavy
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
+
+    try:
+        return SparkSession.active()
+    except PySparkRuntimeError:
+        return None
 
 
 def _started(master: str | None, settings: Mapping[str, str]) -> "SparkSession":

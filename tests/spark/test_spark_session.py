@@ -1,13 +1,14 @@
 """The session: what it relies on, and what it says where Spark cannot run."""
 
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pgqueue.errors import SparkMissing
-from pgqueue.spark.session import check_java
+from pgqueue.spark.session import check_java, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,3 +61,12 @@ def test_a_later_java_will_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
     assert check_java() == 21
+
+
+def test_another_thread_finds_the_session_and_changes_none_of_its_settings(spark: "SparkSession") -> None:
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    with ThreadPoolExecutor(1) as threads:
+        found = threads.submit(session).result()
+
+    assert found is spark
+    assert spark.conf.get("spark.sql.shuffle.partitions") == before == "2"

@@ -193,13 +193,13 @@ def test_one_bad_row_refuses_the_dataframe_by_row_and_column(spark: "SparkSessio
     assert (orders(dsn), writes(dsn), staged_rows(dsn), attempts(dsn)) == ([], [], 0, 0)
 
 
-def test_a_job_of_which_one_task_fails_enqueues_nothing_and_leaves_nothing(
+def test_a_task_that_fails_after_it_has_staged_rows_enqueues_nothing_and_leaves_nothing(
     spark: "SparkSession", dsn: str
 ) -> None:
-    frame = spark.range(10, numPartitions=2).selectExpr(
+    frame = spark.range(10, numPartitions=1).selectExpr(
         "if(id = 9, cast(raise_error('order 9 is broken') as bigint), id) as order_id"
     )
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "2")  # four rows are staged by then
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "2")  # eight rows are staged by then
 
     try:
         with pytest.raises(PySparkException, match="order 9 is broken"):

@@ -53,7 +53,9 @@ async def test_the_steps_run_in_their_order_and_leave_a_history(queue: PgQueue, 
     assert list(tasks) == NAMES
 
     steps.start(tasks)
-    async with running(queue, queues=[steps.QUEUE]):
+    async with running(
+        queue, queues=[steps.QUEUE], concurrency=1
+    ):  # else the next step may begin before this one is told
         await _ended(queue)
 
     assert seen == NAMES
