@@ -28,6 +28,7 @@ from pgqueue.spark.report.rule_unusual import (
     judge,
 )
 from pgqueue.spark.report.section import Column, Kind, Plot, Section, State, Table
+from pgqueue.spark.report.verdicts import verdicts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -206,15 +207,7 @@ def _judged(period: Period) -> "Callable[[pa.Table], pa.Table]":
 
     def judged(table: pa.Table) -> pa.Table:
         found = judge(_hours(table), known, start)
-        columns = zip(*found, strict=True) if found else [()] * len(Finding._fields)
-        names = [[table[key][0].as_py()] * len(found) for key in ("queue", "task")]
-        return pa.Table.from_arrays(
-            [
-                pa.array(values, kind)
-                for values, kind in zip([*names, *columns], _ARROW.values(), strict=True)
-            ],
-            names=list(_ARROW),
-        )
+        return verdicts(table, found, _ARROW)
 
     return judged
 

@@ -12,6 +12,7 @@ from pgqueue.spark.report.plots import pushed
 from pgqueue.spark.report.rollups import RECENT_DAYS, Rollups
 from pgqueue.spark.report.rule_crowd import BIG_SHARE, FEWEST_CALM, Crowding, Sharing, judge
 from pgqueue.spark.report.section import Column, Kind, Plot, Section, State, Table
+from pgqueue.spark.report.verdicts import verdicts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -139,12 +140,7 @@ def _judged(begin: int) -> "Callable[[pa.Table], pa.Table]":
         one = judge(
             Sharing(hour=hour, own_run=run, other_run=other, other_jobs=jobs, other_wait=wait), begin=begin
         )
-        keys = [table[key][0].as_py() for key in ("queue", "tenant")]
-        values = [[value] for value in (*keys, *one)] if one else [[] for _ in _ARROW]
-        return pa.Table.from_arrays(
-            [pa.array(value, kind) for value, kind in zip(values, _ARROW.values(), strict=True)],
-            names=list(_ARROW),
-        )
+        return verdicts(table, [one] if one else [], _ARROW)
 
     return judged
 

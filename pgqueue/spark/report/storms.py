@@ -17,6 +17,7 @@ from pgqueue.spark.report.rollups import DAY, RECENT_DAYS, Rollups
 from pgqueue.spark.report.rule_burst import FEWEST_HOURS, Storm, storms
 from pgqueue.spark.report.rule_unusual import FEWEST_JOBS, MATTERS_WAIT, MATTERS_WAIT_RATIO
 from pgqueue.spark.report.section import Column, Kind, Plot, Section, State, Table
+from pgqueue.spark.report.verdicts import verdicts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -130,15 +131,7 @@ def _judged(begin: int) -> "Callable[[pa.Table], pa.Table]":
     def judged(table: pa.Table) -> pa.Table:
         jobs, retries = (np.asarray(table[name], dtype=np.float64) for name in ("jobs", "retries"))
         found = storms(np.asarray(table["at"], dtype=np.int64), jobs, retries, begin=begin)
-        columns = zip(*found, strict=True) if found else [()] * len(Storm._fields)
-        names = [[table[key][0].as_py()] * len(found) for key in ("queue", "task")]
-        return pa.Table.from_arrays(
-            [
-                pa.array(values, kind)
-                for values, kind in zip([*names, *columns], _ARROW.values(), strict=True)
-            ],
-            names=list(_ARROW),
-        )
+        return verdicts(table, found, _ARROW)
 
     return judged
 
