@@ -114,10 +114,15 @@ def _save(block: Block, folder: Path) -> None:
 
 
 async def _run_python(block: Block, example: Example) -> None:
-    """Run a block; those that wait run on the loop, the others in a thread, so that a worker can go on."""
+    """Run a block; those that wait run on the loop, the others in a thread, so that a worker can go on.
+
+    Spark's pages run in this thread from first to last, as a program would: each thread has a session of its own.
+    """
     code = _compiled(block)
     if code.co_flags & inspect.CO_COROUTINE:
         await eval(code, example.names)  # noqa: S307 - our own words
+    elif PIPELINE in block.page.parents:
+        eval(code, example.names)  # noqa: S307 - our own words
     else:
         await asyncio.to_thread(eval, code, example.names)
 

@@ -26,9 +26,10 @@ from pgqueue.spark.lake.prune import Fate, prune
 from pgqueue.spark.lake.status import DayState, status
 from pgqueue.store import lake as plans
 from pgqueue.store import upkeep
+from pgqueue.store.connection import Blocking
 from pgqueue.store.database import Database
 from pgqueue.store.lake import Origin, first_open_day
-from pgqueue.store.plan import Plan, T
+from pgqueue.store.plan import Plan, T, run
 
 OURS = Origin("1", 2, "pgqueue")
 NONE, A_MINUTE = timedelta(0), timedelta(minutes=1)  # other tests' databases are made on the same server
@@ -119,6 +120,24 @@ def test_one_at_a_time_writes_and_the_other_is_told_the_pid(queue: PgQueue, lake
         with pytest.raises(PipelineError, match="held the lake's lock was lost"):
             first.still()
         assert prune(queue.database, lake) == []
+
+
+def test_a_holder_that_has_just_gone_is_waited_for(
+    queue: PgQueue, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server notices a moment later that a connection was closed, or its process killed."""
+    former = psycopg.connect(dsn, autocommit=True)
+    assert run(plans.lock(), Blocking(former, queue.database.catalogue))
+    tried = plans.lock
+
+    def lock() -> Plan[bool]:
+        taken = yield from tried()
+        former.close()  # after the first try, which fails
+        return taken
+
+    monkeypatch.setattr(plans, "lock", lock)
+    with alone(queue.database) as second:
+        second.still()
 
 
 def test_a_pooler_is_no_place_for_a_lock(dsn: str) -> None:

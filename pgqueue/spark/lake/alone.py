@@ -9,12 +9,16 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from pgqueue.errors import ConfigurationError, PipelineError
 from pgqueue.store import control, lake
 from pgqueue.store.connection import Blocking
 from pgqueue.store.database import Database
 from pgqueue.store.plan import run
+
+PATIENCE = 2.0
+LOOK_AGAIN = 0.05
 
 
 class Alone:
@@ -59,10 +63,21 @@ def alone(database: Database) -> Iterator[Alone]:
         )
     with database.connect(dsn) as connection:
         runs = Blocking(connection, database.catalogue)
-        if not run(lake.lock(), runs):
+        if not _taken(runs):
             others = "; ".join(map(str, run(lake.holder(), runs))) or "it has just ended"
             raise PipelineError(
                 f"somebody else is writing to this database's lake ({others}): wait for it to end, or end it "
                 "with select pg_terminate_backend(pid)"
             )
         yield Alone(connection, database)
+
+
+def _taken(runs: Blocking) -> bool:
+    """Take the lock. The server may not have noticed yet that a former holder has closed its connection, or died."""
+    patient = Retrying(
+        retry=retry_if_result(lambda free: not free),
+        wait=wait_fixed(LOOK_AGAIN),
+        stop=stop_after_delay(PATIENCE),
+        retry_error_callback=lambda _: False,
+    )
+    return patient(lambda: run(lake.lock(), runs))
