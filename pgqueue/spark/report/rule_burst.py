@@ -7,7 +7,7 @@ ratio, so that storms do not make themselves usual). An hour is stormy if its re
 * five times what that rate makes of its jobs, and
 * six standard deviations more, where the variance is that of counts, enlarged by what the task's calm hours show beyond
   it (the dispersion: Pearson's chi-squared by its degrees of freedom; McCullagh & Nelder, "Generalized Linear Models",
-  1989, section 6.2.4).
+  2nd ed., 1989, on over-dispersion).
 """
 
 from typing import NamedTuple

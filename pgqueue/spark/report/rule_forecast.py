@@ -117,7 +117,7 @@ def crossing(line: Fit, level: float, after: int) -> Crossing:
 
 
 def student(probability: float, freedom: int) -> float:
-    """A quantile of Student's t, from the normal one (Abramowitz & Stegun, 26.7.5); within 1% from 5 degrees on."""
+    """A quantile of Student's t, from the normal one (Abramowitz & Stegun, 26.7.5); within 1% from 6 degrees on."""
     z = NormalDist().inv_cdf(probability)
     first = (z**3 + z) / 4
     second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
