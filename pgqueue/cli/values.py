@@ -4,7 +4,7 @@ The functions are option types; click shows their names. What is out of range is
 """
 
 import re
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import click
@@ -27,6 +27,14 @@ def seconds(value: str) -> timedelta:
         return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
     except OverflowError:
         raise click.BadParameter(f"{value!r} is too long.") from None
+
+
+def day(value: str) -> date:
+    """A day."""
+    try:
+        return date.fromisoformat(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no day; use one like 2030-01-31.") from None
 
 
 def instant(value: str) -> datetime:

@@ -25,8 +25,6 @@ RELIED_ON: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",  # days are UTC days, wherever the driver stands
     "spark.sql.ansi.enabled": "true",  # an overflow is an error, not a null
     "spark.sql.python.filterPushdown.enabled": "true",  # filters go to PostgreSQL
-    "spark.sql.sources.partitionOverwriteMode": "dynamic",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96, the default, is read without a zone elsewhere
 }
 LOCALLY: Mapping[str, str] = {
     "spark.ui.enabled": "false",

@@ -12,10 +12,10 @@ from pgqueue.spark.reading.options import (
     STREAM,
     Options,
     batch_options,
-    default_dsn,
     source_of,
     stream_options,
 )
+from pgqueue.store.database import dsn_in_environment
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -98,5 +98,7 @@ class PgQueueSource(DataSource):
 def here() -> type[PgQueueSource]:
     """The source, with the DSN of this process's environment for reads and writes that name none."""
     return type(
-        "PgQueueSource", (PgQueueSource,), {"default_dsn": default_dsn(), "__doc__": PgQueueSource.__doc__}
+        "PgQueueSource",
+        (PgQueueSource,),
+        {"default_dsn": dsn_in_environment(), "__doc__": PgQueueSource.__doc__},
     )

@@ -35,6 +35,11 @@ CONNECTION_DEFAULTS: dict[str, Any] = {
 }
 
 
+def dsn_in_environment() -> str | None:
+    """Where the database is, as far as this process's environment says."""
+    return next(filter(None, map(os.environ.get, DSN_SETTINGS)), None)
+
+
 class Database:
     """Runs plans: on connections of its own, or on the user's."""
 
@@ -78,7 +83,7 @@ class Database:
         Raises:
             ConfigurationError: nothing says where; the message names what was looked for.
         """
-        found = self._given_dsn or next(filter(None, map(os.environ.get, DSN_SETTINGS)), None)
+        found = self._given_dsn or dsn_in_environment()
         if not found:
             raise ConfigurationError(
                 "no database: give PgQueue(dsn) or --dsn, or set PGQUEUE_DSN or DATABASE_URL "

@@ -30,7 +30,7 @@ from pgqueue.cli.demo.workers import Crew, WorkerFailed
 from pgqueue.cli.endings import end_like_an_interrupt
 from pgqueue.embedded import embedded_server
 from pgqueue.errors import ConfigurationError
-from pgqueue.store.database import DSN_SETTINGS
+from pgqueue.store.database import dsn_in_environment
 
 LOOK_EVERY = 0.1
 PATIENCE = 30.0
@@ -69,7 +69,7 @@ def _demonstrate(dsn: str | None, folder: Path | None, screen: Screen) -> Summar
     files = _files(folder, screen)
     with ExitStack() as opened:
         own = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="pgqueue-demo-")))
-        dsn = dsn or _configured_dsn() or opened.enter_context(_own_server(screen))
+        dsn = dsn or dsn_in_environment() or opened.enter_context(_own_server(screen))
         connection = opened.enter_context(demo_stage.stage(dsn))
         traps = demo_files.set_traps(own)
         everything = [*traps.files(), *files]
@@ -156,10 +156,6 @@ def _middle(files: Sequence[File], jobs: Sequence[int]) -> int:
     third = len(files) // 3
     line = [*zip(files, jobs, strict=True)]
     return next(job for file, job in [*line[third:], *line[:third]] if os.access(file.path, os.R_OK))
-
-
-def _configured_dsn() -> str | None:
-    return next(filter(None, map(os.environ.get, DSN_SETTINGS)), None)
 
 
 @contextmanager

@@ -8,8 +8,9 @@ import click
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, print_json
-from pgqueue.cli.pipeline.options import count, days_option, in_lake, place, size, together
+from pgqueue.cli.pipeline.options import days_option, in_lake, margin_option, place, size, together
 from pgqueue.cli.values import seconds
+from pgqueue.spark.report.words import some
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,13 +20,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @in_lake
-@click.option(
-    "--margin",
-    type=seconds,
-    default="1m",
-    show_default=True,
-    help="A day is closed this long after its end, in UTC.",
-)
+@margin_option
 @click.option(
     "--wait",
     type=seconds,
@@ -81,8 +76,8 @@ def export(
 
 
 def _tell(one: "Exported") -> None:
-    rows = f"{count(one.history, 'row')} of the history, {count(one.dead, 'dead job')}"
-    files = f"{count(one.files, 'file')}, {size(one.bytes)}"
+    rows = f"{some(one.history, 'row')} of the history, {some(one.dead, 'dead job')}"
+    files = f"{some(one.files, 'file')}, {size(one.bytes)}"
     click.echo(f"{one.day}: {rows}; {files}; {one.seconds:.1f} s", err=True)
 
 
@@ -90,4 +85,4 @@ def _in_words(done: "Sequence[Exported]") -> str:
     if not done:
         return "nothing to export: every closed day is in the lake"
     rows = sum(one.history + one.dead for one in done)
-    return f"{count(len(done), 'day')} exported: {count(rows, 'row')}, {size(sum(one.bytes for one in done))}"
+    return f"{some(len(done), 'day')} exported: {some(rows, 'row')}, {size(sum(one.bytes for one in done))}"

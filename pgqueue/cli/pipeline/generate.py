@@ -9,18 +9,11 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.bench.bars import bar
 from pgqueue.cli.output import json_option, print_json
+from pgqueue.cli.values import day
 from pgqueue.spark.made_up.history import Generated, yesterday
 from pgqueue.spark.made_up.history import generate as make_history
 from pgqueue.spark.made_up.plan import CROWD_HOUR, CROWD_TENANT, SLOWED, SLOWER, STORM_HOURS, Day, Wish
 from pgqueue.spark.made_up.world import BUSIEST
-
-
-def day(value: str) -> date:
-    """A day."""
-    try:
-        return date.fromisoformat(value)
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is no day; use one like 2030-01-31.") from None
 
 
 @click.command()

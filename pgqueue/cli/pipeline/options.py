@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
+from pgqueue.cli.values import seconds
 from pgqueue.errors import ConfigurationError
 from pgqueue.spark.config import Config, load
 
@@ -51,6 +52,15 @@ def days_option(name: str, words: str) -> Callable[[F], F]:
     return click.option(name, type=span_of_days, multiple=True, metavar="DAY", help=words)
 
 
+margin_option = click.option(
+    "--margin",
+    type=seconds,
+    default="1m",
+    show_default=True,
+    help="A day is closed this long after its end, in UTC.",
+)
+
+
 def lake_of(given: str | None, config: Config) -> str:
     """Where the lake is: as the command line or the environment says, else as the file does.
 
@@ -85,8 +95,3 @@ def size(count: int) -> str:
     while shown >= STEP and unit < len(UNITS) - 1:
         shown, unit = shown / STEP, unit + 1
     return f"{shown:.0f} {UNITS[unit]}" if unit == 0 else f"{shown:.1f} {UNITS[unit]}"
-
-
-def count(number: int, one: str, many: str = "") -> str:
-    """A number of things, for people."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"

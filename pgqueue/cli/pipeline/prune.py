@@ -8,8 +8,9 @@ import click
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, print_json
-from pgqueue.cli.pipeline.options import count, days_option, in_lake, place, together
+from pgqueue.cli.pipeline.options import days_option, in_lake, place, together
 from pgqueue.cli.values import seconds
+from pgqueue.spark.report.words import some
 
 if TYPE_CHECKING:
     from pgqueue.spark.lake.prune import Pruned
@@ -56,12 +57,12 @@ def prune(
         print_json(found)
     else:
         gone = [one for one in found if one.fate is pruning.Fate.PRUNED]
-        rows = count(sum(one.rows for one in gone), "row")
-        click.echo(f"{count(len(gone), 'day')} pruned: {rows}; {count(len(found) - len(gone), 'day')} kept")
+        rows = some(sum(one.rows for one in gone), "row")
+        click.echo(f"{some(len(gone), 'day')} pruned: {rows}; {some(len(found) - len(gone), 'day')} kept")
     if any(one.fate in (pruning.Fate.REFUSED, pruning.Fate.BUSY) for one in found):
         click.get_current_context().exit(1)
 
 
 def _tell(one: "Pruned") -> None:
-    rows = f"; {count(one.rows, 'row')}" if one.rows else ""
+    rows = f"; {some(one.rows, 'row')}" if one.rows else ""
     click.echo(f"{one.day}: {one.fate}{rows}" + (f"; {one.reason}" if one.reason else ""), err=True)

@@ -6,18 +6,11 @@ import click
 
 from pgqueue.cli.output import json_option, print_json
 from pgqueue.cli.pipeline.options import in_lake, lake_of
+from pgqueue.cli.values import day
 from pgqueue.spark.config import load
 
 MARKS = {"look": "!", "calm": " ", "unknown": "?", "info": " "}
 """Before each answer: somebody should look, or nothing can be told."""
-
-
-def day(value: str) -> date:
-    """A day."""
-    try:
-        return date.fromisoformat(value)
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is no day; use one like 2026-11-20.") from None
 
 
 @click.command()

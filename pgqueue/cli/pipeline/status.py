@@ -7,21 +7,14 @@ import click
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, print_json, print_table
-from pgqueue.cli.pipeline.options import in_lake, place, size
-from pgqueue.cli.values import seconds
+from pgqueue.cli.pipeline.options import in_lake, margin_option, place, size
 
 HEADS = ("day", "state", "rows", "size", "files", "not in the lake", "generation", "verified")
 
 
 @click.command()
 @in_lake
-@click.option(
-    "--margin",
-    type=seconds,
-    default="1m",
-    show_default=True,
-    help="A day is closed this long after its end, in UTC.",
-)
+@margin_option
 @json_option
 @with_queue
 def status(

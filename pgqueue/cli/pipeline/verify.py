@@ -8,7 +8,8 @@ import click
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, print_json
-from pgqueue.cli.pipeline.options import count, days_option, in_lake, place, together
+from pgqueue.cli.pipeline.options import days_option, in_lake, place, together
+from pgqueue.spark.report.words import some
 
 if TYPE_CHECKING:
     from pgqueue.spark.lake.verify import Verified
@@ -51,13 +52,13 @@ def verify(
         click.echo("nothing to verify: every day in the lake is verified")
     else:
         agreeing = sum(one.finding is verifying.Finding.VERIFIED for one in found)
-        click.echo(f"{count(agreeing, 'day')} verified, {count(len(differing), 'day')} differing")
+        click.echo(f"{some(agreeing, 'day')} verified, {some(len(differing), 'day')} differing")
     if differing:
         click.get_current_context().exit(1)
 
 
 def _tell(one: "Verified") -> None:
-    rows = f"{count(one.history, 'row')} of the history, {count(one.dead, 'dead job')}"
+    rows = f"{some(one.history, 'row')} of the history, {some(one.dead, 'dead job')}"
     if one.standing != one.dead:
-        rows += f" ({count(one.standing, 'still stands', 'still stand')} in the database)"
+        rows += f" ({some(one.standing, 'still stands', 'still stand')} in the database)"
     click.echo(f"{one.day}: {one.finding}; {rows}" + (f"; {one.reason}" if one.reason else ""), err=True)

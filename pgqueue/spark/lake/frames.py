@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 WRITTEN_WITH = {
-    # Spark's own default, INT96, has no statistics to skip row groups by, and other readers see nanoseconds in it.
+    # Spark's own default, INT96, has no statistics to skip row groups by, and others read it without a zone.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 EMPTY = "__HIVE_DEFAULT_PARTITION__"

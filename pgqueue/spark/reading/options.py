@@ -4,14 +4,13 @@ Spark hands over strings, and does not tell large letters from small ones in a n
 refused, with the name that was probably meant; so is one that the read would not heed.
 """
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import TypeVar
 
 from pgqueue.errors import ConfigurationError, InvalidOption
-from pgqueue.store.database import DSN_SETTINGS, Database
+from pgqueue.store.database import Database, dsn_in_environment
 from pgqueue.store.extract_tables import TABLES, Table
 from pgqueue.values.nearest import remedy
 
@@ -149,11 +148,6 @@ class Options:
             raise InvalidOption(f"option {name!r} is {written!r}: write {form}") from None
 
 
-def default_dsn() -> str | None:
-    """The DSN that this process's environment names."""
-    return next(filter(None, map(os.environ.get, DSN_SETTINGS)), None)
-
-
 def source_of(options: Options) -> Source:
     """What is read, and from where.
 
@@ -162,7 +156,7 @@ def source_of(options: Options) -> Source:
         InvalidOption: there is no such table.
     """
     name = _table(options)
-    dsn = options.get("dsn") or default_dsn()
+    dsn = options.get("dsn") or dsn_in_environment()
     if not dsn:
         raise ConfigurationError(
             'no database: give option("dsn", "postgresql://user@host/name"), or set PGQUEUE_DSN or DATABASE_URL '

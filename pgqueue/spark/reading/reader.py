@@ -16,7 +16,7 @@ from pgqueue.errors import InvalidOption
 from pgqueue.spark.reading.columns import Shape, check_schema
 from pgqueue.spark.reading.dealing import Dealer
 from pgqueue.spark.reading.fetching import fetch
-from pgqueue.spark.reading.options import BatchOptions, Source, default_dsn
+from pgqueue.spark.reading.options import BatchOptions, Source
 from pgqueue.spark.reading.pushdown import taken
 from pgqueue.store import extract
 from pgqueue.store.database import Database
@@ -42,7 +42,7 @@ def snapshot(dsn: str | None = None, *, schema: str = "pgqueue") -> Iterator[str
         ConnectionFailed: there is no connection to be had.
         SchemaError: the schema is missing, too old or too new.
     """
-    with extract.exported(Database(dsn or default_dsn(), schema=schema)) as name:
+    with extract.exported(Database(dsn, schema=schema)) as name:
         yield name
 
 
