@@ -7,7 +7,7 @@
 --      order, so width_bucket finds what belongs to each by halving
 with done as (
     delete from pgqueue.jobs
-    where id = any(%(ids)s::bigint[]) and worker_id = %(worker)s::uuid
+    where id = any(%(ids)s::bigint[]) and worker_id = %(worker)s::uuid and status = 'running'
       and claims = coalesce(%(claim)s::integer, (%(claims)s::integer[])[width_bucket(id, %(ids)s::bigint[])])
     returning *, width_bucket(id, %(ids)s::bigint[]) as place
 ),

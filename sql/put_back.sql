@@ -17,7 +17,7 @@ set (status, run_at, attempts, worker_id, claimed_at, errors) = (
          lateral (select (%(delays)s::float8[])[place] as delay, (%(refunds)s::smallint[])[place] as refund,
                          (%(errors)s::text[])[place] as error) as ended
 )
-where id = any(%(ids)s::bigint[]) and worker_id = %(worker)s::uuid
+where id = any(%(ids)s::bigint[]) and worker_id = %(worker)s::uuid and status = 'running'
       and claims = coalesce(%(claim)s::integer, (%(claims)s::integer[])[width_bucket(id, %(ids)s::bigint[])])
       and not cancel_requested
 returning id

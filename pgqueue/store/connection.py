@@ -21,24 +21,26 @@ NOT_THERE = (
     psycopg.errors.UndefinedColumn,
     psycopg.errors.UndefinedFunction,
 )
+# A cursor keeps what it has read in memory until its next statement, which may be long in coming.
+FEW = 100
 # psycopg sends the transaction's own BEGIN before the first statement, whichever that is.
 BEGIN = "select"
 
 
 class Blocking:
-    """Runs steps on a psycopg connection."""
+    """Runs steps on a psycopg connection, one after the other, on one cursor: to make one costs 10 µs and more."""
 
-    __slots__ = ("_catalogue", "_connection")
+    __slots__ = ("_catalogue", "_connection", "_cursor")
 
     def __init__(self, connection: psycopg.Connection[Any], catalogue: Catalogue) -> None:
         """Wrap a connection; whatever row factory it has is left alone."""
         self._connection = connection
         self._catalogue = catalogue
+        self._renew_cursor()
 
     def execute(self, step: Step, /) -> Sequence[Row]:
         """Run one step and return its rows."""
-        sql = self._catalogue[step.name]
-        cursor = psycopg.Cursor(self._connection, row_factory=tuple_row)
+        sql, cursor = self._catalogue[step.name], self._cursor
         try:
             if isinstance(step, Copy):
                 with cursor.copy(sql) as copy:
@@ -46,7 +48,7 @@ class Blocking:
                         copy.write(chunk)
                 return ()
             cursor.execute(sql, step.params, binary=True)
-            return cursor.fetchall() if step.returns else ()
+            return self._rows() if step.returns else ()
         except NOT_THERE as error:
             raise schema_missing(self._catalogue, error.diag.message_primary) from error
 
@@ -58,21 +60,42 @@ class Blocking:
         with self._connection.transaction():
             yield
 
+    def _rows(self) -> Sequence[Row]:
+        rows = self._cursor.fetchall()
+        if len(rows) > FEW:
+            self._renew_cursor()
+        return rows
+
+    def _renew_cursor(self) -> None:
+        self._cursor = psycopg.Cursor(self._connection, row_factory=tuple_row)
+
+
+class OwnConnection(psycopg.Connection[Any]):
+    """A connection of ours, which keeps what runs steps on it."""
+
+    _steps: Blocking | None = None
+
+    def steps(self, catalogue: Catalogue) -> Blocking:
+        """What runs steps here; whoever has the connection has it alone."""
+        if self._steps is None:
+            self._steps = Blocking(self, catalogue)
+        return self._steps
+
 
 class Awaiting:
-    """Runs steps on a psycopg AsyncConnection."""
+    """Runs steps on a psycopg AsyncConnection as :class:`Blocking` does."""
 
-    __slots__ = ("_catalogue", "_connection")
+    __slots__ = ("_catalogue", "_connection", "_cursor")
 
     def __init__(self, connection: psycopg.AsyncConnection[Any], catalogue: Catalogue) -> None:
         """Wrap a connection; whatever row factory it has is left alone."""
         self._connection = connection
         self._catalogue = catalogue
+        self._renew_cursor()
 
     async def execute(self, step: Step, /) -> Sequence[Row]:
         """Run one step and return its rows."""
-        sql = self._catalogue[step.name]
-        cursor = psycopg.AsyncCursor(self._connection, row_factory=tuple_row)
+        sql, cursor = self._catalogue[step.name], self._cursor
         try:
             if isinstance(step, Copy):
                 async with cursor.copy(sql) as copy:
@@ -80,7 +103,7 @@ class Awaiting:
                         await copy.write(chunk)
                 return ()
             await cursor.execute(sql, step.params, binary=True)
-            return await cursor.fetchall() if step.returns else ()
+            return await self._rows() if step.returns else ()
         except NOT_THERE as error:
             raise schema_missing(self._catalogue, error.diag.message_primary) from error
 
@@ -91,6 +114,27 @@ class Awaiting:
             await self._connection.execute(BEGIN)
         async with self._connection.transaction():
             yield
+
+    async def _rows(self) -> Sequence[Row]:
+        rows = await self._cursor.fetchall()
+        if len(rows) > FEW:
+            self._renew_cursor()
+        return rows
+
+    def _renew_cursor(self) -> None:
+        self._cursor = psycopg.AsyncCursor(self._connection, row_factory=tuple_row)
+
+
+class OwnAsyncConnection(psycopg.AsyncConnection[Any]):
+    """An awaitable connection of ours, which keeps what runs steps on it."""
+
+    _steps: Awaiting | None = None
+
+    def steps(self, catalogue: Catalogue) -> Awaiting:
+        """What runs steps here; whoever has the connection has it alone."""
+        if self._steps is None:
+            self._steps = Awaiting(self, catalogue)
+        return self._steps
 
 
 def schema_missing(catalogue: Catalogue, reason: str | None) -> SchemaMissing:

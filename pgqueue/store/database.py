@@ -5,7 +5,7 @@ import os
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
 import psycopg
@@ -16,11 +16,14 @@ from pgqueue.errors import ConfigurationError, ConnectionFailed, DatabaseError
 from pgqueue.store import schema
 from pgqueue.store.asyncpg import Asyncpg
 from pgqueue.store.catalogue import catalogue_of
-from pgqueue.store.connection import Awaiting, Blocking
+from pgqueue.store.connection import Awaiting, Blocking, OwnAsyncConnection, OwnConnection
 from pgqueue.store.plan import Plan, arun, run
 from pgqueue.store.unwrap import aunwrap, unwrap
 
 T = TypeVar("T")
+AwaitablePools: TypeAlias = WeakKeyDictionary[
+    asyncio.AbstractEventLoop, AsyncConnectionPool[OwnAsyncConnection]
+]
 DSN_SETTINGS = ("PGQUEUE_DSN", "DATABASE_URL")
 DIRECT_DSN_SETTING = "PGQUEUE_DIRECT_DSN"
 SECRETS = ("password", "sslpassword")
@@ -70,10 +73,8 @@ class Database:
         self._given_direct_dsn = direct_dsn
         self._pool_size = pool_size
         self._lock = threading.Lock()
-        self._pool: ConnectionPool[Any] | None = None
-        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncConnectionPool[Any]] = (
-            WeakKeyDictionary()
-        )
+        self._pool: ConnectionPool[OwnConnection] | None = None
+        self._pools: AwaitablePools = WeakKeyDictionary()
         _databases.add(self)
 
     @property
@@ -105,7 +106,7 @@ class Database:
             return run(plan, Blocking(unwrap(connection), self.catalogue))
         try:
             with self.pooled() as own:
-                return run(plan, Blocking(own, self.catalogue))
+                return run(plan, own.steps(self.catalogue))
         except psycopg.OperationalError as error:
             raise _failure(error) from error
 
@@ -115,7 +116,7 @@ class Database:
             return await arun(plan, await self._on(connection))
         try:
             async with self.apooled() as own:
-                return await arun(plan, Awaiting(own, self.catalogue))
+                return await arun(plan, own.steps(self.catalogue))
         except psycopg.OperationalError as error:
             raise _failure(error) from error
 
@@ -125,7 +126,7 @@ class Database:
             return _run_whole(plan, Blocking(unwrap(connection), self.catalogue))
         try:
             with self.pooled() as own:
-                return _run_whole(plan, Blocking(own, self.catalogue))
+                return _run_whole(plan, own.steps(self.catalogue))
         except psycopg.OperationalError as error:
             raise _failure(error) from error
 
@@ -135,12 +136,12 @@ class Database:
             return await _arun_whole(plan, await self._on(connection))
         try:
             async with self.apooled() as own:
-                return await _arun_whole(plan, Awaiting(own, self.catalogue))
+                return await _arun_whole(plan, own.steps(self.catalogue))
         except psycopg.OperationalError as error:
             raise _failure(error) from error
 
     @contextmanager
-    def pooled(self) -> Iterator[psycopg.Connection[Any]]:
+    def pooled(self) -> Iterator[OwnConnection]:
         """A blocking connection from the pool, in autocommit mode."""
         pool = self._blocking_pool()
         connection = pool.getconn()
@@ -150,7 +151,7 @@ class Database:
             pool.putconn(connection)  # not the pool's own context, which would look for a transaction to end
 
     @asynccontextmanager
-    async def apooled(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+    async def apooled(self) -> AsyncIterator[OwnAsyncConnection]:
         """An awaitable connection from the running loop's pool, in autocommit mode."""
         pool = await self._awaitable_pool()
         async with pool.connection() as connection:
@@ -168,7 +169,7 @@ class Database:
         async with self.apooled() as connection, connection.transaction():
             yield connection
 
-    def connect(self, dsn: str | None = None) -> psycopg.Connection[Any]:
+    def connect(self, dsn: str | None = None) -> OwnConnection:
         """A blocking connection of one's own, in autocommit mode.
 
         Raises:
@@ -176,13 +177,13 @@ class Database:
         """
         dsn = dsn or self.dsn
         with _connection_errors(dsn):
-            return psycopg.Connection.connect(dsn, **self._connect_options(dsn))
+            return OwnConnection.connect(dsn, **self._connect_options(dsn))
 
-    async def aconnect(self, dsn: str | None = None) -> psycopg.AsyncConnection[Any]:
+    async def aconnect(self, dsn: str | None = None) -> OwnAsyncConnection:
         """An awaitable connection as :meth:`connect` makes it."""
         dsn = dsn or self.dsn
         with _connection_errors(dsn):
-            return await psycopg.AsyncConnection.connect(dsn, **self._connect_options(dsn))
+            return await OwnAsyncConnection.connect(dsn, **self._connect_options(dsn))
 
     def verify(self) -> None:
         """Connect, and check that the schema is one this release can work with.
@@ -192,7 +193,7 @@ class Database:
             SchemaError: the schema is missing, too old or too new.
         """
         with self.connect() as connection:
-            run(schema.verify(self.catalogue.schema), Blocking(connection, self.catalogue))
+            run(schema.verify(self.catalogue.schema), connection.steps(self.catalogue))
 
     def but(
         self,
@@ -233,7 +234,7 @@ class Database:
         defaults = {key: value for key, value in CONNECTION_DEFAULTS.items() if key not in named}
         return {"autocommit": True, "prepare_threshold": None if self.behind_pooler else 2, **defaults}
 
-    def _blocking_pool(self) -> ConnectionPool[Any]:
+    def _blocking_pool(self) -> ConnectionPool[OwnConnection]:
         if (pool := self._pool) is not None:
             return pool
         with self._lock:
@@ -241,6 +242,7 @@ class Database:
                 self.verify()
                 self._pool = ConnectionPool(
                     self.dsn,
+                    connection_class=OwnConnection,
                     kwargs=self._connect_options(self.dsn),
                     min_size=0,
                     max_size=self._pool_size,
@@ -248,16 +250,17 @@ class Database:
                 )
             return self._pool
 
-    async def _awaitable_pool(self) -> AsyncConnectionPool[Any]:
+    async def _awaitable_pool(self) -> AsyncConnectionPool[OwnAsyncConnection]:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None:
             async with await self.aconnect() as connection:
-                await arun(schema.verify(self.catalogue.schema), Awaiting(connection, self.catalogue))
+                await arun(schema.verify(self.catalogue.schema), connection.steps(self.catalogue))
             pool = self._pools.setdefault(
                 loop,
                 AsyncConnectionPool(
                     self.dsn,
+                    connection_class=OwnAsyncConnection,
                     kwargs=self._connect_options(self.dsn),
                     min_size=0,
                     max_size=self._pool_size,

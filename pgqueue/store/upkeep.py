@@ -85,7 +85,8 @@ def reclaim(*, now: datetime | None = None) -> Plan[dict[int, JobState]]:
 def note_orphans() -> Plan[int]:
     """See to it that jobs in the name of a worker that nobody has ever seen are reclaimed, too; how many workers.
 
-    It reads the jobs from end to end; to be run within a transaction.
+    Running jobs that name no worker, as after a repair by hand, count as those of one more. It reads the jobs
+    from end to end; to be run within a transaction.
     """
     yield Statement("read_through", {})
     return len((yield Statement("orphans", {})))

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import psycopg
 
 from pgqueue.errors import UnsupportedConnection
+from pgqueue.store.connection import OwnAsyncConnection
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan
 from pgqueue.store.unwrap import aunwrap, unwrap
@@ -98,7 +99,7 @@ class Unpooled(Database):
     """A database whose awaitable connections are closed at once: a pool would outlive the loop of its test."""
 
     @asynccontextmanager
-    async def apooled(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+    async def apooled(self) -> AsyncIterator[OwnAsyncConnection]:
         """An awaitable connection of its own, in autocommit mode."""
         async with await self.aconnect() as connection:
             yield connection

@@ -4,13 +4,13 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import psycopg
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential, wait_random
 
 from pgqueue.errors import ConnectionFailed
-from pgqueue.store.connection import Awaiting
+from pgqueue.store.connection import OwnAsyncConnection
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan, arun
 
@@ -54,7 +54,7 @@ class Link:
         self.losses = 0
         self._setup = f"{PLANNER}; {setup}"
         self._database = database
-        self._connection: psycopg.AsyncConnection[Any] | None = None
+        self._connection: OwnAsyncConnection | None = None
         self._lock = asyncio.Lock()
 
     async def run(
@@ -108,7 +108,7 @@ class Link:
             try:
                 connection = self._connection or await self._connect()
                 async with connection.transaction() if whole else nullcontext():
-                    result = await arun(make(), Awaiting(connection, self._database.catalogue))
+                    result = await arun(make(), connection.steps(self._database.catalogue))
             except BaseException as error:
                 self.losses += 1
                 if is_lost(error):
@@ -118,7 +118,7 @@ class Link:
                 then(result)
             return result
 
-    async def _connect(self) -> psycopg.AsyncConnection[Any]:
+    async def _connect(self) -> OwnAsyncConnection:
         connection = await self._database.aconnect()
         if not self._database.behind_pooler:
             try:

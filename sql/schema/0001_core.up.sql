@@ -1,7 +1,8 @@
 -- The core: jobs and where they end, the workers that hold them, the queues they stand in.
 
 -- What a column may hold is said by its domain. A check of the table would be read and planned anew by every single
--- insert: four of them took as long as the trigger and both index entries together.
+-- insert: four of them took as long as the trigger and both index entries together. So nothing forbids a running job
+-- without a worker, or a waiting one with; the statements bear both (see complete and orphans).
 create domain pgqueue.priority as smallint check (value between -100 and 100);
 create domain pgqueue.allowance as smallint check (value > 0);
 create domain pgqueue.live_status as text check (value in ('blocked', 'scheduled', 'ready', 'running'));
@@ -25,8 +26,7 @@ create table pgqueue.jobs (
     task                 text                not null,
     unique_key           text,
     args                 pgqueue.arguments   not null default '{}',
-    errors               jsonb,
-    constraint jobs_running_has_worker check ((status = 'running') = (worker_id is not null))
+    errors               jsonb
 ) with (  -- every job leaves two dead rows behind: clear up by their number, not by their share of a backlog, and swiftly
     autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 10000, autovacuum_vacuum_cost_delay = 0,
     autovacuum_analyze_scale_factor = 0.05, autovacuum_analyze_threshold = 10000

@@ -112,7 +112,9 @@ def test_a_job_that_is_cancelled_while_it_runs_ends_as_cancelled_if_it_fails(que
 # Arguments and results
 
 
-@pytest.mark.parametrize("wrong", [object(), "\0", float("nan"), {1, object()}], ids=repr)
+@pytest.mark.parametrize(
+    "wrong", [object(), "\0", float("nan"), {1, object()}], ids=["object", "nul", "nan", "set"]
+)
 def test_arguments_without_a_json_form_are_refused_when_enqueuing(
     queue: PgQueue, note: Task[[Any], Any], wrong: object
 ) -> None:

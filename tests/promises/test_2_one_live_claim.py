@@ -80,12 +80,19 @@ def disowned_and_claimed_again(queue: PgQueue, former: UUID, _: Claim) -> None:
     claimed(queue, former)
 
 
+def put_back_in_line_by_hand(queue: PgQueue, _former: UUID, _: Claim) -> None:
+    """By somebody who leaves the worker's name where it is."""
+    with queue.database.pooled() as connection:
+        connection.execute("update pgqueue.jobs set status = 'ready'")
+
+
 LOSSES = [
     reclaimed_by_another,
     reclaimed_and_waiting,
     failed_and_claimed_again,
     given_back_and_claimed_again,
     disowned_and_claimed_again,
+    put_back_in_line_by_hand,
 ]
 every_loss = pytest.mark.parametrize("lose", LOSSES, ids=lambda loss: loss.__name__)
 

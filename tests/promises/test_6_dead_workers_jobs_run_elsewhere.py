@@ -105,6 +105,15 @@ def test_jobs_of_workers_that_were_never_on_the_list_are_found(queue: PgQueue, d
     assert held.status() is JobState.RUNNING
 
 
+def test_a_job_that_was_made_running_by_hand_is_found_as_well(queue: PgQueue, dsn: str) -> None:
+    succeed = Workshop(queue).succeed
+    handle, waiting = succeed.enqueue(), succeed.enqueue()
+    ask(dsn, "update pgqueue.jobs set status = 'running' where id = %s", handle.id)
+    assert do(queue, upkeep.note_orphans()) == 1
+    assert do(queue, upkeep.reclaim()) == {handle.id: JobState.READY}
+    assert queue.job(waiting.id).worker_id is None
+
+
 def test_a_lost_job_that_somebody_has_locked_is_reclaimed_by_a_later_sweep(
     queue: PgQueue, connection: psycopg.Connection[Any], dsn: str
 ) -> None:
