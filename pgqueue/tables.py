@@ -27,7 +27,7 @@ from sqlalchemy import (
     Text,
     Uuid,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import JSON, JSONB
 from sqlalchemy.types import TypeEngine
 
 from pgqueue.store.catalogue import catalogue_of
@@ -87,7 +87,7 @@ def _tables(schema: str) -> Tables:
 
 def _jobs() -> list[Column[Any]]:
     return [
-        *_as_enqueued(),
+        *_as_enqueued(JSON()),
         *_spent(),
         _optional("claimed_at", _instant()),
         _required("claims", Integer()),
@@ -99,7 +99,7 @@ def _jobs() -> list[Column[Any]]:
 
 def _job_history() -> list[Column[Any]]:
     return [
-        *_as_enqueued(),
+        *_as_enqueued(JSON()),
         *_spent(),
         _optional("started_at", _instant()),
         _required("finished_at", _instant()),
@@ -111,7 +111,7 @@ def _job_history() -> list[Column[Any]]:
 
 def _dead_jobs() -> list[Column[Any]]:
     return [
-        *_as_enqueued(),
+        *_as_enqueued(JSONB()),
         *_spent(),
         _optional("started_at", _instant()),
         _required("died_at", _instant()),
@@ -122,7 +122,7 @@ def _dead_jobs() -> list[Column[Any]]:
 
 def _all_jobs() -> list[Column[Any]]:
     return [
-        *_as_enqueued(),
+        *_as_enqueued(JSONB()),
         *_spent(),
         _required("state", Text()),
         _optional("started_at", _instant()),
@@ -132,13 +132,13 @@ def _all_jobs() -> list[Column[Any]]:
     ]
 
 
-def _as_enqueued() -> list[Column[Any]]:
+def _as_enqueued(args: JSON) -> list[Column[Any]]:
     """What every job says of itself. ``id`` is the key of them all, for an ORM to tell rows apart."""
     return [
         Column("id", BigInteger, primary_key=True),
         _required("queue", Text()),
         _required("task", Text()),
-        _required("args", JSONB()),
+        _required("args", args),
         _required("priority", SmallInteger()),
         _required("run_at", _instant()),
         _required("created_at", _instant()),

@@ -4,7 +4,7 @@
 -- run by: PgQueue.enqueue_many
 insert into pgqueue.jobs (id, queue, task, args, priority, status, run_at, max_attempts,
                           unique_key, unique_until_started)
-select new.id, new.queue, new.task, new.args::jsonb, new.priority,
+select new.id, new.queue, new.task, new.args::json, new.priority,
        case when new.run_at > coalesce(%(now)s::timestamptz, now()) then 'scheduled' else 'ready' end,
        new.run_at, new.max_attempts, new.unique_key, new.unique_until_started
 from unnest(%(ids)s::bigint[], %(queues)s::text[], %(tasks)s::text[], %(args)s::text[], %(priorities)s::smallint[],

@@ -22,7 +22,7 @@ due as (
 added as (
     insert into pgqueue.jobs (id, queue, task, args, priority, status, run_at, max_attempts,
                               unique_key, unique_until_started)
-    select due.job_id, %(queue)s::text, %(task)s::text, %(args)s::jsonb, %(priority)s::smallint,
+    select due.job_id, %(queue)s::text, %(task)s::text, %(args)s::json, %(priority)s::smallint,
            case when due.run_at > due.now then 'scheduled' else 'ready' end, due.run_at, %(max_attempts)s::smallint,
            %(unique_key)s::text, %(unique_until_started)s::boolean
     from due

@@ -3,5 +3,5 @@
 -- locks: none beyond the new row
 -- run by: Task.enqueue
 insert into pgqueue.jobs (queue, task, args, priority, max_attempts)
-values (%(queue)s::text, %(task)s::text, %(args)s::jsonb, %(priority)s::smallint, %(max_attempts)s::smallint)
+values (%(queue)s::text, %(task)s::text, %(args)s::json, %(priority)s::smallint, %(max_attempts)s::smallint)
 returning id

@@ -6,14 +6,14 @@
 --      same way. The day's partition is read from end to end
 with ended as (
     select 'history' as source, id, queue, task, outcome, null::text as reason, priority, run_at, created_at, started_at,
-           finished_at as ended_at, worker_id, attempts, max_attempts, collisions, unique_key, args, errors, result, ended_in
+           finished_at as ended_at, worker_id, attempts, max_attempts, collisions, unique_key, args::text, errors, result, ended_in
     from pgqueue.job_history
     where finished_at >= %(day)s::date::timestamp at time zone 'UTC'
       and finished_at < (%(day)s::date + 1)::timestamp at time zone 'UTC'
       and ended_in >= %(since)s::bigint and ended_in < %(below)s::bigint
     union all
     select 'dead', id, queue, task, 'dead', reason, priority, run_at, created_at, started_at,
-           died_at, worker_id, attempts, max_attempts, collisions, unique_key, args, errors, null, ended_in
+           died_at, worker_id, attempts, max_attempts, collisions, unique_key, args::text, errors, null, ended_in
     from pgqueue.dead_jobs
     where died_at >= %(day)s::date::timestamp at time zone 'UTC'
       and died_at < (%(day)s::date + 1)::timestamp at time zone 'UTC'

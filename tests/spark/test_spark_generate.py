@@ -15,7 +15,7 @@ from databases import dsn_of
 from pgqueue import PgQueue
 from pgqueue.errors import InvalidOption, PipelineError
 from pgqueue.spark.made_up import history as generating
-from pgqueue.spark.made_up.history import generate
+from pgqueue.spark.made_up.history import generate, last_closed_day
 from pgqueue.spark.made_up.plan import (
     CROWD_HOUR,
     CROWD_TENANT,
@@ -35,7 +35,7 @@ UNTIL = date(2026, 3, 29)
 WISH = Wish(rows=12_000, days=15, until=UNTIL)
 ENDED = """
     select id, queue, task, outcome as how, run_at, created_at, started_at, finished_at as ended_at, worker_id, attempts,
-           max_attempts, args, errors, unique_key, collisions, priority, result from pgqueue.job_history
+           max_attempts, args::jsonb, errors, unique_key, collisions, priority, result from pgqueue.job_history
     union all
     select id, queue, task, reason, run_at, created_at, started_at, died_at, worker_id, attempts,
            max_attempts, args, errors, unique_key, collisions, priority, null from pgqueue.dead_jobs"""
@@ -329,6 +329,14 @@ def test_the_last_day_is_yesterday_by_default(dsn: str) -> None:
         timedelta(days=1),
         timedelta(days=2),
     }
+
+
+def test_the_last_day_is_one_that_an_export_takes_by_now(queue: PgQueue) -> None:
+    midnight = datetime(2031, 5, 4, tzinfo=UTC)
+    days = [
+        last_closed_day(queue.database, now=midnight + timedelta(seconds=seconds)).day for seconds in (59, 60)
+    ]
+    assert days == [2, 3]
 
 
 def test_the_command_says_what_is_hidden(dsn: str) -> None:

@@ -70,7 +70,10 @@ def _two_and_a_look() -> Plan[tuple[int, int, list[Job]]]:
 
 def _own_cursors() -> list[psycopg.Cursor | psycopg.AsyncCursor]:
     gc.collect()
-    cursors = [one for one in gc.get_objects() if isinstance(one, psycopg.Cursor | psycopg.AsyncCursor)]
+    of_psycopg = psycopg.Cursor, psycopg.AsyncCursor
+    cursors = [
+        one for one in gc.get_objects() if issubclass(type(one), of_psycopg)
+    ]  # lazy objects lie to isinstance
     return [one for one in cursors if isinstance(one.connection, OwnConnection | OwnAsyncConnection)]
 
 

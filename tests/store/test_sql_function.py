@@ -22,6 +22,10 @@ def _call(connection: Connection, arguments: str, *params: object) -> int:
     return int(row[0])
 
 
+def _insert(connection: Connection, args: str) -> None:
+    connection.execute("insert into pgqueue.jobs (task, args) values ('bill', %s)", [args])
+
+
 def test_plain_sql_enqueues_with_the_same_defaults_as_python(connection: Connection) -> None:
     (python,) = ask(connection, adding(new_job("bill")))
     sql = _call(connection, "'bill'")
@@ -69,6 +73,20 @@ def test_python_and_sql_share_their_keys(connection: Connection) -> None:
 def test_bad_input_is_refused_by_the_table_itself(connection: Connection, arguments: str) -> None:
     with pytest.raises(psycopg.errors.IntegrityError):
         _call(connection, arguments)
+
+
+@pytest.mark.parametrize("text", [r"\u0000", r"\ud800", r"\udc00\ud800", r"\\\u0000"])
+def test_the_table_holds_no_arguments_that_could_not_be_made_jsonb(connection: Connection, text: str) -> None:
+    with pytest.raises(psycopg.DataError):
+        _insert(connection, f'{{"text": "{text}"}}')
+
+
+@pytest.mark.parametrize("text", [r"\\u0000", r"\u0001", r"\ud83d\udc18", "\U0001f418"])
+def test_arguments_are_kept_as_they_are_written(connection: Connection, text: str) -> None:
+    args = f'{{"z":"{text}","a" : 1.0}}'
+    _insert(connection, args)
+    row = connection.execute("select args::text, args::jsonb is not null from pgqueue.jobs").fetchone()
+    assert row == (args, True)
 
 
 def test_a_trigger_enqueues_in_the_transaction_that_fired_it(connection: Connection) -> None:

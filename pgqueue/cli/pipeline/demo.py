@@ -32,7 +32,7 @@ from pgqueue.cli.pipeline.generate import lines
 from pgqueue.embedded import embedded_server
 from pgqueue.errors import ConfigurationError, PipelineError
 from pgqueue.spark.config import load
-from pgqueue.spark.made_up.history import generate, yesterday
+from pgqueue.spark.made_up.history import generate, last_closed_day
 from pgqueue.spark.made_up.plan import Wish, story
 from pgqueue.store import control, schema
 from pgqueue.store.database import Database
@@ -127,7 +127,7 @@ def _demonstrate(folder: Path, jobs: int, rows: int, days: int, screen: Screen) 
         opened.callback(database.close)
         real = _real_day(dsn, folder, jobs, screen)
         ended_at = database.run(control.clock())
-        planned = story(Wish(rows=rows, days=days, until=yesterday(database)))
+        planned = story(Wish(rows=rows, days=days, until=last_closed_day(database)))
         made = generate(database, planned.wish, beside=True)
         for name, words in lines(made):
             screen.say(f"made up, {name}: {words}")

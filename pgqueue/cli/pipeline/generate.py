@@ -10,7 +10,7 @@ from pgqueue.cli.app import with_queue
 from pgqueue.cli.bench.bars import bar
 from pgqueue.cli.output import json_option, print_json
 from pgqueue.cli.values import day
-from pgqueue.spark.made_up.history import Generated, yesterday
+from pgqueue.spark.made_up.history import Generated, last_closed_day
 from pgqueue.spark.made_up.history import generate as make_history
 from pgqueue.spark.made_up.plan import CROWD_HOUR, CROWD_TENANT, SLOWED, SLOWER, STORM_HOURS, Day, Wish
 from pgqueue.spark.made_up.world import BUSIEST
@@ -48,7 +48,7 @@ def generate(
     The same options make the same history. It goes into the queue's own tables, so a queue that was ever used is
     refused. What is hidden in it, for the report to find, is printed at the end.
     """
-    wish = Wish(rows=rows, days=days, until=until or yesterday(queue.database), seed=seed, skew=skew)
+    wish = Wish(rows=rows, days=days, until=until or last_closed_day(queue.database), seed=seed, skew=skew)
     with bar(rows) as progress:
 
         def told(day: Day) -> None:

@@ -26,7 +26,7 @@ from pgqueue.cli.pipeline.scale_plots import draw
 from pgqueue.cli.values import names
 from pgqueue.embedded import embedded_server
 from pgqueue.errors import ConfigurationError
-from pgqueue.spark.made_up.history import yesterday
+from pgqueue.spark.made_up.history import last_closed_day
 from pgqueue.spark.made_up.plan import Wish
 from pgqueue.spark.scale.measure import parent
 from pgqueue.spark.scale.scale import Ground, Scaled
@@ -146,7 +146,7 @@ def _measured(settings: Settings, wishes: Sequence[Wish]) -> Figures:
             with _database(dsn) as database:
                 server = None if settings.dsn else _server(database)
                 ground = Ground(session(), database, place, server)
-                found.append(measure(ground, replace(wish, until=yesterday(database)), tell))
+                found.append(measure(ground, replace(wish, until=last_closed_day(database)), tell))
             shutil.rmtree(place)
         return Figures(date, __version__, session().version, os.cpu_count() or 1, found)
 

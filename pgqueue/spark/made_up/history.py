@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from time import perf_counter
 
 import msgspec
@@ -27,6 +27,7 @@ from pgqueue.spark.made_up.plan import (
 )
 from pgqueue.spark.made_up.world import FAILURES, TASKS
 from pgqueue.store import generate as plans
+from pgqueue.store import lake
 from pgqueue.store.database import Database
 from pgqueue.values.version import __version__
 
@@ -56,9 +57,9 @@ class Generated:
     events: Events
 
 
-def yesterday(database: Database) -> date:
-    """The last day that is over, by the database's clock, in UTC."""
-    return database.run(plans.ground(FIRST_ID)).today - timedelta(days=1)
+def last_closed_day(database: Database, *, now: datetime | None = None) -> date:
+    """The last day, in UTC, that an export takes by now; ``now`` in place of the database's clock."""
+    return lake.first_open_day(database.run(lake.horizon(now=now)).at, lake.MARGIN) - timedelta(days=1)
 
 
 def generate(

@@ -7,7 +7,7 @@ bigint, integer,       bigint, int, smallint; a schema of the user's may widen t
 smallint
 timestamptz            timestamp, in UTC; what lies outside the years 1 to 9999, infinity too, is refused
 date                   date
-jsonb                  string; or a struct, array or map of the user's, into which each row is parsed
+json, jsonb            string; or a struct, array or map of the user's, into which each row is parsed
 uuid                   string
 =====================  =============================================================================================
 """
