@@ -16,6 +16,7 @@ from pgqueue.cli.bench.grow import Points
 from pgqueue.cli.bench.pickup import percentile
 from pgqueue.cli.bench.plots import Figures, Point
 from pgqueue.cli.bench.sizes import FULL, Sizes
+from pgqueue.cli.bench.snapshot import ends
 
 B = Figure("B", "drain", "jobs/s", "floor")
 KEPT = Ends(enqueued=1_000, seconds=10.0, backlog=3, succeeded=1_000, dead=0, left=0)
@@ -198,3 +199,13 @@ def test_growth_is_measured_at_every_point_and_kept_beside_its_plots(
 
 def test_backlogs_go_up_tenfold_to_the_largest() -> None:
     assert Points(largest=250_000).backlogs == [1_000, 10_000, 100_000]
+
+
+@pytest.mark.parametrize(
+    ("rates", "first_and_last"),
+    [([5.0, 1.0], (5.0, 1.0)), ([9.0, 4.0, 8.0, *[0.0] * 24, 6.0, 7.0, 1.0], (8.0, 6.0))],
+)
+def test_the_ends_of_many_rounds_are_the_medians_of_a_tenth(
+    rates: list[float], first_and_last: tuple[float, float]
+) -> None:
+    assert ends(rates) == first_and_last

@@ -13,6 +13,7 @@ from pgqueue.cli.bench.processes import FLOOR, OURS, Contender
 from pgqueue.cli.bench.sizes import Sizes
 from pgqueue.cli.bench.stage import BenchFailed, Stage
 from pgqueue.worker.calm import CALM_AFTER
+from pgqueue.worker.upkeep import ORPHANS_FIRST
 
 COUNTERS = """
 select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8,
@@ -22,8 +23,8 @@ AT_WORK = """
 select count(*) from pg_stat_activity
 where datname = current_database() and application_name = %s and pid <> pg_backend_pid()"""
 GONE_WITHIN = 10.0
-SETTLE = CALM_AFTER + 2.0
-"""Seconds until a worker that had a job is as idle as it gets; a short look does not wait for that."""
+SETTLE = max(CALM_AFTER, 1.1 * ORPHANS_FIRST) + 2.0
+"""Seconds until a worker that had a job has done what it does once an hour, and is as idle as it gets."""
 QUERY = re.compile(rb"\tF\t\d+\t(?:Query|Execute)\t")
 """A message of libpq's trace that has the server run something: sent by the client (F), simple or extended."""
 
@@ -114,7 +115,7 @@ def _idle(stage: Stage, sizes: Sizes, trace: Path) -> tuple[int | None, float]:
     worker = stage.crew.start(OURS, "worker", IDLE=0, CONC=stage.concurrency, TRACE=trace)
     stage.crew.call(OURS, "bulk", 1)
     worker.until_busy()
-    time.sleep(min(SETTLE, sizes.idle_seconds))
+    time.sleep(min(SETTLE, 2 * sizes.idle_seconds))  # a short look does not wait for that
     before, at_first = worker.ask(), _queries(trace)
     time.sleep(sizes.idle_seconds)
     after, at_last = worker.ask(), _queries(trace)

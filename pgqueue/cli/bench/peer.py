@@ -24,6 +24,7 @@ from pgqueue.cli.bench.contract import Meter, Settings, padding, print_timing
 from pgqueue.cli.bench.place import SCHEMA
 from pgqueue.cli.bench.tasks import Tasks, register
 from pgqueue.store import schema
+from pgqueue.store.connection import OwnAsyncConnection
 from pgqueue.worker.worker import Worker
 
 AT_ONCE = 100_000
@@ -182,16 +183,16 @@ async def _work(queue: PgQueue, settings: Settings, meter: Meter) -> None:
 
 
 def _trace(path: Path) -> None:
-    """Have libpq write down what it exchanges with the server, on every connection of this process."""
-    connect = psycopg.AsyncConnection.connect
+    """Have libpq write down what it exchanges with the server, on every awaitable connection of ours."""
+    connect = OwnAsyncConnection.connect
 
-    async def traced(*args: Any, **kwargs: Any) -> psycopg.AsyncConnection[Any]:  # noqa: ANN401 - as psycopg's
+    async def traced(*args: Any, **kwargs: Any) -> OwnAsyncConnection:  # noqa: ANN401 - as psycopg's
         connection = await connect(*args, **kwargs)
         with suppress(psycopg.NotSupportedError):  # libpq traces on Linux only
             connection.pgconn.trace(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
         return connection
 
-    psycopg.AsyncConnection.connect = traced  # type: ignore[method-assign]
+    OwnAsyncConnection.connect = traced  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -7,9 +7,10 @@ fail once and are put back. Neither counts in the rate.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
+from statistics import median
 
 import psycopg
 
@@ -32,14 +33,21 @@ STARTED = f"select started_at from {SCHEMA}.all_jobs where id = %s"
 
 
 def measure(stage: Stage, sizes: Sizes, _: object) -> Mapping[str, Pair]:
-    """Drain round after round under one snapshot; compare the last with the first."""
-    floor = _floor_rates(stage, sizes)[-1] if stage.floor else None
+    """Drain round after round under one snapshot; compare the last ones with the first."""
+    floor = ends(_floor_rates(stage, sizes))[1] if stage.floor else None
     rates, waits = _rates_and_waits(stage, sizes)
+    first, last = ends(rates)
     return {
-        "D": Pair(rates[-1], rates[0]),
-        "D floor": Pair(rates[-1], floor),
+        "D": Pair(last, first),
+        "D floor": Pair(last, floor),
         "D behind": Pair(max(waits)),
     }
+
+
+def ends(rates: Sequence[float]) -> tuple[float, float]:
+    """The medians of the first and of the last tenth: where there are many rounds, one alone is the machine's mood."""
+    tenth = max(1, len(rates) // 10)
+    return median(rates[:tenth]), median(rates[-tenth:])
 
 
 def _floor_rates(stage: Stage, sizes: Sizes) -> list[float]:
