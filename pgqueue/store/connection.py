@@ -30,17 +30,17 @@ BEGIN = "select"
 class Blocking:
     """Runs steps on a psycopg connection, one after the other, on one cursor: to make one costs 10 µs and more."""
 
-    __slots__ = ("_catalogue", "_connection", "_cursor")
+    __slots__ = ("_connection", "_cursor", "catalogue")
 
     def __init__(self, connection: psycopg.Connection[Any], catalogue: Catalogue) -> None:
         """Wrap a connection; whatever row factory it has is left alone."""
         self._connection = connection
-        self._catalogue = catalogue
+        self.catalogue = catalogue
         self._renew_cursor()
 
     def execute(self, step: Step, /) -> Sequence[Row]:
         """Run one step and return its rows."""
-        sql, cursor = self._catalogue[step.name], self._cursor
+        sql, cursor = self.catalogue[step.name], self._cursor
         try:
             if isinstance(step, Copy):
                 with cursor.copy(sql) as copy:
@@ -50,7 +50,7 @@ class Blocking:
             cursor.execute(sql, step.params, binary=True)
             return self._rows() if step.returns else ()
         except NOT_THERE as error:
-            raise schema_missing(self._catalogue, error.diag.message_primary) from error
+            raise schema_missing(self.catalogue, error.diag.message_primary) from error
 
     @contextmanager
     def whole(self) -> Iterator[None]:
@@ -77,7 +77,7 @@ class OwnConnection(psycopg.Connection[Any]):
 
     def steps(self, catalogue: Catalogue) -> Blocking:
         """What runs steps here; whoever has the connection has it alone."""
-        if self._steps is None:
+        if self._steps is None or self._steps.catalogue is not catalogue:
             self._steps = Blocking(self, catalogue)
         return self._steps
 
@@ -85,17 +85,17 @@ class OwnConnection(psycopg.Connection[Any]):
 class Awaiting:
     """Runs steps on a psycopg AsyncConnection as :class:`Blocking` does."""
 
-    __slots__ = ("_catalogue", "_connection", "_cursor")
+    __slots__ = ("_connection", "_cursor", "catalogue")
 
     def __init__(self, connection: psycopg.AsyncConnection[Any], catalogue: Catalogue) -> None:
         """Wrap a connection; whatever row factory it has is left alone."""
         self._connection = connection
-        self._catalogue = catalogue
+        self.catalogue = catalogue
         self._renew_cursor()
 
     async def execute(self, step: Step, /) -> Sequence[Row]:
         """Run one step and return its rows."""
-        sql, cursor = self._catalogue[step.name], self._cursor
+        sql, cursor = self.catalogue[step.name], self._cursor
         try:
             if isinstance(step, Copy):
                 async with cursor.copy(sql) as copy:
@@ -105,7 +105,7 @@ class Awaiting:
             await cursor.execute(sql, step.params, binary=True)
             return await self._rows() if step.returns else ()
         except NOT_THERE as error:
-            raise schema_missing(self._catalogue, error.diag.message_primary) from error
+            raise schema_missing(self.catalogue, error.diag.message_primary) from error
 
     @asynccontextmanager
     async def whole(self) -> AsyncIterator[None]:
@@ -132,7 +132,7 @@ class OwnAsyncConnection(psycopg.AsyncConnection[Any]):
 
     def steps(self, catalogue: Catalogue) -> Awaiting:
         """What runs steps here; whoever has the connection has it alone."""
-        if self._steps is None:
+        if self._steps is None or self._steps.catalogue is not catalogue:
             self._steps = Awaiting(self, catalogue)
         return self._steps
 

@@ -7,7 +7,8 @@ import pytest
 from store.samples import adding, new_job
 
 from pgqueue import PgQueue
-from pgqueue.store import control
+from pgqueue.store import control, schema
+from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.connection import FEW, OwnAsyncConnection, OwnConnection
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan, run
@@ -29,6 +30,15 @@ def test_a_connection_goes_on_with_the_cursor_it_has(queue: PgQueue) -> None:
         (before,) = _own_cursors()
         run(_jobs(1), connection.steps(queue.database.catalogue))
         assert _own_cursors() == [before]
+
+
+def test_a_connection_runs_the_statements_of_the_schema_that_is_asked(dsn: str) -> None:
+    schema.migrate(dsn, schema="other")
+    with Database(dsn).pooled() as connection:
+        for name in ("pgqueue", "other", "pgqueue"):
+            run(adding(new_job()), connection.steps(catalogue_of(name)))
+        counts = "select (select count(*) from pgqueue.jobs), (select count(*) from other.jobs)"
+        assert connection.execute(counts).fetchone() == (2, 1)
 
 
 def test_a_big_answer_is_not_kept_on_a_blocking_connection(queue: PgQueue) -> None:
