@@ -28,7 +28,7 @@ FLAKY = 20
 PAUSE = 0.02
 WITHIN = 120.0
 LOOK_EVERY = 0.1
-WAITING = f"select count(*) from {SCHEMA}.all_jobs where id = any(%s) and started_at is null"
+WAITING = f"select count(*) from {SCHEMA}.all_jobs where id = any(%s) and ended_at is null"
 STARTED = f"select started_at from {SCHEMA}.all_jobs where id = %s"
 
 
@@ -84,7 +84,7 @@ def _round(stage: Stage, sizes: Sizes, late: Task[[], None], committed: dict[int
 
 
 def _until_done(stage: Stage, worker: Process, jobs: int, late: list[int]) -> None:
-    """Wait until the worker has run its jobs and started the late ones."""
+    """Wait until the worker has run its jobs, the late ones too: one that is only claimed goes back when it is stopped."""
     deadline = time.monotonic() + WITHIN
     while (ran := worker.ask()["count"]) < jobs or stage.place.one(WAITING, late):
         if time.monotonic() > deadline:
