@@ -6,7 +6,8 @@
 --      same way. The day's partition is read from end to end
 with ended as (
     select 'history' as source, id, queue, task, outcome, null::text as reason, priority, run_at, created_at, started_at,
-           finished_at as ended_at, worker_id, attempts, max_attempts, collisions, unique_key, args::text, errors, result, ended_in
+           finished_at as ended_at, worker_id, attempts, max_attempts, collisions, unique_key, args::text, errors, result,
+           ended_in
     from pgqueue.job_history
     where finished_at >= %(day)s::date::timestamp at time zone 'UTC'
       and finished_at < (%(day)s::date + 1)::timestamp at time zone 'UTC'

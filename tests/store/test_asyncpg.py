@@ -124,6 +124,7 @@ VALUES: dict[str, list[Any]] = {
     ],
     "interval": [timedelta(0), timedelta(days=-3, microseconds=1), timedelta(days=3650), None],
     "uuid": [UUID(int=7), UUID("ffffffff-ffff-ffff-ffff-ffffffffffff")],
+    "json": ['{"a": [1, "\\u00e9"]}', None],
     "jsonb": ['{"a": [1, "\\u00e9"]}', None],
     "text[]": [TEXTS, [], [None, "NULL", None], None],
     "bigint[]": [[1, None, -3], []],
@@ -150,7 +151,8 @@ def test_a_parameter_that_has_no_spelling_is_refused() -> None:
 
 
 async def _with_codecs_of_their_own(connection: Any) -> None:
-    await connection.set_type_codec("jsonb", encoder=json.dumps, decoder=json.loads, schema="pg_catalog")
+    for name in ("json", "jsonb"):
+        await connection.set_type_codec(name, encoder=json.dumps, decoder=json.loads, schema="pg_catalog")
     await connection.set_type_codec("uuid", encoder=repr, decoder=str, schema="pg_catalog")
     await connection.set_type_codec("interval", encoder=repr, decoder=str, schema="pg_catalog")
 

@@ -81,9 +81,8 @@ def _two_and_a_look() -> Plan[tuple[int, int, list[Job]]]:
 def _own_cursors() -> list[psycopg.Cursor | psycopg.AsyncCursor]:
     gc.collect()
     of_psycopg = psycopg.Cursor, psycopg.AsyncCursor
-    cursors = [
-        one for one in gc.get_objects() if issubclass(type(one), of_psycopg)
-    ]  # lazy objects lie to isinstance
+    # Not isinstance: it asks the object, and a lazy one of Django's then wants its settings.
+    cursors = [one for one in gc.get_objects() if issubclass(type(one), of_psycopg)]
     return [one for one in cursors if isinstance(one.connection, OwnConnection | OwnAsyncConnection)]
 
 
