@@ -1,0 +1,1 @@
+-- 0003, bounds, down: nothing yet.

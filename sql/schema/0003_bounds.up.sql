@@ -1,0 +1,1 @@
+-- 0003, bounds, up: nothing yet.

@@ -1,0 +1,1 @@
+-- 0003, claims, up: nothing yet.

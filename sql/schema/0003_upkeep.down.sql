@@ -1,0 +1,1 @@
+-- 0003, upkeep, down: nothing yet.
