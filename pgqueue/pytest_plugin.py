@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pgqueue.errors import ConfigurationError
+
 if TYPE_CHECKING:  # each is imported by the fixture that needs it
     from pgqueue.app.pgqueue import PgQueue
     from pgqueue.testing import Clock, Databases, Memory
 
 APP_SETTING = "PGQUEUE_APP"
 SERVER_SETTING = "PGQUEUE_TEST_DSN"
+TESTING_SETTING = "PGQUEUE_TESTING"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,6 +29,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addini("pgqueue_dsn", f"the same; before {SERVER_SETTING}")
     parser.addini("pgqueue_app", f"your PgQueue, as module:attribute (default: {APP_SETTING})")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests() -> None:
+    """Keep every queue's jobs in memory where PGQUEUE_TESTING says so; before a conftest.py imports the app."""
+    mode = os.environ.get(TESTING_SETTING)
+    if mode:
+        from pgqueue.testing import every_queue  # noqa: PLC0415 - most suites do without
+
+        try:
+            every_queue(mode)
+        except ConfigurationError as error:
+            raise pytest.UsageError(f"{TESTING_SETTING}: {error}") from error
+
+
+def pytest_unconfigure() -> None:
+    """Leave nothing in place of queues' databases."""
+    if os.environ.get(TESTING_SETTING):
+        from pgqueue.testing import every_queue  # noqa: PLC0415 - as above
+
+        every_queue(None)
 
 
 @pytest.fixture

@@ -1,37 +1,39 @@
-"""PGQUEUE_TESTING in the environment: a program under test keeps its jobs in memory, with no change to its code.
+"""The hook with which tests put something in place of a queue's database, at the moment the queue is made.
 
-Whoever gives a queue a database asks here: ``PgQueue`` itself, and every framework's queue.
+``PgQueue`` and every framework's queue ask here. Nothing in the environment can set the hook: only
+:mod:`pgqueue.testing` does, so that no setting left in a shell makes a running program keep its jobs in memory.
 """
 
-import logging
-import os
-import pkgutil
+from collections.abc import Callable
+from typing import Any
 
-from pgqueue.errors import ConfigurationError
 from pgqueue.store.database import Database
 
-TESTING_SETTING = "PGQUEUE_TESTING"
-# By name: this floor does not know who stands above it, and only a program under test loads them.
-TESTING_MODES = {"memory": "pgqueue.testing.memory:Memory", "eager": "pgqueue.testing.eagerly:Eager"}
+Replace = Callable[[Any, Database], Database]
+"""Takes a queue and the database that it would use; returns the one to use."""
 
-log = logging.getLogger("pgqueue")
+_replace: Replace | None = None
 
 
 def under_test(queue: object, database: Database) -> Database:
-    """The database a queue is to use, or what the setting puts in its place.
+    """The database a queue is to use: its own, unless a test replaces it.
 
     Args:
         queue: whose.
         database: the one that it would use.
-
-    Raises:
-        ConfigurationError: the setting is neither ``memory`` nor ``eager``.
     """
-    mode = os.environ.get(TESTING_SETTING)
-    if not mode:
-        return database
-    if mode not in TESTING_MODES:
-        raise ConfigurationError(f"{TESTING_SETTING}={mode!r}: use {' or '.join(TESTING_MODES)}, or unset it")
-    log.warning("jobs are kept in memory, for tests: %s=%s", TESTING_SETTING, mode)
-    made: Database = pkgutil.resolve_name(TESTING_MODES[mode])(queue)
-    return made
+    return database if _replace is None else _replace(queue, database)
+
+
+def replace_databases(replace: Replace | None) -> Replace | None:
+    """Replace the database of every queue that is made from now on; for :mod:`pgqueue.testing` only.
+
+    Args:
+        replace: makes the replacement; None: queues use their own databases again.
+
+    Returns:
+        What was set before.
+    """
+    global _replace
+    before, _replace = _replace, replace
+    return before

@@ -11,7 +11,7 @@ from pgqueue.testing.databases import Databases, databases
 from pgqueue.testing.draining import Ran, adrain, drain
 from pgqueue.testing.eagerly import eager
 from pgqueue.testing.memory import Memory
-from pgqueue.testing.modes import in_database, in_memory, in_transaction
+from pgqueue.testing.modes import every_queue, in_database, in_memory, in_transaction
 from pgqueue.testing.trouble import Trouble, WorkerDied, dying, failing
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "drain",
     "dying",
     "eager",
+    "every_queue",
     "failing",
     "in_database",
     "in_memory",

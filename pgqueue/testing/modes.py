@@ -1,16 +1,38 @@
 """Where a queue keeps its jobs for the length of a test. An app's code stays as it is: only its queue is changed."""
 
+import logging
+import pkgutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from pgqueue.app.pgqueue import PgQueue
+from pgqueue.app.undertest import Replace, replace_databases
+from pgqueue.errors import ConfigurationError
 from pgqueue.store.database import Database
 from pgqueue.testing.clock import Clock
 from pgqueue.testing.memory import Memory
 from pgqueue.testing.standin import StandIn, Unpooled
 
 D = TypeVar("D", bound=Database | StandIn)
+
+# By name: ``pgqueue.testing.eagerly`` imports this module.
+MODES = {"memory": "pgqueue.testing.memory:Memory", "eager": "pgqueue.testing.eagerly:Eager"}
+
+log = logging.getLogger("pgqueue")
+
+
+def every_queue(mode: str | None) -> None:
+    """Have every queue that is made from now on keep its jobs in memory; call it before the app is imported.
+
+    Args:
+        mode: ``memory``: jobs wait for a ``drain``; ``eager``: an enqueue runs its job at once; None: queues
+            use their databases again.
+
+    Raises:
+        ConfigurationError: the mode is another.
+    """
+    replace_databases(None if mode is None else _keeps_in_memory(mode))
 
 
 @contextmanager
@@ -85,3 +107,15 @@ def _real(queue: PgQueue) -> Database:
     if isinstance(queue.database, Memory):
         return Database("", schema=queue.database.catalogue.schema)
     return queue.database
+
+
+def _keeps_in_memory(mode: str) -> Replace:
+    if mode not in MODES:
+        raise ConfigurationError(f"every_queue({mode!r}): use {' or '.join(map(repr, MODES))}, or None")
+    make: Any = pkgutil.resolve_name(MODES[mode])
+
+    def replace(queue: object, database: Database) -> Database:  # noqa: ARG001 - the hook's signature
+        log.warning("jobs are kept in memory, for tests: mode=%s", mode)
+        return cast("Database", make(queue))
+
+    return replace

@@ -14,6 +14,7 @@ from running import Running
 from pgqueue import JobState
 from pgqueue.errors import ConfigurationError, UnknownQueue
 from pgqueue.flask import OWN_CONNECTION, PgQueueFlask
+from pgqueue.testing import every_queue
 
 Wrap = Callable[[Callable[[], Any]], Callable[[], Any]]
 
@@ -257,10 +258,15 @@ def test_closing_the_queue_closes_the_connections_of_every_app(
     assert pool.closed
 
 
-def test_under_test_the_jobs_of_an_app_can_be_kept_in_memory(
-    monkeypatch: pytest.MonkeyPatch, dsn: str
-) -> None:
-    monkeypatch.setenv("PGQUEUE_TESTING", "memory")
+@pytest.fixture
+def in_memory_from_now_on() -> Iterator[None]:
+    every_queue("memory")
+    yield
+    every_queue(None)
+
+
+@pytest.mark.usefixtures("in_memory_from_now_on")
+def test_under_test_the_jobs_of_an_app_can_be_kept_in_memory(dsn: str) -> None:
     with opened(dsn) as (shop, app):
         with app.app_context():
             shop.send.enqueue(1)

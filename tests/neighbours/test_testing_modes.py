@@ -39,39 +39,53 @@ def app() -> PgQueue:
     return PgQueue("postgresql://nobody@127.0.0.1:1/nowhere")
 
 
-# The setting
+# Every queue that is made
+
+
+PROGRAM = """
+from pgqueue import PgQueue
+queue = PgQueue("postgresql://nobody@127.0.0.1:1/nowhere?connect_timeout=2")
+@queue.task
+def send(): ...
+print(send.enqueue().status())
+"""
+
+
+def ran(program: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603 - our own words
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60, env=env
+    )
 
 
 @pytest.mark.parametrize(("mode", "outcome"), [("memory", "ready"), ("eager", "succeeded")])
-def test_the_setting_alone_makes_an_app_work_without_a_database(mode: str, outcome: str) -> None:
-    program = (
-        "from pgqueue import PgQueue\nqueue = PgQueue()\n@queue.task\ndef send(): ...\n"
-        "print(send.enqueue().status())"
-    )
-    ended = subprocess.run(  # noqa: S603 - our own words
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        env={"PGQUEUE_TESTING": mode},
-    )
+def test_one_call_keeps_the_jobs_of_every_queue_made_after_it_in_memory(mode: str, outcome: str) -> None:
+    ended = ran(f"from pgqueue.testing import every_queue; every_queue({mode!r})\n{PROGRAM}")
     assert ended.stdout.split() == [outcome], ended.stderr
-    assert f"jobs are kept in memory, for tests: PGQUEUE_TESTING={mode}" in ended.stderr
+    assert f"jobs are kept in memory, for tests: mode={mode}" in ended.stderr
 
 
-def test_an_unknown_mode_is_refused_with_the_known_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PGQUEUE_TESTING", "memroy")
-    with pytest.raises(ConfigurationError, match="PGQUEUE_TESTING='memroy': use memory or eager"):
-        PgQueue()
+def test_a_setting_left_in_the_shell_does_not_keep_a_programs_jobs_in_memory() -> None:
+    ended = ran(PROGRAM, PGQUEUE_TESTING="memory")
+    assert "ConnectionFailed" in ended.stderr, ended.stdout
 
 
-def test_without_the_setting_nothing_of_testing_is_loaded() -> None:
-    program = (
+def test_queues_use_their_databases_again_once_the_mode_is_over() -> None:
+    testing.every_queue("memory")
+    assert isinstance(PgQueue("").database, Memory)
+    testing.every_queue(None)
+    assert not isinstance(PgQueue("").database, Memory)
+
+
+def test_an_unknown_mode_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"every_queue\('memroy'\): use 'memory' or 'eager', or None"
+    ):
+        testing.every_queue("memroy")
+
+
+def test_outside_of_tests_nothing_of_testing_is_loaded() -> None:
+    ended = ran(
         "import sys, pgqueue; pgqueue.PgQueue(''); print([m for m in sys.modules if 'pgqueue.testing' in m])"
-    )
-    ended = subprocess.run(  # noqa: S603 - our own words
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
     assert ended.stdout.strip() == "[]"
 

@@ -171,6 +171,21 @@ def test_workers_of_xdist_do_not_meet(shop: Path, dsn: str) -> None:
     assert len(names) == 3
 
 
+def test_the_setting_keeps_jobs_in_memory_even_where_conftest_imports_the_app(shop: Path) -> None:
+    (shop / "conftest.py").write_text("import shop\n", encoding="utf-8")
+    (shop / "test_shop.py").write_text(
+        "from shop import send\ndef test_send():\n    assert send.enqueue(1).status() == 'ready'\n",
+        encoding="utf-8",
+    )
+    said = _pytest(shop, PGQUEUE_TESTING="memory")
+    assert "1 passed" in said, said
+
+
+def test_a_misspelt_mode_ends_the_run_with_the_known_ones(shop: Path) -> None:
+    said = _pytest(shop, PGQUEUE_TESTING="memroy")
+    assert "PGQUEUE_TESTING: every_queue('memroy'): use 'memory' or 'eager'" in said, said
+
+
 def test_what_is_not_used_is_not_loaded(tmp_path: Path) -> None:
     (tmp_path / "test_nothing.py").write_text(
         "import sys\n"
