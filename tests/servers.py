@@ -1,16 +1,12 @@
 """PostgreSQL servers for the suite: the embedded 18, Debian's own, or one that is already there."""
 
 import os
-import pwd
-import shutil
 import socket
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pgqueue.embedded import embedded_server
+from pgqueue.embedded import embedded_server, throwaway_server
 from pgqueue.testing.databases import hasten
 
 DEBIAN = Path("/usr/lib/postgresql")
@@ -33,30 +29,13 @@ def server() -> Iterator[str]:
 
 @contextmanager
 def debian_server() -> Iterator[str]:
-    """A throwaway cluster of the PostgreSQL that Debian packages."""
+    """A throwaway cluster of the PostgreSQL that Debian packages, which never waits for its disk."""
     binaries = sorted(DEBIAN.glob("*/bin"))
     if not binaries:
         raise RuntimeError("Debian's PostgreSQL is not installed; `make test` installs it")
-    folder = Path(tempfile.mkdtemp(prefix="pgqueue-debian-"))
-    port = free_port()
-    as_user: list[str] = []
-    if os.geteuid() == 0:  # PostgreSQL refuses to run as root
-        user = pwd.getpwnam("postgres")
-        os.chown(folder, user.pw_uid, user.pw_gid)
-        as_user = ["runuser", "-u", "postgres", "--"]
-
-    def ctl(*words: str) -> None:
-        subprocess.run([*as_user, *words], check=True, capture_output=True, cwd="/")  # noqa: S603 - our own words
-
-    binary, data = binaries[-1], folder / "data"
-    ctl(str(binary / "initdb"), "-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8")
-    options = f"-h 127.0.0.1 -p {port} -k {folder} -c fsync=off"
-    ctl(str(binary / "pg_ctl"), "-w", "-D", str(data), "-l", str(folder / "log"), "-o", options, "start")
-    try:
-        yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
-    finally:
-        ctl(str(binary / "pg_ctl"), "-w", "-D", str(data), "-m", "immediate", "stop")
-        shutil.rmtree(folder)
+    with throwaway_server(binaries[-1]) as server:
+        hasten(server.dsn)
+        yield server.dsn
 
 
 def free_port() -> int:

