@@ -41,8 +41,12 @@
 Messages name the value that was refused and what to do about it.
 """
 
+from contextlib import suppress
 from datetime import timedelta
+from typing import TypeAlias, overload
 
+Duration: TypeAlias = float | timedelta
+"""A length of time: a number of seconds, or a timedelta."""
 LONGEST_DELAY = timedelta(days=3650)
 
 
@@ -177,28 +181,29 @@ class JobControl(PgQueueError):
 class Snooze(JobControl):
     """Run this job again after ``delay``; the attempt is not counted."""
 
-    def __init__(self, delay: timedelta) -> None:
+    def __init__(self, delay: Duration) -> None:
         """Ask for another run.
 
         Args:
-            delay: how long from now; from zero to ten years.
+            delay: how long from now; seconds, or a timedelta; from zero to ten years.
         """
-        super().__init__(f"snoozed for {delay}")
-        self.delay = check_delay(delay)
+        self.delay = as_delay("delay", delay)
+        super().__init__(f"snoozed for {self.delay}")
 
 
 class RetryLater(JobControl):
     """This attempt failed; run the job again after ``delay`` if it has attempts left."""
 
-    def __init__(self, delay: timedelta, reason: str = "asked to be retried later") -> None:
+    def __init__(self, delay: Duration, reason: str = "asked to be retried later") -> None:
         """Fail this attempt.
 
         Args:
-            delay: how long from now, in place of the retry policy's wait; from zero to ten years.
+            delay: how long from now, in place of the retry policy's wait; seconds, or a timedelta; from zero to
+                ten years.
             reason: recorded with the attempt.
         """
         super().__init__(reason)
-        self.delay = check_delay(delay)
+        self.delay = as_delay("delay", delay)
 
 
 class Dead(JobControl):
@@ -213,12 +218,57 @@ class Dead(JobControl):
         super().__init__(reason)
 
 
-def check_delay(delay: timedelta) -> timedelta:
-    """A delay, if it can be one.
+@overload
+def as_duration(what: str, value: None) -> None: ...
+@overload
+def as_duration(what: str, value: Duration) -> timedelta: ...
+def as_duration(what: str, value: Duration | None) -> timedelta | None:
+    """A length of time, as a timedelta; None stays None. A number means seconds, everywhere.
+
+    It stands here, below everything else, because two of the errors carry a length of time.
+
+    Args:
+        what: the option's name, for the message.
+        value: seconds, or a timedelta.
 
     Raises:
-        InvalidOption: it is not a timedelta from zero to ten years.
+        InvalidOption: it is neither, or not a number (NaN), or too long for a timedelta.
     """
-    if not isinstance(delay, timedelta) or not timedelta(0) <= delay <= LONGEST_DELAY:
-        raise InvalidOption(f"delay={delay!r}: use a timedelta from zero to ten years")
-    return delay
+    if value is None or isinstance(value, timedelta):
+        return value
+    if not isinstance(value, bool):
+        with suppress(TypeError, ValueError, OverflowError):
+            return timedelta(seconds=value)
+    raise InvalidOption(f"{what}={value!r}: use a number of seconds, or a timedelta")
+
+
+@overload
+def as_delay(what: str, value: None) -> None: ...
+@overload
+def as_delay(what: str, value: Duration) -> timedelta: ...
+def as_delay(what: str, value: Duration | None) -> timedelta | None:
+    """A length of time from zero to ten years; arguments as for :func:`as_duration`.
+
+    Raises:
+        InvalidOption: it is none.
+    """
+    duration = as_duration(what, value)
+    if duration is not None and not timedelta(0) <= duration <= LONGEST_DELAY:
+        raise InvalidOption(f"{what}={value!r}: use seconds or a timedelta, from zero to ten years")
+    return duration
+
+
+@overload
+def as_limit(what: str, value: None) -> None: ...
+@overload
+def as_limit(what: str, value: Duration) -> timedelta: ...
+def as_limit(what: str, value: Duration | None) -> timedelta | None:
+    """A length of time above zero and up to ten years; arguments as for :func:`as_duration`.
+
+    Raises:
+        InvalidOption: it is none.
+    """
+    duration = as_duration(what, value)
+    if duration is not None and not timedelta(0) < duration <= LONGEST_DELAY:
+        raise InvalidOption(f"{what}={value!r}: use seconds or a timedelta above zero, up to ten years")
+    return duration

@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from pgqueue.errors import InvalidOption, JobFailed, JobNotDone, JobNotFound
+from pgqueue.errors import InvalidOption, JobFailed, JobNotDone, JobNotFound, as_duration
 from pgqueue.store import control
 from pgqueue.store.database import Database
 from pgqueue.values.job import Job, JobState, QueueCount
-from pgqueue.values.options import as_duration, check_name
+from pgqueue.values.options import check_name
 
 FIRST_LOOK, LONGEST_LOOK = 0.01, 1.0
 LONGEST_PAGE = 10_000

@@ -47,14 +47,8 @@ class Hold:
         """
         if count < 1:
             raise InvalidOption(f"take({count!r}): take at least one job")
-        if timeout is not None and timeout < timedelta(0):
-            raise InvalidOption(
-                f"take(timeout={timeout!r}): use zero or more seconds, or None to wait for ever"
-            )
         self.database = database
         self.count = count
-        if lease <= timedelta(0):
-            raise InvalidOption(f"take(lease={lease!r}): use a timedelta above zero")
         self.queues = queues
         self.timeout = None if timeout is None else timeout.total_seconds()
         self.lease = lease

@@ -18,15 +18,19 @@ from pgqueue.app.task import Call, Registers, Task
 from pgqueue.app.undertest import under_test
 from pgqueue.errors import (
     DuplicateTask,
+    Duration,
     InvalidOption,
     UnknownQueue,
     UnknownTask,
+    as_delay,
+    as_duration,
+    as_limit,
 )
 from pgqueue.store import enqueue
 from pgqueue.store.database import Database
 from pgqueue.values.job import Enqueued, NewJob
 from pgqueue.values.nearest import did_you_mean
-from pgqueue.values.options import JobOptions, as_duration, check_name, check_queues
+from pgqueue.values.options import JobOptions, check_name, check_queues
 from pgqueue.values.payload import DEFAULT_LIMIT
 from pgqueue.values.retry import Retry
 from pgqueue.values.unique import Unique
@@ -35,6 +39,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 DEFAULT_RETENTION = timedelta(days=7)
+LONGEST_RETENTION = timedelta(days=36_525)
 DEFAULT_LEASE = timedelta(seconds=30)
 
 
@@ -47,7 +52,7 @@ class PgQueue(Desk):
         *,
         schema: str = "pgqueue",
         queues: Iterable[str] | None = None,
-        history: timedelta = DEFAULT_RETENTION,
+        history: Duration = DEFAULT_RETENTION,
         max_payload: int = DEFAULT_LIMIT,
         behind_pooler: bool = False,
         direct_dsn: str | None = None,
@@ -59,7 +64,8 @@ class PgQueue(Desk):
             dsn: where the database is; by default PGQUEUE_DSN or DATABASE_URL in the environment.
             schema: the database schema in which the tables are.
             queues: the queues there are. Given, any other name is refused; None allows any.
-            history: for how long ended jobs are kept, in whole days; zero keeps none.
+            history: for how long ended jobs are kept, up to 100 years; they are dropped by whole days, so give
+                ``timedelta(days=...)``. Zero keeps none. As everywhere, a number means seconds.
             max_payload: the most bytes a job's arguments may take as JSON.
             behind_pooler: ``dsn`` leads to a transaction pooler such as PgBouncer.
             direct_dsn: how to reach the server past that pooler, so that workers can listen; by default
@@ -69,8 +75,6 @@ class PgQueue(Desk):
         Raises:
             InvalidOption: one of them is out of its range.
         """
-        if history < timedelta(0):
-            raise InvalidOption(f"history={history!r}: use a timedelta of zero or more")
         if pool_size < 1:
             raise InvalidOption(f"pool_size={pool_size!r}: keep at least one connection")
         if max_payload < 1:
@@ -81,7 +85,7 @@ class PgQueue(Desk):
             )
         )
         self.database = under_test(self, self.database)
-        self.history = history
+        self.history = _retention(history)
         self.max_payload = max_payload
         self.queues = None if queues is None else frozenset(check_queues(queues))
         self._tasks: dict[str, Task[..., Any]] = {}
@@ -114,7 +118,7 @@ class PgQueue(Desk):
         priority: int | None = None,
         retry: Retry | None = None,
         max_attempts: int | None = None,
-        timeout: float | timedelta | None = None,
+        timeout: Duration | None = None,
         unique: Unique | None = None,
     ) -> Registers: ...
     def task(
@@ -127,7 +131,7 @@ class PgQueue(Desk):
         priority: int | None = None,
         retry: Retry | None = None,
         max_attempts: int | None = None,
-        timeout: float | timedelta | None = None,
+        timeout: Duration | None = None,
         unique: Unique | None = None,
     ) -> Any:
         """Register a function as a task; with or without parentheses.
@@ -155,9 +159,7 @@ class PgQueue(Desk):
             queue=queue, priority=priority, max_attempts=max_attempts, unique=unique
         )
         self.require_queue(options.queue)
-        limit = as_duration("timeout", timeout)
-        if limit is not None and limit <= timedelta(0):
-            raise InvalidOption(f"timeout={timeout!r}: use a number of seconds above zero, or None")
+        limit = as_limit("timeout", timeout)
 
         def register(decorated: Callable[..., Any]) -> Task[..., Any]:
             task_name = check_name(
@@ -264,8 +266,8 @@ class PgQueue(Desk):
         count: int = 1,
         *,
         queues: Sequence[str] | None = None,
-        timeout: float | timedelta | None = None,
-        lease: timedelta = DEFAULT_LEASE,
+        timeout: Duration | None = None,
+        lease: Duration = DEFAULT_LEASE,
     ) -> Take:
         """Take jobs to handle them yourself: a context manager of a list of jobs (``atake``: an async one).
 
@@ -275,8 +277,10 @@ class PgQueue(Desk):
         Args:
             count: at most how many.
             queues: from these, in this order; None: from all.
-            timeout: how many seconds to wait for the first; then the list is empty. None: for ever.
-            lease: how soon others may have the jobs if this process dies. It is renewed meanwhile.
+            timeout: how long to wait for the first job, in seconds or as a timedelta; then the list is empty. Zero:
+                do not wait. None, the default: wait for ever.
+            lease: how soon others may have the jobs if this process dies; seconds, or a timedelta. It is renewed
+                meanwhile.
 
         Raises:
             InvalidOption: a value is out of its range.
@@ -289,8 +293,8 @@ class PgQueue(Desk):
         count: int = 1,
         *,
         queues: Sequence[str] | None = None,
-        timeout: float | timedelta | None = None,
-        lease: timedelta = DEFAULT_LEASE,
+        timeout: Duration | None = None,
+        lease: Duration = DEFAULT_LEASE,
     ) -> AsyncTake:
         """Take jobs to handle them yourself: a context manager of a list of jobs (``atake``: an async one).
 
@@ -300,8 +304,10 @@ class PgQueue(Desk):
         Args:
             count: at most how many.
             queues: from these, in this order; None: from all.
-            timeout: how many seconds to wait for the first; then the list is empty. None: for ever.
-            lease: how soon others may have the jobs if this process dies. It is renewed meanwhile.
+            timeout: how long to wait for the first job, in seconds or as a timedelta; then the list is empty. Zero:
+                do not wait. None, the default: wait for ever.
+            lease: how soon others may have the jobs if this process dies; seconds, or a timedelta. It is renewed
+                meanwhile.
 
         Raises:
             InvalidOption: a value is out of its range.
@@ -325,15 +331,15 @@ class PgQueue(Desk):
         return [JobHandle(one, self) for one in enqueued]
 
     def _hold(
-        self, queues: Sequence[str] | None, timeout: float | timedelta | None, lease: timedelta
+        self, queues: Sequence[str] | None, timeout: Duration | None, lease: Duration
     ) -> dict[str, Any]:
         queues = None if queues is None else check_queues(queues)
         for queue in queues or ():
             self.require_queue(queue)
         return {
             "queues": queues if queues is not None or self.queues is None else sorted(self.queues),
-            "timeout": as_duration("timeout", timeout),
-            "lease": lease,
+            "timeout": as_delay("timeout", timeout),
+            "lease": as_limit("lease", lease),
             "keep": self.keeps_history,
         }
 
@@ -347,3 +353,16 @@ class PgQueue(Desk):
         if self.queues is not None:
             self.require_queue(job.queue)
         return job
+
+
+def _retention(history: Duration) -> timedelta:
+    """The history's retention; a length between zero and a day is a mistake: somebody meant days."""
+    kept = as_duration("history", history)
+    if kept < timedelta(0) or kept > LONGEST_RETENTION:
+        raise InvalidOption(f"history={history!r}: use a timedelta from zero to 100 years")
+    if timedelta(0) < kept < timedelta(days=1):
+        raise InvalidOption(
+            f"history={history!r} is {kept}, but history is kept by whole days: "
+            "use timedelta(days=...), or 0 to keep none"
+        )
+    return kept

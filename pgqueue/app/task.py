@@ -15,7 +15,7 @@ import msgspec
 
 from pgqueue.app.context import Context
 from pgqueue.app.handle import JobHandle
-from pgqueue.errors import InvalidOption
+from pgqueue.errors import Duration, InvalidOption
 from pgqueue.values.job import NewJob
 from pgqueue.values.options import JobOptions
 from pgqueue.values.payload import Signature
@@ -133,7 +133,7 @@ class Task(Generic[P, R]):
         connection: object = None,
         queue: str | None = None,
         priority: int | None = None,
-        delay: timedelta | None = None,
+        delay: Duration | None = None,
         run_at: datetime | None = None,
         max_attempts: int | None = None,
         unique_key: str | None = None,
@@ -146,7 +146,7 @@ class Task(Generic[P, R]):
                 SQLAlchemy connection or session, or Django's.
             queue: the queue to stand in.
             priority: -100…100, higher runs sooner.
-            delay: run no sooner than this long from now, by the database's clock.
+            delay: run no sooner than this long from now, by the database's clock; seconds, or a timedelta.
             run_at: run no sooner than this instant; with a time zone.
             max_attempts: after how many attempts the job is dead.
             unique_key: what no two live jobs may share.

@@ -15,9 +15,9 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task as QueueTask
 from pgqueue.django.backend_api import AnyTask, Task
 from pgqueue.django.backend_work import work_of
-from pgqueue.errors import DuplicateTask, InvalidOption, UnknownTask
+from pgqueue.errors import DuplicateTask, InvalidOption, UnknownTask, as_limit
 from pgqueue.values.nearest import remedy
-from pgqueue.values.options import JobOptions, as_duration
+from pgqueue.values.options import JobOptions
 from pgqueue.values.retry import Retry
 
 log = logging.getLogger("pgqueue.django")
@@ -45,9 +45,7 @@ class Policy:
         if not isinstance(self.retry, Retry | None):
             raise InvalidOption(f"retry={self.retry!r}: use a pgqueue.Retry")
         JobOptions(max_attempts=self.attempts)
-        limit = as_duration("timeout", self.timeout)
-        if limit is not None and limit <= timedelta(0):
-            raise InvalidOption(f"timeout={self.timeout!r}: use a number of seconds above zero, or None")
+        as_limit("timeout", self.timeout)
 
     @property
     def rule(self) -> Retry:

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from itertools import count
 from uuid import UUID
 
+from pgqueue.errors import as_duration
 from pgqueue.store.claim import WorkerInfo
 from pgqueue.testing.plans import LEASE
 from pgqueue.testing.row import Row
@@ -41,7 +42,7 @@ class Table:
         row = Row(next(self._ids), job, _waiting(run_at, now), run_at, now, job.unique_key)
         self._rows[row.id] = row
         if job.unique_key is not None and job.unique.period is not None:
-            self._holds[job.unique_key] = row.id, now + job.unique.period
+            self._holds[job.unique_key] = row.id, now + as_duration("period", job.unique.period)
         return Enqueued(row.id)
 
     def enqueue_many(self, jobs: Iterable[NewJob], *, now: datetime) -> list[Enqueued]:

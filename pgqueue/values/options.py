@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Self
 
-from pgqueue.errors import InvalidOption, check_delay
+from pgqueue.errors import InvalidOption, as_delay
 from pgqueue.values.unique import Unique
 
 PRIORITIES = range(-100, 101)
@@ -24,7 +24,8 @@ class JobOptions:
         priority: -100…100, higher runs sooner.
         max_attempts: after how many attempts the job is dead.
         run_at: the earliest time to run; with a time zone.
-        delay: the same, counted from the database's now; not negative. Give one of the two.
+        delay: the same, counted from the database's now: seconds, or a timedelta, and a timedelta once it is
+            here; not negative. Give one of the two.
         unique_key: what no two live jobs may share.
         unique: what happens when they would.
 
@@ -46,6 +47,7 @@ class JobOptions:
         _check_number("priority", self.priority, PRIORITIES)
         _check_number("max_attempts", self.max_attempts, ATTEMPTS)
         _check_time(self.run_at, self.delay)
+        object.__setattr__(self, "delay", as_delay("delay", self.delay))
         _check_key(self.unique_key)
 
     def but(self, **changes: Any) -> Self:  # noqa: ANN401 - the fields' own types, checked below
@@ -84,20 +86,6 @@ def check_queues(names: Iterable[str]) -> list[str]:
     return checked
 
 
-def as_duration(what: str, value: float | timedelta | None) -> timedelta | None:
-    """Seconds or a timedelta, as a timedelta; None stays None.
-
-    Raises:
-        InvalidOption: it is neither.
-    """
-    if value is None or isinstance(value, timedelta):
-        return value
-    try:
-        return timedelta(seconds=value)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidOption(f"{what}={value!r}: use a number of seconds, a timedelta or None") from error
-
-
 def _check_number(what: str, value: int, allowed: range) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value not in allowed:
         raise InvalidOption(f"{what}={value!r}: use a whole number from {allowed[0]} to {allowed[-1]}")
@@ -111,8 +99,6 @@ def _check_time(run_at: datetime | None, delay: timedelta | None) -> None:
             f"run_at={run_at!r} has no time zone, so it names no instant; "
             "use datetime.now(timezone.utc) or .replace(tzinfo=ZoneInfo(...))"
         )
-    if delay is not None:
-        check_delay(delay)
 
 
 def _check_key(key: str | None) -> None:

@@ -1,10 +1,9 @@
 """What happens when two live jobs would share a unique key."""
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Literal, get_args
 
-from pgqueue.errors import InvalidOption
+from pgqueue.errors import Duration, InvalidOption, as_limit
 
 Collision = Literal["reject", "replace", "reschedule"]
 Until = Literal["ended", "started"]
@@ -19,7 +18,8 @@ class Unique:
             still waits takes over the new arguments, queue, priority and time. ``reschedule``: it takes over
             the new time only. A job that already runs is never changed; the enqueue is then rejected.
         until: how long a job holds its key: until it has ``ended``, or until its first attempt ``started``.
-        period: keep the key taken for this long after the enqueue, even if the job ends sooner.
+        period: keep the key taken for this long after the enqueue, even if the job ends sooner; seconds, or a
+            timedelta, and a timedelta once it is here.
 
     Raises:
         InvalidOption: one of them is not as described.
@@ -27,7 +27,7 @@ class Unique:
 
     collision: Collision = "reject"
     until: Until = "ended"
-    period: timedelta | None = None
+    period: Duration | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
@@ -37,5 +37,4 @@ class Unique:
         ):
             if value not in known:
                 raise InvalidOption(f"Unique({name}={value!r}): use one of {', '.join(map(repr, known))}")
-        if self.period is not None and self.period <= timedelta(0):
-            raise InvalidOption(f"Unique(period={self.period!r}): use a timedelta above zero")
+        object.__setattr__(self, "period", as_limit("Unique: period", self.period))

@@ -23,7 +23,7 @@ from uuid import UUID
 
 from pgqueue.app.context import Context
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.errors import InvalidOption
+from pgqueue.errors import Duration, InvalidOption, as_delay, as_limit
 from pgqueue.store import schema
 from pgqueue.store.listener import listen
 from pgqueue.values.job import Claim
@@ -59,12 +59,12 @@ class Worker:
         *,
         queues: Sequence[str] | None = None,
         concurrency: int = 20,
-        lease: timedelta = timedelta(seconds=30),
-        poll: timedelta = timedelta(seconds=1),
-        sweep: timedelta = timedelta(seconds=5),
-        grace: timedelta = timedelta(seconds=30),
+        lease: Duration = timedelta(seconds=30),
+        poll: Duration = timedelta(seconds=1),
+        sweep: Duration = timedelta(seconds=5),
+        grace: Duration = timedelta(seconds=30),
     ) -> None:
-        """Describe a worker; :meth:`run` starts it.
+        """Describe a worker; :meth:`run` starts it. Lengths of time are seconds, or timedeltas.
 
         Args:
             queue: whose tasks to run.
@@ -79,14 +79,16 @@ class Worker:
             InvalidOption: a value is out of its range.
             ConfigurationError: a task's annotations cannot be read.
         """
-        _check_options(concurrency, grace, lease=lease, poll=poll, sweep=sweep)
+        if concurrency < 1:
+            raise InvalidOption(f"concurrency={concurrency!r}: run at least one job at a time")
+        lease, poll, sweep = as_limit("lease", lease), as_limit("poll", poll), as_limit("sweep", sweep)
         self.queue = queue
         self.queues = _served(queue, queues)
         for task in queue.tasks.values():
             _ = task.signature
         # An app's queue may have another database in another context: this worker keeps to the one of here and now.
         self._database = database = queue.database
-        self._grace = grace.total_seconds()
+        self._grace = as_delay("grace", grace).total_seconds()
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
         self._look = asyncio.Event()
@@ -259,16 +261,6 @@ def _served(queue: PgQueue, queues: Sequence[str] | None) -> list[str] | None:
     for name in checked:
         queue.require_queue(name)
     return checked
-
-
-def _check_options(concurrency: int, grace: timedelta, **positive: timedelta) -> None:
-    if concurrency < 1:
-        raise InvalidOption(f"concurrency={concurrency!r}: run at least one job at a time")
-    for name, value in positive.items():
-        if value <= timedelta(0):
-            raise InvalidOption(f"{name}={value!r}: use a timedelta above zero")
-    if grace < timedelta(0):
-        raise InvalidOption(f"grace={grace!r}: use a timedelta of zero or more")
 
 
 async def _first_of(*work: "Coroutine[Any, Any, Any] | asyncio.Task[None]") -> None:

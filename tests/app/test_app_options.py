@@ -133,7 +133,7 @@ def test_options_of_a_task_out_of_range_are_refused(options: dict[str, Any]) -> 
         ({"run_at": NAIVE}, "no time zone"),
         ({"delay": timedelta(seconds=-1)}, "zero"),
         ({"delay": timedelta.max}, "ten years"),
-        ({"delay": 5}, "timedelta"),
+        ({"delay": "5"}, "delay='5': use a number of seconds, or a timedelta"),
         ({"delay": timedelta(1), "run_at": datetime(2030, 1, 1, tzinfo=UTC)}, "contradict"),
         ({"priority": 1000}, "-100 to 100"),
         ({"unique_key": ""}, "unique_key=''"),

@@ -235,7 +235,7 @@ def test_beside_a_column_of_all_arguments_there_is_no_place_for_others() -> None
         ({"run": ""}, "option run='': use 1 to 200 characters"),
         ({"run": "r" * 201}, "use 1 to 200 characters"),
         ({"unique_period": "soon"}, "option unique_period='soon': use a number of seconds"),
-        ({"unique_period": "0"}, "use a timedelta above zero"),
+        ({"unique_period": "0"}, "use seconds or a timedelta above zero"),
         ({"unique_collision": "ignore"}, "Unique(collision='ignore'): use one of"),
         ({"schema": "A"}, "schema='A': use lower-case letters"),
     ],

@@ -25,8 +25,9 @@ AWARE = datetime(2031, 5, 4, 12, tzinfo=UTC)
         ({"max_attempts": 32_768}, "max_attempts=32768: use a whole number from 1 to 32767"),
         ({"run_at": NAIVE}, "has no time zone, so it names no instant; use datetime.now"),
         ({"run_at": "tomorrow"}, "run_at='tomorrow' has no time zone"),
-        ({"delay": timedelta(seconds=-1)}, "use a timedelta from zero to ten years"),
-        ({"delay": 5}, "delay=5: use a timedelta from zero to ten years"),
+        ({"delay": timedelta(seconds=-1)}, "use seconds or a timedelta, from zero to ten years"),
+        ({"delay": -5}, "delay=-5: use seconds or a timedelta, from zero to ten years"),
+        ({"delay": "5"}, "delay='5': use a number of seconds, or a timedelta"),
         ({"delay": timedelta(0), "run_at": AWARE}, "contradict each other; give one of them"),
         ({"unique_key": ""}, "unique_key='': use a string of 1 to 1000 characters"),
         ({"unique_key": 5}, "unique_key=5: use a string of 1 to 1000 characters"),
@@ -92,8 +93,8 @@ def test_an_unknown_option_is_named() -> None:
     [
         ({"collision": "ignore"}, "Unique(collision='ignore'): use one of 'reject', 'replace', 'reschedule'"),
         ({"until": "never"}, "Unique(until='never'): use one of 'ended', 'started'"),
-        ({"period": timedelta(0)}, "use a timedelta above zero"),
-        ({"period": timedelta(seconds=-1)}, "use a timedelta above zero"),
+        ({"period": timedelta(0)}, "use seconds or a timedelta above zero"),
+        ({"period": timedelta(seconds=-1)}, "use seconds or a timedelta above zero"),
     ],
 )
 def test_a_unique_policy_that_makes_no_sense_is_refused(options: dict[str, Any], words: str) -> None:

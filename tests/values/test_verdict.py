@@ -101,7 +101,7 @@ def test_the_age_of_the_failures_counts_the_earlier_ones_and_this_attempt() -> N
 @pytest.mark.parametrize("error", [Snooze, RetryLater])
 def test_a_delay_into_the_past_is_refused_where_it_is_raised(error: type[Snooze | RetryLater]) -> None:
     assert error(timedelta(0)).delay == timedelta(0)
-    with pytest.raises(InvalidOption, match="use a timedelta from zero to ten years"):
+    with pytest.raises(InvalidOption, match="use seconds or a timedelta, from zero to ten years"):
         error(-MINUTE)
 
 

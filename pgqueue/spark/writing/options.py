@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from pgqueue.errors import InvalidOption
+from pgqueue.errors import InvalidOption, as_duration
 from pgqueue.values.nearest import remedy
-from pgqueue.values.options import as_duration, check_name
+from pgqueue.values.options import check_name
 
 T = TypeVar("T")
 LONGEST_RUN = 200
