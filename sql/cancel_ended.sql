@@ -8,7 +8,7 @@
 with done as (
     delete from pgqueue.jobs
     where id = any(%(ids)s::bigint[]) and worker_id = %(worker)s::uuid and status = 'running'
-      and claims = coalesce(%(claim)s::integer, (%(claims)s::integer[])[width_bucket(id, %(ids)s::bigint[])])
+      and claims = coalesce(%(fence)s::integer, (%(fences)s::integer[])[width_bucket(id, %(ids)s::bigint[])])
       and (cancel_requested or not %(only_requested)s::boolean)
     returning *, (%(errors)s::text[])[width_bucket(id, %(ids)s::bigint[])] as error
 )

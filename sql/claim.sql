@@ -22,7 +22,7 @@ next as (
 ),
 claimed as (
     update pgqueue.jobs as job
-    set status = 'running', attempts = job.attempts + 1, claims = job.claims + 1, worker_id = %(worker)s::uuid,
+    set status = 'running', attempts = job.attempts + 1, claims = %(fence)s::integer, worker_id = %(worker)s::uuid,
         claimed_at = coalesce(%(now)s::timestamptz, now()),
         unique_key = case when job.unique_until_started then null else job.unique_key end
     where job.id = any(array(select id from next))  -- no join: see complete

@@ -8,7 +8,7 @@
 with done as (
     delete from pgqueue.jobs
     where id = any(%(ids)s::bigint[]) and worker_id = %(worker)s::uuid and status = 'running'
-      and claims = coalesce(%(claim)s::integer, (%(claims)s::integer[])[width_bucket(id, %(ids)s::bigint[])])
+      and claims = coalesce(%(fence)s::integer, (%(fences)s::integer[])[width_bucket(id, %(ids)s::bigint[])])
     returning *, width_bucket(id, %(ids)s::bigint[]) as place
 ),
 kept as (

@@ -18,6 +18,6 @@ set (status, run_at, attempts, worker_id, claimed_at, errors) = (
                          (%(errors)s::text[])[place] as error) as ended
 )
 where id = any(%(ids)s::bigint[]) and worker_id = %(worker)s::uuid and status = 'running'
-      and claims = coalesce(%(claim)s::integer, (%(claims)s::integer[])[width_bucket(id, %(ids)s::bigint[])])
+      and claims = coalesce(%(fence)s::integer, (%(fences)s::integer[])[width_bucket(id, %(ids)s::bigint[])])
       and not cancel_requested
 returning id

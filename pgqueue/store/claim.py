@@ -16,6 +16,8 @@ of them. Then ``disown`` returns what the worker does not know.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import count
+from random import getrandbits
 from types import MappingProxyType
 from uuid import UUID
 
@@ -26,6 +28,15 @@ from pgqueue.store.plan import Plan, Statement
 from pgqueue.values.job import HEAD, Claim, Mark
 
 NO_MARKS: Mapping[str, Mark] = MappingProxyType({})
+
+# One number for each claim statement of this process. It starts at random: a worker of the previous release, which
+# counts the claims of each job instead, must not come to a number that it used before.
+_fences = count(getrandbits(30))
+
+
+def next_fence() -> int:
+    """A number that no claim of this process has had before; it leaves room for older workers, which add to it."""
+    return next(_fences) % 2**30
 
 
 class WorkerInfo(msgspec.Struct, frozen=True):
@@ -113,6 +124,7 @@ def claim(
             "queues": texts(quotas),
             "quotas": numbers([*quotas.values()]),
             **columns(marks.get(queue, HEAD) for queue in quotas),
+            "fence": next_fence(),
             "now": now,
         },
     )

@@ -1,6 +1,6 @@
 """Plans that record how attempts ended. All are fenced and all take batches.
 
-Each names ``(id, worker, claims)`` and returns the ids for which that attempt still held its job. Any
+Each names ``(id, worker, fence)`` and returns the ids for which that attempt still held its job. Any
 other id was superseded: nothing was changed for it, and whoever asked is told so by its absence.
 """
 
@@ -153,16 +153,15 @@ def _by_id(verdicts: Sequence[V]) -> list[V]:
 def _fenced(
     name: str, worker: UUID, verdicts: Sequence[Verdict], now: datetime | None, **params: object
 ) -> Plan[set[int]]:
-    claims = [verdict.claim.claims for verdict in verdicts]
+    fences = [verdict.claim.fence for verdict in verdicts]
     rows = yield Statement(
         name,
         {
             "worker": worker,
             "ids": numbers([verdict.claim.id for verdict in verdicts]),
-            "claims": numbers(claims),
-            "claim": claims[0]
-            if len(set(claims)) == 1
-            else None,  # most often so: one search less for each job
+            "fences": numbers(fences),
+            # most often all are of one claim: one search less for each job
+            "fence": fences[0] if len(set(fences)) == 1 else None,
             "now": now,
             **params,
         },

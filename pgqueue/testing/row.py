@@ -20,7 +20,7 @@ class Row:
     created_at: datetime
     unique_key: str | None
     attempts: int = 0
-    claims: int = 0
+    fence: int = 0
     collisions: int = 0
     cancel_requested: bool = False
     worker_id: UUID | None = None
@@ -62,14 +62,14 @@ class Row:
         """Give it to a worker, an attempt spent."""
         self.state, self.worker_id, self.started_at = JobState.RUNNING, worker, now
         self.attempts += 1
-        self.claims += 1
+        self.fence += 1
         if self.new.unique.until == "started":
             self.unique_key = None
         since = self.errors[1 - self.attempts].at if 1 < self.attempts <= len(self.errors) + 1 else None
         return Claim(
             id=self.id,
             worker_id=worker,
-            claims=self.claims,
+            fence=self.fence,
             attempt=self.attempts,
             max_attempts=self.new.max_attempts,
             priority=self.new.priority,

@@ -166,7 +166,7 @@ class Table:
             row = self._rows.get(verdict.claim.id)
             if row is None or row.state is not JobState.RUNNING:
                 continue
-            if (row.worker_id, row.claims) == (worker, verdict.claim.claims):
+            if (row.worker_id, row.fence) == (worker, verdict.claim.fence):
                 self._record(row, verdict, now, keep=keep)
                 done.add(row.id)
         return done

@@ -108,14 +108,16 @@ class Enqueued(msgspec.Struct, frozen=True, gc=False):
 class Claim(msgspec.Struct, frozen=True, gc=False):
     """A job in a worker's hands: ``worker_id``, and the fields of ``sql/claim.sql`` in its order.
 
-    ``(id, worker_id, claims)`` is the fence: whoever speaks for this attempt names all three. ``claims`` counts
-    every claim of the job; the attempt's number would not do, for a returned claim gives it back.
+    ``(id, worker_id, fence)`` is the fence: every statement about this attempt names all three. ``fence`` is a number
+    that this worker never used before; all jobs of one claim statement share it. The attempt's number would not do:
+    a returned claim gives it back. Nor would a count kept with the job: a server that has lost the end of its log
+    gives out the same ids again, and the new job of an id may be claimed by the worker that still runs the old one.
     ``failing_seconds`` is the time from the job's first failed attempt to this claim; 0 before any.
     """
 
     id: int
     worker_id: UUID
-    claims: int
+    fence: int
     attempt: int
     max_attempts: int
     priority: int

@@ -86,6 +86,15 @@ def put_back_in_line_by_hand(queue: PgQueue, _former: UUID, _: Claim) -> None:
         connection.execute("update pgqueue.jobs set status = 'ready'")
 
 
+def lost_with_the_end_of_the_log(queue: PgQueue, former: UUID, held: Claim) -> None:
+    """As after a fail-over: the job is gone, its id is given out again, and the same worker claims the new job."""
+    with queue.database.pooled() as connection:
+        connection.execute("delete from pgqueue.jobs")
+        connection.execute("select setval('pgqueue.jobs_id_seq', %s, false)", [held.id])
+    queue.tasks["succeed"].enqueue()
+    assert claimed(queue, former).id == held.id
+
+
 LOSSES = [
     reclaimed_by_another,
     reclaimed_and_waiting,
@@ -93,6 +102,7 @@ LOSSES = [
     given_back_and_claimed_again,
     disowned_and_claimed_again,
     put_back_in_line_by_hand,
+    lost_with_the_end_of_the_log,
 ]
 every_loss = pytest.mark.parametrize("lose", LOSSES, ids=lambda loss: loss.__name__)
 

@@ -143,7 +143,7 @@ def test_verdicts_on_jobs_that_others_have_locked_are_set_apart(
     locked, free, superseded = ask(connection, taking())
     connection.commit()
     verdicts = [verdicts_on(one)["succeeded"] for one in (locked, free)]
-    verdicts.append(verdicts_on(msgspec.structs.replace(superseded, claims=9))["succeeded"])
+    verdicts.append(verdicts_on(msgspec.structs.replace(superseded, fence=-1))["succeeded"])
     connection.execute("select from pgqueue.jobs where id = %s for update", [locked.id])
 
     with psycopg.connect(dsn, options="-c lock_timeout=1s") as other:

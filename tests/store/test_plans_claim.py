@@ -148,6 +148,16 @@ async def test_room_is_filled_from_the_queues_that_still_have_jobs(ask: Ask) -> 
     assert [one.queue for one in scarce] == ["a"]
 
 
+async def test_the_jobs_of_one_claim_share_a_fence_that_no_other_claim_has(ask: Ask) -> None:
+    await ask(adding(*(new_job() for _ in range(4))))
+    first, other = await ask(taking(count=2))
+    (next_one,) = await ask(taking(count=1))
+    (last,) = await ask(taking(count=1))
+
+    assert first.fence == other.fence
+    assert len({first.fence, next_one.fence, last.fence}) == 3
+
+
 async def test_new_queues_are_those_with_ready_jobs_that_are_not_known(ask: Ask) -> None:
     assert await ask(claim.new_queues()) == []
     await ask(adding(new_job(), *(new_job(queue=queue) for queue in ("b", "a", "b"))))

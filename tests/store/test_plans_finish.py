@@ -218,7 +218,7 @@ async def test_nothing_ends_twice(ask: Ask, sort: str) -> None:
 async def test_what_is_not_heard_does_not_silence_the_rest_of_its_batch(ask: Ask) -> None:
     await ask(adding(new_job(), new_job()))
     first, second = await ask(taking())
-    stale = msgspec.structs.replace(first, claims=9)
+    stale = msgspec.structs.replace(first, fence=-1)
     verdicts = [Succeeded(stale, 0.0), Succeeded(second, 0.0)]
 
     assert await ask(finish.finish(first.worker_id, verdicts, keep=True)) == {second.id}
