@@ -76,8 +76,8 @@ class Asyncpg:
             rows = await self._connection.fetch(query, *_in_order(names, step.params))
             return [tuple(row) for row in rows] if step.returns else ()
         except Exception as error:
-            if getattr(error, "sqlstate", None) in NOT_THERE_STATES:
-                raise schema_missing(self._catalogue, getattr(error, "message", None)) from error
+            if (state := getattr(error, "sqlstate", None)) in NOT_THERE_STATES:
+                raise schema_missing(self._catalogue, state, getattr(error, "message", None)) from error
             raise
 
     @asynccontextmanager

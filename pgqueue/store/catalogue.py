@@ -8,17 +8,24 @@ from importlib.resources import files
 from pgqueue.errors import InvalidOption
 
 WRITTEN_FOR = "pgqueue."
+MIGRATE_HINT = "run `pgqueue migrate`"
 _SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
 class Catalogue:
-    """What each statement says, with the configured schema in place of ``pgqueue``."""
+    """What each statement says, with the configured schema in place of ``pgqueue``.
 
-    def __init__(self, schema: str) -> None:
+    Attributes:
+        schema: where the tables are.
+        migrate_hint: what to tell a user whose tables are missing or too old.
+    """
+
+    def __init__(self, schema: str, migrate_hint: str) -> None:
         """Read every file of ``sql/``.
 
         Args:
             schema: lower-case letters, digits and underscores, so that it never needs quoting.
+            migrate_hint: what to tell a user whose tables are missing or too old.
 
         Raises:
             InvalidOption: the name is anything else.
@@ -26,6 +33,7 @@ class Catalogue:
         if not _SCHEMA_NAME.fullmatch(schema):
             raise InvalidOption(f"schema={schema!r}: use lower-case letters, digits and underscores")
         self.schema = schema
+        self.migrate_hint = migrate_hint
         self._texts = {name: in_schema(text, schema).encode() for name, text in _written().items()}
 
     def __getitem__(self, name: str) -> bytes:
@@ -42,8 +50,12 @@ class Catalogue:
         return f"{self.schema}.wake"
 
 
-catalogue_of = cache(Catalogue)
-"""The catalogue of a schema, read once a process."""
+def catalogue_of(schema: str, *, migrate_hint: str = MIGRATE_HINT) -> Catalogue:
+    """The catalogue of a schema, read once a process; arguments as for :class:`Catalogue`."""
+    return _catalogue(schema, migrate_hint)
+
+
+_catalogue = cache(Catalogue)
 
 
 def in_schema(text: str, schema: str) -> str:

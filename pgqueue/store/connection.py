@@ -3,8 +3,10 @@
 A new driver is one such class and one row in the conformance suite.
 """
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+import select
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -21,6 +23,8 @@ NOT_THERE = (
     psycopg.errors.UndefinedColumn,
     psycopg.errors.UndefinedFunction,
 )
+# A schema without these was never migrated; without others it is of another release.
+FIRST_TABLES = ("alembic_version", "jobs")
 # A cursor keeps what it has read in memory until its next statement, which may be long in coming.
 FEW = 100
 # psycopg sends the transaction's own BEGIN before the first statement, whichever that is.
@@ -50,7 +54,7 @@ class Blocking:
             cursor.execute(sql, step.params, binary=True)
             return self._rows() if step.returns else ()
         except NOT_THERE as error:
-            raise schema_missing(self.catalogue, error.diag.message_primary) from error
+            raise schema_missing(self.catalogue, error.sqlstate, error.diag.message_primary) from error
 
     @contextmanager
     def whole(self) -> Iterator[None]:
@@ -74,6 +78,17 @@ class OwnConnection(psycopg.Connection[Any]):
     """A connection of ours, which keeps what runs steps on it."""
 
     _steps: Blocking | None = None
+    _heard: Callable[[], object] | None = None
+
+    def is_cut_off(self) -> bool:
+        """Whether the server has sent something since the last statement: then it has closed this idle connection.
+
+        It may also be a notice or a changed setting. Those are rare, and the answer is the same: use another
+        connection. This costs 1 µs, and asking the server costs a round trip.
+        """
+        if self._heard is None:
+            self._heard = _ear(self.fileno())
+        return bool(self._heard())
 
     def steps(self, catalogue: Catalogue) -> Blocking:
         """What runs steps here; whoever has the connection has it alone."""
@@ -105,7 +120,7 @@ class Awaiting:
             await cursor.execute(sql, step.params, binary=True)
             return await self._rows() if step.returns else ()
         except NOT_THERE as error:
-            raise schema_missing(self.catalogue, error.diag.message_primary) from error
+            raise schema_missing(self.catalogue, error.sqlstate, error.diag.message_primary) from error
 
     @asynccontextmanager
     async def whole(self) -> AsyncIterator[None]:
@@ -129,6 +144,13 @@ class OwnAsyncConnection(psycopg.AsyncConnection[Any]):
     """An awaitable connection of ours, which keeps what runs steps on it."""
 
     _steps: Awaiting | None = None
+    _heard: Callable[[], object] | None = None
+
+    def is_cut_off(self) -> bool:
+        """As :meth:`OwnConnection.is_cut_off`."""
+        if self._heard is None:
+            self._heard = _ear(self.fileno())
+        return bool(self._heard())
 
     def steps(self, catalogue: Catalogue) -> Awaiting:
         """What runs steps here; whoever has the connection has it alone."""
@@ -137,11 +159,21 @@ class OwnAsyncConnection(psycopg.AsyncConnection[Any]):
         return self._steps
 
 
-def schema_missing(catalogue: Catalogue, reason: str | None) -> SchemaMissing:
+def schema_missing(catalogue: Catalogue, sqlstate: str | None, reason: str | None) -> SchemaMissing:
     """What to raise when the server says that something of ours is not there."""
-    return SchemaMissing(
-        f'schema "{catalogue.schema}" is not there or not complete ({reason}); run `pgqueue migrate`'
-    )
+    first = any(f"{catalogue.schema}.{name}" in (reason or "") for name in FIRST_TABLES)
+    if first or sqlstate == psycopg.errors.InvalidSchemaName.sqlstate:
+        return SchemaMissing(f'schema "{catalogue.schema}" has no tables yet; {catalogue.migrate_hint}')
+    return SchemaMissing(f'schema "{catalogue.schema}" is not complete ({reason}); {catalogue.migrate_hint}')
+
+
+def _ear(descriptor: int) -> Callable[[], object]:
+    """A function that says whether a socket has something to read."""
+    if hasattr(select, "poll"):
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        return partial(poll.poll, 0)
+    return lambda: select.select([descriptor], [], [], 0)[0]
 
 
 def _is_to_begin(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pgqueue.errors import ConfigurationError, DatabaseError, SchemaMissing, SchemaTooNew, SchemaTooOld
-from pgqueue.store.catalogue import catalogue_of, in_schema
+from pgqueue.store.catalogue import MIGRATE_HINT, catalogue_of, in_schema
 from pgqueue.store.plan import Plan, Statement
 
 if TYPE_CHECKING:
@@ -30,8 +30,12 @@ REVISION = "0003"
 _one_at_a_time = threading.RLock()
 
 
-def verify(schema: str) -> Plan[str]:
+def verify(schema: str, *, migrate_hint: str = MIGRATE_HINT) -> Plan[str]:
     """Check that the schema is one this code can work with; returns its revision.
+
+    Args:
+        schema: its name.
+        migrate_hint: what to tell a user whose tables are missing or too old.
 
     Raises:
         SchemaMissing: it was never installed.
@@ -41,10 +45,10 @@ def verify(schema: str) -> Plan[str]:
     rows = yield Statement("schema_state", {})
     revision, oldest_code = rows[0]
     if revision is None:
-        raise SchemaMissing(f'schema "{schema}" is empty; run `pgqueue migrate`')
+        raise SchemaMissing(f'schema "{schema}" has no tables yet; {migrate_hint}')
     if revision < REVISION:
         raise SchemaTooOld(
-            f'schema "{schema}" is at revision {revision}, this code needs {REVISION}; run `pgqueue migrate`'
+            f'schema "{schema}" is at revision {revision}, this code needs {REVISION}; {migrate_hint}'
         )
     if oldest_code is not None and oldest_code > REVISION:
         raise SchemaTooNew(

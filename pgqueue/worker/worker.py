@@ -159,7 +159,8 @@ class Worker:
     async def _check_in(self) -> None:
         async with await self._database.aconnect():
             pass  # fails at once, and in words, where a link would wait for the database to come back
-        await self._claims.run(lambda: schema.verify(self._database.catalogue.schema))
+        catalogue = self._database.catalogue
+        await self._claims.run(lambda: schema.verify(catalogue.schema, migrate_hint=catalogue.migrate_hint))
         await self._member.join()
         log.info("worker started", extra={"worker": str(self.id), "queues": self.queues or "all"})
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import threading
 import warnings
@@ -10,10 +11,14 @@ from typing import Any
 import psycopg
 import pytest
 from app.helping import ask
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from servers import free_port
 
 from pgqueue import PgQueue, Task
 from pgqueue.errors import ConfigurationError, ConnectionFailed, DatabaseError, PgQueueError, SchemaMissing
+from pgqueue.store import control
+from pgqueue.store.database import Database
+from pgqueue.store.dsn import SECRETS, without_secrets
 
 
 @pytest.fixture
@@ -80,7 +85,7 @@ def test_a_fork_in_the_middle_of_another_threads_enqueue_does_not_hang(
     queue: PgQueue, note: "Task[[], None]"
 ) -> None:
     note.enqueue()
-    with queue.database._lock:  # noqa: SLF001 - as another thread would hold it at the moment of the fork
+    with queue.database.pools._lock:  # noqa: SLF001 - as another thread would hold it at the moment of the fork
         assert in_child(note.enqueue) == 0
     assert count(queue) == 2
 
@@ -233,3 +238,74 @@ def test_nobody_listens_through_a_pooler_but_past_it(monkeypatch: pytest.MonkeyP
     assert PgQueue(pooled, behind_pooler=True, direct_dsn=direct).database.listen_dsn == direct
     monkeypatch.setenv("PGQUEUE_DIRECT_DSN", direct)
     assert PgQueue(pooled, behind_pooler=True).database.listen_dsn == direct
+
+
+@pytest.mark.parametrize(
+    "dsn", ["mysql://root@localhost/app", "sqlite:///app.db", "mysql+pymysql://root@localhost/app"]
+)
+def test_the_address_of_another_kind_of_database_is_refused_by_its_name(dsn: str) -> None:
+    kind = dsn.partition(":")[0].partition("+")[0]
+    with pytest.raises(
+        ConfigurationError, match=f"begins with {kind}://, and pgqueue works on PostgreSQL only"
+    ):
+        PgQueue(dsn).counts()
+
+
+def test_a_password_that_looks_like_an_address_is_left_alone(dsn: str) -> None:
+    where = conninfo_to_dict(dsn)
+    given = make_conninfo("", **(where | {"password": "a+b://c"}))
+    assert conninfo_to_dict(PgQueue(given).database.dsn)["password"] == "a+b://c"  # noqa: S105 - no password
+
+
+@pytest.mark.parametrize("name", sorted(SECRETS))
+def test_no_secret_of_a_dsn_stands_in_a_message(name: str) -> None:
+    shown = without_secrets("host=db user=me")
+    assert ("host=db" in shown, "user=me" in shown) == (True, True)
+    if name.encode() in {option.keyword for option in psycopg.pq.Conninfo.get_defaults()}:
+        assert "hush" not in without_secrets(f"host=db {name}=hush")
+
+
+def test_every_secret_that_libpq_knows_is_one() -> None:
+    known = {option.keyword.decode(): option.dispchar for option in psycopg.pq.Conninfo.get_defaults()}
+    assert {name for name, shown in known.items() if shown == b"*"} <= SECRETS
+    assert {name for name in known if re.search("secret|password|_key$", name)} <= SECRETS
+
+
+def test_a_database_that_does_not_exist_is_to_be_created(dsn: str) -> None:
+    missing = make_conninfo("", **(conninfo_to_dict(dsn) | {"dbname": "nowhere"}))
+    with pytest.raises(
+        ConnectionFailed, match=r"create it with `createdb nowhere`, or check --dsn, PGQUEUE_DSN"
+    ) as caught:
+        PgQueue(missing).counts()
+    assert "that the server runs" not in str(caught.value)
+
+
+def test_a_server_that_does_not_answer_is_told_in_one_line_with_one_stop() -> None:
+    with pytest.raises(ConnectionFailed) as caught:
+        PgQueue(f"postgresql://me@127.0.0.1:{free_port()}/app").counts()
+    said = str(caught.value)
+    assert re.search(r"failed: Connection refused; check --dsn, .*, and that the server runs$", said)
+    assert not re.search(r"[?!.];|\n|\t", said)
+
+
+async def test_a_framework_says_in_its_own_words_what_to_do(
+    empty_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Framework(Database):
+        dsn_hint = "set FRAMEWORK_DSN"
+        dsn_settings = "FRAMEWORK_DSN"
+        migrate_hint = "run `framework migrate`"
+
+    for setting in ("PGQUEUE_DSN", "DATABASE_URL"):
+        monkeypatch.delenv(setting, raising=False)
+    with pytest.raises(ConfigurationError, match=r"^no database: set FRAMEWORK_DSN$"):
+        Framework().run(control.counts())
+    with pytest.raises(ConnectionFailed, match=r"; check FRAMEWORK_DSN, and that the server runs$"):
+        Framework(f"postgresql://me@127.0.0.1:{free_port()}/app").run(control.counts())
+    message = 'schema "pgqueue" has no tables yet; run `framework migrate`$'
+    with pytest.raises(SchemaMissing, match=message):
+        Framework(empty_dsn).run(control.counts())
+    with pytest.raises(SchemaMissing, match=message):
+        await Framework(empty_dsn).arun(control.counts())
+    with psycopg.connect(empty_dsn) as own, pytest.raises(SchemaMissing, match=message):
+        Framework(empty_dsn).run(control.counts(), own)

@@ -39,7 +39,7 @@ def test_every_setting_arrives() -> None:
 
     database = queue.database
     assert (database.dsn, database.catalogue.schema, database.behind_pooler) == (DSN, "line", True)
-    assert (database.listen_dsn, vars(database)["_pool_size"]) == ("postgresql://me@direct/shop", 3)
+    assert (database.listen_dsn, database.pools.size) == ("postgresql://me@direct/shop", 3)
     assert (queue.queues, queue.history, queue.max_payload) == (frozenset({"mail"}), timedelta(days=2), 10)
 
 
@@ -69,11 +69,11 @@ def test_unset_everything_is_as_for_any_queue(monkeypatch: pytest.MonkeyPatch) -
 
     assert queue.database.dsn == plain.database.dsn
     assert queue.database.catalogue is plain.database.catalogue
-    assert (queue.queues, queue.history, queue.max_payload, vars(queue.database)["_pool_size"]) == (
+    assert (queue.queues, queue.history, queue.max_payload, queue.database.pools.size) == (
         plain.queues,
         plain.history,
         plain.max_payload,
-        vars(plain.database)["_pool_size"],
+        plain.database.pools.size,
     )
 
 

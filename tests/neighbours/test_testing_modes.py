@@ -338,7 +338,7 @@ async def test_a_queue_on_another_database_leaves_nothing_open_in_the_loop(
         handle = await send.aenqueue()
         await adrain(app)
         assert await handle.astatus() is JobState.SUCCEEDED
-        assert not app.database._pools  # noqa: SLF001 - there should be none
+        assert not app.database.pools._pools  # noqa: SLF001 - there should be none
 
 
 def test_what_a_test_rolls_back_takes_its_jobs_along(app: PgQueue, emptied: str) -> None:

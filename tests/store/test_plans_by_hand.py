@@ -266,7 +266,7 @@ def test_what_could_not_be_put_back_is_ended_only_if_somebody_asked_for_it() -> 
 @pytest.mark.parametrize(
     ("state", "error", "words"),
     [
-        ((None, None), SchemaMissing, 'schema "shop" is empty; run `pgqueue migrate`'),
+        ((None, None), SchemaMissing, 'schema "shop" has no tables yet; run `pgqueue migrate`'),
         (("0002", "0001"), SchemaTooOld, "at revision 0002, this code needs 0003; run `pgqueue migrate`"),
         (("0009", "0004"), SchemaTooNew, "needs code written for 0004 or later; this is for 0003"),
     ],

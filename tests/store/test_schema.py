@@ -173,7 +173,7 @@ def test_one_of_two_schemas_goes_without_the_other(
 
 
 def test_a_missing_schema_is_named_with_the_remedy(empty_dsn: str) -> None:
-    with pytest.raises(SchemaMissing, match=r'schema "pgqueue" is not there .*run `pgqueue migrate`'):
+    with pytest.raises(SchemaMissing, match=r'schema "pgqueue" has no tables yet; run `pgqueue migrate`'):
         PgQueue(empty_dsn).jobs()
 
 

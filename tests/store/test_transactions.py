@@ -99,7 +99,7 @@ async def test_a_database_without_the_schema_is_told_apart_from_a_broken_one(ask
     with psycopg.connect(ask.dsn) as other:
         other.execute("alter schema pgqueue rename to elsewhere")
     try:
-        with pytest.raises(SchemaMissing, match=r'schema "pgqueue" is not there .* run `pgqueue migrate`'):
+        with pytest.raises(SchemaMissing, match=r'schema "pgqueue" has no tables yet; run `pgqueue migrate`'):
             await ask(adding(new_job()))
     finally:
         with psycopg.connect(ask.dsn) as other:

@@ -30,7 +30,7 @@ from pgqueue.cli.demo.workers import Crew, WorkerFailed
 from pgqueue.cli.endings import end_like_an_interrupt
 from pgqueue.embedded import embedded_server
 from pgqueue.errors import ConfigurationError
-from pgqueue.store.database import dsn_in_environment
+from pgqueue.store.dsn import dsn_in_environment
 
 LOOK_EVERY = 0.1
 PATIENCE = 30.0

@@ -10,7 +10,8 @@ from datetime import date
 from typing import TypeVar
 
 from pgqueue.errors import ConfigurationError, InvalidOption
-from pgqueue.store.database import Database, dsn_in_environment
+from pgqueue.store.database import Database
+from pgqueue.store.dsn import dsn_in_environment
 from pgqueue.store.extract_tables import TABLES, Table
 from pgqueue.values.nearest import remedy
 

@@ -1,0 +1,164 @@
+"""Connections kept for later: one pool for a process, and one for each of its event loops.
+
+A pool opens connections when they are needed, up to its size. A connection that the server has closed meanwhile is
+noticed when it is taken from the pool, and another one is given in its place: the caller's statement was not sent yet.
+"""
+
+import asyncio
+import os
+import threading
+from typing import Any, Protocol, TypeAlias
+from weakref import WeakKeyDictionary, WeakSet
+
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from pgqueue.store.connection import OwnAsyncConnection, OwnConnection
+
+AwaitablePools: TypeAlias = WeakKeyDictionary[
+    asyncio.AbstractEventLoop, AsyncConnectionPool[OwnAsyncConnection]
+]
+SPARE = 4
+"""How many connections a pool may open besides one for each job that a worker runs at a time."""
+
+
+class Source(Protocol):
+    """The database that pools connect to."""
+
+    @property
+    def dsn(self) -> str:
+        """Where it is."""
+
+    def connect_options(self, dsn: str) -> dict[str, Any]:
+        """How connections are made."""
+
+    def verify(self) -> None:
+        """Check, before a pool is made, that the database can be reached and has the tables."""
+
+    async def averify(self) -> None:
+        """As :meth:`verify`, awaited."""
+
+
+class Pools:
+    """The pools of one database. Safe to use from any thread.
+
+    Attributes:
+        size: at most how many connections each pool opens.
+    """
+
+    def __init__(self, source: Source, size: int) -> None:
+        """Make no pool yet.
+
+        Args:
+            source: where to connect.
+            size: at most how many connections each pool opens.
+        """
+        self.size = size
+        self._source = source
+        self._lock = threading.Lock()
+        self._pool: ConnectionPool[OwnConnection] | None = None
+        self._pools: AwaitablePools = WeakKeyDictionary()
+        _all.add(self)
+
+    def blocking(self) -> ConnectionPool[OwnConnection]:
+        """The process's pool."""
+        if (pool := self._pool) is not None:
+            return pool
+        with self._lock:
+            if self._pool is None:
+                self._source.verify()
+                dsn = self._source.dsn
+                self._pool = ConnectionPool(
+                    dsn,
+                    connection_class=OwnConnection,
+                    kwargs=self._source.connect_options(dsn),
+                    min_size=0,
+                    max_size=self.size,
+                    open=True,
+                )
+            return self._pool
+
+    async def awaitable(self) -> AsyncConnectionPool[OwnAsyncConnection]:
+        """The running loop's pool."""
+        loop = asyncio.get_running_loop()
+        pool = self._pools.get(loop)
+        if pool is None:
+            await self._source.averify()
+            dsn = self._source.dsn
+            pool = self._pools.setdefault(
+                loop,
+                AsyncConnectionPool(
+                    dsn,
+                    connection_class=OwnAsyncConnection,
+                    kwargs=self._source.connect_options(dsn),
+                    min_size=0,
+                    max_size=self.size,
+                    open=False,
+                ),
+            )
+            await pool.open()
+        return pool
+
+    async def fit(self, jobs: int) -> None:
+        """Let the pools grow until so many jobs at a time can each hold a connection, with a few to spare.
+
+        Args:
+            jobs: how many jobs run at a time in this process and its running loop.
+        """
+        with self._lock:
+            self.size = max(self.size, jobs + SPARE)
+            if self._pool is not None:
+                self._pool.resize(0, self.size)
+        pool = self._pools.get(asyncio.get_running_loop())
+        if pool is not None:
+            await pool.resize(0, self.size)
+
+    def close(self) -> None:
+        """Close the blocking pool."""
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
+
+    async def aclose(self) -> None:
+        """Close the running loop's pool."""
+        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            await pool.close()
+
+    def forget(self) -> None:
+        """Start again without pools: in a forked child, whose parent owns the sockets that it inherited."""
+        self._lock = threading.Lock()
+        self._pool = None
+        self._pools = WeakKeyDictionary()
+
+
+def taken(pool: ConnectionPool[OwnConnection]) -> OwnConnection:
+    """A connection from a pool, to be put back; none that the server has closed."""
+    connection = pool.getconn()
+    while connection.is_cut_off():
+        connection.close()
+        pool.putconn(connection)
+        connection = pool.getconn()
+    return connection
+
+
+async def ataken(pool: AsyncConnectionPool[OwnAsyncConnection]) -> OwnAsyncConnection:
+    """As :func:`taken`, awaited."""
+    connection = await pool.getconn()
+    while connection.is_cut_off():
+        await connection.close()
+        await pool.putconn(connection)
+        connection = await pool.getconn()
+    return connection
+
+
+_all: WeakSet[Pools] = WeakSet()
+
+
+def _after_fork() -> None:
+    for pools in list(_all):
+        pools.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
