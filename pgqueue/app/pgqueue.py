@@ -203,6 +203,13 @@ class PgQueue(Desk):
         except KeyError:
             raise UnknownTask(f"no task {name!r} is registered{did_you_mean(name, self._tasks)}") from None
 
+    def load_task(self, name: str) -> bool:
+        """Look further for a task that a job names and that is not registered; whether it is registered now.
+
+        A framework's queue overrides this. A worker calls it in a thread, since it may block. It must not raise.
+        """
+        return name in self._tasks
+
     def require_queue(self, queue: str) -> None:
         """Refuse a queue that was not declared, where queues are declared.
 

@@ -72,12 +72,7 @@ class TaskBackend(BaseTaskBackend):
             TypeError: an argument has no JSON form.
         """
         self.validate_task(task)
-        standing = declared(task.module_path)
-        if standing is None:
-            raise InvalidTask(
-                f"no task stands at {task.module_path}, where workers look for it; "
-                "keep the name of the decorated function"
-            )
+        standing = _standing(task.module_path)
         result = self._ready(task, args, kwargs)
         job = adopt(project_queue(), standing).using(
             queue=task.queue_name,
@@ -99,7 +94,8 @@ class TaskBackend(BaseTaskBackend):
                 Django's.
         """
         job = _job(result_id)
-        task = declared(job.task)
+        if (task := declared(job.task)) is None and project_queue().load_task(job.task):
+            task = declared(job.task)
         if task is None:
             raise TaskResultDoesNotExist(f"{result_id}: its job is of {job.task}, no task of Django's")
         try:
@@ -170,6 +166,25 @@ def _job(result_id: str) -> Job:
         return project_queue().job(int(text))
     except JobNotFound as error:
         raise TaskResultDoesNotExist(result_id) from error
+
+
+def _standing(path: str) -> AnyTask:
+    """The task at its import path, where workers look for it.
+
+    Raises:
+        InvalidTask: it is not there, or no worker can import its module.
+    """
+    if path.startswith("__main__."):
+        raise InvalidTask(
+            f"{path} is in the program that runs, which no worker imports: "
+            "move the task into the tasks.py of an app, and import it from there"
+        )
+    standing = declared(path)
+    if standing is None:
+        raise InvalidTask(
+            f"no task stands at {path}, where workers look for it; keep the name of the decorated function"
+        )
+    return standing
 
 
 def _problem_with_queue(name: str) -> str | None:

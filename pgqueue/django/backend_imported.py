@@ -1,8 +1,12 @@
-"""A queue's tasks as a worker sees them: those that are registered, and Django's, imported when first asked for.
+"""A queue's tasks as a worker sees them: those that are registered, and Django's in modules that are loaded.
 
-A project that does not use Django's Tasks loads nothing of them.
+To look a task up imports nothing, for it is done on the event loop and under a lock. :meth:`ImportedTasks.load`
+imports, by the rule of ``backend_modules.py``, and is called in a thread. A project that does not use Django's Tasks
+loads nothing of them.
 """
 
+import logging
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,6 +15,12 @@ from django.core.exceptions import ImproperlyConfigured
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
+from pgqueue.django import backend_modules
+from pgqueue.errors import PgQueueError
+
+log = logging.getLogger("pgqueue.django")
+
+ADOPTER = "pgqueue.django.backend_tasks"
 
 
 class ImportedTasks(Mapping[str, Task[..., Any]]):
@@ -27,11 +37,16 @@ class ImportedTasks(Mapping[str, Task[..., Any]]):
         self._registered = registered
 
     def __getitem__(self, name: str) -> Task[..., Any]:
-        """A task by its name, imported if need be."""
+        """A task by its name, registered now if it is one of Django's in a loaded module."""
         try:
             return self._registered[name]
         except KeyError:
-            return self._imported(name)
+            if backend_modules.standing_at(name) is None or ADOPTER not in sys.modules or not _is_used():
+                raise
+        try:
+            return self._adopted(name)
+        except PgQueueError:
+            raise KeyError(name) from None
 
     def __iter__(self) -> Iterator[str]:
         """The names that are registered so far."""
@@ -41,14 +56,28 @@ class ImportedTasks(Mapping[str, Task[..., Any]]):
         """How many are registered so far."""
         return len(self._registered)
 
-    def _imported(self, name: str) -> Task[..., Any]:
-        if not hasattr(settings, "TASKS"):
-            raise KeyError(name)
+    def load(self, name: str) -> bool:
+        """Import the module of a task, if that is allowed; whether it is registered now. It may block."""
+        if not _is_used() or not backend_modules.load(name):
+            return False
         try:
-            from pgqueue.django import backend_tasks  # noqa: PLC0415 - Django's Tasks may not be installed
-        except ImproperlyConfigured:
-            raise KeyError(name) from None
+            self._adopted(name)
+        except (KeyError, ImproperlyConfigured):  # the latter: Django's Tasks are not installed
+            backend_modules.refuse(name)
+        except PgQueueError:
+            log.exception("a task of Django's cannot be registered", extra={"task": name})
+            backend_modules.refuse(name)
+        return name in self
+
+    def _adopted(self, name: str) -> Task[..., Any]:
+        """The registered task; KeyError: no task of Django's stands there."""
+        from pgqueue.django import backend_tasks  # noqa: PLC0415 - Django's Tasks may not be installed
+
         task = backend_tasks.declared(name)
         if task is not None:
             return backend_tasks.adopt(self._queue, task)
         return self._registered[name]  # importing its module may have registered it
+
+
+def _is_used() -> bool:
+    return hasattr(settings, "TASKS")

@@ -1,11 +1,9 @@
 """Django's tasks as pgqueue's: registered under their import path when first met, by an enqueue or by a worker.
 
-A job of ``shop.tasks.send_receipt`` says just that in the database. A worker that has not met the name imports
-it (``backend_imported.py``), so tasks need not stand in a ``tasks.py`` to be found.
+A job of ``shop.tasks.send_receipt`` says just that in the database. Which modules a worker imports to find it is
+decided in ``backend_modules.py``.
 """
 
-import logging
-import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import timedelta
@@ -14,13 +12,12 @@ from typing import Any
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task as QueueTask
 from pgqueue.django.backend_api import AnyTask, Task
+from pgqueue.django.backend_modules import standing_at
 from pgqueue.django.backend_work import work_of
 from pgqueue.errors import DuplicateTask, InvalidOption, UnknownTask, as_limit
 from pgqueue.values.nearest import remedy
 from pgqueue.values.options import JobOptions
 from pgqueue.values.retry import Retry
-
-log = logging.getLogger("pgqueue.django")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,14 +71,8 @@ def policy_of(options: Mapping[str, Any]) -> Policy:
 
 
 def declared(path: str) -> AnyTask | None:
-    """The task of Django's that stands at an import path, or None."""
-    try:
-        found = pkgutil.resolve_name(path)
-    except (ImportError, AttributeError, ValueError):
-        return None
-    except Exception:  # a module may fail at anything while it is imported
-        log.exception("the module of a task cannot be imported", extra={"task": path})
-        return None
+    """The task of Django's that stands at an import path in a loaded module, or None."""
+    found = standing_at(path)
     return found if isinstance(found, Task) else None
 
 

@@ -53,8 +53,12 @@ class DjangoQueue(PgQueue):
 
     @property
     def tasks(self) -> Mapping[str, Task[..., Any]]:
-        """The registered tasks, by name; one of Django's Tasks is registered when it is first asked for."""
+        """The registered tasks, by name; one of Django's in a loaded module is registered when asked for."""
         return ImportedTasks(self, super().tasks)
+
+    def load_task(self, name: str) -> bool:
+        """Import the module of one of Django's Tasks, where that is allowed; whether it is registered now."""
+        return ImportedTasks(self, super().tasks).load(name)
 
     def _make_database(self, dsn: str | None, **options: Any) -> Database:  # noqa: ANN401, ARG002 - PgQueue's signature
         return DjangoDatabase(self._alias, **options)

@@ -173,7 +173,9 @@ class Shift:
         return next_claim(self.worker, self._queues)
 
     def begin(self, found: Claim) -> Attempt:
-        """Prepare the attempt."""
+        """Prepare the attempt, and load its task, as a worker does."""
+        if found.task not in self._queue.tasks:
+            self._queue.load_task(found.task)
         return Attempt(found, Context(found, self._queue.database, keep=self._queue.keeps_history))
 
     def finish(self, verdict: Verdict) -> Plan[set[int]]:

@@ -6,7 +6,7 @@ import inspect
 import logging
 import math
 import time
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -27,14 +27,22 @@ UNKNOWN_TASK_DELAY = timedelta(seconds=15)
 class Executor:
     """Runs attempts, and says what becomes of their jobs. Never raises."""
 
-    def __init__(self, tasks: Mapping[str, Task[..., Any]], *, longest_result: int) -> None:
+    def __init__(
+        self,
+        tasks: Mapping[str, Task[..., Any]],
+        *,
+        load: Callable[[str], bool] | None = None,
+        longest_result: int,
+    ) -> None:
         """Remember what there is to run.
 
         Args:
-            tasks: by name.
+            tasks: by name; looked up on the event loop, so this must not block.
+            load: called in a thread with a name that is not among them, to add it; whether it has.
             longest_result: the most bytes a return value may take as JSON; a longer one is not kept.
         """
         self._tasks = tasks
+        self._load = load
         self._longest_result = longest_result
         self._warned_at: dict[str, float] = {}
 
@@ -57,7 +65,7 @@ class Executor:
         """
         task = self._tasks.get(attempt.claim.task)
         if task is None:
-            return self._unknown(attempt.claim)
+            return await self._unregistered(attempt)
         given = self._arguments(task, attempt)
         if isinstance(given, Buried):
             return given
@@ -135,6 +143,19 @@ class Executor:
         if isinstance(error, asyncio.CancelledError | concurrent.futures.CancelledError):
             return self._stopped(task, attempt, error)
         return self._failed(task, attempt, error)
+
+    async def _unregistered(self, attempt: Attempt) -> Verdict | None:
+        """Have the task loaded; then the job goes back to its queue at once, to start as one of its task's kind."""
+        claim = attempt.claim
+        if self._load is None:
+            return self._unknown(claim)
+        try:
+            loaded = await asyncio.to_thread(self._load, claim.task)
+        except asyncio.CancelledError:
+            if attempt.stopped is Stop.LOST:
+                return None
+            return Cancelled(claim) if attempt.stopped is Stop.CANCEL else Returned(claim)
+        return Returned(claim) if loaded else self._unknown(claim)
 
     def _unknown(self, claim: Claim) -> Verdict:
         """Give the job to another worker that knows its task; meanwhile it stands aside."""

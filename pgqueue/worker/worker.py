@@ -96,7 +96,7 @@ class Worker:
         self._claims, self._upkeep = Link("claims", database, setup=UNCONFIRMED), Link("upkeep", database)
         self._finishes = Link("finishes", database, setup=LOCK_TIMEOUT)
         self._completer = Completer(self._finishes, keep=queue.keeps_history, on_written=self._written)
-        executor = Executor(queue.tasks, longest_result=queue.max_payload)
+        executor = Executor(queue.tasks, load=queue.load_task, longest_result=queue.max_payload)
         self._hand = Hand(concurrency, context=self._context, is_plain=executor.is_plain)
         self._slots = Slots(self._hand, executor, self._completer, on_room=self._room_made)
         self._lines, self._calm = Lines(self.queues), Calm(on_stir=self._later.set)

@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 import pytest
 from asgiref.sync import async_to_sync
 from django import VERSION as DJANGO
-from django.conf import settings
 from django.core.checks import CheckMessage
 from django.db import connection, transaction
 from django.test import override_settings
@@ -43,9 +42,8 @@ from tenacity import stop_after_attempt, wait_none
 from pgqueue import Retry
 from pgqueue.app.task import Task as QueueTask
 from pgqueue.django import DjangoQueue, TaskBackend, backend, queue
-from pgqueue.django.backend_imported import ImportedTasks
 from pgqueue.django.backend_tasks import Policy, adopt
-from pgqueue.errors import PayloadTooLarge, UnknownTask
+from pgqueue.errors import PayloadTooLarge
 from pgqueue.values.job import JobState
 
 READY, RUNNING = TaskResultStatus.READY, TaskResultStatus.RUNNING
@@ -615,80 +613,6 @@ def test_a_task_that_was_cancelled_while_it_ran_has_not_finished(heard: Heard) -
 
 
 # The worker
-
-
-def test_a_worker_finds_a_task_by_its_import_path() -> None:
-    worker_tasks = DjangoQueue.from_settings().tasks
-    assert isinstance(worker_tasks, ImportedTasks)
-    name = "neighbours.django_backend_tasks.add"
-    assert name not in dict(worker_tasks)
-    assert worker_tasks[name].name == name
-    assert name in dict(worker_tasks)
-
-
-@pytest.mark.parametrize(
-    "name", ["neighbours.django_backend_tasks.gone", "nowhere.at_all", "os.getcwd", "plain", "a b.c", "..x"]
-)
-def test_a_worker_finds_nothing_where_no_task_stands(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    with pytest.raises(KeyError):
-        DjangoQueue.from_settings().tasks[name]
-    assert caplog.records == []
-
-
-def test_a_worker_finds_a_task_of_pgqueues_own_in_a_module_that_it_had_not_imported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "django_backend_late.py").write_text(
-        "from pgqueue.django import queue\n@queue.task\ndef late() -> None: ...\n", encoding="utf-8"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    assert queue.tasks["django_backend_late.late"].name == "django_backend_late.late"
-
-
-def test_a_module_that_cannot_be_imported_is_told_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "django_backend_broken.py").write_text("1 / 0\n", encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(KeyError):
-        queue.tasks["django_backend_broken.task"]
-    (told,) = caplog.records
-    assert told.exc_info is not None
-    assert told.exc_info[0] is ZeroDivisionError
-
-
-def test_two_threads_that_meet_a_task_at_once_have_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    fresh = DjangoQueue.from_settings()
-    first = _adopted(fresh)
-    find, looks = fresh.find_task, iter([True])
-
-    def too_early(name: str) -> Any:
-        if next(looks, False):
-            raise UnknownTask(name)
-        return find(name)
-
-    monkeypatch.setattr(fresh, "find_task", too_early)
-    assert _adopted(fresh) is first
-
-
-def test_a_project_without_tasks_in_its_settings_imports_nothing() -> None:
-    with override_settings():
-        del settings.TASKS
-        with pytest.raises(KeyError):
-            DjangoQueue.from_settings().tasks["neighbours.django_backend_tasks.add"]
-
-
-def test_a_job_of_a_task_that_is_not_there_is_left_to_other_workers() -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("select pgqueue.enqueue('neighbours.django_backend_tasks.to_come')")
-        (job_id,) = cursor.fetchone()
-
-    async def aside(queue: DjangoQueue) -> None:
-        while (await queue.ajob(job_id)).state is not JobState.SCHEDULED:  # noqa: ASYNC110 - the database tells nobody
-            await asyncio.sleep(0.01)
-
-    work(meanwhile=aside)
-    assert queue.job(job_id).attempts == 0
 
 
 def test_sql_can_enqueue_a_task_of_djangos(api: Blocking) -> None:

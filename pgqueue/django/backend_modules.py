@@ -1,0 +1,140 @@
+"""Which module a worker imports because a job names a task in it.
+
+A job's name is text, written by anyone who may enqueue, and to import a module is to run it. So a module is imported
+only if it belongs to an installed app and its source decorates a function of that name with a decorator whose own
+name contains ``task``. It is found and read without running anything, the packages above it included. ``__main__``
+modules and scripts are never imported. What an import raises, ``SystemExit`` included, is logged.
+
+A name that was refused is not looked for again for :data:`AGAIN_AFTER` seconds: each of many jobs may have it.
+"""
+
+import ast
+import logging
+import sys
+import threading
+import time
+from importlib import import_module
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+
+from django.apps import apps
+
+log = logging.getLogger("pgqueue.django")
+
+AGAIN_AFTER = 60.0
+"""Seconds."""
+MOST_REFUSED = 1000
+
+_refused: dict[str, float] = {}
+"""Names that were refused, and when, in seconds of the monotonic clock."""
+
+
+def standing_at(name: str) -> object:
+    """What a loaded module has under the last part of a dotted name, or None; nothing is imported or called."""
+    module = sys.modules.get(name.rpartition(".")[0])
+    return vars(module).get(name.rpartition(".")[2]) if isinstance(module, ModuleType) else None
+
+
+def load(name: str, *, now: float | None = None) -> bool:
+    """Import the module that declares a task, if that is allowed. It may block, and does not raise.
+
+    Args:
+        name: the task's, as a job says it.
+        now: in seconds of the monotonic clock; by default what that shows.
+
+    Returns:
+        Whether its module is loaded now.
+    """
+    now = time.monotonic() if now is None else now
+    if now - _refused.get(name, -AGAIN_AFTER) < AGAIN_AFTER:
+        return False
+    module = name.rpartition(".")[0]
+    if (module in sys.modules or _may_be_imported(name)) and _imported(module):
+        return True
+    refuse(name, now=now)
+    return False
+
+
+def refuse(name: str, *, now: float | None = None) -> None:
+    """Do not look for a name again for :data:`AGAIN_AFTER` seconds; arguments as for :func:`load`."""
+    if len(_refused) >= MOST_REFUSED:
+        _refused.clear()
+    _refused[name] = time.monotonic() if now is None else now
+
+
+def forget() -> None:
+    """Look for every name again."""
+    _refused.clear()
+
+
+def kept() -> int:
+    """How many refused names are kept."""
+    return len(_refused)
+
+
+def _imported(module: str) -> bool:
+    """Whether a module is there, after importing it or waiting for the thread that does."""
+    try:
+        import_module(module)
+    except BaseException as error:  # a module may raise anything, SystemExit included
+        if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+            raise
+        log.exception("the module of a task cannot be imported", extra={"source": module})
+        return False
+    return True
+
+
+def _may_be_imported(name: str) -> bool:
+    """Whether a module of an installed app declares the task."""
+    module, _, function = name.rpartition(".")
+    if "__main__" in name or not all(part.isidentifier() for part in name.split(".")):
+        return False
+    app = apps.get_containing_app_config(module)
+    if app is None or app.module is None:
+        if module.partition(".")[0] in sys.modules:
+            log.warning(
+                "a job's task is not looked for, since its module is in no app of INSTALLED_APPS: add its package "
+                "there, or import the module in the tasks.py of an app",
+                extra={"task": name},
+            )
+        return False
+    spec = _spec(app.module, module)
+    return spec is not None and _declares(spec, function)
+
+
+def _spec(package: ModuleType, module: str) -> ModuleSpec | None:
+    """Where a module is; found step by step, since ``find_spec`` imports the packages above a module."""
+    path = getattr(package, "__path__", None)
+    spec = None
+    name = package.__name__
+    for part in module.removeprefix(name).split(".")[1:]:
+        if path is None:
+            return None
+        name = f"{name}.{part}"
+        spec = PathFinder.find_spec(name, path)
+        path = None if spec is None else spec.submodule_search_locations
+    return spec
+
+
+def _declares(spec: ModuleSpec, function: str) -> bool:
+    """Whether a module's source decorates such a function as a task; a module without source declares nothing."""
+    try:
+        source = spec.loader.get_source(spec.name)  # type: ignore[union-attr]  # whatever has none is caught
+        body = ast.parse(source or "").body
+    except Exception:
+        log.warning(
+            "the source of a task's module cannot be read", extra={"source": spec.name}, exc_info=True
+        )
+        return False
+    return any(
+        isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name == function
+        and any(_is_of_a_task(decorator) for decorator in node.decorator_list)
+        for node in body
+    )
+
+
+def _is_of_a_task(decorator: ast.expr) -> bool:
+    """``@task``, ``@queue.task``, ``@shared_task(...)`` and the like."""
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return "task" in ast.unparse(called).rpartition(".")[2].lower()
