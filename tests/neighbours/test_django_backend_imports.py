@@ -272,9 +272,8 @@ def test_an_import_holds_up_neither_the_loop_nor_other_jobs(place: Path) -> None
     slow = _enqueue("neighbours.project.shop.slow.send", '{"args": [1]}')
 
     async def others(worker_queue: DjangoQueue) -> None:
-        quick = [await tasks.add.aenqueue(1), await tasks.add_later.aenqueue(1)]
-        for one in quick:
-            while not (await worker_queue.ajob(int(one.id))).state.ended:  # noqa: ASYNC110 - the database tells nobody
+        for number in [(await tasks.add.aenqueue(1)).id, (await tasks.add_later.aenqueue(1)).id]:
+            while not (await worker_queue.ajob(int(number))).state.ended:  # noqa: ASYNC110 - the database tells nobody
                 await asyncio.sleep(0.01)
         gate.touch()
         while not (await worker_queue.ajob(slow)).state.ended:  # noqa: ASYNC110 - the database tells nobody

@@ -16,7 +16,7 @@ from pgqueue import errors as errors_module
 
 PAIRED = (PgQueue, Task, JobHandle, TakenJob)
 ALONE = {
-    PgQueue: {"task", "find_task", "require_queue", "surround"},
+    PgQueue: {"task", "find_task", "load_task", "require_queue", "surround"},
     Task: {"call", "using"},
 }
 """Methods that touch no database, so that there is nothing to await."""
