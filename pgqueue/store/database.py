@@ -4,7 +4,7 @@ How a DSN is read is decided in :mod:`pgqueue.store.dsn`, and how connections ar
 """
 
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, ClassVar, TypeVar
 from weakref import proxy
@@ -12,7 +12,7 @@ from weakref import proxy
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from pgqueue.errors import ConfigurationError
+from pgqueue.errors import ConfigurationError, ConnectionFailed
 from pgqueue.store import schema
 from pgqueue.store.asyncpg import Asyncpg
 from pgqueue.store.catalogue import MIGRATE_HINT, catalogue_of
@@ -27,6 +27,7 @@ from pgqueue.store.dsn import (
 )
 from pgqueue.store.plan import Plan, arun, run
 from pgqueue.store.pools import Pools, ataken, taken
+from pgqueue.store.session import NO_SETTINGS, startup_options, unknown_settings
 from pgqueue.store.unwrap import aunwrap, unwrap
 
 T = TypeVar("T")
@@ -76,6 +77,7 @@ class Database:
         self.behind_pooler = behind_pooler
         self._given_dsn = dsn
         self._given_direct_dsn = direct_dsn
+        self._unknown_settings: frozenset[str] = frozenset()
         self.pools = Pools(
             proxy(self), pool_size
         )  # no cycle: a database that is let go of closes its pools at once
@@ -172,21 +174,37 @@ class Database:
         async with self.apooled() as connection, connection.transaction():
             yield connection
 
-    def connect(self, dsn: str | None = None) -> OwnConnection:
+    def connect(self, dsn: str | None = None, *, settings: Mapping[str, str] = NO_SETTINGS) -> OwnConnection:
         """A blocking connection of one's own, in autocommit mode.
+
+        Args:
+            dsn: where to, if not to this database's own DSN.
+            settings: to start with; see :mod:`pgqueue.store.session`. None are made behind a pooler.
 
         Raises:
             ConnectionFailed: there is none to be had; the message says where it was tried, and why not.
         """
         dsn = dsn or self.dsn
-        with connection_errors(dsn, self.dsn_settings):
-            return OwnConnection.connect(dsn, **self.connect_options(dsn))
+        while True:
+            try:
+                with connection_errors(dsn, self.dsn_settings):
+                    return OwnConnection.connect(dsn, **self.connect_options(dsn, settings))
+            except ConnectionFailed as error:
+                if not self._learns_unknown(error, settings):
+                    raise
 
-    async def aconnect(self, dsn: str | None = None) -> OwnAsyncConnection:
+    async def aconnect(
+        self, dsn: str | None = None, *, settings: Mapping[str, str] = NO_SETTINGS
+    ) -> OwnAsyncConnection:
         """An awaitable connection as :meth:`connect` makes it."""
         dsn = dsn or self.dsn
-        with connection_errors(dsn, self.dsn_settings):
-            return await OwnAsyncConnection.connect(dsn, **self.connect_options(dsn))
+        while True:
+            try:
+                with connection_errors(dsn, self.dsn_settings):
+                    return await OwnAsyncConnection.connect(dsn, **self.connect_options(dsn, settings))
+            except ConnectionFailed as error:
+                if not self._learns_unknown(error, settings):
+                    raise
 
     def verify(self) -> None:
         """Connect, and check that the schema is one this release can work with.
@@ -232,11 +250,20 @@ class Database:
         """Close the running loop's pool."""
         await self.pools.aclose()
 
-    def connect_options(self, dsn: str) -> dict[str, Any]:
+    def connect_options(self, dsn: str, settings: Mapping[str, str] = NO_SETTINGS) -> dict[str, Any]:
         """How a connection is made: in autocommit mode, and with our defaults where the DSN says nothing."""
         named = conninfo_to_dict(dsn)
-        defaults = {key: value for key, value in CONNECTION_DEFAULTS.items() if key not in named}
-        return {"autocommit": True, "prepare_threshold": None if self.behind_pooler else 2, **defaults}
+        options = {key: value for key, value in CONNECTION_DEFAULTS.items() if key not in named}
+        known = {name: value for name, value in settings.items() if name not in self._unknown_settings}
+        if known and not (self.behind_pooler and dsn == self.dsn):
+            options["options"] = startup_options(dsn, known)
+        return {"autocommit": True, "prepare_threshold": None if self.behind_pooler else 2, **options}
+
+    def _learns_unknown(self, error: ConnectionFailed, settings: Mapping[str, str]) -> bool:
+        """Remember settings that the server does not know; whether there was a new one, and so another try helps."""
+        learned = unknown_settings(str(error), settings) - self._unknown_settings
+        self._unknown_settings |= learned
+        return bool(learned)
 
     def _verification(self) -> Plan[str]:
         return schema.verify(self.catalogue.schema, migrate_hint=self.catalogue.migrate_hint)

@@ -112,6 +112,8 @@ def _remedy(error: psycopg.OperationalError, settings: str) -> str:
     missing = _NO_DATABASE.search(str(error))
     if missing is not None:
         return f"create it with `createdb {missing['name']}`, or check {settings}"
+    if "startup parameter" in str(error):  # PgBouncer's words for settings that it cannot keep apart
+        return "this is a connection pooler: say so with PgQueue(behind_pooler=True) or --behind-pooler"
     if "FATAL:" in str(error):  # the server answered
         return f"check {settings}"
     return f"check {settings}, and that the server runs"

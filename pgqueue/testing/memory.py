@@ -97,11 +97,11 @@ class Memory(Database):
         """There is none."""
         self._refuse("a DSN")
 
-    def connect(self, dsn: str | None = None) -> NoReturn:  # noqa: ARG002 - as a database is asked
+    def connect(self, dsn: str | None = None, **_: object) -> NoReturn:  # noqa: ARG002 - as of Database
         """There is none."""
         self._refuse("a connection")
 
-    async def aconnect(self, dsn: str | None = None) -> NoReturn:  # noqa: ARG002 - likewise
+    async def aconnect(self, dsn: str | None = None, **_: object) -> NoReturn:  # noqa: ARG002 - as of Database
         """There is none."""
         self._refuse("a connection")
 

@@ -11,7 +11,7 @@ that is refused is recorded in plainer words.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice, takewhile
 from uuid import UUID
@@ -25,7 +25,7 @@ from pgqueue.worker.link import Link
 log = logging.getLogger("pgqueue.worker")
 
 LARGEST_BATCH = 1_000
-LOCK_TIMEOUT = "set lock_timeout = '100ms'"
+LOCK_TIMEOUT: Mapping[str, str] = {"lock_timeout": "100ms"}
 HELD_UP_FOR = 1.0
 
 

@@ -1,10 +1,21 @@
-"""A worker's own connection: one plan at a time, opened again whenever it is lost."""
+"""A worker's own connection: one plan at a time, with a deadline for each, opened again whenever it is lost.
+
+What is tried again is decided here, by the error's class: while the server is away, read-only, out of resources or
+busy, the same statement may be done later. A refusal of the statement itself is the caller's to judge. A link of which
+the caller says so leaves locked rows to the caller, too.
+
+A deadline cuts the connection instead of cancelling the plan: a server that answers nothing does not answer a
+cancellation either.
+"""
 
 import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import nullcontext
-from typing import TypeVar
+import os
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
+from types import TracebackType
+from typing import Self, TypeVar
 
 import psycopg
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential, wait_random
@@ -13,49 +24,68 @@ from pgqueue.errors import ConnectionFailed
 from pgqueue.store.connection import OwnAsyncConnection
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan, arun
+from pgqueue.store.session import NO_SETTINGS, OWN, PLANNER
 
 T = TypeVar("T")
 log = logging.getLogger("pgqueue.worker")
 
-LOST = (psycopg.OperationalError, psycopg.InterfaceError, ConnectionFailed)
+AWAY = (psycopg.OperationalError, psycopg.InterfaceError, ConnectionFailed)
+"""What a lost connection raises."""
+LATER = ("08", "25006", "25P03", "25P04", "40", "55", "57", "53", "58")
+"""SQLSTATEs after which the same statement may succeed later: connection, read-only server, our transaction timed out,
+serialization, object in use, operator intervention, out of resources, system error. Not so 54, a limit of the program:
+a value that is too large stays too large."""
+KEEPS_CONNECTION = ("40", "55", "57014")
+"""Of these: the connection is as good as before."""
 LONGEST_PAUSE = 5.0
-
-# The worker's statements are walks along indices. A plan cached while a table was small must not read it
-# from end to end when it has grown, so the planner is left no other choice. And it makes one plan for all
-# parameters: else it planned every claim anew, a fifth of a millisecond each, in the hope of a better one.
-PLANNER = (
-    "set enable_seqscan = off; set enable_bitmapscan = off; set enable_hashjoin = off; "
-    "set enable_mergejoin = off; set jit = off; set plan_cache_mode = force_generic_plan"
-)
+LONG_READ = 600.0
+"""The deadline, in seconds, of a plan that reads the jobs from end to end (0.1 s for a million, when in memory)."""
+LATE = 1.0
+"""A timer that fires this many seconds late says that the event loop was blocked, not that the server is silent."""
 
 
-def is_lost(error: BaseException) -> bool:
-    """Whether trying again on a new connection may help."""
-    return isinstance(error, LOST) and not isinstance(error, psycopg.errors.LockNotAvailable)
+def passes(error: BaseException) -> bool:
+    """Whether the same statement may succeed later."""
+    if isinstance(error, psycopg.Error) and error.sqlstate is not None:
+        return error.sqlstate.startswith(LATER)
+    return isinstance(error, AWAY)
 
 
 class Link:
     """Runs plans, with patience: while the database is away it tries again, with growing pauses.
 
     Attributes:
+        name: for the log.
         losses: how many plans have been cut off. What each had asked for may have been done or not.
     """
 
-    def __init__(self, name: str, database: Database, *, setup: str = "") -> None:
+    def __init__(
+        self,
+        name: str,
+        database: Database,
+        *,
+        bound: float = 10.0,
+        settings: Mapping[str, str] = NO_SETTINGS,
+        told: tuple[type[Exception], ...] = (),
+    ) -> None:
         """Connect when first used.
 
         Args:
             name: for the log.
             database: where to.
-            setup: settings to make on each new connection besides the planner's; settings do not last
-                behind a transaction pooler, and are not made there.
+            bound: the deadline of a plan, and of connecting, in seconds.
+            settings: to start with, besides the usual ones; none are made behind a transaction pooler.
+            told: errors that the caller hears of, though the same statement may succeed later.
         """
         self.name = name
         self.losses = 0
-        self._setup = f"{PLANNER}; {setup}"
         self._database = database
+        self._bound = bound
+        self._settings = {**OWN, **PLANNER, **settings}
+        self._told = told
         self._connection: OwnAsyncConnection | None = None
         self._lock = asyncio.Lock()
+        self._timer: asyncio.TimerHandle | None = None
 
     async def run(
         self,
@@ -63,6 +93,7 @@ class Link:
         then: Callable[[T], object] | None = None,
         *,
         whole: bool = False,
+        bound: float | None = None,
     ) -> T:
         """Run a plan until it has been run.
 
@@ -73,27 +104,71 @@ class Link:
             make: makes the plan; a plan is used up by one try.
             then: told the result before another plan can run on this link.
             whole: in one transaction, for plans whose statements belong together.
+            bound: the deadline of each try in seconds; by default the link's.
 
         Returns:
             The plan's result.
 
         Raises:
-            LockNotAvailable: where ``setup`` bounds the wait for locks.
-            psycopg.Error: the database refused the statement itself.
+            psycopg.Error: the database refused the statement itself, or the link's caller is told of such errors.
         """
         try:
-            return await self._once(make, then, whole=whole)
-        except LOST as error:
-            if not is_lost(error):
+            return await self.once(make, then, whole=whole, bound=bound)
+        except (psycopg.Error, ConnectionFailed) as error:
+            if not self._tries_again(error):
                 raise
             self._log_loss(error)
         patient = AsyncRetrying(
-            retry=retry_if_exception(is_lost),
+            retry=retry_if_exception(self._tries_again),
             wait=wait_exponential(multiplier=0.1, max=LONGEST_PAUSE) + wait_random(0, 0.1),
             before_sleep=self._log_retry,
             reraise=True,
         )
-        return await patient(self._once, make, then, whole=whole)
+        return await patient(self.once, make, then, whole=whole, bound=bound)
+
+    async def once(
+        self,
+        make: Callable[[], Plan[T]],
+        then: Callable[[T], object] | None = None,
+        *,
+        whole: bool = False,
+        bound: float | None = None,
+    ) -> T:
+        """Try a plan once; as for :meth:`run`, but whatever goes wrong is raised."""
+        async with self._lock:
+            try:
+                connection = self._connection or await self.connect()
+                self._start_timer(connection, self._bound if bound is None else bound)
+                async with connection.transaction() if whole else nullcontext():
+                    result = await arun(make(), connection.steps(self._database.catalogue))
+            except BaseException as error:
+                self.losses += 1
+                if not (isinstance(error, psycopg.Error) and _keeps_connection(error)):
+                    await self.close()
+                raise
+            finally:
+                self._stop_timer()
+            if then is not None:
+                then(result)
+            return result
+
+    async def settled(self) -> None:
+        """Wait until the plan that runs now has ended, and its caller knows its result."""
+        async with self._lock:
+            pass
+
+    async def connect(self) -> OwnAsyncConnection:
+        """Open the connection.
+
+        Raises:
+            ConnectionFailed: it was refused, or not there before the deadline.
+        """
+        try:
+            async with asyncio.timeout(self._bound):
+                self._connection = await self._database.aconnect(settings=self._settings)
+        except TimeoutError as error:
+            raise ConnectionFailed(f"no connection within {self._bound:g} s") from error
+        return self._connection
 
     async def close(self) -> None:
         """Close the connection, if there is one."""
@@ -101,37 +176,60 @@ class Link:
         if connection is not None:
             await connection.close()
 
-    async def _once(
-        self, make: Callable[[], Plan[T]], then: Callable[[T], object] | None, *, whole: bool
-    ) -> T:
-        async with self._lock:
-            try:
-                connection = self._connection or await self._connect()
-                async with connection.transaction() if whole else nullcontext():
-                    result = await arun(make(), connection.steps(self._database.catalogue))
-            except BaseException as error:
-                self.losses += 1
-                if is_lost(error):
-                    await self.close()
-                raise
-            if then is not None:
-                then(result)
-            return result
+    async def __aenter__(self) -> Self:
+        """For a link that is needed now and then: it has no connection outside of the block."""
+        return self
 
-    async def _connect(self) -> OwnAsyncConnection:
-        connection = await self._database.aconnect()
-        if not self._database.behind_pooler:
-            try:
-                await connection.execute(self._setup.encode())
-            except BaseException:
-                await connection.close()
-                raise
-        self._connection = connection
-        return connection
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        """Close the connection."""
+        await self.close()
+
+    def _tries_again(self, error: BaseException) -> bool:
+        return passes(error) and not isinstance(error, self._told)
+
+    def _start_timer(self, connection: OwnAsyncConnection, bound: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(bound, self._cut, connection, bound, loop.time() + bound)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _cut(self, connection: OwnAsyncConnection, bound: float, due: float) -> None:
+        """The deadline has passed: end the connection, and the plan that waits for it with it."""
+        if (
+            asyncio.get_running_loop().time() - due > LATE
+        ):  # the answer may have come while the loop was blocked
+            self._start_timer(connection, min(bound, LATE))
+            return
+        log.warning(
+            "connection dropped: the database did not answer in time",
+            extra={"link": self.name, "seconds": bound},
+        )
+        with suppress(OSError, psycopg.Error):
+            _shut(connection.pgconn.socket)
 
     def _log_retry(self, state: RetryCallState) -> None:
         if state.outcome is not None and (error := state.outcome.exception()) is not None:
             self._log_loss(error)
 
     def _log_loss(self, error: BaseException) -> None:
-        log.warning("connection lost", extra={"link": self.name, "error": str(error).strip()})
+        log.warning(
+            "database away; the worker tries again",
+            extra={"link": self.name, "error": str(error).strip()},
+        )
+
+
+def _keeps_connection(error: psycopg.Error) -> bool:
+    """Whether the connection can be used again: the server refused the statement, or asks to try again."""
+    state = error.sqlstate
+    return state is not None and (not state.startswith(LATER) or state.startswith(KEEPS_CONNECTION))
+
+
+def _shut(descriptor: int) -> None:
+    """End a connection's traffic without closing its descriptor, which is libpq's."""
+    with socket.socket(fileno=os.dup(descriptor)) as copy:
+        copy.shutdown(socket.SHUT_RDWR)

@@ -15,7 +15,7 @@ from datetime import timedelta
 from pgqueue.store import upkeep
 from pgqueue.worker.calm import Calm
 from pgqueue.worker.lines import Lines
-from pgqueue.worker.link import Link
+from pgqueue.worker.link import LONG_READ, Link
 
 log = logging.getLogger("pgqueue.worker")
 
@@ -94,7 +94,7 @@ def services(
         return pause if ticked.next_in is None else min(pause, ticked.next_in)
 
     async def reclaim() -> None:
-        states = await link.run(upkeep.reclaim, whole=True)
+        states = await link.run(upkeep.reclaim, whole=True, bound=LONG_READ)
         if states:
             log.warning("reclaimed jobs of lost workers", extra={"jobs": len(states)})
             look.set()
@@ -105,7 +105,7 @@ def services(
         await link.run(upkeep.release_holds)
 
     async def note_orphans() -> None:
-        await link.run(upkeep.note_orphans, whole=True)
+        await link.run(upkeep.note_orphans, whole=True, bound=LONG_READ)
 
     return (
         Service("put due jobs in line, look for lost workers", sweep, tick, nudge=later),

@@ -21,11 +21,14 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+import psycopg
+
 from pgqueue.app.context import Context
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.errors import Duration, InvalidOption, as_delay, as_limit
+from pgqueue.errors import ConnectionFailed, Duration, InvalidOption, as_delay, as_limit
 from pgqueue.store import schema
 from pgqueue.store.listener import listen
+from pgqueue.store.session import OWN
 from pgqueue.values.job import Claim
 from pgqueue.values.options import check_queues
 from pgqueue.values.verdict import Again, Returned, Verdict
@@ -36,7 +39,7 @@ from pgqueue.worker.executor import Executor
 from pgqueue.worker.fetcher import Fetcher
 from pgqueue.worker.hand import Hand
 from pgqueue.worker.lines import Lines
-from pgqueue.worker.link import LONGEST_PAUSE, LOST, Link
+from pgqueue.worker.link import LONGEST_PAUSE, Link, passes
 from pgqueue.worker.membership import Membership
 from pgqueue.worker.slots import Slots
 from pgqueue.worker.upkeep import Service, services
@@ -45,7 +48,7 @@ log = logging.getLogger("pgqueue.worker")
 
 # Nobody outside of the database is told of a claim, so it need not be on disk before the work begins. A server
 # that crashes within its wal_writer_delay may forget it: then the job is ready again, and its fence holds.
-UNCONFIRMED = "set synchronous_commit = off"
+UNCONFIRMED = {"synchronous_commit": "off"}
 STALE_AFTER = 5.0
 LAST_WORDS = 2.0
 
@@ -93,8 +96,17 @@ class Worker:
         self._hurry = asyncio.Event()
         self._look = asyncio.Event()
         self._later = asyncio.Event()
-        self._claims, self._upkeep = Link("claims", database, setup=UNCONFIRMED), Link("upkeep", database)
-        self._finishes = Link("finishes", database, setup=LOCK_TIMEOUT)
+        bound = lease.total_seconds() / 2  # a plan's deadline, in seconds
+        waits = {"lock_timeout": f"{max(1, min(600_000, int(bound * 500)))}ms"}
+        self._claims = Link("claims", database, bound=bound, settings={**waits, **UNCONFIRMED})
+        self._upkeep = Link("upkeep", database, bound=bound, settings=waits)
+        self._finishes = Link(
+            "finishes",
+            database,
+            bound=bound,
+            settings=LOCK_TIMEOUT,
+            told=(psycopg.errors.LockNotAvailable,),
+        )
         self._completer = Completer(self._finishes, keep=queue.keeps_history, on_written=self._written)
         executor = Executor(queue.tasks, load=queue.load_task, longest_result=queue.max_payload)
         self._hand = Hand(concurrency, context=self._context, is_plain=executor.is_plain)
@@ -157,8 +169,7 @@ class Worker:
                 await _cancel(fetching, *background)
 
     async def _check_in(self) -> None:
-        async with await self._database.aconnect():
-            pass  # fails at once, and in words, where a link would wait for the database to come back
+        await self._claims.connect()  # fails at once, where a plan would wait for the database to come back
         catalogue = self._database.catalogue
         await self._claims.run(lambda: schema.verify(catalogue.schema, migrate_hint=catalogue.migrate_hint))
         await self._member.join()
@@ -219,9 +230,12 @@ class Worker:
         """Listen for ever; while the connection is away, polling does the work."""
         database = self._database
         while True:
-            with suppress(*LOST):
-                async with await database.aconnect(database.listen_dsn) as connection:
+            try:
+                async with await database.aconnect(database.listen_dsn, settings=OWN) as connection:
                     await listen(connection, database.catalogue, self._heard)
+            except (psycopg.Error, ConnectionFailed) as error:
+                if not passes(error):
+                    raise
             self._calm.deaf = True
             self._look.set()
             await asyncio.sleep(LONGEST_PAUSE / 5)

@@ -15,9 +15,11 @@ from pgqueue import PgQueue, Retry, Snooze
 from pgqueue.store import claim
 from pgqueue.store.connection import Blocking
 from pgqueue.store.plan import Plan, run
+from pgqueue.store.session import PLANNER
 from pgqueue.worker.worker import Worker
 
 HOUR = timedelta(hours=1)
+SET_PLANNER: LiteralString = "; ".join(f"set {name} = {value}" for name, value in PLANNER.items())
 LEASE = timedelta(seconds=30)
 
 

@@ -12,14 +12,13 @@ from typing import Any
 
 import psycopg
 import pytest
-from promises.asking import ask, do, explain, registered, run_on
+from promises.asking import SET_PLANNER, ask, do, explain, registered, run_on
 from running import Running
 
 from pgqueue import PgQueue
 from pgqueue.store import claim, finish, upkeep
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Succeeded
-from pgqueue.worker.link import PLANNER
 
 BACKLOG = 30_000
 FILL = """
@@ -33,7 +32,7 @@ select 'default', 'note', jsonb_build_object('number', n), (n * 7919) %% 3, now(
 from generate_series(1, %s) as n
 """
 IN_ORDER = "select id from pgqueue.jobs where status = 'ready' order by priority desc, run_at, id"
-planned = pytest.mark.parametrize("planner", [PLANNER, "select 1"], ids=["worker's", "stock"])
+planned = pytest.mark.parametrize("planner", [SET_PLANNER, "select 1"], ids=["worker's", "stock"])
 
 
 @contextmanager
@@ -170,7 +169,7 @@ def test_a_long_open_snapshot_changes_neither_order_nor_rows_read(
             claimed += [one.id for one in batch]
             ask(dsn, "vacuum pgqueue.jobs")
         ask(dsn, SCRAMBLE, 100)
-        connection.execute(PLANNER.encode())
+        connection.execute(SET_PLANNER.encode())
         nodes = explain(connection, claim.claim(worker, {"default": 50}))
     assert claimed == expected
     assert read(nodes, "jobs_ready") == [50]

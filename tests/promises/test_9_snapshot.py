@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
+from promises.asking import SET_PLANNER
 from psycopg import ClientCursor
 
 from pgqueue import PgQueue
@@ -14,7 +15,6 @@ from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.plan import Statement
 from pgqueue.values.job import HEAD, Claim, Mark
 from pgqueue.values.verdict import Succeeded
-from pgqueue.worker.link import PLANNER
 
 CHURNED, BATCH = 6_000, 500
 
@@ -55,7 +55,7 @@ def test_finishing_reads_nothing_that_is_gone_even_if_the_statistics_say_that_th
         own.execute("vacuum analyze pgqueue.jobs")
         queue.enqueue_many(noop.call() for _ in range(50))
         claims = queue.database.run(claim.claim(worker, {"default": 50}))
-        own.execute(PLANNER.encode())
+        own.execute(SET_PLANNER.encode())
         own.execute("set plan_cache_mode = force_generic_plan")
         statement = next(finish.complete(worker, [Succeeded(one, 0.0) for one in claims], keep=True))
         assert isinstance(statement, Statement)
@@ -99,7 +99,7 @@ def _pages_read(dsn: str, worker: UUID, marks: Mapping[str, Mark]) -> int:
     assert isinstance(statement, Statement)
     sql = catalogue_of("pgqueue")[statement.name].decode()
     with psycopg.connect(dsn, cursor_factory=ClientCursor[Any]) as connection:
-        connection.execute(PLANNER.encode())
+        connection.execute(SET_PLANNER.encode())
         rows = connection.execute(
             f"explain (analyze, buffers, format json) {sql}".encode(), statement.params
         ).fetchone()

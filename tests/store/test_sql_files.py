@@ -13,7 +13,7 @@ import pytest
 
 import pgqueue.store
 from pgqueue.store.catalogue import catalogue_of
-from pgqueue.worker.link import PLANNER
+from pgqueue.store.session import PLANNER
 
 SQL = {
     file.name.removesuffix(".sql"): file.read_text(encoding="utf-8")
@@ -205,7 +205,7 @@ def settings_of(name: str) -> Iterator[str]:
     """Workers leave the planner no choice; everybody else has the server's settings."""
     yield f"plan_cache_mode = force_{'custom' if name in GIVEN else 'generic'}_plan"
     if re.search("worker|beat", header(name)["run by"]):
-        yield from (setting.removeprefix("set ") for setting in PLANNER.split("; "))
+        yield from (f"{setting} = {value}" for setting, value in PLANNER.items())
 
 
 def indices_of(connection: psycopg.Connection[Any], plan: dict[str, Any]) -> set[str]:

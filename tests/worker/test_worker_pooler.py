@@ -1,5 +1,6 @@
 """Behind PgBouncer in transaction mode: a real one, with fewer connections to the server than clients have to it."""
 
+import asyncio
 import os
 import pwd
 import shutil
@@ -18,6 +19,8 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_f
 from worker.helping import FOR_EVER, ask, ended, sleeps, until
 
 from pgqueue import Context, PgQueue, Task
+from pgqueue.errors import ConnectionFailed
+from pgqueue.worker.worker import Worker
 
 CONFIGURATION = """
 [databases]
@@ -145,3 +148,31 @@ async def test_a_direct_dsn_lets_a_sleeping_worker_be_woken(pooler: str, dsn: st
         await until(lambda: sleeps(worker))
         await ended(queue, task.enqueue(2))
     queue.close()
+
+
+async def test_a_worker_that_is_not_told_of_the_pooler_refuses_to_start_and_says_what_to_do(
+    pooler: str,
+) -> None:
+    """M5: what it had set with SET, synchronous_commit = off among it, was handed to other applications."""
+    worker = Worker(PgQueue(pooler))
+    async with asyncio.timeout(20):
+        with pytest.raises(ConnectionFailed, match="behind_pooler=True"):
+            await worker.run()
+
+
+def settings_of(dsn: str) -> set[tuple[str, str]]:
+    """Every setting that a new connection has, but for those that name it."""
+    with psycopg.connect(dsn, application_name="any") as other:
+        return set(
+            other.execute("select name, setting from pg_settings where name !~ '[.]|encoding'").fetchall()
+        )
+
+
+async def test_nothing_that_a_worker_sets_is_left_on_the_poolers_connections(
+    pooled: PgQueue, pooler: str, dsn: str, running: Running
+) -> None:
+    task = square(pooled)
+    async with running(pooled, concurrency=2, poll=timedelta(seconds=0.1)):
+        await ended(pooled, *[task.enqueue(number) for number in range(20)])
+    for _ in range(10):
+        assert settings_of(pooler) - settings_of(dsn) == set()

@@ -1,0 +1,230 @@
+"""A worker's connections: what they are set to, and what a server that is silent, busy or read-only does to them."""
+
+import asyncio
+import time
+from datetime import timedelta
+from typing import LiteralString
+
+import psycopg
+import pytest
+from psycopg import errors
+from psycopg.conninfo import make_conninfo
+from running import Running
+from worker.helping import ask, ended, links, until
+from worker.proxy import Proxy
+
+from pgqueue import PgQueue
+from pgqueue.errors import ConnectionFailed
+from pgqueue.store import upkeep
+from pgqueue.store.plan import Plan, Statement
+from pgqueue.worker.link import LATE, Link, passes
+from pgqueue.worker.worker import Worker
+
+SHORT = timedelta(seconds=3)
+ENQUEUE: LiteralString = "insert into pgqueue.jobs (queue, task) values ('default', %s)"
+ENDED: LiteralString = "select count(*) from pgqueue.job_history"
+CONNECTED: LiteralString = """
+    select count(*) from pg_stat_activity
+    where application_name = 'pgqueue' and datname = current_database()"""
+
+
+def setting(name: str) -> Plan[str]:
+    """What a setting is on the connection that runs this plan."""
+    rows = yield Statement("setting", {"name": name})
+    return str(rows[0][0])
+
+
+@pytest.fixture
+def asked(queue: PgQueue, monkeypatch: pytest.MonkeyPatch) -> PgQueue:
+    """A queue whose catalogue has one statement more, which tells a setting."""
+    monkeypatch.setitem(
+        queue.database.catalogue._texts,  # noqa: SLF001 - no statement of ours tells a setting
+        "setting",
+        b"select current_setting(%(name)s::text)",
+    )
+    return queue
+
+
+async def test_a_role_that_sets_timeouts_of_its_own_does_not_set_the_workers(
+    asked: PgQueue, dsn: str
+) -> None:
+    """M3, M4: these ended or stalled workers."""
+    with psycopg.connect(dsn, autocommit=True) as own:
+        (name,) = own.execute("select current_database()").fetchone() or ("",)
+        for theirs in ("statement_timeout = '30ms'", "lock_timeout = '30ms'", "search_path = public"):
+            own.execute(f'alter database "{name}" set {theirs}'.encode())
+    worker = Worker(asked)
+    found = {
+        link.name: [
+            await link.run(lambda name=name: setting(name))  # type: ignore[misc]  # a default in a lambda
+            for name in ("statement_timeout", "lock_timeout", "search_path", "enable_seqscan")
+        ]
+        for link in links(worker)
+    }
+    for link in links(worker):
+        await link.close()
+    assert found == {
+        "claims": ["0", "7500ms", "pg_catalog", "off"],
+        "finishes": ["0", "100ms", "pg_catalog", "off"],
+        "upkeep": ["0", "7500ms", "pg_catalog", "off"],
+    }
+
+
+async def test_options_of_the_users_own_are_kept_beside_ours(asked: PgQueue, dsn: str) -> None:
+    queue = PgQueue(make_conninfo(dsn, options="-c work_mem=7MB -c search_path=theirs"))
+    queue.database.catalogue = asked.database.catalogue
+    link = Link("test", queue.database)
+    found = [await link.run(lambda: setting("work_mem")), await link.run(lambda: setting("search_path"))]
+    await link.close()
+    assert found == ["7MB", "pg_catalog"]
+
+
+async def test_a_setting_that_the_server_does_not_know_is_left_out(asked: PgQueue) -> None:
+    """As transaction_timeout before PostgreSQL 17."""
+    link = Link("test", asked.database, settings={"not_known_here": "0", "work_mem": "7MB"})
+    assert await link.run(lambda: setting("work_mem")) == "7MB"
+    await link.close()
+
+
+async def test_a_plan_that_gets_no_answer_is_run_on_a_new_connection(dsn: str) -> None:
+    async with Proxy(dsn).running() as proxy:
+        silent = PgQueue(proxy.dsn)
+        link = Link("test", silent.database, bound=0.5)
+        await link.run(upkeep.tick)
+        before = proxy.opened
+        proxy.silence_those_open()
+        async with asyncio.timeout(20):
+            await link.run(upkeep.tick)
+        await link.close()
+        assert (proxy.opened - before, link.losses) == (1, 1)
+
+
+async def test_a_server_that_accepts_and_says_nothing_is_no_connection(dsn: str) -> None:
+    async with Proxy(dsn).running() as proxy:
+        link = Link("test", PgQueue(proxy.dsn).database, bound=0.5)
+        proxy._flow.clear()  # noqa: SLF001 - silent from the first byte
+        with pytest.raises(ConnectionFailed):
+            await link.once(upkeep.tick)
+
+
+async def test_a_late_timer_does_not_cut_a_connection_whose_answer_has_come(queue: PgQueue) -> None:
+    """A task that blocks the event loop makes the timer late, not the server silent."""
+    link = Link("test", queue.database, bound=0.2)
+    await link.run(upkeep.tick)
+    running = asyncio.create_task(link.run(upkeep.tick))
+    for _ in range(3):
+        await asyncio.sleep(0)  # until the statement is on its way
+    time.sleep(LATE + 0.5)  # noqa: ASYNC251 - what a task does that must not
+    await running
+    assert link.losses == 0
+    await link.close()
+
+
+async def test_a_long_read_may_have_a_longer_deadline(queue: PgQueue) -> None:
+    link = Link("test", queue.database, bound=0.2)
+    with psycopg.connect(queue.database.dsn) as other:
+        other.execute("lock table pgqueue.departed in access exclusive mode")
+        reading = asyncio.create_task(link.run(upkeep.reclaim, bound=60))
+        await asyncio.sleep(0.5)
+        assert not reading.done()
+        other.rollback()
+    await reading
+    assert link.losses == 0
+    await link.close()
+
+
+async def test_a_link_can_be_open_for_a_block_only(queue: PgQueue) -> None:
+    link = Link("tidy", queue.database)
+    for _ in range(2):
+        async with link:
+            await link.run(upkeep.tick)
+        await until(lambda: ask(queue, CONNECTED) == [(1,)])  # the one that asks
+
+
+async def test_jobs_run_on_new_connections_when_all_have_gone_silent(
+    queue: PgQueue, dsn: str, running: Running
+) -> None:
+    """H8: the worker looked alive, its lease was lost, and nothing ran for as long as it was waited for."""
+
+    async with Proxy(dsn).running() as proxy:
+        silent = PgQueue(proxy.dsn)
+
+        @silent.task
+        async def note() -> None: ...
+
+        async with running(silent, lease=SHORT, poll=timedelta(seconds=0.1)):
+            ask(queue, ENQUEUE, note.name)
+            await until(lambda: ask(queue, ENDED) == [(1,)])
+            proxy.silence_those_open()
+            ask(queue, ENQUEUE, note.name)
+            await until(lambda: ask(queue, ENDED) == [(2,)])
+            assert ask(queue, "select count(*) from pgqueue.workers where lease_until > now()") == [(1,)]
+
+
+async def test_a_server_that_is_read_only_for_a_while_is_waited_for_and_loses_no_verdict(
+    queue: PgQueue, running: Running, dsn: str
+) -> None:
+    """M2: as a standby is before its promotion. The worker ended, and the verdict was thrown away."""
+    started, release = asyncio.Event(), asyncio.Event()
+    runs: list[None] = []
+
+    @queue.task
+    async def note() -> str:
+        runs.append(None)
+        started.set()
+        await release.wait()
+        return "done"
+
+    job = note.enqueue()
+    with psycopg.connect(dsn, autocommit=True) as own:
+        (name,) = own.execute("select current_database()").fetchone() or ("",)
+        async with running(queue, poll=timedelta(seconds=0.1)) as worker:
+            await asyncio.wait_for(started.wait(), 20)
+            own.execute(f'alter database "{name}" set default_transaction_read_only = on'.encode())
+            own.execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'pgqueue'"
+                " and datname = current_database() and pid <> pg_backend_pid()"
+            )
+            release.set()
+            _, finishes, *_ = links(worker)
+            await until(lambda: finishes.losses > 2)
+            own.execute("set default_transaction_read_only = off")
+            own.execute(f'alter database "{name}" reset default_transaction_read_only'.encode())
+            await until(
+                lambda: own.execute(
+                    "select result from pgqueue.job_history where id = %s", [job.id]
+                ).fetchone()
+            )
+            queue.close()
+            await ended(queue, job)
+    assert len(runs) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "later"),
+    [
+        (errors.ReadOnlySqlTransaction(), True),
+        (errors.AdminShutdown(), True),
+        (errors.CrashShutdown(), True),
+        (errors.CannotConnectNow(), True),
+        (errors.DiskFull(), True),
+        (errors.TooManyConnections(), True),
+        (errors.ConnectionException(), True),
+        (errors.DeadlockDetected(), True),
+        (errors.LockNotAvailable(), True),
+        (errors.QueryCanceled(), True),
+        (errors.IdleInTransactionSessionTimeout(), True),
+        (psycopg.OperationalError("server closed the connection unexpectedly"), True),
+        (ConnectionFailed("refused"), True),
+        (errors.StatementTooComplex(), False),
+        (errors.ProgramLimitExceeded(), False),
+        (errors.NumericValueOutOfRange(), False),
+        (errors.InsufficientPrivilege(), False),
+        (errors.RaiseException(), False),
+        (errors.CheckViolation(), False),
+        (ValueError(), False),
+    ],
+    ids=repr,
+)
+def test_only_what_may_succeed_later_is_tried_again(error: Exception, *, later: bool) -> None:
+    assert passes(error) is later
