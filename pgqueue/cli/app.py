@@ -6,7 +6,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import ClassVar, Concatenate, ParamSpec, TypeVar
 
 import click
 
@@ -20,7 +20,9 @@ FORM = "use MODULE:ATTRIBUTE, for example shop.jobs:queue"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The global options; None or False: not given. ``arguments`` is the command line they came from."""
+    """The options of every command; None or False: not given. ``arguments`` is the command line they came from."""
+
+    OPTIONS: ClassVar = ("app", "dsn", "schema", "behind_pooler", "direct_dsn")
 
     arguments: tuple[str, ...] = ()
     app: str | None = None
@@ -51,7 +53,7 @@ class Settings:
             ConfigurationError: ``--app`` is missing or does not lead to a queue.
         """
         if self.app is None:
-            raise ConfigurationError(f"no app: give --app before the verb, or set PGQUEUE_APP; {FORM}")
+            raise ConfigurationError(f"no app: give --app, or set PGQUEUE_APP; {FORM}")
         queue = find(self.app)
         if self.dsn or self.schema or self.behind_pooler or self.direct_dsn:
             queue.database = queue.database.but(
@@ -64,7 +66,7 @@ class Settings:
 
 
 def with_queue(verb: Callable[Concatenate[PgQueue, P], R]) -> Callable[P, R]:
-    """Hand a verb the queue to look at or to steer, and close the queue's connections afterwards."""
+    """Hand a command the queue that it is about, and close the queue's connections afterwards."""
 
     @click.pass_obj
     def call(settings: Settings, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -86,7 +88,7 @@ def find(app: str) -> PgQueue:
     if not (module_name and colon and attribute) or module_name.startswith("."):
         raise ConfigurationError(f"--app {app!r}: {FORM}")
     if os.getcwd() not in sys.path:  # noqa: PTH109 - sys.path holds strings
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as above
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109 - sys.path holds strings
     try:
         module = importlib.import_module(module_name)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""``pgqueue dead``: list dead jobs, return them to their lines, or forget them."""
+"""``pgqueue dead``: list dead jobs, make them ready again, or delete them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,19 +10,20 @@ import click
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.outcome import READY, left_alone, report
+from pgqueue.cli.output import zone
 from pgqueue.cli.pages import attempts, last_error, paged, print_page
-from pgqueue.cli.values import JOB_ID, seconds
+from pgqueue.cli.values import JOB_ID, LENGTH
 from pgqueue.cli.verbs import Group
 from pgqueue.store import control
 from pgqueue.values.job import Job, JobState
 
 F = TypeVar("F", bound=Callable[..., Any])
-HEADS = ("id", "queue", "task", "attempts", "died", "reason", "last error")
+HEADS = ("id", "queue", "task", "attempts", f"died ({zone()})", "reason", "last error")
 
 
 @click.group(cls=Group)
 def dead() -> None:
-    """List, retry or purge dead jobs."""
+    """List, retry or delete dead jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +40,11 @@ class Selection:
         """Refuse none of the three, and more than one."""
         given = [bool(self.job_ids), self.has_filters, self.everything]
         if not any(given):
-            raise click.UsageError("Say which: IDs, or --task, --queue, --older-than, or --all.")
+            raise click.UsageError("Say which dead jobs: IDs, or --task, --queue and --older-than, or --all.")
         if sum(given) > 1:
-            raise click.UsageError("Give IDs, or filters, or --all; not more than one of the three.")
+            raise click.UsageError(
+                "Give IDs, or filters (--task, --queue, --older-than), or --all: only one of the three."
+            )
 
     @property
     def has_filters(self) -> bool:
@@ -71,10 +74,10 @@ class Selection:
 def _selecting(verb: F) -> F:
     """The arguments and options that make a selection."""
     for add in (
-        click.option("--all", "everything", is_flag=True, help="Every dead job there is."),
-        click.option("--older-than", type=seconds, help="Dead for longer: seconds, or 30m, 12h, 7d."),
-        click.option("--queue", "queue_name", help="Of this queue."),
-        click.option("--task", help="Of this task."),
+        click.option("--all", "everything", is_flag=True, help="All dead jobs."),
+        click.option("--older-than", type=LENGTH, help="Only jobs that died before this much time."),
+        click.option("--queue", "queue_name", help="Only jobs of this queue."),
+        click.option("--task", help="Only jobs of this task."),
         click.argument("job_ids", metavar="[ID]...", type=JOB_ID, nargs=-1),
     ):
         verb = add(verb)
@@ -93,7 +96,10 @@ def list_dead(
     as_json: bool,
     **filters: Any,  # noqa: ANN401 - as PgQueue.jobs takes them
 ) -> None:
-    """List dead jobs, newest first, with the last error of each; `pgqueue jobs show ID` has the others."""
+    """List dead jobs, newest first, with the last error of each.
+
+    `pgqueue jobs show ID` shows the errors of all attempts.
+    """
     found = queue.jobs(state=JobState.DEAD, queue=queue_name, limit=limit, **filters)
     print_page(found, HEADS, _row, limit=limit, as_json=as_json)
 
@@ -102,7 +108,10 @@ def list_dead(
 @_selecting
 @with_queue
 def retry(queue: PgQueue, /, **given: Any) -> None:  # noqa: ANN401 - a selection's fields
-    """Return dead jobs to their lines with all their attempts; exit code 1 where a named one could not go."""
+    """Make dead jobs ready again, with all their attempts.
+
+    Name them by ID, by filters, or all. The exit code is 1 if one of the IDs could not be retried.
+    """
     chosen = Selection(**given)
     if chosen.job_ids:
         gone = set(queue.database.run_whole(control.retry_dead(chosen.job_ids)))
@@ -113,15 +122,18 @@ def retry(queue: PgQueue, /, **given: Any) -> None:  # noqa: ANN401 - a selectio
 
 @dead.command()
 @_selecting
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Delete without asking.")
 @with_queue
 def purge(queue: PgQueue, /, *, yes: bool, **given: Any) -> None:  # noqa: ANN401 - as above
-    """Forget dead jobs for ever; exit code 1 where a named one was not dead."""
+    """Delete dead jobs for ever, with their arguments and errors.
+
+    Name them by ID, by filters, or all. The exit code is 1 if one of the IDs is not dead.
+    """
     chosen = Selection(**given)
     if not yes:
-        click.confirm(f"Forget {chosen}, for ever?", abort=True, err=True)
+        click.confirm(f"Delete {chosen} for ever?", abort=True, err=True)
     count = queue.purge_dead(chosen.job_ids or None, **chosen.filters(queue))
-    click.echo(f"{count} forgotten: {chosen}")
+    click.echo(f"{count} deleted: {chosen}")
     if count < len(set(chosen.job_ids)):
         click.get_current_context().exit(1)
 

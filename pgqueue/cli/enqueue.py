@@ -6,7 +6,8 @@ from typing import Any
 import click
 
 from pgqueue.cli.app import Settings
-from pgqueue.cli.values import instant, json_object, seconds
+from pgqueue.cli.known import look_up
+from pgqueue.cli.values import LENGTH, instant, json_object
 from pgqueue.values.job import Outcome
 
 WORDS = {
@@ -20,12 +21,12 @@ WORDS = {
 @click.command()
 @click.argument("task")
 @click.argument("arguments", metavar="[JSON_OBJECT]", type=json_object, default="{}")
-@click.option("--queue", help="Stand in this queue.")
-@click.option("--priority", type=int, help="-100 to 100; higher runs sooner.")
-@click.option("--delay", type=seconds, help="Run no sooner than this from now.")
-@click.option("--run-at", type=instant, help="Run no sooner than this instant, in ISO 8601 with a time zone.")
-@click.option("--unique-key", help="What no two live jobs may share.")
-@click.option("--max-attempts", type=int, help="After how many attempts the job is dead.")
+@click.option("--queue", "queue_name", help="The queue; without it the task's own.")
+@click.option("--priority", type=int, help="From -100 to 100; a job with a higher one runs sooner.")
+@click.option("--delay", type=LENGTH, help="Run the job after this time.")
+@click.option("--run-at", type=instant, help="Run the job at this time, in ISO 8601 with a time zone.")
+@click.option("--unique-key", help="Refuse the job if another one with this key has not ended.")
+@click.option("--max-attempts", type=int, help="The job is dead after this many failed attempts.")
 @click.pass_obj
 def enqueue(
     settings: Settings,
@@ -33,12 +34,16 @@ def enqueue(
     *,
     task: str,
     arguments: dict[str, Any],
+    queue_name: str | None,
     delay: timedelta | None,
     run_at: datetime | None,
     **options: Any,  # noqa: ANN401 - as the task takes them
 ) -> None:
-    """Enqueue a job of TASK; JSON_OBJECT holds its arguments by name."""
+    """Enqueue a job of TASK. JSON_OBJECT has the arguments by name, such as '{"order_id": 42}'."""
     queue = settings.app_queue()
     click.get_current_context().call_on_close(queue.close)
-    handle = queue.find_task(task).using(delay=delay, run_at=run_at, **options).enqueue(**arguments)
+    chosen = queue.find_task(task).using(queue=queue_name, delay=delay, run_at=run_at, **options)
+    note_unknown = look_up(queue, *filter(None, [queue_name]))
+    handle = chosen.enqueue(**arguments)
     click.echo(WORDS[handle.outcome].format(id=handle.id))
+    note_unknown()

@@ -9,13 +9,13 @@ import msgspec
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.outcome import READY, Outcome, left_alone, report
-from pgqueue.cli.output import json_option, local, print_json, spelled_out
+from pgqueue.cli.output import json_option, local, print_json, spelled_out, zone
 from pgqueue.cli.pages import attempts, last_error, paged, print_page
 from pgqueue.cli.values import JOB_ID
 from pgqueue.cli.verbs import Group
 from pgqueue.values.job import AttemptError, Job, JobState
 
-HEADS = ("id", "state", "queue", "task", "priority", "attempts", "time", "last error")
+HEADS = ("id", "state", "queue", "task", "priority", "attempts", f"time ({zone()})", "last error")
 
 
 @click.group(cls=Group)
@@ -28,9 +28,9 @@ def jobs() -> None:
     "--state",
     type=click.Choice([one.value for one in JobState]),
     multiple=True,
-    help="In this state; repeat it for more.",
+    help="Only jobs in this state; give it again for more states.",
 )
-@click.option("--unique-key", help="With this key.")
+@click.option("--unique-key", help="Only jobs with this unique key.")
 @paged
 @with_queue
 def list_jobs(
@@ -43,7 +43,10 @@ def list_jobs(
     as_json: bool,
     **filters: Any,  # noqa: ANN401 - as PgQueue.jobs takes them
 ) -> None:
-    """List jobs that match, newest first: queued, in progress, ended."""
+    """List jobs that match every filter, newest first.
+
+    The time is when the job ended, else when it started, else when it is due.
+    """
     found = queue.jobs(state=state or None, queue=queue_name, limit=limit, **filters)
     print_page(found, HEADS, _row, limit=limit, as_json=as_json)
 
@@ -53,7 +56,7 @@ def list_jobs(
 @json_option
 @with_queue
 def show(queue: PgQueue, /, *, job_id: int, as_json: bool) -> None:
-    """Show all that is recorded of a job, errors of its attempts included."""
+    """Show everything that is recorded of a job, with the error of every failed attempt."""
     job = queue.job(job_id)
     if as_json:
         print_json(job)
@@ -70,7 +73,10 @@ def show(queue: PgQueue, /, *, job_id: int, as_json: bool) -> None:
 @click.argument("job_ids", metavar="ID...", type=JOB_ID, nargs=-1, required=True)
 @with_queue
 def cancel(queue: PgQueue, /, *, job_ids: tuple[int, ...]) -> None:
-    """End waiting jobs, and ask workers to stop running ones; exit code 1 where there was nothing to cancel."""
+    """Cancel jobs: waiting jobs end at once, and workers are asked to stop running ones.
+
+    The exit code is 1 if one of the jobs had ended already.
+    """
     report({job_id: _cancelled(queue, job_id) for job_id in job_ids})
 
 
@@ -78,7 +84,10 @@ def cancel(queue: PgQueue, /, *, job_ids: tuple[int, ...]) -> None:
 @click.argument("job_ids", metavar="ID...", type=JOB_ID, nargs=-1, required=True)
 @with_queue
 def retry(queue: PgQueue, /, *, job_ids: tuple[int, ...]) -> None:
-    """Make scheduled and dead jobs ready at once; exit code 1 where one could not be."""
+    """Make scheduled and dead jobs ready at once.
+
+    The exit code is 1 if one of the jobs is neither scheduled nor dead.
+    """
     report({job_id: READY if queue.retry(job_id) else left_alone(queue, job_id) for job_id in job_ids})
 
 
@@ -87,25 +96,33 @@ def _cancelled(queue: PgQueue, job_id: int) -> Outcome:
         case None:
             return left_alone(queue, job_id)
         case JobState.RUNNING:
-            return Outcome(done=True, words="running; its worker has been asked to stop it")
+            return Outcome(done=True, words="running; its worker is asked to stop it")
         case state:
             return Outcome(done=True, words=str(state))
 
 
 def _row(job: Job) -> list[object]:
-    when = job.ended_at or job.started_at or job.run_at
-    return [job.id, job.state, job.queue, job.task, job.priority, attempts(job), when, last_error(job)]
+    return [job.id, job.state, job.queue, job.task, job.priority, attempts(job), _when(job), last_error(job)]
+
+
+def _when(job: Job) -> str:
+    """The latest of what happened to a job, or when it is due."""
+    if job.ended_at is not None:
+        return f"ended {local(job.ended_at)}"
+    if job.state is JobState.RUNNING and job.started_at is not None:
+        return f"started {local(job.started_at)}"
+    return f"due {local(job.run_at)}"
 
 
 def _shown(name: str, value: object) -> str:
     if isinstance(value, datetime):
-        return local(value)
+        return f"{local(value)} {zone()}"
     text = msgspec.json.encode(value).decode() if name in {"args", "result"} else str(value)
     return spelled_out(text)
 
 
 def _show_error(error: AttemptError) -> None:
-    at = f", {local(error.at)}" if error.at else ""
+    at = f", {local(error.at)} {zone()}" if error.at else ""
     click.echo(f"\nattempt {error.attempt}{at}: {spelled_out(error.type)}: {spelled_out(error.message)}")
     if error.traceback:
         click.echo(spelled_out(error.traceback.rstrip(), keep="\n"))

@@ -1,10 +1,11 @@
-"""The command itself: its global options, its table of verbs, and how refusals are shown.
+"""The command itself: the options of every command, the table of commands, and how errors are shown.
 
-Each verb lives in a file of its own and is imported when it is called, so that a worker does not carry what
-only tables or migrations need. What a verb does is that file's business.
+Each command lives in a file of its own and is imported when it is called, so that a worker does not carry what
+only tables or migrations need. What a command does is decided in that file.
 """
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -16,22 +17,25 @@ from pgqueue.errors import PgQueueError
 from pgqueue.values.version import __version__
 
 VERBS = {
-    "adopt": Verb("pgqueue.cli.adopt:adopt", "Move jobs that wait in another queue's tables into ours."),
-    "bench": Verb(
-        "pgqueue.cli.bench.command:bench", "Measure your database under load, beside a bare client."
+    "adopt": Verb(
+        "pgqueue.cli.adopt:adopt", "Move waiting jobs from Procrastinate or PgQueuer into pgqueue."
     ),
-    "dead": Verb("pgqueue.cli.dead:dead", "List, retry or purge dead jobs."),
-    "demo": Verb("pgqueue.cli.demo.command:demo", "See jobs survive a killed worker, and the proof of it."),
+    "bench": Verb(
+        "pgqueue.cli.bench.command:bench", "Measure the queue on your database, beside a bare client."
+    ),
+    "dead": Verb("pgqueue.cli.dead:dead", "List, retry or delete dead jobs."),
+    "demo": Verb("pgqueue.cli.demo.command:demo", "Run jobs, kill a worker, and check that no job is lost."),
     "enqueue": Verb("pgqueue.cli.enqueue:enqueue", "Enqueue a job of a registered task."),
     "jobs": Verb("pgqueue.cli.jobs:jobs", "List, show, cancel or retry jobs."),
-    "migrate": Verb("pgqueue.cli.migrate:migrate", "Install, upgrade or check the schema."),
+    "migrate": Verb("pgqueue.cli.migrate:migrate", "Install, upgrade or check pgqueue's tables."),
     "pipeline": Verb(
-        "pgqueue.cli.pipeline.command:pipeline", "Take ended jobs to a Parquet lake, and report on them."
+        "pgqueue.cli.pipeline.command:pipeline", "Export ended jobs to a Parquet lake, and report on them."
     ),
     "queues": Verb("pgqueue.cli.queues:queues", "List, pause or resume queues."),
-    "worker": Verb("pgqueue.cli.worker:worker", "Run jobs until told to stop."),
+    "worker": Verb("pgqueue.cli.worker:worker", "Run jobs until it is stopped."),
 }
 ARGUMENTS = "pgqueue.arguments"
+HELP = "A durable job queue on the PostgreSQL you already run."
 
 
 class Refusal(click.ClickException):
@@ -45,7 +49,7 @@ class Refusal(click.ClickException):
 
 
 class Root(LazyGroup):
-    """The group of all verbs."""
+    """The group of all commands."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep the command line, then parse it."""
@@ -53,35 +57,61 @@ class Root(LazyGroup):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's signature
-        """Run a verb; its errors become one line."""
+        """Run a command; its errors become one line."""
         try:
             return super().invoke(ctx)
         except PgQueueError as error:
             raise Refusal(str(error)) from error
         except psycopg.Error as error:
             raise Refusal(f"the database refused: {error}") from error
-        except click.NoSuchOption as error:
-            if not any(error.option_name in option.opts for option in self.params):
-                raise
-            words = f"{error.message} It goes before the verb: pgqueue {error.option_name} ... {ctx.invoked_subcommand}"
-            raise click.NoSuchOption(error.option_name, words, ctx=error.ctx) from None
 
 
-@click.group("pgqueue", cls=Root, verbs=VERBS, context_settings={"help_option_names": ["-h", "--help"]})
+def _root(function: Callable[..., None]) -> Root:
+    """Make a function the root of all commands."""
+    names = {"help_option_names": ["-h", "--help"]}
+    root = click.group("pgqueue", cls=Root, verbs=VERBS, context_settings=names)(function)
+    return click.version_option(__version__, message="pgqueue %(version)s")(root)
+
+
+@_root
 @click.option(
-    "--app", metavar="MODULE:ATTRIBUTE", envvar="PGQUEUE_APP", show_envvar=True, help="Your PgQueue."
+    "--app",
+    metavar="MODULE:ATTRIBUTE",
+    envvar="PGQUEUE_APP",
+    show_envvar=True,
+    help="Where your PgQueue is, such as shop.jobs:queue.",
 )
-@click.option("--dsn", help="The database, in place of the app's own, PGQUEUE_DSN or DATABASE_URL.")
-@click.option("--schema", help="The schema in it, in place of the app's own or pgqueue.")
+@click.option("--dsn", help="The database; without it the app's own, PGQUEUE_DSN or DATABASE_URL.")
+@click.option("--schema", help="The schema of the tables; without it the app's own, or pgqueue.")
 @click.option(
-    "--behind-pooler", is_flag=True, help="The DSN leads to a transaction pooler such as PgBouncer."
+    "--behind-pooler", is_flag=True, help="The DSN is that of a transaction pooler such as PgBouncer."
 )
-@click.option("--direct-dsn", help="The way past that pooler, so that workers can listen.")
-@click.version_option(__version__, message="pgqueue %(version)s")
+@click.option("--direct-dsn", help="The DSN of the server behind the pooler; workers use it to listen.")
 @click.pass_context
 def main(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401 - the options above
     """A durable job queue on the PostgreSQL you already run.
 
-    Verbs that only look or steer need a DSN; worker and enqueue need your --app.
+    The commands worker and enqueue need your app (--app). The others need an app or a database (--dsn). These
+    options may stand before the command or after it.
+
+    A length of time is a number of seconds, or a number with s, m, h, d or w: 30, 5m, 2h.
     """
     ctx.obj = Settings(arguments=tuple(ctx.meta[ARGUMENTS]), **given)
+
+
+def command_of(app: str) -> Root:
+    """The command of one app, for a framework's own door such as ``manage.py pgqueue``.
+
+    Its commands do not take the options that say which app and database: the framework's settings say that.
+
+    Args:
+        app: where its queue is, as ``module:attribute``; the processes that a worker starts are told so, too.
+    """
+
+    @_root
+    @click.pass_context
+    def command(ctx: click.Context, /) -> None:
+        ctx.obj = Settings(arguments=("--app", app, *ctx.meta[ARGUMENTS]), app=app)
+
+    command.help = HELP
+    return command

@@ -11,13 +11,17 @@ from pgqueue.store.database import Database
 
 @click.command()
 @click.option(
-    "--to", metavar="REVISION", help="Up or down to this one; base takes the schema and its jobs away."
+    "--to", metavar="REVISION", help="Go up or down to this revision; base drops the schema with all jobs."
 )
-@click.option("--sql", is_flag=True, help="Print the SQL for an empty database in place of running it.")
-@click.option("--check", is_flag=True, help="Say whether the schema can be worked with; exit code 1 if not.")
+@click.option("--sql", is_flag=True, help="Print the SQL for an empty database, and run nothing.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Only check the tables; the exit code is 1 if this release cannot work with them.",
+)
 @with_queue
 def migrate(queue: PgQueue, /, *, to: str | None, sql: bool, check: bool) -> None:
-    """Bring the schema up to this release; running workers go on meanwhile."""
+    """Install pgqueue's tables, or bring them up to this release. Running workers go on meanwhile."""
     if check and (sql or to):
         raise click.UsageError("--check changes nothing and prints no SQL; give it alone")
     database, revision = queue.database, to or "head"

@@ -1,4 +1,4 @@
-"""What became of jobs that somebody asked to cancel or retry, and what is said of them."""
+"""What a cancel or a retry did to each job, and the words for it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

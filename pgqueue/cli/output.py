@@ -1,9 +1,10 @@
-"""How things are shown: as a table for people, or as JSON for programs. What is shown is the verbs' business.
+"""How things are shown: as a table for people, or as JSON for programs. The commands decide what is shown.
 
-Stored text may hold anything; control characters are spelled out, so that no job can write to your terminal.
+Stored text may hold anything; control characters are spelled out, so that no job can write control codes to your terminal.
 """
 
 import sys
+import time
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -57,6 +58,11 @@ def spelled_out(text: str, *, keep: str = "") -> str:
 def local(instant: datetime) -> str:
     """An instant on the reader's own clock."""
     return f"{instant.astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def zone() -> str:
+    """The name of the time zone of the reader's clock; both names where it changes in summer."""
+    return "/".join(dict.fromkeys(time.tzname if time.daylight else time.tzname[:1]))
 
 
 def _cell(value: object) -> str:

@@ -13,15 +13,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def paged(verb: F) -> F:
-    """The options of every listing of jobs: filters that all share, the page, and JSON."""
+    """The options of every list of jobs: the filters, the page, and JSON."""
     for add in (
         json_option,
         click.option(
-            "--before", type=JOB_ID, help="With a lower id; for the next page, the last id of this one."
+            "--before",
+            type=JOB_ID,
+            metavar="ID",
+            help="Only jobs with a lower id; for the next page give the last id of this one.",
         ),
-        click.option("--limit", type=int, default=100, show_default=True, help="At most so many."),
-        click.option("--task", help="Of this task."),
-        click.option("--queue", "queue_name", help="Of this queue."),
+        click.option("--limit", type=int, default=100, show_default=True, help="List at most this many."),
+        click.option("--task", help="Only jobs of this task."),
+        click.option("--queue", "queue_name", help="Only jobs of this queue."),
     ):
         verb = add(verb)
     return verb

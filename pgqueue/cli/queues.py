@@ -1,10 +1,11 @@
-"""``pgqueue queues``: what stands in each queue, and whether it may be claimed from."""
+"""``pgqueue queues``: how many jobs each queue has, and whether workers may claim them."""
 
 import click
 import msgspec
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
+from pgqueue.cli.known import look_up
 from pgqueue.cli.output import json_option, print_json, print_table
 from pgqueue.cli.verbs import Group
 
@@ -30,7 +31,7 @@ def queues() -> None:
 @json_option
 @with_queue
 def list_queues(queue: PgQueue, /, *, as_json: bool) -> None:
-    """List queues that have live or dead jobs, are paused, or are declared by the app."""
+    """List the queues that have waiting, running or dead jobs, are paused, or are declared by the app."""
     found = _standings(queue)
     if as_json:
         print_json(found)
@@ -48,19 +49,21 @@ def list_queues(queue: PgQueue, /, *, as_json: bool) -> None:
 @click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
 @with_queue
 def pause(queue: PgQueue, /, *, names: tuple[str, ...]) -> None:
-    """Stop queues from being claimed from, by every worker; what runs goes on."""
+    """Pause queues: no worker starts their jobs. Jobs that run go on."""
     for name in names:
         queue.require_queue(name)
+    note_unknown = look_up(queue, *names)
     for name in names:
         queue.pause(name)
         click.echo(f"{name}: paused")
+    note_unknown()
 
 
 @queues.command()
 @click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
 @with_queue
 def resume(queue: PgQueue, /, *, names: tuple[str, ...]) -> None:
-    """Let paused queues be claimed from again."""
+    """Resume paused queues: workers start their jobs again."""
     for name in names:
         queue.require_queue(name)
     for name in names:

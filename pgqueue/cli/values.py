@@ -1,32 +1,64 @@
-"""Values on the command line: spans of time, instants, JSON objects, names, job ids.
+"""Values on the command line: lengths of time, instants, JSON objects, names, job ids.
 
-The functions are option types; click shows their names. What is out of range is the core's to refuse.
+There is one rule for lengths of time: a number of seconds, or a number with a unit. What is out of range is refused
+here, in the words of the command line; the core refuses it again in those of Python.
 """
 
 import re
 from datetime import date, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
+from pgqueue.errors import LONGEST_DELAY
+
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)")
+_LENGTH = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)")
+
+if TYPE_CHECKING:
+    LengthType = click.ParamType[timedelta]
+else:  # older releases of click know no parameter
+    LengthType = click.ParamType
 
 JOB_ID = click.IntRange(min=1, max=(1 << 63) - 1)
 
 
-def seconds(value: str) -> timedelta:
+class Length(LengthType):
     """A length of time: seconds, or a number with s, m, h, d or w behind it."""
-    match = _SPAN.fullmatch(value)
-    if match is None:
-        raise click.BadParameter(
-            f"{value!r} is no length of time; use seconds, or a number with s, m, h, d or w."
-        )
-    try:
-        return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
-    except OverflowError:
-        raise click.BadParameter(f"{value!r} is too long.") from None
+
+    name = "length"
+
+    def __init__(self, *, above_zero: bool = False) -> None:
+        """Say what is in range; the longest is ten years, as everywhere.
+
+        Args:
+            above_zero: whether zero is out of range.
+        """
+        self._above_zero = above_zero
+
+    def get_metavar(self, *_: object, **__: object) -> str:
+        """What the help shows."""
+        return "SECONDS|5m|2h"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        """Read it."""
+        if isinstance(value, timedelta):
+            return value
+        match = _LENGTH.fullmatch(str(value))
+        if match is None:
+            self.fail(
+                f"{value!r} is no length of time; use seconds, or a number with s, m, h, d or w.", param, ctx
+            )
+        seconds = float(match[1]) * _UNITS[match[2]]
+        if seconds > LONGEST_DELAY.total_seconds():
+            self.fail(f"{value!r} is too long; use ten years (3650d) or less.", param, ctx)
+        if self._above_zero and not seconds:
+            self.fail(f"{value!r} is too short; use a length above zero, such as 0.5, 30 or 5m.", param, ctx)
+        return timedelta(seconds=seconds)
+
+
+LENGTH, ABOVE_ZERO = Length(), Length(above_zero=True)
 
 
 def day(value: str) -> date:

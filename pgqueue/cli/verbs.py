@@ -1,49 +1,70 @@
-"""Groups of verbs: imported when called, and helpful about a verb that is not there."""
+"""Groups of commands: imported when called, and helpful about a name that is not there.
 
+The options that say which app and database a command is about may stand before its name or after it. They are
+defined once, on the root; every command takes them as well. Where an option is given twice, the later one wins.
+A root without these options, as a framework's own command is, has commands without them.
+"""
+
+import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib import import_module
 from typing import Any, NamedTuple
 
 import click
 
+from pgqueue.cli.app import Settings
 from pgqueue.values.nearest import nearest
+
+LONGEST_SUMMARY = 200
 
 
 class Verb(NamedTuple):
-    """Where a verb is defined, as ``module:attribute``, and what it does in a few words."""
+    """Where a command is defined, as ``module:attribute``, and what it does in a few words."""
 
     target: str
     summary: str
 
 
 class Group(click.Group):
-    """A group that suggests the nearest verb for one it does not have."""
+    """A group whose commands take the options that say which app and database; it suggests the nearest name."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb that the command line names."""
+        """Find the command that the command line names."""
         name = args[0]
         if name not in self.list_commands(ctx) and not name.startswith("-"):
             near = nearest(name, self.list_commands(ctx))
-            ctx.fail(f"No such verb {name!r}." + (f" Did you mean {near!r}?" if near else ""))
-        return super().resolve_command(ctx, args)
+            ctx.fail(f"No such command {name!r}." + (f" Did you mean {near!r}?" if near else ""))
+        found, command, rest = super().resolve_command(ctx, args)
+        return found, command and _with_settings(command, ctx.find_root().command), rest
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands, no summary cut short."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self.summary(ctx, name)) for name in self.list_commands(ctx)])
+
+    def summary(self, ctx: click.Context, name: str) -> str:
+        """What a command does, in a sentence."""
+        command = self.get_command(ctx, name)
+        return "" if command is None else command.get_short_help_str(LONGEST_SUMMARY)
 
 
 class LazyGroup(Group):
-    """A group that imports a verb's module when that verb is called; its help imports none."""
+    """A group that imports a command's module when that command is called; its help imports none."""
 
     def __init__(self, *args: Any, verbs: Mapping[str, Verb], **kwargs: Any) -> None:  # noqa: ANN401 - click's own
-        """Remember where the verbs are; the rest is for click."""
+        """Remember where the commands are; the rest is for click."""
         super().__init__(*args, **kwargs)
         self._verbs = verbs
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """The verbs, in order."""
+        """The commands, in order."""
         return sorted(self._verbs)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as above
-        """Import a verb; None: there is none of this name."""
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        """Import a command; None: there is none of this name."""
         if cmd_name not in self._verbs:
             return None
         module, _, attribute = self._verbs[cmd_name].target.partition(":")
@@ -51,7 +72,32 @@ class LazyGroup(Group):
         assert isinstance(command, click.Command)  # noqa: S101 - for the type checker
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of verbs from the table alone."""
-        with formatter.section("Verbs"):
-            formatter.write_dl([(name, self._verbs[name].summary) for name in self.list_commands(ctx)])
+    def summary(self, ctx: click.Context, name: str) -> str:  # noqa: ARG002 - the base's signature
+        """What a command does, from the table alone."""
+        return self._verbs[name].summary
+
+
+def _with_settings(command: click.Command, root: click.Command) -> click.Command:
+    """The command, with the root's options added: hidden, so that each ``--help`` shows what is its own."""
+    shared = [one for one in root.params if isinstance(one, click.Option) and one.name in Settings.OPTIONS]
+    if not shared:
+        return command
+    taking = copy.copy(command)
+    taking.params = [*command.params, *map(_late, shared)]
+    names = ", ".join(one.opts[0] for one in shared)
+    taking.epilog = f"{names} can stand here, too; `pgqueue --help` explains them."
+    return taking
+
+
+def _late(option: click.Option) -> click.Option:
+    """One of the root's options, for a place behind the name of a command."""
+    late = copy.copy(option)
+    late.hidden, late.expose_value, late.envvar, late.callback = True, False, None, _settle
+    return late
+
+
+def _settle(ctx: click.Context, option: click.Parameter, value: Any) -> None:  # noqa: ANN401 - as the option has it
+    """Let an option that stands behind a command's name go before the one in front of it."""
+    if value:
+        settings = ctx.find_object(Settings) or Settings()
+        ctx.obj = replace(settings, **{str(option.name): value})

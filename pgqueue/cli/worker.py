@@ -19,7 +19,7 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli import logs
 from pgqueue.cli.app import Settings
 from pgqueue.cli.supervisor import Supervisor
-from pgqueue.cli.values import names, seconds
+from pgqueue.cli.values import ABOVE_ZERO, LENGTH, names
 from pgqueue.worker.worker import Worker
 
 log = logging.getLogger("pgqueue.worker")
@@ -32,14 +32,21 @@ option = partial(click.option, show_default=True)
 
 
 @click.command()
-@click.option("--queues", type=names, help="The queues to serve; all by default.")
-@option("--concurrency", type=int, default=20, help="Jobs at a time, in each process.")
-@option("--processes", type=click.IntRange(min=1), default=1, help="Worker processes.")
-@option("--lease", type=seconds, default="30", help="How soon others have a dead worker's jobs.")
-@option("--poll", type=seconds, default="1", help="How often to look for jobs unasked.")
-@option("--sweep", type=seconds, default="5", help="How often to look for dead workers.")
-@option("--grace", type=seconds, default="30", help="How long jobs may go on after a stop.")
-@option("--log-level", type=click.Choice(LEVELS), default="info", help="What to log.")
+@click.option(
+    "--queues", type=names, metavar="QUEUE,...", help="Serve only these queues, with commas between."
+)
+@option("--concurrency", type=int, default=20, help="How many jobs each process runs at a time.")
+@option("--processes", type=click.IntRange(min=1), default=1, help="How many worker processes to run.")
+@option(
+    "--lease",
+    type=ABOVE_ZERO,
+    default="30",
+    help="Other workers take over the jobs of a dead worker after this.",
+)
+@option("--poll", type=ABOVE_ZERO, default="1", help="Look for jobs this often without being notified.")
+@option("--sweep", type=ABOVE_ZERO, default="5", help="Look for dead workers this often.")
+@option("--grace", type=LENGTH, default="30", help="Running jobs may go on this long after a stop.")
+@option("--log-level", type=click.Choice(LEVELS), default="info", help="The lowest level to log.")
 @click.option("--supervisor", type=int, hidden=True, help="Stop when this process is not our parent.")
 @click.pass_obj
 def worker(
@@ -51,7 +58,11 @@ def worker(
     supervisor: int | None,
     **options: Any,  # noqa: ANN401 - Worker's own
 ) -> None:
-    """Run the app's jobs until SIGTERM or Ctrl-C; a second one ends it at once, losing nothing."""
+    """Run the app's jobs until Ctrl-C or SIGTERM.
+
+    The worker then starts no more jobs and waits for those that run, up to --grace. A second Ctrl-C returns them to
+    the queue at once. No job is lost either way.
+    """
     logs.configure(log_level)
     queue = settings.app_queue()
     if processes == 1:

@@ -133,6 +133,15 @@ def clock() -> Plan[datetime]:
     return moment
 
 
+def worker_queues(*, now: datetime | None = None) -> Plan[set[str]]:
+    """The queues that live workers serve by name.
+
+    Args:
+        now: the instant; the database's own by default.
+    """
+    return {row[0] for row in (yield Statement("worker_queues", {"now": now}))}
+
+
 def counts() -> Plan[tuple[list[QueueCount], list[str]]]:
     """Counts of jobs that have not succeeded or been cancelled, by queue and state; and the paused queues."""
     rows = yield Statement("counts", {})

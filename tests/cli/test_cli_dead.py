@@ -87,7 +87,7 @@ def test_without_a_clear_choice_nothing_is_done(
 def test_purge_asks_first_and_takes_silence_for_no(answer: str, graves: PgQueue, dsn: str) -> None:
     result = pgqueue("dead", "purge", "--task", "sell", dsn=dsn, answer=answer)
     assert result.exit_code == 1
-    assert "Forget the dead jobs of task sell, for ever?" in result.stderr
+    assert "Delete the dead jobs of task sell for ever?" in result.stderr
     assert dead(graves) == [3, 2, 1]
 
 
@@ -95,7 +95,7 @@ def test_purge_goes_on_when_told_yes(graves: PgQueue, dsn: str) -> None:
     result = pgqueue("dead", "purge", "--older-than", "7d", dsn=dsn, answer="y\n")
     assert (result.exit_code, result.stdout) == (
         0,
-        "1 forgotten: the dead jobs dead for longer than 7 days\n",
+        "1 deleted: the dead jobs dead for longer than 7 days\n",
     )
     assert dead(graves) == [3, 2]
 

@@ -26,6 +26,13 @@ def test_a_job_is_added_with_its_options(dsn: str, queue: PgQueue) -> None:
     assert job.state is JobState.SCHEDULED
 
 
+def test_a_queue_that_nothing_knows_is_noted_and_the_job_is_added(dsn: str) -> None:
+    result = enqueue(dsn, "shop.wait_for_ever", "--queue", "mial")
+    assert (result.exit_code, result.stdout) == (0, "job 1 added\n")
+    assert result.stderr.endswith("names the queue 'mial'; did you mean 'mail'?\n")
+    assert enqueue(dsn, "shop.wait_for_ever", "--queue", "mail").stderr == ""
+
+
 def test_without_options_the_tasks_own_hold(dsn: str, queue: PgQueue) -> None:
     assert enqueue(dsn, "shop.wait_for_ever").exit_code == 0
     assert enqueue(dsn, "shop.send", '{"order_id": 1}').exit_code == 0

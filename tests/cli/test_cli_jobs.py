@@ -4,6 +4,7 @@ import pytest
 from cli.commands import cells, pgqueue, printed
 
 from pgqueue import JobState, PgQueue
+from pgqueue.cli.output import zone
 
 
 @pytest.fixture
@@ -31,6 +32,14 @@ def test_list_shows_every_job_newest_first(shelf: PgQueue, dsn: str) -> None:
         ["1", "ready", "quick", "sell", "0", "0/1"],
     ]
     assert shelf.job(3).state is JobState.DEAD
+
+
+def test_list_says_which_time_it_shows_and_in_which_zone(shelf: PgQueue, dsn: str) -> None:
+    shown = pgqueue("jobs", "list", dsn=dsn).stdout
+    assert f"time ({zone()})" in shown.splitlines()[0]
+    times = {line.split()[0]: line.split()[6:9] for line in shown.splitlines()[1:]}
+    assert [times[number][0] for number in "1234"] == ["due", "due", "ended", "ended"]
+    assert " ".join(times["2"][1:]) == f"{shelf.job(2).run_at.astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def test_list_as_json_is_one_array_of_whole_jobs_with_iso_times(shelf: PgQueue, dsn: str) -> None:
@@ -121,7 +130,7 @@ def test_cancel_says_what_it_left_alone_and_does_the_rest(dsn: str) -> None:
 def test_cancel_asks_the_worker_of_a_running_job(shelf: PgQueue, dsn: str) -> None:
     with shelf.take(1, queues=["quick"]):
         result = pgqueue("jobs", "cancel", "1", dsn=dsn)
-    assert (result.exit_code, result.stdout) == (0, "1: running; its worker has been asked to stop it\n")
+    assert (result.exit_code, result.stdout) == (0, "1: running; its worker is asked to stop it\n")
 
 
 def test_retry_makes_scheduled_and_dead_jobs_ready(shelf: PgQueue, dsn: str) -> None:

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 from cli.commands import pgqueue
+from click.testing import CliRunner
 
 from pgqueue import __version__
-from pgqueue.cli.main import VERBS
+from pgqueue.cli.main import VERBS, command_of
 
 HEAVY = ["alembic", "rich", "sqlalchemy", "pgqueue.embedded"]
 
@@ -51,7 +52,6 @@ def test_python_m_pgqueue_is_the_command() -> None:
         (["wroker"], "Did you mean 'worker'?"),
         (["jobs", "lst"], "Did you mean 'list'?"),
         (["worker", "--concurency", "3"], "--concurrency"),
-        (["worker", "--app", "shop:queue"], "It goes before the verb: pgqueue --app ... worker"),
         (["jobs", "list", "--state", "redy"], "'ready'"),
     ],
 )
@@ -108,6 +108,54 @@ def test_what_the_server_refuses_is_one_line(dsn: str) -> None:
     assert "read-only" in line
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--dsn", "{}", "jobs", "list"],
+        ["jobs", "--dsn", "{}", "list"],
+        ["jobs", "list", "--dsn", "{}"],
+        ["--dsn", "postgresql://nobody@localhost:1/wrong", "jobs", "list", "--dsn={}"],
+        ["queues", "pause", "mail", "--dsn", "{}"],
+        ["migrate", "--check", "--schema", "pgqueue", "--dsn", "{}"],
+    ],
+)
+def test_the_options_of_every_command_may_stand_anywhere_and_the_last_one_wins(
+    words: list[str], dsn: str
+) -> None:
+    assert pgqueue(*(word.format(dsn) for word in words)).exit_code == 0
+
+
+def test_the_app_may_stand_behind_the_command(dsn: str, shop: Path) -> None:
+    assert shop.exists()
+    words = ["enqueue", "shop.send", '{"order_id": 1}']
+    assert pgqueue(*words, "--app", "shop:queue", dsn=dsn).stdout == "job 1 added\n"
+    assert pgqueue("--app", "nowhere:queue", *words, "--app", "shop:queue", dsn=dsn).stdout == "job 2 added\n"
+    assert pgqueue(*words, "--app", "shop:queue", dsn=dsn, PGQUEUE_APP="nowhere:queue").exit_code == 0
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_every_command_says_that_it_takes_them_and_lists_only_its_own(name: str) -> None:
+    shown = " ".join(pgqueue(name, "--help").stdout.split())
+    assert "--behind-pooler, --direct-dsn can stand here, too" in shown
+    assert shown.count("--dsn") == 1
+
+
+def test_no_summary_in_a_list_of_commands_is_cut_short() -> None:
+    for group in ("jobs", "dead", "queues", "adopt", "bench", "pipeline"):
+        assert "..." not in pgqueue(group, "--help").stdout.partition("Commands:")[2], group
+
+
+def test_a_frameworks_own_command_knows_its_app_and_takes_no_options_about_it(dsn: str, shop: Path) -> None:
+    assert shop.exists()
+    command = command_of("shop:queue")
+    run = CliRunner().invoke(command, ["enqueue", "shop.send", '{"order_id": 1}'], env={"PGQUEUE_DSN": dsn})
+    assert run.stdout == "job 1 added\n"
+    for words in (["--help"], ["worker", "--help"], ["jobs", "list", "--help"]):
+        assert "--dsn" not in CliRunner().invoke(command, words).stdout
+    refused = CliRunner().invoke(command, ["jobs", "list", "--dsn", dsn])
+    assert (refused.exit_code, "No such option '--dsn'" in refused.stderr) == (2, True)
+
+
 def test_the_option_dsn_goes_before_the_environment(dsn: str, empty_dsn: str) -> None:
     assert pgqueue("--dsn", dsn, "jobs", "list", dsn=empty_dsn).exit_code == 0
 
@@ -147,4 +195,4 @@ def test_a_bad_app_is_refused_with_the_reason(app: str, words: str, shop: Path) 
 def test_verbs_that_run_the_apps_code_ask_for_the_app(verb: list[str]) -> None:
     result = pgqueue(*verb)
     assert result.exit_code == 2
-    assert "no app: give --app before the verb, or set PGQUEUE_APP" in result.stderr
+    assert "no app: give --app, or set PGQUEUE_APP" in result.stderr

@@ -1,10 +1,12 @@
 from datetime import timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from cli.commands import cells, pgqueue, printed
 
 from pgqueue import PgQueue
+from pgqueue.store.claim import WorkerInfo, register
 
 
 @pytest.fixture
@@ -50,11 +52,27 @@ def test_no_queues_is_an_empty_array(dsn: str) -> None:
 
 
 def test_pause_and_resume_name_each_queue(queue: PgQueue, dsn: str) -> None:
-    assert pgqueue("queues", "pause", "mail", "slow", dsn=dsn).stdout == "mail: paused\nslow: paused\n"
+    paused = pgqueue("queues", "pause", "mail", "slow", dsn=dsn)
+    assert (paused.exit_code, paused.stdout) == (0, "mail: paused\nslow: paused\n")
     assert queue.counts()[1] == ["mail", "slow"]
     resumed = pgqueue("queues", "resume", "mail", "other", dsn=dsn)
     assert (resumed.exit_code, resumed.stdout) == (0, "mail: resumed\nother: was not paused\n")
     assert queue.counts()[1] == ["slow"]
+
+
+def test_pause_says_that_nothing_knows_a_queue(lines: PgQueue, dsn: str, shop: Path) -> None:
+    assert shop.exists()
+    worker = WorkerInfo(uuid4(), "here", 1, 1, "0", ["reports"])
+    lines.database.run(register(worker, timedelta(minutes=1)))
+    result = pgqueue("queues", "pause", "default", "empty", "reports", "defualt", dsn=dsn)
+    assert result.exit_code == 0
+    (note,) = result.stderr.splitlines()
+    assert note.startswith(
+        "note: no job, no worker's --queues and no task of the app names the queue 'defualt'"
+    )
+    assert note.endswith("; did you mean 'default'?")
+    assert lines.counts()[1] == ["default", "defualt", "empty", "mail", "reports"]
+    assert pgqueue("--app", "shop:queue", "queues", "pause", "mail", dsn=dsn).stderr == ""
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume"])

@@ -3,7 +3,7 @@ from datetime import timedelta
 import click
 import pytest
 
-from pgqueue.cli.values import names, seconds
+from pgqueue.cli.values import ABOVE_ZERO, LENGTH, names
 
 
 @pytest.mark.parametrize(
@@ -19,13 +19,21 @@ from pgqueue.cli.values import names, seconds
     ],
 )
 def test_a_length_of_time_is_seconds_or_has_a_unit(text: str, length: timedelta) -> None:
-    assert seconds(text) == length
+    assert LENGTH.convert(text, None, None) == length
 
 
-@pytest.mark.parametrize("text", ["", "soon", "-1", "nan", "inf", "1e3", "5 m", "5y", "9" * 30])
+@pytest.mark.parametrize("text", ["", "soon", "-1", "nan", "inf", "1e3", "5 m", "5y", "9" * 30, "3651d"])
 def test_what_is_no_length_of_time_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter, match=r"is no length of time|is too long"):
-        seconds(text)
+        LENGTH.convert(text, None, None)
+
+
+def test_zero_is_refused_where_it_makes_no_sense_in_the_words_of_the_shell() -> None:
+    assert LENGTH.convert("0", None, None) == timedelta(0)
+    with pytest.raises(
+        click.BadParameter, match=r"'0' is too short; use a length above zero, such as 0.5, 30 or 5m"
+    ):
+        ABOVE_ZERO.convert("0", None, None)
 
 
 def test_names_stand_between_commas() -> None:

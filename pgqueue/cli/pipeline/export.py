@@ -9,7 +9,7 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, print_json
 from pgqueue.cli.pipeline.options import days_option, in_lake, margin_option, place, size, together
-from pgqueue.cli.values import seconds
+from pgqueue.cli.values import LENGTH
 from pgqueue.spark.report.words import some
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @margin_option
 @click.option(
     "--wait",
-    type=seconds,
+    type=LENGTH,
     default="1m",
     show_default=True,
     help="How long to wait for transactions that may still add to a closed day.",

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from pgqueue.cli.values import seconds
+from pgqueue.cli.values import LENGTH
 from pgqueue.errors import ConfigurationError
 from pgqueue.spark.config import Config, load
 
@@ -54,7 +54,7 @@ def days_option(name: str, words: str) -> Callable[[F], F]:
 
 margin_option = click.option(
     "--margin",
-    type=seconds,
+    type=LENGTH,
     default="1m",
     show_default=True,
     help="A day is closed this long after its end, in UTC.",

@@ -9,7 +9,7 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, print_json
 from pgqueue.cli.pipeline.options import days_option, in_lake, place, together
-from pgqueue.cli.values import seconds
+from pgqueue.cli.values import LENGTH
 from pgqueue.spark.report.words import some
 
 if TYPE_CHECKING:
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @click.command()
 @in_lake
-@click.option("--keep", type=seconds, default="7d", show_default=True, help="The newest days to keep.")
+@click.option("--keep", type=LENGTH, default="7d", show_default=True, help="The newest days to keep.")
 @click.option(
     "--wait",
-    type=seconds,
+    type=LENGTH,
     default="1m",
     show_default=True,
     help="For how long to ask for a moment alone with the history, for each day.",

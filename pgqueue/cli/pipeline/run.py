@@ -10,7 +10,7 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli import logs
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.pipeline.options import in_lake, lake_of
-from pgqueue.cli.values import seconds
+from pgqueue.cli.values import LENGTH
 from pgqueue.cli.worker import heed_signals
 from pgqueue.spark.config import load
 from pgqueue.values.job import Job, JobState
@@ -30,7 +30,7 @@ class Outcome(NamedTuple):
 
 @click.command()
 @in_lake
-@click.option("--keep", type=seconds, default="7d", show_default=True, help="The newest days not to prune.")
+@click.option("--keep", type=LENGTH, default="7d", show_default=True, help="The newest days not to prune.")
 @click.option(
     "--enqueue-only", is_flag=True, help="Leave the work to workers whose app has registered the steps."
 )

@@ -1,0 +1,33 @@
+"""Whether anything knows a queue: a mistyped name makes a queue that no worker serves, and no error."""
+
+from collections.abc import Callable
+
+import click
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.store import control
+from pgqueue.values.nearest import did_you_mean
+
+
+def look_up(queue: PgQueue, *names: str) -> Callable[[], None]:
+    """Look now which of these queues no declaration, task, worker or job names; what is returned says so on stderr."""
+    declared = queue.queues is not None  # then a name that is not among them was refused already
+    known = set(names) if declared or not names else _known(queue)
+    notes = [
+        f"note: no job, no worker's --queues and no task of the app names the queue {name!r}{did_you_mean(name, known)}"
+        for name in names
+        if name not in known
+    ]
+
+    def tell() -> None:
+        for note in notes:
+            click.echo(note, err=True)
+
+    return tell
+
+
+def _known(queue: PgQueue) -> set[str]:
+    counts, paused = queue.counts()
+    served = queue.database.run(control.worker_queues())
+    of_tasks = [task.options.queue for task in queue.tasks.values()]
+    return {*served, *paused, *of_tasks, *(one.queue for one in counts)}
