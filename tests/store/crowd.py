@@ -44,9 +44,9 @@ def at_once(dsn: str, *deeds: Deed[T]) -> list[T]:
         return list(threads.map(begin, deeds, connections))
 
 
-def until_somebody_waits(dsn: str, *, count: int = 1) -> None:
-    """Return when so many wait for a lock."""
+def until_somebody_waits(dsn: str, *, count: int = 1, unless: Callable[[], bool] = lambda: False) -> None:
+    """Return when so many wait for a lock, or when there is no need to wait for that any more."""
     waiting = "select count(*) from pg_locks where not granted"
     with psycopg.connect(dsn, autocommit=True) as watcher:
-        while (row := watcher.execute(waiting).fetchone()) is None or row[0] < count:
+        while not unless() and ((row := watcher.execute(waiting).fetchone()) is None or row[0] < count):
             pass

@@ -1,9 +1,7 @@
-"""Upgrading to revision 0002 with a history in the tables and workers of the previous release at work, and back."""
+"""Upgrading from revision 0001 with a history in the tables and workers of the previous release at work, and back."""
 
-import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -13,13 +11,13 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 from store.crowd import ask, until_somebody_waits
 from store.drivers import partitions, sqlalchemy_url
+from store.former_release import AT_ONCE, at_work
 from store.migrating import begun, consists_of
-from store.samples import LEASE, adding, error_of, new_job, taking, worker_info
+from store.samples import adding, error_of, new_job, taking
 
 from pgqueue.errors import DatabaseError
-from pgqueue.store import claim, control, finish, schema
-from pgqueue.values.job import Claim
-from pgqueue.values.verdict import Buried, Succeeded, Verdict
+from pgqueue.store import control, finish, schema
+from pgqueue.values.verdict import Buried, Succeeded
 
 ENDED = """
 insert into pgqueue.job_history (id, run_at, created_at, finished_at, collisions, priority, attempts, max_attempts,
@@ -123,60 +121,6 @@ def test_down_to_the_former_revision_and_up_again_ends_where_it_began(former: st
     assert len(_all(former, NUMBERS)) == 3
 
 
-class FormerWorker:
-    """A worker that sends the statements of the previous release, which name no column of this one."""
-
-    def __init__(self, dsn: str) -> None:
-        """Begin with nothing done."""
-        self.done: dict[int, Verdict] = {}
-        self._dsn = dsn
-        self._stopping = threading.Event()
-        self._told = threading.Condition()
-
-    def run(self) -> None:
-        """Enqueue, claim and end jobs, one after the other; by turns they succeed and die."""
-        info = worker_info()
-        with psycopg.connect(self._dsn, autocommit=True, options="-c statement_timeout=10s") as own:
-            ask(own, claim.register(info, LEASE))
-            while not self._stopping.is_set():
-                ask(own, adding(new_job()))
-                (taken,) = ask(own, taking(worker=info.id))
-                verdict = self._verdict_on(taken)
-                assert ask(own, finish.finish(info.id, [verdict], keep=True)) == {taken.id}
-                with self._told:
-                    self.done[taken.id] = verdict
-                    self._told.notify_all()
-
-    def goes_on(self) -> None:
-        """Return when it has ended some more, so many that psycopg has each statement prepared."""
-        with self._told:
-            goal = len(self.done) + 20
-            assert self._told.wait_for(lambda: len(self.done) >= goal, timeout=30)
-
-    def stop(self) -> None:
-        """End after the job at hand."""
-        self._stopping.set()
-
-    def _verdict_on(self, taken: Claim) -> Verdict:
-        if len(self.done) % 2:
-            return Buried(taken, 0.0, "asked", error_of(taken))
-        return Succeeded(taken, 0.0)
-
-
-@contextmanager
-def at_work(dsn: str) -> Iterator[FormerWorker]:
-    """Such a worker, for the length of a block; what goes wrong with it fails the test."""
-    worker = FormerWorker(dsn)
-    with ThreadPoolExecutor(1) as threads:
-        running = threads.submit(worker.run)
-        try:
-            worker.goes_on()
-            yield worker
-        finally:
-            worker.stop()
-        running.result()
-
-
 def test_workers_of_the_former_release_go_on_before_while_and_after_it_is_upgraded(former: str) -> None:
     with at_work(former) as worker, ThreadPoolExecutor(1) as threads:
         with psycopg.connect(former) as reader:
@@ -186,12 +130,12 @@ def test_workers_of_the_former_release_go_on_before_while_and_after_it_is_upgrad
             worker.goes_on()
             assert not upgrading.done()
         number = upgrading.result()
-        before = len(worker.done)
+        before = len(worker.ended)
         worker.goes_on()
 
     numbers = dict(_all(former, NUMBERS))
-    assert numbers.keys() == worker.done.keys()
-    assert all(ended_in > number for ended_in in list(numbers.values())[before + 1 :])
+    assert numbers.keys() == set(worker.ended)
+    assert all(numbers[job_id] > number for job_id in worker.ended[before + AT_ONCE :])
 
 
 def test_an_upgrade_that_never_gets_at_the_tables_gives_up_and_says_whom_to_ask(
@@ -229,7 +173,7 @@ def test_a_file_without_statements_is_run_and_printed(
     former: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = consists_of(former)
-    schema.migrate(former)
+    schema.migrate(former, revision="0002")
     schema.migrate(former, revision="0001")
     schema.upgrade_script(revision="0001:0002")
     _do(former, capsys.readouterr().out)
@@ -243,6 +187,6 @@ def test_a_file_without_statements_is_run_and_printed(
 async def test_a_file_without_statements_is_run_on_an_asyncio_engine(driver: str, former: str) -> None:
     engine = create_async_engine(sqlalchemy_url(former, driver), poolclass=NullPool)
     async with engine.begin() as connection:
-        await connection.run_sync(schema.upgrade)
+        await connection.run_sync(partial(schema.upgrade, revision="0002"))
 
     assert _all(former, "select version_num from pgqueue.alembic_version") == [("0002",)]

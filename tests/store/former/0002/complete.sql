@@ -1,0 +1,23 @@
+-- complete: move finished attempts' jobs to the history; a missing id: that attempt no longer held its job.
+-- index: jobs_pkey
+-- locks: the finished rows
+-- run by: worker completer, Context.transaction, take
+-- why: no join: with one, the planner may start from the jobs, when its statistics say that there are none, and then every
+--      entry of a job that is gone is read, a second and more while a snapshot is held open elsewhere; ids are given in
+--      order, so width_bucket finds what belongs to each by halving
+with done as (
+    delete from pgqueue.jobs
+    where id = any(%(ids)s::bigint[]) and worker_id = %(worker)s::uuid and status = 'running'
+      and claims = coalesce(%(claim)s::integer, (%(claims)s::integer[])[width_bucket(id, %(ids)s::bigint[])])
+    returning *, width_bucket(id, %(ids)s::bigint[]) as place
+),
+kept as (
+    insert into pgqueue.job_history (id, run_at, created_at, started_at, finished_at, worker_id, collisions, priority,
+                                     attempts, max_attempts, outcome, queue, task, unique_key, args, errors, result)
+    select id, run_at, created_at, clock.now - make_interval(secs => (%(seconds)s::float8[])[place]), clock.now,
+           worker_id, collisions, priority, attempts, max_attempts, 'succeeded', queue, task, unique_key, args, errors,
+           (%(results)s::text[])[place]::jsonb
+    from done, (select coalesce(%(now)s::timestamptz, clock_timestamp()) as now) as clock
+    where %(keep)s::boolean
+)
+select id from done

@@ -1,0 +1,23 @@
+-- put_back: return attempts' jobs to the line or the calendar; a missing id: no longer held, or asked to cancel.
+-- index: jobs_pkey
+-- locks: the returned rows
+-- run by: worker completer, take
+-- why: no join: with one, the planner may start from the jobs, when its statistics say that there are none, and then every
+--      entry of a job that is gone is read, a second and more while a snapshot is held open elsewhere; ids are given in
+--      order, so width_bucket finds what belongs to each by halving
+update pgqueue.jobs as job
+set (status, run_at, attempts, worker_id, claimed_at, errors) = (
+    select case when ended.delay > 0 then 'scheduled' else 'ready' end,
+           case when ended.delay is null then job.run_at else clock.now + make_interval(secs => ended.delay) end,
+           job.attempts - ended.refund, null::uuid, null::timestamptz,
+           case when ended.error is null then job.errors
+                else coalesce(job.errors, '[]') || (ended.error::jsonb || jsonb_build_object('at', clock.now)) end
+    from (select coalesce(%(now)s::timestamptz, clock_timestamp()) as now) as clock,
+         (select width_bucket(job.id, %(ids)s::bigint[]) as place) as found,
+         lateral (select (%(delays)s::float8[])[place] as delay, (%(refunds)s::smallint[])[place] as refund,
+                         (%(errors)s::text[])[place] as error) as ended
+)
+where id = any(%(ids)s::bigint[]) and worker_id = %(worker)s::uuid and status = 'running'
+      and claims = coalesce(%(claim)s::integer, (%(claims)s::integer[])[width_bucket(id, %(ids)s::bigint[])])
+      and not cancel_requested
+returning id
