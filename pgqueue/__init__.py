@@ -6,7 +6,7 @@ Enqueue inside the transaction that makes the job necessary; run ``pgqueue worke
 from pgqueue.app.context import Context
 from pgqueue.app.handle import JobHandle
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.app.take import TakenJob
+from pgqueue.app.taken import TakenJob
 from pgqueue.app.task import Call, Task
 from pgqueue.errors import Dead, PgQueueError, RetryLater, Snooze, Superseded
 from pgqueue.values.job import AttemptError, Job, JobState, Outcome

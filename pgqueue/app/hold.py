@@ -1,26 +1,46 @@
-"""What both kinds of take share: who they are, what they hold, and what to make of its end. Nothing here waits."""
+"""What both kinds of take share: their identity, what they hold, and what becomes of it. Nothing here waits.
 
+A job whose arguments Python's json cannot read (thousands of levels, a number of thousands of digits) goes to the
+dead table as ``undecodable``, one by one; the others are handed over.
+"""
+
+import json
+import logging
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from typing import Any
 from uuid import uuid4
 
-from pgqueue.errors import InvalidOption, JobError, Superseded
+from pgqueue.app.heartbeat import Heartbeat
+from pgqueue.errors import InvalidOption, JobError, PayloadNotDecodable, Superseded
 from pgqueue.store import claim, finish, upkeep
 from pgqueue.store.database import Database
 from pgqueue.store.listener import listen_statement
 from pgqueue.store.plan import Plan
 from pgqueue.values.job import Claim
-from pgqueue.values.verdict import Again, Buried, Returned, Succeeded, Verdict, describe
+from pgqueue.values.retry import Retry
+from pgqueue.values.verdict import Again, Buried, Returned, Succeeded, Verdict, describe, judge
 from pgqueue.values.version import __version__
 
 POLL = 1.0
+SHORTEST_PATIENCE = 10.0
+POSTPONED = timedelta(minutes=1)
+
+log = logging.getLogger("pgqueue.take")
 
 
 class Hold:
-    """What both kinds of take share: who they are, what they hold, and what to make of its end."""
+    """What both kinds of take share.
+
+    Attributes:
+        held: the claims that are not settled, by the job's id.
+        args: the arguments of what was taken, by the job's id.
+        lost: whether the lease is lost, and every claim with it.
+        patience: after how many seconds without an answer a connection is cut off.
+    """
 
     def __init__(
         self,
@@ -31,6 +51,7 @@ class Hold:
         timeout: timedelta | None,
         lease: timedelta,
         keep: bool,
+        policy_of: Callable[[str], Retry],
     ) -> None:
         """Describe a take.
 
@@ -41,30 +62,34 @@ class Hold:
             timeout: how long to wait for the first; None: for ever.
             lease: how soon others may have the jobs if this process dies.
             keep: whether completed jobs go to the history.
+            policy_of: the retry policy of a task, by its name.
 
         Raises:
             InvalidOption: a value is out of its range.
         """
-        if count < 1:
-            raise InvalidOption(f"take({count!r}): take at least one job")
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise InvalidOption(f"take({count!r}): take at least one job, and a whole number of them")
         self.database = database
         self.count = count
         self.queues = queues
         self.timeout = None if timeout is None else timeout.total_seconds()
         self.lease = lease
+        self.patience = max(SHORTEST_PATIENCE, lease.total_seconds())
         self.keep = keep
+        self._policy_of = policy_of
+
+    def begin(self) -> None:
+        """Start afresh: a new worker that holds nothing."""
         self.worker = claim.WorkerInfo(
-            uuid4(), socket.gethostname(), os.getpid(), count, __version__, self.queues
+            uuid4(), socket.gethostname(), os.getpid(), self.count, __version__, self.queues
         )
+        self.heartbeat = Heartbeat(self.database, self.worker.id, self.lease, self._lease_lost)
         self.held: dict[int, Claim] = {}
+        self.args: dict[int, dict[str, Any]] = {}
         self.unsettled: set[int] = set()
         self.looking = False
+        self.lost = False
         self.taken_at = 0.0
-
-    @property
-    def beat(self) -> float:
-        """Seconds between two renewals of the lease."""
-        return self.lease.total_seconds() / 3
 
     def look(self) -> Plan[float]:
         """Claim what is ready into ``held``; returns for how long to wait if that was nothing."""
@@ -82,28 +107,66 @@ class Hold:
                 break
         self.taken_at = time.monotonic()
         self.looking = False
-        return POLL if ticked.next_in is None else max(0.0, min(POLL, ticked.next_in))
+        longest = min(POLL, self.lease.total_seconds() / 3)
+        return longest if ticked.next_in is None else max(0.0, min(longest, ticked.next_in))
+
+    def unreadable(self) -> list[Buried]:
+        """Read the arguments of what is held; what cannot be read is held no more, and is to be recorded."""
+        verdicts = []
+        for held in list(self.held.values()):
+            try:
+                self.args[held.id] = json.loads(held.args)
+            except (ValueError, RecursionError) as error:
+                refused = PayloadNotDecodable(f"{held.task}: {error}")
+                fields = {"job": held.id, "task": held.task, "error": str(refused)}
+                log.error("job is dead: undecodable", extra=fields)  # noqa: TRY400 - its traceback says nothing
+                verdicts.append(Buried(held, 0.0, "undecodable", describe(refused, held.attempt)))
+        self.let_go(verdicts)
+        return verdicts
+
+    def postponed(self, verdict: Buried, refusal: Exception) -> Again:
+        """What to record where the database refuses to have a job buried."""
+        return Again(verdict.claim, POSTPONED, describe(refusal, verdict.claim.attempt))
 
     def success(self, held: Claim) -> Succeeded:
         """What to record of a job that is done."""
         return Succeeded(held, time.monotonic() - self.taken_at)
 
-    def failure(self, held: Claim, error: BaseException | str, delay: timedelta = timedelta(0)) -> Verdict:
-        """What to record of a job that failed: another attempt after ``delay``, or none if that was the last."""
-        described = describe(error if isinstance(error, BaseException) else JobError(error), held.attempt)
+    def failure(self, held: Claim, error: BaseException | str, delay: timedelta | None) -> Verdict:
+        """What to record of a job that failed; without a delay, its task's retry policy decides."""
+        raised = error if isinstance(error, BaseException) else JobError(error)
+        if delay is None:
+            policy = self._policy_of(held.task)
+            return self._judge(held, raised, policy if raised is error else _unselective(policy))
         if held.attempt >= held.max_attempts:
+            described = describe(raised, held.attempt)
             return Buried(held, time.monotonic() - self.taken_at, "exhausted", described)
-        return Again(held, delay, described)
+        return Again(held, delay, describe(raised, held.attempt))
 
     def ending(self, error: BaseException | None) -> list[Verdict]:
-        """What becomes of everything still held when the block is left."""
+        """What becomes of everything still held when the block is left.
+
+        An error of the block says nothing about one job in particular, so a policy is asked for its delay and
+        its limits, not whether it retries this error.
+        """
         if error is None:
             return [self.success(held) for held in self.held.values()]
         if isinstance(error, Exception):
-            return [self.failure(held, error) for held in self.held.values()]
+            return [
+                self._judge(held, error, _unselective(self._policy_of(held.task)))
+                for held in self.held.values()
+            ]
         return [Returned(held) for held in self.held.values()]  # interrupted, not failed: attempts unspent
 
-    def recording(self, verdicts: list[Verdict]) -> Plan[set[int]]:
+    def _judge(self, held: Claim, error: BaseException, policy: Retry) -> Verdict:
+        seconds = time.monotonic() - self.taken_at
+        try:
+            return judge(held, error, retry=policy, seconds=seconds)
+        except Exception:
+            log.exception("retry policy failed; the default one decides", extra={"task": held.task})
+            return judge(held, error, retry=Retry(), seconds=seconds)
+
+    def recording(self, verdicts: Sequence[Verdict]) -> Plan[set[int]]:
         """Record verdicts; returns the ids that were still held."""
         return finish.finish(self.worker.id, verdicts, keep=self.keep)
 
@@ -113,27 +176,33 @@ class Hold:
             yield from claim.disown(self.worker.id, ())
         yield from claim.retire(self.worker.id)
 
-    def let_go(self, verdicts: list[Verdict]) -> None:
+    def let_go(self, verdicts: Sequence[Verdict]) -> None:
         """Forget the claims of these verdicts.
 
         Raises:
             JobError: one of them is forgotten already.
+            Superseded: the lease is lost, and the jobs with it.
         """
+        if self.lost:
+            ids = {verdict.claim.id for verdict in verdicts}
+            for job_id in ids:
+                self.held.pop(job_id, None)
+            raise _superseded(ids)
         for verdict in verdicts:
             if self.held.pop(verdict.claim.id, None) is None:
                 raise JobError(f"job {verdict.claim.id} is settled already")
             self.unsettled.add(verdict.claim.id)
 
-    def require_all(self, verdicts: list[Verdict], done: set[int]) -> None:
+    def require_all(self, verdicts: Sequence[Verdict], done: set[int]) -> None:
         """The database has spoken: tell whoever settled jobs if some were no longer theirs.
 
         Raises:
             Superseded: some were not.
         """
         self.unsettled -= {verdict.claim.id for verdict in verdicts}
-        lost = sorted({verdict.claim.id for verdict in verdicts} - done)
+        lost = {verdict.claim.id for verdict in verdicts} - done
         if lost:
-            raise Superseded(f"the lease was lost, and with it job {', '.join(map(str, lost))}: not recorded")
+            raise _superseded(lost)
 
     @property
     def listening(self) -> str | None:
@@ -157,3 +226,21 @@ class Hold:
             JobError: one of the jobs is settled already, or this take is of the other kind.
         """
         raise JobError("this take is blocking; use job.complete() or job.fail()")
+
+    def _lease_lost(self) -> None:
+        """Told by the heartbeat, in its thread."""
+        self.lost = True
+        log.warning(
+            "the lease of a take is lost; its jobs may run elsewhere, and what they do here is not recorded",
+            extra={"worker": str(self.worker.id), "jobs": sorted(self.held)},
+        )
+
+
+def _unselective(policy: Retry) -> Retry:
+    """A policy that retries every error, after the same delays and within the same limits."""
+    return Retry(wait=policy.wait, stop=policy.stop)
+
+
+def _superseded(ids: set[int]) -> Superseded:
+    named = ", ".join(map(str, sorted(ids)))
+    return Superseded(f"the lease was lost, and with it job {named}: not recorded")

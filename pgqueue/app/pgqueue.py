@@ -348,7 +348,13 @@ class PgQueue(Desk):
             "timeout": as_delay("timeout", timeout),
             "lease": as_limit("lease", lease),
             "keep": self.keeps_history,
+            "policy_of": self._policy_of,
         }
+
+    def _policy_of(self, name: str) -> Retry:
+        """The retry policy of a task that is registered here; the default one for any other."""
+        task = self._tasks.get(name)
+        return Retry() if task is None else task.retry
 
     def _drawn(self, jobs: Iterable[NewJob], connection: object) -> Iterable[NewJob]:
         """The jobs: all of them now, where making them may use the very connection, else when there is time."""

@@ -129,7 +129,7 @@ def test_an_exception_returns_what_is_left_with_the_attempt_spent(queue: PgQueue
     with pytest.raises(ValueError, match="halfway"), queue.take(3) as jobs:  # noqa: PT012 - how a block is left is the claim
         jobs[0].complete()
         raise ValueError("halfway")
-    assert states(queue, ids) == [(JobState.SUCCEEDED, 1), (JobState.READY, 1), (JobState.READY, 1)]
+    assert states(queue, ids) == [(JobState.SUCCEEDED, 1), (JobState.SCHEDULED, 1), (JobState.SCHEDULED, 1)]
     assert [error.message for error in queue.job(ids[1]).errors] == ["halfway"]
     assert workers(queue) == 0
 

@@ -1,0 +1,108 @@
+"""A job that a take holds: what it is, and how the user's code settles it.
+
+How a verdict is recorded is decided in :mod:`pgqueue.app.take`.
+"""
+
+from typing import Any
+
+from pgqueue.app.hold import Hold
+from pgqueue.errors import Duration, as_delay
+from pgqueue.values.job import Claim
+
+
+class TakenJob:
+    """A job held by a take.
+
+    Attributes:
+        id: the job's id.
+        task: the name it was enqueued under.
+        queue: the queue it was taken from.
+        args: its arguments by parameter name, as plain JSON values.
+        attempt: which attempt this is, from 1.
+        lost: whether the lease was lost, so that the job may run elsewhere.
+    """
+
+    __slots__ = ("_claim", "_hold", "args")
+
+    def __init__(self, held: Claim, args: dict[str, Any], hold: Hold) -> None:
+        """Made by a take."""
+        self._claim = held
+        self._hold = hold
+        self.args = args
+
+    def __repr__(self) -> str:
+        """Like ``<TakenJob 42 shop.send_receipt attempt 1>``."""
+        return f"<TakenJob {self.id} {self.task} attempt {self.attempt}{' lost' if self.lost else ''}>"
+
+    @property
+    def id(self) -> int:
+        """The job's id."""
+        return self._claim.id
+
+    @property
+    def task(self) -> str:
+        """The name it was enqueued under."""
+        return self._claim.task
+
+    @property
+    def queue(self) -> str:
+        """The queue it was taken from."""
+        return self._claim.queue
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is, from 1."""
+        return self._claim.attempt
+
+    @property
+    def lost(self) -> bool:
+        """Whether the lease was lost, so that the job may run elsewhere; known at the heartbeat after it."""
+        return self._hold.lost
+
+    def complete(self) -> None:
+        """Record success now, ahead of the others.
+
+        Raises:
+            Superseded: the lease was lost; the job is another worker's.
+            JobError: it is settled already.
+        """
+        self._hold.settle([self._hold.success(self._claim)])
+
+    async def acomplete(self) -> None:
+        """Record success now, ahead of the others.
+
+        Raises:
+            Superseded: the lease was lost; the job is another worker's.
+            JobError: it is settled already.
+        """
+        await self._hold.asettle([self._hold.success(self._claim)])
+
+    def fail(self, error: BaseException | str, *, delay: Duration | None = None) -> None:
+        """Record failure now: the job runs again after ``delay``, or is dead if that was the last attempt.
+
+        Args:
+            error: an exception, or a message.
+            delay: seconds, or a timedelta; 0: at once. None: as the task's retry policy decides on the error,
+                the default policy where this queue does not know the task.
+
+        Raises:
+            InvalidOption: the delay is out of its range; nothing is recorded.
+            Superseded: the lease was lost; the job is another worker's.
+            JobError: it is settled already.
+        """
+        self._hold.settle([self._hold.failure(self._claim, error, as_delay("delay", delay))])
+
+    async def afail(self, error: BaseException | str, *, delay: Duration | None = None) -> None:
+        """Record failure now: the job runs again after ``delay``, or is dead if that was the last attempt.
+
+        Args:
+            error: an exception, or a message.
+            delay: seconds, or a timedelta; 0: at once. None: as the task's retry policy decides on the error,
+                the default policy where this queue does not know the task.
+
+        Raises:
+            InvalidOption: the delay is out of its range; nothing is recorded.
+            Superseded: the lease was lost; the job is another worker's.
+            JobError: it is settled already.
+        """
+        await self._hold.asettle([self._hold.failure(self._claim, error, as_delay("delay", delay))])
