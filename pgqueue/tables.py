@@ -94,6 +94,7 @@ def _jobs() -> list[Column[Any]]:
         _required("unique_until_started", Boolean()),
         _required("cancel_requested", Boolean()),
         _required("status", Text()),
+        _optional("unknown_since", _instant()),
     ]
 
 
@@ -163,6 +164,7 @@ def _workers() -> list[Column[Any]]:
         _required("lease_until", _instant()),
         _required("pid", Integer()),
         _required("asleep", Boolean()),
+        _optional("tasks", ARRAY(Text)),
     ]
 
 

@@ -1,7 +1,9 @@
--- claim: take ready jobs, in order, from each queue those behind a mark, up to its quota.
+-- claim: take ready jobs, in order, from each queue those behind a mark, up to its quota and up to a limit for all queues.
 -- index: jobs_ready, jobs_pkey
 -- locks: the worker's own row, shared; the claimed rows; rows that others hold locked are skipped, never waited for
 -- run by: worker fetcher, take
+-- why: nothing that a row holds makes this statement fail or gives an answer that Python cannot read: one such row would
+--      stop every worker. So times are bounded, attempts cannot overflow, and pgqueue.instant reads what may be no time
 with claimant as (  -- a worker off the list claims nothing; while it claims, it stays on
     select from pgqueue.workers where id = %(worker)s::uuid for key share
 ),
@@ -19,18 +21,22 @@ next as (
         for update skip locked
     ) as job
     where not exists (select from pgqueue.queues where name = line.queue and paused_at is not null)
+    limit %(limit)s::integer
 ),
 claimed as (
     update pgqueue.jobs as job
-    set status = 'running', attempts = job.attempts + 1, claims = %(fence)s::integer, worker_id = %(worker)s::uuid,
+    set status = 'running', attempts = least(job.attempts, 32766) + 1, claims = %(fence)s::integer,
+        worker_id = %(worker)s::uuid,
         claimed_at = coalesce(%(now)s::timestamptz, now()),
         unique_key = case when job.unique_until_started then null else job.unique_key end
     where job.id = any(array(select id from next))  -- no join: see complete
     returning job.id, job.claims, job.attempts, job.max_attempts, job.priority, job.queue, job.task,
-              job.args::text as args, job.run_at, job.created_at,
-              coalesce(extract(epoch from job.claimed_at - (
-                  case when job.attempts > 1 then job.errors->(1 - job.attempts)->>'at' end  -- since the last revival
-              )::timestamptz), 0)::float8 as failing_seconds
+              job.args::text as args,
+              least(greatest(job.run_at, '1900-01-01 00:00+00'), '9000-01-01 00:00+00') as run_at,
+              least(greatest(job.created_at, '1900-01-01 00:00+00'), '9000-01-01 00:00+00') as created_at,
+              case when job.attempts > 1  -- since the last revival
+                   then coalesce(extract(epoch from job.claimed_at - pgqueue.instant(job.errors->(1 - job.attempts)->>'at')), 0)
+                   else 0 end::float8 as failing_seconds
 )
 select * from claimed
 order by priority desc, run_at, id

@@ -3,24 +3,14 @@
 -- locks: the promoted rows, skipping locked ones
 -- run by: worker upkeep, take
 -- why: one statement for all that an idle worker asks, and every line is looked at from a mark, past the entries
---      of jobs that are gone (while a snapshot is held open elsewhere, they stay in the index)
+--      of jobs that are gone (while a snapshot is held open elsewhere, they stay in the index). promote_due sets aside
+--      what the database refuses to promote; and PostgreSQL 15 cannot subtract from 'infinity', so the next job is at
+--      most a day away
 with clock as (
     select coalesce(%(now)s::timestamptz, now()) as now
-),
-due as (
-    select id from pgqueue.jobs
-    where status = 'scheduled' and run_at <= (select now from clock)
-    order by run_at
-    limit %(limit)s::integer
-    for update skip locked
-),
-promoted as (
-    update pgqueue.jobs set status = 'ready'
-    where id = any(array(select id from due))  -- no join: see complete
-    returning id
 )
-select (select count(*) from promoted),
-       (select extract(epoch from run_at - clock.now)::float8 from pgqueue.jobs
+select due.promoted, due.refused,
+       (select extract(epoch from least(run_at, clock.now + interval '1 day') - clock.now)::float8 from pgqueue.jobs
         where status = 'scheduled' and run_at > clock.now order by run_at limit 1),
        exists (select from pgqueue.workers where lease_until < clock.now) or exists (select from pgqueue.departed),
        exists (
@@ -34,6 +24,9 @@ select (select count(*) from promoted),
                order by -ready.priority, ready.run_at, ready.id
                limit 1
            ) as job
+       ) or exists (  -- in the queue that '' names, which stands before the first gap
+           select from pgqueue.jobs
+           where %(elsewhere)s::boolean and '' <> all(%(queues)s::text[]) and status = 'ready' and queue = ''
        ) or exists (  -- in any other queue: between two of these, or after the last
            select from (select name as after, lead(name) over (order by name) as before
                         from unnest(array_append(%(queues)s::text[], '')) as name) as gap
@@ -47,4 +40,4 @@ select (select count(*) from promoted),
            where %(elsewhere)s::boolean
        ),
        pgqueue.tell_of_sleepers()
-from clock
+from clock cross join lateral pgqueue.promote_due(clock.now, %(limit)s::integer) as due

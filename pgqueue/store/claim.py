@@ -10,12 +10,13 @@ Running jobs are in no index: each entry would be written at every claim and rea
 holds a snapshot open, the entries of all that has ended would lie in the way. Instead it is noted whose jobs are
 to be looked for, and the table is read from end to end: when a worker departs without having retired, and when
 the answer to a claim was lost with its connection, so that jobs may be in the name of a worker that does not know
-of them. Then ``disown`` returns what the worker does not know.
+of them. Then ``disown`` returns what the worker does not know, unspent. Where the answer came and the worker could
+not handle it, ``give_up`` ends those attempts as failed, so that a job that breaks its worker runs out of attempts.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from random import getrandbits
 from types import MappingProxyType
@@ -23,11 +24,16 @@ from uuid import UUID
 
 import msgspec
 
+from pgqueue.store import finish
 from pgqueue.store.arrays import columns, numbers, texts
 from pgqueue.store.plan import Plan, Statement
 from pgqueue.values.job import HEAD, Claim, Mark
+from pgqueue.values.verdict import Returned, plainer
 
 NO_MARKS: Mapping[str, Mark] = MappingProxyType({})
+NO_TIME = datetime.min.replace(tzinfo=UTC)
+ASKED_AT_ONCE = 100
+"""One statement claims from at most this many queues, or one from each where there is room for more."""
 
 # One number for each claim statement of this process. It starts at random: a worker of the previous release, which
 # counts the claims of each job instead, must not come to a number that it used before.
@@ -49,6 +55,7 @@ class WorkerInfo(msgspec.Struct, frozen=True):
         concurrency: how many jobs it runs at a time.
         version: of pgqueue.
         queues: what it serves; None: all queues.
+        tasks: the tasks that it knows; None: not said, it may know any.
     """
 
     id: UUID
@@ -57,6 +64,7 @@ class WorkerInfo(msgspec.Struct, frozen=True):
     concurrency: int
     version: str
     queues: Sequence[str] | None
+    tasks: Sequence[str] | None = None
 
 
 def register(worker: WorkerInfo, lease: timedelta, *, now: datetime | None = None) -> Plan[None]:
@@ -71,6 +79,7 @@ def register(worker: WorkerInfo, lease: timedelta, *, now: datetime | None = Non
             "concurrency": worker.concurrency,
             "version": worker.version,
             "queues": None if worker.queues is None else list(worker.queues),
+            "tasks": None if worker.tasks is None else list(worker.tasks),
             "now": now,
         },
         returns=False,
@@ -103,6 +112,7 @@ def claim(
     worker: UUID,
     quotas: Mapping[str, int],
     *,
+    limit: int | None = None,
     marks: Mapping[str, Mark] = NO_MARKS,
     now: datetime | None = None,
 ) -> Plan[list[Claim]]:
@@ -110,7 +120,8 @@ def claim(
 
     Args:
         worker: who takes them; must be registered.
-        quotas: at most how many from each queue.
+        quotas: at most how many from each queue. Queues are asked in this order.
+        limit: at most how many in all; when they are found, the other queues are not asked.
         marks: from which position on; from the head where none is given.
         now: the instant of the claim; the database's own by default.
 
@@ -124,6 +135,7 @@ def claim(
             "queues": texts(quotas),
             "quotas": numbers([*quotas.values()]),
             **columns(marks.get(queue, HEAD) for queue in quotas),
+            "limit": limit,
             "fence": next_fence(),
             "now": now,
         },
@@ -143,7 +155,7 @@ def fill(
 
     Args:
         worker: who takes them.
-        queues: where from; when there is less room than queues, the first ones are asked.
+        queues: where from; when there is less room than queues, the first ones that have jobs are served.
         room: at most how many.
         marks: as for :func:`claim`.
         now: as for :func:`claim`.
@@ -153,16 +165,28 @@ def fill(
     while hungry and len(claims) < room:
         left = room - len(claims)
         share = max(1, left // len(hungry))
-        found = yield from claim(worker, dict.fromkeys(hungry[:left], share), marks=marks, now=now)
+        asked = hungry[: max(left, ASKED_AT_ONCE)]
+        found = yield from claim(worker, dict.fromkeys(asked, share), limit=left, marks=marks, now=now)
         claims += found
         served = Counter(one.queue for one in found)
-        hungry = [queue for queue in hungry[:left] if served[queue] == share] + hungry[left:]
+        hungry = hungry[len(asked) :] + [queue for queue in asked if served[queue] == share]
     return claims
 
 
-def new_queues(known: Sequence[str] = ()) -> Plan[list[str]]:
-    """The queues in which ready jobs stand, other than those that are known."""
-    rows = yield Statement("new_queues", {"known": texts(known)})
+def new_queues(known: Sequence[str] = (), *, limit: int | None = None) -> Plan[list[str]]:
+    """The queues in which ready jobs stand, other than those that are known; at most ``limit`` and perhaps one."""
+    rows = yield Statement("new_queues", {"known": texts(known), "limit": limit})
+    return sorted(row[0] for row in rows)
+
+
+def next_queues(after: str | None, limit: int) -> Plan[list[str]]:
+    """The next queues in which ready jobs stand, in the database's order of names.
+
+    Args:
+        after: the name after which to look; None: from the first name on.
+        limit: at most how many; fewer: there are no more.
+    """
+    rows = yield Statement("next_queues", {"after": after, "limit": limit})
     return [row[0] for row in rows]
 
 
@@ -203,13 +227,34 @@ def beat(
 
 
 def disown(worker: UUID, known: Sequence[int]) -> Plan[list[int]]:
-    """Return what the worker holds in the database but does not know of; the ids returned."""
-    yield Statement("read_through", {})
-    rows = yield Statement("disown", {"worker": worker, "known": numbers([*known])})
-    return [row[0] for row in rows]
+    """Return, unspent, what the worker holds in the database but does not know of.
+
+    Returns:
+        The ids. A job that was to be cancelled has ended as that; all others are in line again.
+    """
+    unknown = yield from _unknown_claims(worker, known)
+    done = (yield from finish.put_back(worker, [Returned(one) for one in unknown])) if unknown else set()
+    return sorted(done)
+
+
+def give_up(worker: UUID, known: Sequence[int], error: Exception) -> Plan[list[int]]:
+    """End as failed, with this error, the attempts that the worker holds but does not know of; the ids."""
+    unknown = yield from _unknown_claims(worker, known)
+    failed = [plainer(Returned(one), error) for one in unknown]
+    return sorted((yield from finish.finish(worker, failed, keep=True)))
 
 
 def cancel_requests(worker: UUID, known: Sequence[int]) -> Plan[list[int]]:
     """Which of the worker's jobs somebody asked to cancel."""
     rows = yield Statement("cancel_requests", {"worker": worker, "known": numbers([*known])})
     return [row[0] for row in rows]
+
+
+def _unknown_claims(worker: UUID, known: Sequence[int]) -> Plan[list[Claim]]:
+    """Claims as far as they are needed to end them: only numbers are read, which any row has."""
+    yield Statement("read_through", {})
+    rows = yield Statement("unknown_claims", {"worker": worker, "known": numbers([*known])})
+    return [
+        Claim(job_id, worker, claims, attempt, most, 0, "", "", "{}", NO_TIME, NO_TIME, 0.0)
+        for job_id, claims, attempt, most in rows
+    ]

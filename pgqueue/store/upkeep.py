@@ -3,7 +3,7 @@
 This module says *what* is to be done; :mod:`pgqueue.worker.upkeep` says *when*.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -22,6 +22,7 @@ class Ticked(msgspec.Struct, frozen=True):
 
     Attributes:
         count: how many jobs became ready.
+        refused: jobs that the database refused to put in line, and that were set aside.
         next_in: in how many seconds the next one will; None: none is waiting for its time.
         lost: whether there is a worker whose jobs are to be reclaimed.
         ready: whether a job is ready in the lines that were asked about.
@@ -31,6 +32,7 @@ class Ticked(msgspec.Struct, frozen=True):
     next_in: float | None
     lost: bool
     ready: bool
+    refused: Sequence[int] = ()
 
 
 def tick(
@@ -50,15 +52,16 @@ def tick(
         **columns(lines.values()),
         "elsewhere": elsewhere,
     }
-    count = 0
+    count, all_refused = 0, list[int]()
     while True:
-        ((moved, next_in, lost, ready, _),) = yield Statement("tick", params)
+        ((moved, refused, next_in, lost, ready, _),) = yield Statement("tick", params)
         count += moved
-        if moved < PROMOTED_AT_ONCE:
+        all_refused += refused
+        if moved + len(refused) < PROMOTED_AT_ONCE:
             break
     if count:
         yield from wake()
-    return Ticked(count, next_in, lost, ready)
+    return Ticked(count, next_in, lost, ready, all_refused)
 
 
 def reclaim(*, now: datetime | None = None) -> Plan[dict[int, JobState]]:

@@ -86,6 +86,10 @@ def services(
 
     async def tick() -> float:
         ticked = await link.run(lambda: upkeep.tick(lines.starts(), elsewhere=lines.serves_all))
+        if ticked.refused:
+            log.error(
+                "jobs set aside: the database refused to put them in line", extra={"jobs": ticked.refused}
+            )
         if ticked.count or ticked.ready:
             look.set()
         if ticked.lost:

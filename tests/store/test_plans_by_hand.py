@@ -46,7 +46,7 @@ def _claim(**changes: Any) -> Claim:
     values: dict[str, Any] = {
         "id": 1,
         "worker_id": worker_info().id,
-        "claims": 1,
+        "fence": 1,
         "attempt": 1,
         "max_attempts": 3,
         "priority": 0,
@@ -169,12 +169,14 @@ def test_room_is_shared_out_and_what_is_left_goes_to_the_queues_that_had_more() 
     assert [_quotas(step) for step in connection.asked] == [{"a": 3, "b": 3}, {"a": 3}]
 
 
-def test_with_less_room_than_queues_the_first_are_asked_and_the_others_after_them() -> None:
-    connection = Answers(_rows([]), _rows(["c"]), _rows(["d"]))
+def test_with_less_room_than_queues_a_hundred_are_asked_at_once_for_no_more_than_there_is_room() -> None:
+    names = [f"q{number}" for number in range(150)]
+    connection = Answers(_rows(["q3"]), _rows(["q120"]))
 
-    run(claim.fill(worker_info().id, ["a", "b", "c", "d"], 2), connection)
+    run(claim.fill(worker_info().id, names, 2), connection)
 
-    assert [_quotas(step) for step in connection.asked] == [{"a": 1, "b": 1}, {"c": 1, "d": 1}, {"c": 1}]
+    assert [[*_quotas(step)] for step in connection.asked] == [names[:100], [*names[100:], "q3"]]
+    assert [_limit(step) for step in connection.asked] == [2, 1]
 
 
 def test_nothing_is_claimed_where_nothing_is_served() -> None:
@@ -193,13 +195,13 @@ def test_promotion_goes_on_while_whole_batches_move_and_wakes_once() -> None:
 
     promoted, names = _told(
         upkeep.tick(),
-        [(whole, 1.0, False, False, None)],
-        [(whole, 1.0, True, False, None)],
-        [(0, 2.5, False, True, None)],
+        [(whole, [], 1.0, False, False, None)],
+        [(whole - 1, [7], 1.0, True, False, None)],
+        [(0, [], 2.5, False, True, None)],
         [],
     )
 
-    assert promoted == upkeep.Ticked(2 * whole, 2.5, lost=False, ready=True)
+    assert promoted == upkeep.Ticked(2 * whole - 1, 2.5, lost=False, ready=True, refused=[7])
     assert names == ["tick"] * 3 + ["wake"]
 
 
@@ -218,12 +220,14 @@ def test_a_beat_reads_the_jobs_through_only_when_an_answer_was_lost() -> None:
 
     assert _told(claim.beat(worker, MINUTE, []), [(worker,)])[1] == ["renew"]
     assert _told(claim.beat(worker, MINUTE, [1]), [(worker,)], [])[1] == ["renew", "cancel_requests"]
-    _, names = _told(claim.beat(worker, MINUTE, [1], sure=False), [(worker,)], [], [(2,)], [])
-    assert names == ["renew", "read_through", "disown", "cancel_requests"]
+    _, names = _told(
+        claim.beat(worker, MINUTE, [1], sure=False), [(worker,)], [], [(2, 1, 1, 25)], [(2,)], []
+    )
+    assert names == ["renew", "read_through", "unknown_claims", "put_back", "cancel_requests"]
 
 
 def test_nobody_is_woken_where_nothing_became_ready() -> None:
-    assert _told(upkeep.tick(), [(0, None, False, False, None)])[1] == ["tick"]
+    assert _told(upkeep.tick(), [(0, [], None, False, False, None)])[1] == ["tick"]
     assert _told(upkeep.reclaim(), [], GONE, [], [(1, "dead"), (2, "cancelled")])[1][-1] == "reclaim"
     assert _told(control.resume("mail"), [])[1] == ["resume"]
 
@@ -299,3 +303,8 @@ def _quotas(step: Step) -> dict[str, int]:
     assert not isinstance(step, Copy)
     queues, quotas = str(step.params["queues"]), str(step.params["quotas"])
     return dict(zip(re.findall(r"\w+", queues), map(int, re.findall(r"\d+", quotas)), strict=True))
+
+
+def _limit(step: Step) -> object:
+    assert not isinstance(step, Copy)
+    return step.params["limit"]
