@@ -28,6 +28,7 @@ from pgqueue.errors import Superseded
 from pgqueue.store import finish
 from pgqueue.store.connection import Awaiting, Blocking
 from pgqueue.store.database import Database
+from pgqueue.store.joining import joinable
 from pgqueue.store.plan import Plan, arun, run
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Succeeded
@@ -82,6 +83,9 @@ class Context:
     def transaction(self) -> "JobTransaction":
         """A transaction that commits the task's own writes and the job's completion together.
 
+        What the task asks of the same queue inside, without naming a connection, is part of it: jobs that it enqueues
+        commit with it, or not at all. ``using(connection=OWN_CONNECTION)`` enqueues apart from it.
+
         Returns:
             For a plain task, a context manager of a :class:`psycopg.Connection`; for an ``async def`` task,
             an asynchronous one of a :class:`psycopg.AsyncConnection`. Left by an exception it rolls back,
@@ -97,7 +101,8 @@ class Context:
     def _blocking_transaction(self) -> Iterator[psycopg.Connection[Any]]:
         held = False
         with self._database.transaction() as connection:  # a psycopg.Rollback ends it before the completion
-            yield connection
+            with joinable(self._database.itself, connection):
+                yield connection
             self._require_held(run(self._completion(), Blocking(connection, self._database.catalogue)))
             held = True
         self.completed = held or self.completed
@@ -106,7 +111,8 @@ class Context:
     async def _awaitable_transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
         held = False
         async with self._database.atransaction() as connection:  # as above
-            yield connection
+            with joinable(self._database.itself, connection):
+                yield connection
             self._require_held(await arun(self._completion(), Awaiting(connection, self._database.catalogue)))
             held = True
         self.completed = held or self.completed

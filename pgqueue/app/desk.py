@@ -9,6 +9,7 @@ from typing import Any
 from pgqueue.errors import InvalidOption, JobFailed, JobNotDone, JobNotFound, as_duration
 from pgqueue.store import control
 from pgqueue.store.database import Database
+from pgqueue.store.joining import OWN_CONNECTION
 from pgqueue.values.job import Job, JobState, QueueCount
 from pgqueue.values.options import check_name
 
@@ -255,8 +256,9 @@ class Desk:
             JobFailed: it is dead or was cancelled.
             JobNotFound: there is no record of it.
         """
+        apart = self._apart()
         for pause in _looks(timeout):
-            job = self.job(job_id)
+            job = _found(job_id, self.database.run(control.show(job_id), apart))
             if job.state.ended:
                 return _result(job)
             time.sleep(pause)
@@ -274,12 +276,20 @@ class Desk:
             JobFailed: it is dead or was cancelled.
             JobNotFound: there is no record of it.
         """
+        apart = self._apart()
         for pause in _looks(timeout):
-            job = await self.ajob(job_id)
+            job = _found(job_id, await self.database.arun(control.show(job_id), apart))
             if job.state.ended:
                 return _result(job)
             await asyncio.sleep(pause)
         raise _not_done(job_id, timeout)
+
+    def _apart(self) -> object:
+        """On which connection to wait for a job: inside a job's transaction never on that.
+
+        A job that was enqueued in it cannot end before it is committed, and the wait would be for ever.
+        """
+        return OWN_CONNECTION if self.database.joins(None) else None
 
 
 def _found(job_id: int, job: Job | None) -> Job:

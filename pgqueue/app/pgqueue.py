@@ -359,7 +359,7 @@ class PgQueue(Desk):
     def _drawn(self, jobs: Iterable[NewJob], connection: object) -> Iterable[NewJob]:
         """The jobs: all of them now, where making them may use the very connection, else when there is time."""
         checked = map(self._checked, jobs)
-        first = islice(checked, enqueue.ROWS_PER_BLOCK if connection is None else None)
+        first = islice(checked, None if self.database.joins(connection) else enqueue.ROWS_PER_BLOCK)
         return chain(list(first), checked)  # a mistake in the first block needs no database to be found
 
     def _checked(self, job: NewJob) -> NewJob:

@@ -85,7 +85,7 @@ class DjangoDatabase(Database):
 
     async def arun(self, plan: Plan[T], connection: object = None) -> T:
         """Run a plan as :meth:`run` does, in the thread in which Django's asynchronous ORM runs."""
-        if connection is None:
+        if connection is None and not self.joins(None):
             return await sync_to_async(self.run)(plan)
         return await super().arun(plan, connection)
 
@@ -97,7 +97,7 @@ class DjangoDatabase(Database):
 
     async def arun_whole(self, plan: Plan[T], connection: object = None) -> T:
         """Run a plan as :meth:`run_whole` does, in the thread in which Django's asynchronous ORM runs."""
-        if connection is None:
+        if connection is None and not self.joins(None):
             return await sync_to_async(self.run_whole)(plan)
         return await super().arun_whole(plan, connection)
 

@@ -77,7 +77,11 @@ class DjangoQueue(PgQueue):
 
     async def aenqueue(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
         """Add jobs that tasks have prepared, on Django's connection or another of the user's."""
-        if connection is None and isinstance(self.database, DjangoDatabase):
+        if (
+            connection is None
+            and isinstance(self.database, DjangoDatabase)
+            and not self.database.joins(None)  # else it is the transaction of an `async def` task, on psycopg
+        ):
             return await sync_to_async(self.enqueue)(jobs)
         return await super().aenqueue(jobs, connection)
 

@@ -23,7 +23,7 @@ from pgqueue.app.undertest import under_test
 from pgqueue.errors import ConfigurationError
 from pgqueue.flask.command import command
 from pgqueue.flask.config import PREFIX, read
-from pgqueue.flask.session import OWN_CONNECTION, FlaskDatabase, watch
+from pgqueue.flask.session import FlaskDatabase, watch
 from pgqueue.store.database import Database
 from pgqueue.values.job import NewJob
 
@@ -187,14 +187,15 @@ class PgQueueFlask(PgQueue):
         """Add jobs that tasks have prepared, in the app's session unless a connection is given."""
         session = self._session(connection)
         if session is None:
-            return super().enqueue(jobs, None if connection is OWN_CONNECTION else connection)
+            return super().enqueue(jobs, connection)
         return self._enqueue_in(session, jobs)
 
     async def aenqueue(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
         """Add jobs that tasks have prepared, in the app's session unless a connection is given."""
-        session = self._session(connection)
+        # An `async def` task's ctx.transaction() is on a connection of the queue's: the session is not in it.
+        session = None if self.database.joins(connection) else self._session(connection)
         if session is None:
-            return await super().aenqueue(jobs, None if connection is OWN_CONNECTION else connection)
+            return await super().aenqueue(jobs, connection)
         return await asyncio.to_thread(self._enqueue_in, session, jobs)  # its driver would block the loop
 
     def close(self) -> None:

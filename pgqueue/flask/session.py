@@ -36,18 +36,6 @@ UNCOMMITTED = "pgqueue_uncommitted"
 """In a session's ``info``: how many jobs its transaction has added so far."""
 
 
-class OwnConnection:
-    """The type of :data:`OWN_CONNECTION`."""
-
-    def __repr__(self) -> str:
-        """By its name."""
-        return "OWN_CONNECTION"
-
-
-OWN_CONNECTION = OwnConnection()
-"""``using(connection=OWN_CONNECTION)``: on a connection of the queue's own, committed at once."""
-
-
 class FlaskDatabase(Database):
     """The database of an app's queue, which knows the app's session."""
 

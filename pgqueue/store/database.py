@@ -25,6 +25,7 @@ from pgqueue.store.dsn import (
     failure,
     for_libpq,
 )
+from pgqueue.store.joining import OWN_CONNECTION, Open, blocking_connection, open_transaction
 from pgqueue.store.plan import Plan, arun, run
 from pgqueue.store.pools import Pools, ataken, taken
 from pgqueue.store.session import NO_SETTINGS, startup_options, unknown_settings
@@ -102,10 +103,28 @@ class Database:
             return for_libpq(direct)
         return None if self.behind_pooler else self.dsn
 
+    @property
+    def itself(self) -> "Database":
+        """This very database, also where a test has put something in front of it."""
+        return self
+
+    def joins(self, connection: object) -> bool:
+        """Whether a plan would run on the caller's connection or transaction, and not on a connection of ours."""
+        return connection is not OWN_CONNECTION and not (
+            connection is None and open_transaction(self) is None
+        )
+
     def run(self, plan: Plan[T], connection: object = None) -> T:
-        """Run a plan on the user's connection, in its transaction, or on one of ours, committed at once."""
-        if connection is not None:
-            return run(plan, Blocking(unwrap(connection), self.catalogue))
+        """Run a plan.
+
+        Args:
+            plan: which.
+            connection: the user's, in its current transaction; ``OWN_CONNECTION``: one of ours, committed at once;
+                None: the transaction that a job has open here (see :mod:`pgqueue.store.joining`), else one of ours.
+        """
+        used = self._used(connection)
+        if used is not None:
+            return run(plan, Blocking(unwrap(used), self.catalogue))
         try:
             with self.pooled() as own:
                 return run(plan, own.steps(self.catalogue))
@@ -114,7 +133,9 @@ class Database:
 
     async def arun(self, plan: Plan[T], connection: object = None) -> T:
         """Run a plan as :meth:`run` does, awaited."""
-        if connection is not None:
+        if connection is None and (joined := open_transaction(self)) is not None:
+            return await self._arun_joined(joined, plan)
+        if connection is not None and connection is not OWN_CONNECTION:
             return await arun(plan, await self._on(connection))
         try:
             async with self.apooled() as own:
@@ -124,8 +145,9 @@ class Database:
 
     def run_whole(self, plan: Plan[T], connection: object = None) -> T:
         """Run a plan of several statements as a whole: in a transaction, or in a savepoint of the user's."""
-        if connection is not None:
-            return _run_whole(plan, Blocking(unwrap(connection), self.catalogue))
+        used = self._used(connection)
+        if used is not None:
+            return _run_whole(plan, Blocking(unwrap(used), self.catalogue))
         try:
             with self.pooled() as own:
                 return _run_whole(plan, own.steps(self.catalogue))
@@ -134,7 +156,9 @@ class Database:
 
     async def arun_whole(self, plan: Plan[T], connection: object = None) -> T:
         """Run a plan as :meth:`run_whole` does, awaited."""
-        if connection is not None:
+        if connection is None and (joined := open_transaction(self)) is not None:
+            return await self._arun_joined(joined, plan, whole=True)
+        if connection is not None and connection is not OWN_CONNECTION:
             return await _arun_whole(plan, await self._on(connection))
         try:
             async with self.apooled() as own:
@@ -235,7 +259,7 @@ class Database:
             schema=schema or self.catalogue.schema,
             direct_dsn=direct_dsn or (None if dsn else self._given_direct_dsn),
             behind_pooler=behind_pooler or self.behind_pooler,
-            pool_size=self.pools.size,
+            pool_size=self.pools.least,
         )
 
     def _remade(self, dsn: str | None, **options: Any) -> "Database":  # noqa: ANN401 - the constructor's own
@@ -267,6 +291,21 @@ class Database:
 
     def _verification(self) -> Plan[str]:
         return schema.verify(self.catalogue.schema, migrate_hint=self.catalogue.migrate_hint)
+
+    def _used(self, connection: object) -> object:
+        """The connection to run a blocking plan on; None: one of ours."""
+        if connection is None and (joined := open_transaction(self)) is not None:
+            return blocking_connection(joined)
+        return None if connection is OWN_CONNECTION else connection
+
+    async def _arun_joined(self, joined: Open, plan: Plan[T], *, whole: bool = False) -> T:
+        """Run a plan in a job's open transaction, one after the other."""
+        if isinstance(joined.connection, psycopg.Connection):  # a plain function that runs a loop of its own
+            steps = Blocking(joined.connection, self.catalogue)
+            return _run_whole(plan, steps) if whole else run(plan, steps)
+        async with joined.turn:
+            joining = Awaiting(joined.connection, self.catalogue)
+            return await (_arun_whole if whole else arun)(plan, joining)
 
     async def _on(self, connection: object) -> Awaiting | Asyncpg:
         """What runs steps on a user's awaitable connection, by its driver."""

@@ -42,7 +42,8 @@ class Pools:
     """The pools of one database. Safe to use from any thread.
 
     Attributes:
-        size: at most how many connections each pool opens.
+        least: how many connections each pool may open, as the user has it.
+        size: how many it may open now; more than ``least`` where a worker with a higher concurrency runs.
     """
 
     def __init__(self, source: Source, size: int) -> None:
@@ -52,7 +53,8 @@ class Pools:
             source: where to connect.
             size: at most how many connections each pool opens.
         """
-        self.size = size
+        self.size = self.least = size
+        self._jobs = 0
         self._source = source
         self._lock = threading.Lock()
         self._pool: ConnectionPool[OwnConnection] | None = None
@@ -99,13 +101,14 @@ class Pools:
         return pool
 
     async def fit(self, jobs: int) -> None:
-        """Let the pools grow until so many jobs at a time can each hold a connection, with a few to spare.
+        """Let the pools grow until every job that runs at a time can hold a connection, with a few to spare.
 
         Args:
-            jobs: how many jobs run at a time in this process and its running loop.
+            jobs: how many more run at a time in this process from now on; negative: how many fewer.
         """
         with self._lock:
-            self.size = max(self.size, jobs + SPARE)
+            self._jobs += jobs
+            self.size = max(self.least, self._jobs + SPARE if self._jobs else 0)
             if self._pool is not None:
                 self._pool.resize(0, self.size)
         pool = self._pools.get(asyncio.get_running_loop())

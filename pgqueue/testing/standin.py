@@ -9,6 +9,7 @@ import psycopg
 from pgqueue.errors import UnsupportedConnection
 from pgqueue.store.connection import OwnAsyncConnection
 from pgqueue.store.database import Database
+from pgqueue.store.joining import OWN_CONNECTION
 from pgqueue.store.plan import Plan
 from pgqueue.store.unwrap import aunwrap, unwrap
 from pgqueue.testing.clock import Clock
@@ -45,6 +46,10 @@ class StandIn:
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the database has
         """All else is the database's."""
         return getattr(self.real, name)
+
+    def joins(self, connection: object) -> bool:
+        """Whether a plan would run on the caller's connection or transaction, as :meth:`Database.joins` says."""
+        return self._connection is not None or self.real.joins(connection)
 
     def run(self, plan: Plan[T], connection: object = None) -> T:
         """Run a plan, as :meth:`Database.run` does."""
@@ -92,7 +97,9 @@ class StandIn:
         return plan if self.clock is None else dated(plan, self.clock.now)
 
     def _chosen(self, connection: object) -> object:
-        return self._connection if connection is None else connection
+        if self._connection is not None and (connection is None or connection is OWN_CONNECTION):
+            return self._connection
+        return connection
 
 
 class Unpooled(Database):

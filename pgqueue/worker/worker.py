@@ -91,6 +91,7 @@ class Worker:
             _ = task.signature
         # An app's queue may have another database in another context: this worker keeps to the one of here and now.
         self._database = database = queue.database
+        self._concurrency = concurrency
         self._grace = as_delay("grace", grace).total_seconds()
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -151,10 +152,13 @@ class Worker:
             ConnectionFailed: the database cannot be reached at the start; later on, it is waited for.
             SchemaError: the schema is missing, too old or too new.
         """
+        pools = self._database.pools
+        await pools.fit(self._concurrency)  # else jobs with a transaction each could wait for one another
         try:
             await self._check_in()
             await self._work()
         finally:
+            await pools.fit(-self._concurrency)
             await self._close()
 
     async def _work(self) -> None:

@@ -18,6 +18,7 @@ from neighbours.project.shop.models import Order
 from neighbours.project.shop.tasks import aconfirm, bill, confirm
 from running import Running
 
+from pgqueue import OWN_CONNECTION
 from pgqueue.app.context import Context
 from pgqueue.django import DjangoQueue, recycling
 from pgqueue.django import queue as project_queue
@@ -122,6 +123,44 @@ async def test_what_the_orm_wrote_is_rolled_back_with_the_jobs_transaction(runni
         assert (await _ended(project_queue, handle.id)).state == JobState.DEAD
 
     assert not (await Order.objects.aget()).paid
+
+
+async def test_what_an_async_task_enqueues_is_part_of_its_transaction_and_not_of_the_orms(
+    own: DjangoQueue, running: Running
+) -> None:
+    @own.task(name="child", queue="later")
+    def child(number: int) -> None: ...
+
+    @own.task(max_attempts=1)
+    async def parent(ctx: Context) -> None:
+        async with ctx.transaction():
+            await child.aenqueue(1)
+            await own.aenqueue_many([child.call(2), child.call(3)])
+            assert len(await own.ajobs(task="child")) == 3
+            await child.using(connection=OWN_CONNECTION).aenqueue(4)
+            raise ValueError("halfway")
+
+    async with running(own, queues=["default"]):
+        ended = await _ended(own, (await parent.aenqueue()).id)
+    assert [error.message for error in ended.errors] == ["halfway"]
+    assert [job.args for job in await own.ajobs(task="child")] == [{"number": 4}]
+
+
+async def test_own_connection_is_not_djangos(own: DjangoQueue, running: Running) -> None:
+    @own.task(name="child", queue="later")
+    def child(number: int) -> None: ...
+
+    @own.task(max_attempts=1)
+    def parent(ctx: Context) -> None:
+        with ctx.transaction():
+            child.enqueue(1)
+            child.using(connection=OWN_CONNECTION).enqueue(2)
+            own.enqueue_many([child.call(3), child.call(4)], connection=OWN_CONNECTION)
+            raise ValueError("halfway")
+
+    async with running(own, queues=["default"]):
+        await _ended(own, (await parent.aenqueue()).id)
+    assert sorted(job.args["number"] for job in await own.ajobs(task="child")) == [2, 3, 4]
 
 
 async def test_a_job_that_was_taken_away_commits_nothing_of_the_orm(

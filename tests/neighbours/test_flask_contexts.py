@@ -251,7 +251,7 @@ def test_closing_the_queue_closes_the_connections_of_every_app(
     shop, first, _ = two
     mine = shop.queue.of(first)
     mine.jobs()
-    pool = vars(mine.database)["_pool"]
+    pool = mine.database.pools.blocking()
 
     shop.queue.close()
 

@@ -10,7 +10,7 @@ from neighbours.flask_shop import Order, Shop, opened, outcome
 from psycopg.pq import TransactionStatus
 from running import Running
 
-from pgqueue import Context, JobState
+from pgqueue import OWN_CONNECTION, Context, JobState
 
 
 @pytest.fixture
@@ -55,6 +55,23 @@ async def test_an_exception_undoes_what_the_session_wrote_and_fails_the_attempt(
 
     assert (job.state, [error.message for error in job.errors]) == (JobState.DEAD, ["halfway"])
     assert shop.left() == (0, 1)
+
+
+async def test_an_async_task_enqueues_in_its_own_transaction_and_not_in_the_session(
+    shop: Shop, running: Running
+) -> None:
+    async def body(ctx: Context) -> None:
+        async with ctx.transaction():
+            await shop.send.aenqueue(1)
+            await shop.queue.aenqueue_many([shop.send.call(2), shop.send.call(3)])
+            await shop.send.using(connection=OWN_CONNECTION).aenqueue(4)
+            if ctx.attempt == 1:
+                raise ValueError("halfway")
+
+    job = await outcome(running, shop, body)
+
+    assert job.state is JobState.DEAD
+    assert shop.rows("select args from pgqueue.all_jobs where task = 'send'") == [({"number": 4},)]
 
 
 async def test_what_fails_when_the_session_is_flushed_takes_the_completion_back(

@@ -11,7 +11,7 @@ from promises.skewed import run_until_told
 from psycopg import ClientCursor
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from pgqueue import PgQueue, Retry, Snooze
+from pgqueue import OWN_CONNECTION, PgQueue, Retry, Snooze
 from pgqueue.store import claim
 from pgqueue.store.connection import Blocking
 from pgqueue.store.plan import Plan, run
@@ -74,7 +74,7 @@ def ask(dsn: str, statement: LiteralString, *params: object) -> list[tuple[Any, 
 
 def do(queue: PgQueue, plan: Plan[Any]) -> Any:
     """Run a plan of the store, committed at once."""
-    return queue.database.run(plan)
+    return queue.database.run(plan, OWN_CONNECTION)
 
 
 def registered(queue: PgQueue, lease: timedelta = LEASE) -> UUID:

@@ -18,7 +18,7 @@ from running import Running
 from tenacity import wait_none
 
 from pgqueue import Context, JobHandle, JobState, PgQueue, Retry, Superseded, Task
-from pgqueue.store import upkeep
+from pgqueue.store import control, upkeep
 
 Body = Callable[[Context, "Write"], Awaitable[None]]
 WRITE = b"insert into effects (attempt) values (%s)"
@@ -140,7 +140,7 @@ async def test_a_superseded_attempt_is_rolled_back(
             async with write(ctx):
                 if ctx.attempt == 1:
                     # a sweep passes over a worker that is claiming at that very moment
-                    while queue.job(ctx.job.id).state is JobState.RUNNING:
+                    while do(queue, control.show(ctx.job.id)).state is JobState.RUNNING:
                         do(queue, upkeep.reclaim(now=datetime.now(UTC) + timedelta(days=1)))
         except Superseded:
             refused.append(ctx.attempt)
