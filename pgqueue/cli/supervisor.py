@@ -24,6 +24,8 @@ LONGEST_PAUSE = 30.0
 GROWN_UP = 10.0
 TOO_OFTEN = 5
 GAVE_UP = 1
+STOPPING = "stopping: each worker waits for its running jobs; Ctrl-C again returns them to the queue now"
+AGAIN = "stopping now: each worker returns its running jobs to the queue"
 
 
 class Supervisor:
@@ -68,7 +70,7 @@ class Supervisor:
     def stop(self) -> None:
         """Stop all children; called again, at once."""
         again = self._stopping.is_set()
-        log.info("stopping at once" if again else "stopping", extra={"processes": len(self._children)})
+        log.info(AGAIN if again else STOPPING, extra={"processes": len(self._children)})
         self._stopping.set()
         for child in self._children.values():
             _signal(child, signal.SIGINT if again else signal.SIGTERM)

@@ -47,6 +47,9 @@ option = partial(click.option, show_default=True)
 @option("--sweep", type=ABOVE_ZERO, default="5", help="Look for dead workers this often.")
 @option("--grace", type=LENGTH, default="30", help="Running jobs may go on this long after a stop.")
 @option("--log-level", type=click.Choice(LEVELS), default="info", help="The lowest level to log.")
+@click.option(
+    "--log-jobs/--no-log-jobs", default=True, help="Log a line for each job, at level info.  [default: log]"
+)
 @click.option("--supervisor", type=int, hidden=True, help="Stop when this process is not our parent.")
 @click.pass_obj
 def worker(
@@ -55,6 +58,7 @@ def worker(
     *,
     processes: int,
     log_level: str,
+    log_jobs: bool,
     supervisor: int | None,
     **options: Any,  # noqa: ANN401 - Worker's own
 ) -> None:
@@ -64,7 +68,11 @@ def worker(
     the queue at once. No job is lost either way.
     """
     logs.configure(log_level)
+    if not log_jobs:
+        logging.getLogger("pgqueue.jobs").setLevel(logging.WARNING)
     queue = settings.app_queue()
+    if supervisor is None:
+        log.info("app loaded", extra={"app": settings.app, "processes": processes})
     if processes == 1:
         asyncio.run(_serve(queue, supervisor, **options))
         return

@@ -20,6 +20,7 @@ import psycopg
 
 from pgqueue.store import finish
 from pgqueue.values.verdict import Verdict, plainer
+from pgqueue.worker import joblog
 from pgqueue.worker.link import Link
 
 log = logging.getLogger("pgqueue.worker")
@@ -112,7 +113,7 @@ class Completer:
         worker = batch[0].claim.worker_id
         try:
             done = await self._link.run(lambda: finish.finish(worker, batch, keep=self._keep))
-            _log_superseded(batch, done)
+            _log_ended(batch, done)
         except psycopg.errors.LockNotAvailable:
             await self._write_unlocked(batch)
         except psycopg.Error as refusal:
@@ -126,7 +127,7 @@ class Completer:
         )
         self._held_up += [verdict for verdict in batch if verdict.claim.id in locked]
         self._held_until = time.monotonic() + HELD_UP_FOR
-        _log_superseded(batch, done | locked)
+        _log_ended([verdict for verdict in batch if verdict.claim.id not in locked], done)
 
     async def _write_plainer(self, batch: list[Verdict], refusal: psycopg.Error) -> None:
         """The database refused a verdict: find it by writing one at a time, and record it in plainer words."""
@@ -139,14 +140,19 @@ class Completer:
         )
         plain = [plainer(batch[0], refusal)]
         try:
-            await self._link.run(lambda: finish.finish(plain[0].claim.worker_id, plain, keep=self._keep))
+            done = await self._link.run(
+                lambda: finish.finish(plain[0].claim.worker_id, plain, keep=self._keep)
+            )
+            _log_ended(plain, done)
         except psycopg.Error:  # the next beat returns the job, for nobody here knows of it any more
             log.exception("verdict not recorded", extra={"job": batch[0].claim.id})
 
 
-def _log_superseded(batch: list[Verdict], done: set[int]) -> None:
+def _log_ended(batch: list[Verdict], done: set[int]) -> None:
     if len(done) == len(batch):
+        joblog.ended(batch)
         return
+    joblog.ended([verdict for verdict in batch if verdict.claim.id in done])
     for verdict in batch:
         if verdict.claim.id not in done:
             log.warning(

@@ -16,6 +16,7 @@ from pgqueue.values.job import Claim
 from pgqueue.values.payload import encode_result
 from pgqueue.values.retry import Retry
 from pgqueue.values.verdict import Again, Buried, Cancelled, Returned, Succeeded, Verdict, describe, judge
+from pgqueue.worker import joblog
 from pgqueue.worker.attempt import Attempt, Stop
 from pgqueue.worker.stepping import resumed
 
@@ -136,6 +137,7 @@ class Executor:
 
     def _returned(self, attempt: Attempt, value: object) -> Verdict | None:
         if attempt.context.completed:
+            joblog.succeeded(attempt.claim, attempt.context.seconds)
             return None
         return Succeeded(attempt.claim, attempt.context.seconds, self._result(attempt.claim, value))
 
@@ -170,7 +172,9 @@ class Executor:
 
     def _undecodable(self, claim: Claim, error: PayloadNotDecodable) -> Buried:
         log.error(
-            "job is dead: undecodable", extra={"job": claim.id, "task": claim.task, "error": str(error)}
+            "job is dead: %s",
+            joblog.why_dead("undecodable"),
+            extra={"job": claim.id, "task": claim.task, "error": str(error)},
         )
         return Buried(claim, 0.0, "undecodable", describe(error, claim.attempt))
 
@@ -186,7 +190,11 @@ class Executor:
                 return self._failed(task, attempt, error)
 
     def _failed(self, task: Task[..., Any], attempt: Attempt, error: BaseException) -> Verdict | None:
-        fields = {"job": attempt.claim.id, "task": task.name, "attempt": attempt.claim.attempt}
+        fields: dict[str, object] = {
+            "job": attempt.claim.id,
+            "task": task.name,
+            "attempt": attempt.claim.attempt,
+        }
         if attempt.context.completed:
             log.error("task raised after its transaction had completed the job", extra=fields, exc_info=error)
             return None
@@ -194,12 +202,15 @@ class Executor:
             log.warning("attempt superseded: its transaction was rolled back", extra=fields)
             return None
         verdict = self._judge(task, attempt, error)
+        fields["seconds"] = round(attempt.context.seconds, 3)
         match verdict:
             case Buried():
-                log.error("job is dead: %s", verdict.reason, extra=fields, exc_info=error)
+                log.error("job is dead: %s", joblog.why_dead(verdict.reason), extra=fields, exc_info=error)
             case Again():
                 log.warning(
-                    "attempt failed", extra={**fields, "retry_in": str(verdict.delay)}, exc_info=error
+                    "attempt failed; the job runs again",
+                    extra={**fields, "retry_in": str(verdict.delay)},
+                    exc_info=error,
                 )
         return verdict
 

@@ -32,6 +32,7 @@ from pgqueue.store.session import OWN
 from pgqueue.values.job import Claim
 from pgqueue.values.options import check_queues
 from pgqueue.values.verdict import Again, Returned, Verdict
+from pgqueue.worker import joblog
 from pgqueue.worker.attempt import Stop
 from pgqueue.worker.calm import Calm
 from pgqueue.worker.completer import LOCK_TIMEOUT, Completer
@@ -141,8 +142,9 @@ class Worker:
 
     def stop(self) -> None:
         """Stop gracefully; called again, at once. Call it in the worker's event loop."""
-        if self._stopping.is_set():
+        if self._stopping.is_set() and not self._hurry.is_set():
             self._hurry.set()
+            joblog.hurried(self.id, len(self._hand.running))
         self._stopping.set()
 
     async def run(self) -> None:
@@ -173,11 +175,13 @@ class Worker:
                 await _cancel(fetching, *background)
 
     async def _check_in(self) -> None:
-        await self._claims.connect()  # fails at once, where a plan would wait for the database to come back
+        claims = (
+            await self._claims.connect()
+        )  # fails at once, where a plan would wait for the database to come back
         catalogue = self._database.catalogue
         await self._claims.run(lambda: schema.verify(catalogue.schema, migrate_hint=catalogue.migrate_hint))
         await self._member.join()
-        log.info("worker started", extra={"worker": str(self.id), "queues": self.queues or "all"})
+        joblog.started(self.id, claims.info, self.queues, list(self.queue.tasks))
 
     def _loops(self) -> list[Coroutine[Any, Any, None]]:
         loops = [self._completer.run(), *(service.run() for service in self._services)]
@@ -186,7 +190,7 @@ class Worker:
         return loops
 
     async def _wind_down(self, fetching: "asyncio.Task[None]") -> None:
-        log.info("worker stopping", extra={"worker": str(self.id), "running": len(self._hand.running)})
+        joblog.stopping(self.id, len(self._hand.running), self._grace)
         self._stopping.set()
         self._fetcher.stop()
         self._hand.close()
@@ -199,7 +203,7 @@ class Worker:
         await self._until(grace_ends, self._completer.flushed())
         await _within(LAST_WORDS, self._completer.flushed())
         await _within(LAST_WORDS, self._member.leave())
-        log.info("worker stopped", extra={"worker": str(self.id), "unrecorded": self._completer.backlog})
+        joblog.stopped(self.id, self._completer.backlog)
 
     async def _until(self, deadline: float, work: "Coroutine[Any, Any, None] | asyncio.Task[None]") -> None:
         """Let the work end by itself until the deadline, or until somebody is in a hurry; then cancel it."""

@@ -34,6 +34,25 @@ def test_a_worker_runs_jobs_and_ends_well_when_told_to_stop(dsn: str, shop: Path
     assert only_row(dsn, "select count(*) from pgqueue.workers") == (0,)
 
 
+def test_the_log_names_app_and_tasks_and_has_a_line_for_the_job(dsn: str, shop: Path) -> None:
+    enqueue(dsn, "shop.send", '{"order_id": 42}')
+    with started("worker", dsn=dsn, folder=shop) as worker:
+        assert "app=shop:queue processes=1" in worker.until("app loaded")
+        assert "shop.refuse_to_stop, shop.send" in worker.until("worker started")
+        line = worker.until("job=1")
+        assert " info pgqueue.jobs job succeeded job=1 task=shop.send queue=mail attempt=1 seconds=0." in line
+        worker.signal(signal.SIGTERM)
+        assert worker.ended() == 0
+
+
+def test_the_lines_of_jobs_can_be_left_out(dsn: str, shop: Path, queue: PgQueue) -> None:
+    enqueue(dsn, "shop.send", '{"order_id": 42}')
+    with started("worker", "--no-log-jobs", dsn=dsn, folder=shop) as worker:
+        assert queue.result(1, timeout=60) == "sent 42"
+        worker.signal(signal.SIGTERM)
+        assert "pgqueue.jobs" not in worker.rest()
+
+
 def test_the_first_signal_lets_a_running_job_finish(dsn: str, shop: Path, queue: PgQueue) -> None:
     pipe = shop / "pipe"
     os.mkfifo(pipe)
@@ -105,8 +124,9 @@ def test_a_value_out_of_range_is_refused(words: list[str], refusal: str, dsn: st
 @pytest.mark.parametrize("words", [[], ["--processes", "2"]])
 def test_a_missing_schema_is_refused_once(words: list[str], empty_dsn: str, shop: Path) -> None:
     with started("worker", *words, dsn=empty_dsn, folder=shop) as worker:
-        (line,) = worker.rest().splitlines()
+        loaded, line = worker.rest().splitlines()
         assert worker.ended() == 2
+    assert " info pgqueue.worker app loaded " in loaded
     assert line.startswith("pgqueue: error: schema")
 
 
@@ -130,8 +150,11 @@ def test_a_second_signal_to_the_supervisor_ends_its_children_at_once(dsn: str, s
     with started("worker", "--processes", "2", *FOR_EVER, dsn=dsn, folder=shop) as supervisor:
         supervisor.until("begun")
         supervisor.signal(signal.SIGINT)
+        assert "Ctrl-C again returns them to the queue now" in supervisor.until("stopping: each worker")
         supervisor.until("running=1")
         supervisor.signal(signal.SIGINT)
+        supervisor.until("stopping now: each worker returns its running jobs to the queue")
+        supervisor.until("worker stopping now: 1 job returned to the queue")
         assert supervisor.ended() == 0
     assert only_row(dsn, ONE_JOB) == ("ready", 0)
 

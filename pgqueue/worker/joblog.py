@@ -1,0 +1,114 @@
+"""What a worker logs for people: its start, its stop, and a line for each attempt that ended.
+
+Attempts that end well, are cancelled or go back to their queue are logged here, at info by the logger ``pgqueue.jobs``,
+in batches, when the database has recorded them. Attempts that fail are logged by the executor as soon as they fail, as
+warnings and errors with their traceback; this file has the words for the dead. Where the logger is off, a batch costs
+one look at its level.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+import psycopg
+
+from pgqueue.values.job import Claim
+from pgqueue.values.verdict import Cancelled, Reason, Returned, Succeeded, Verdict
+
+log = logging.getLogger("pgqueue.jobs")
+worker_log = logging.getLogger("pgqueue.worker")
+
+NAMED_TASKS = 20
+"""A longer list of tasks is cut short in the log."""
+
+WHY_DEAD: Mapping[Reason, str] = {
+    "exhausted": "this was its last attempt",
+    "refused": "its retry policy does not retry this error",
+    "undecodable": "its arguments cannot be read",
+    "asked": "the task raised Dead",
+}
+
+
+def started(
+    worker: UUID, where: psycopg.ConnectionInfo, queues: Sequence[str] | None, tasks: Sequence[str]
+) -> None:
+    """Say what a worker serves, and on which database."""
+    fields = {
+        "worker": str(worker),
+        "database": f"{where.dbname} on {where.host}:{where.port}",
+        "queues": "all" if queues is None else ", ".join(queues),
+        "tasks": _listed(sorted(tasks)),
+    }
+    worker_log.info("worker started", extra=fields)
+    if not tasks:
+        worker_log.warning(
+            "no task is registered, so no job can run here: import the modules that define your tasks"
+        )
+
+
+def stopping(worker: UUID, running: int, grace: float) -> None:
+    """Say what a stopping worker waits for."""
+    words = "worker stopping"
+    if running and grace:
+        them = "it" if running == 1 else "them"
+        words += (
+            f": waiting up to {grace:g} s for {_jobs(running)}; Ctrl-C again returns {them} to the queue now"
+        )
+    worker_log.info(words, extra={"worker": str(worker), "running": running})
+
+
+def hurried(worker: UUID, running: int) -> None:
+    """Say what a worker does that was told to stop a second time."""
+    words = f"worker stopping now: {_jobs(running)} returned to the queue"
+    worker_log.info(words, extra={"worker": str(worker), "running": running})
+
+
+def stopped(worker: UUID, unrecorded: int) -> None:
+    """Say that a worker is gone, and whether it takes anything with it."""
+    fields = {"worker": str(worker)}
+    if unrecorded:
+        words = "worker stopped before the database recorded how %s ended; other workers run them again"
+        worker_log.error(words, _jobs(unrecorded), extra=fields)
+    else:
+        worker_log.info("worker stopped", extra=fields)
+
+
+def ended(verdicts: Sequence[Verdict]) -> None:
+    """Log attempts that ended, now that the database has recorded them."""
+    if not log.isEnabledFor(logging.INFO):
+        return
+    for verdict in verdicts:
+        match verdict:
+            case Succeeded():
+                succeeded(verdict.claim, verdict.seconds)
+            case Cancelled():
+                log.info("job cancelled", extra=_fields(verdict.claim))
+            case Returned(delay=None):
+                log.info("job returned to its queue", extra=_fields(verdict.claim))
+            case Returned():
+                delay = str(verdict.delay)
+                log.info("job returned to its queue", extra={**_fields(verdict.claim), "runs_in": delay})
+
+
+def succeeded(claim: Claim, seconds: float) -> None:
+    """Log an attempt that returned."""
+    if log.isEnabledFor(logging.INFO):
+        log.info("job succeeded", extra={**_fields(claim), "seconds": round(seconds, 3)})
+
+
+def why_dead(reason: Reason) -> str:
+    """Why a job is dead, in words and as it is recorded."""
+    return f"{WHY_DEAD[reason]} (reason: {reason})" if reason in WHY_DEAD else reason
+
+
+def _jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{count} jobs"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - NAMED_TASKS
+    return ", ".join(names[:NAMED_TASKS]) + (f" and {more} more" if more > 0 else "")
+
+
+def _fields(claim: Claim) -> dict[str, object]:
+    return {"job": claim.id, "task": claim.task, "queue": claim.queue, "attempt": claim.attempt}
