@@ -16,6 +16,11 @@ if TYPE_CHECKING:  # each is imported by the fixture that needs it
 APP_SETTING = "PGQUEUE_APP"
 SERVER_SETTING = "PGQUEUE_TEST_DSN"
 TESTING_SETTING = "PGQUEUE_TESTING"
+NO_APP = (
+    "pgqueue's fixtures do not know your queue, and would leave it on its real database: write "
+    'pgqueue_app = "module:attribute" under [tool.pytest.ini_options] in pyproject.toml (for pgqueue\'s Django app '
+    f'"pgqueue.django:queue"), or set {APP_SETTING}, or override the fixture pgqueue_app'
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -54,12 +59,12 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture
 def pgqueue_app(pytestconfig: pytest.Config) -> "PgQueue":
-    """The app's queue, as the ini option ``pgqueue_app`` names it; without one, a queue of the test's own."""
+    """The app's queue, as the ini option ``pgqueue_app`` names it. Override it to say so in code."""
     from pgqueue.app.pgqueue import PgQueue  # noqa: PLC0415 - most tests of a suite need none of this
 
     named = pytestconfig.getini("pgqueue_app") or os.environ.get(APP_SETTING)
     if not named:
-        return PgQueue("")
+        raise pytest.UsageError(NO_APP)
     try:
         found = pkgutil.resolve_name(named)
     except (ValueError, ImportError, AttributeError) as error:
@@ -107,7 +112,8 @@ def pgqueue_server(pytestconfig: pytest.Config) -> Iterator[str]:
     if named or os.environ.get(SERVER_SETTING):
         yield named or os.environ[SERVER_SETTING]
         return
-    with embedded_server() as dsn:
+    instead = f"name a server on which databases may be made in {SERVER_SETTING} or with --pgqueue-dsn"
+    with embedded_server(instead=instead) as dsn:
         hasten(dsn)
         yield dsn
 

@@ -52,7 +52,7 @@ def _migrate(**where: Any) -> None:
 
 
 migrated_server = factories.postgresql_noproc(load=[_migrate])
-empty_server = factories.postgresql_noproc(dbname="pgqueue_empty")
+empty_server = factories.postgresql_noproc(dbname="pgqueue_test_empty")
 empty = factories.postgresql("empty_server")
 
 

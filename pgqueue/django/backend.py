@@ -11,6 +11,7 @@ from django.apps import apps
 from django.core import checks
 from django.utils import timezone
 
+from pgqueue.app.task import Task as QueueTask
 from pgqueue.django.backend_api import (
     AnyResult,
     AnyTask,
@@ -72,9 +73,9 @@ class TaskBackend(BaseTaskBackend):
             TypeError: an argument has no JSON form.
         """
         self.validate_task(task)
-        standing = _standing(task.module_path)
+        queue_task = self.queue_task(task)
         result = self._ready(task, args, kwargs)
-        job = adopt(project_queue(), standing).using(
+        job = queue_task.using(
             queue=task.queue_name,
             priority=int(task.priority),
             run_at=as_instant(task.run_after),
@@ -85,6 +86,14 @@ class TaskBackend(BaseTaskBackend):
         object.__setattr__(result, "id", str(handle.id))
         task_enqueued.send(type(self), task_result=result)
         return result
+
+    def queue_task(self, task: AnyTask) -> QueueTask[..., Any]:
+        """The project's queue's own task for one of Django's, as which its jobs are enqueued and run.
+
+        Raises:
+            InvalidTask: it does not stand where its path says, or no worker can import its module.
+        """
+        return adopt(project_queue(), _standing(task.module_path))
 
     def get_result(self, result_id: str) -> AnyResult:
         """The result of an enqueue, for as long as its job is on record.

@@ -142,6 +142,13 @@ def worker_queues(*, now: datetime | None = None) -> Plan[set[str]]:
     return {row[0] for row in (yield Statement("worker_queues", {"now": now}))}
 
 
+def database_name() -> Plan[str]:
+    """The name of the database that answers."""
+    rows = yield Statement("database_name", {})
+    name: str = rows[0][0]
+    return name
+
+
 def counts() -> Plan[tuple[list[QueueCount], list[str]]]:
     """Counts of jobs that have not succeeded or been cancelled, by queue and state; and the paused queues."""
     rows = yield Statement("counts", {})

@@ -5,15 +5,13 @@ from datetime import datetime, timedelta
 from difflib import SequenceMatcher
 from typing import Any, TypedDict, Unpack
 
-import msgspec
-
 from pgqueue.app.desk import LONGEST_PAGE
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
 from pgqueue.errors import InvalidOption
 from pgqueue.store import control
 from pgqueue.store.plan import Plan
-from pgqueue.testing.apps import app_of
+from pgqueue.testing.apps import AnyTask, app_of, arguments_of, call_of, task_of
 from pgqueue.testing.standin import StandIn
 from pgqueue.values.job import Job
 
@@ -46,7 +44,7 @@ class Expected(TypedDict, total=False):
 
 
 def assert_enqueued(
-    task: Task[..., Any],
+    task: AnyTask,
     *,
     count: int | None = None,
     connection: object = None,
@@ -55,7 +53,7 @@ def assert_enqueued(
     """Jobs of a task that were enqueued as expected, whatever has become of them since.
 
     Args:
-        task: whose.
+        task: whose: a task of a queue, or one of Django's Tasks on pgqueue's backend.
         count: exactly so many; None: at least one.
         connection: look from here; so a test sees what its open transaction has enqueued.
         expected: see :class:`Expected`. ``args`` and ``kwargs`` together are the whole call.
@@ -67,12 +65,12 @@ def assert_enqueued(
         AssertionError: there are none, or not ``count``; the message shows what there is, the nearest first.
         PayloadNotEncodable: the task cannot be called with these arguments.
     """
-    app = app_of(task)
+    app = app_of(task_of(task))
     return _Search(app, task, expected).found(app.database.run(_everything(), connection), count)
 
 
 async def aassert_enqueued(
-    task: Task[..., Any],
+    task: AnyTask,
     *,
     count: int | None = None,
     connection: object = None,
@@ -81,7 +79,7 @@ async def aassert_enqueued(
     """Jobs of a task that were enqueued as expected, whatever has become of them since.
 
     Args:
-        task: whose.
+        task: whose: a task of a queue, or one of Django's Tasks on pgqueue's backend.
         count: exactly so many; None: at least one.
         connection: look from here; so a test sees what its open transaction has enqueued.
         expected: see :class:`Expected`. ``args`` and ``kwargs`` together are the whole call.
@@ -93,17 +91,15 @@ async def aassert_enqueued(
         AssertionError: there are none, or not ``count``; the message shows what there is, the nearest first.
         PayloadNotEncodable: the task cannot be called with these arguments.
     """
-    app = app_of(task)
+    app = app_of(task_of(task))
     return _Search(app, task, expected).found(await app.database.arun(_everything(), connection), count)
 
 
-def assert_not_enqueued(
-    task: Task[..., Any], *, connection: object = None, **unexpected: Unpack[Expected]
-) -> None:
+def assert_not_enqueued(task: AnyTask, *, connection: object = None, **unexpected: Unpack[Expected]) -> None:
     """No job of a task was enqueued that is like this.
 
     Args:
-        task: whose.
+        task: whose: a task of a queue, or one of Django's Tasks on pgqueue's backend.
         connection: as for :func:`assert_enqueued`.
         unexpected: as for :func:`assert_enqueued`; with nothing, no job of the task at all.
 
@@ -111,17 +107,17 @@ def assert_not_enqueued(
         AssertionError: there is one; the message shows it.
         PayloadNotEncodable: the task cannot be called with these arguments.
     """
-    app = app_of(task)
+    app = app_of(task_of(task))
     _Search(app, task, unexpected).none(app.database.run(_everything(), connection))
 
 
 async def aassert_not_enqueued(
-    task: Task[..., Any], *, connection: object = None, **unexpected: Unpack[Expected]
+    task: AnyTask, *, connection: object = None, **unexpected: Unpack[Expected]
 ) -> None:
     """No job of a task was enqueued that is like this.
 
     Args:
-        task: whose.
+        task: whose: a task of a queue, or one of Django's Tasks on pgqueue's backend.
         connection: as for :func:`assert_enqueued`.
         unexpected: as for :func:`assert_enqueued`; with nothing, no job of the task at all.
 
@@ -129,7 +125,7 @@ async def aassert_not_enqueued(
         AssertionError: there is one; the message shows it.
         PayloadNotEncodable: the task cannot be called with these arguments.
     """
-    app = app_of(task)
+    app = app_of(task_of(task))
     _Search(app, task, unexpected).none(await app.database.arun(_everything(), connection))
 
 
@@ -140,18 +136,18 @@ def _everything() -> Plan[list[Job]]:
 class _Search:
     """What is looked for."""
 
-    def __init__(self, app: PgQueue, task: Task[..., Any], expected: Expected) -> None:
+    def __init__(self, app: PgQueue, task: AnyTask, expected: Expected) -> None:
         unknown = expected.keys() - Expected.__annotations__.keys()
         if unknown:
             raise InvalidOption(
                 f"a job has no {', '.join(sorted(unknown))}; expect {', '.join(Expected.__annotations__)}"
             )
-        self._task = task
+        self._name = task_of(task).name
+        self._is_ours = isinstance(task, Task)
         self._wanted: dict[str, Any] = {**expected}
         args, kwargs = self._wanted.pop("args", None), self._wanted.pop("kwargs", None)
         if args is not None or kwargs is not None:
-            encoded = task.signature.encode(tuple(args or ()), kwargs or {}, limit=app.max_payload)
-            self._wanted["args"] = msgspec.json.decode(encoded)
+            self._wanted["args"] = arguments_of(task, args or (), kwargs or {})
         clock = app.database.clock if isinstance(app.database, StandIn) else None
         self._delay_counts_from = None if clock is None else clock.now
 
@@ -174,7 +170,7 @@ class _Search:
     def _differences(self, job: Job) -> list[str]:
         """Names of what is not as expected."""
         there: dict[str, Any] = {
-            "args": job.args,
+            "args": self._call_of(job),
             "queue": job.queue,
             "priority": job.priority,
             "max_attempts": job.max_attempts,
@@ -182,8 +178,12 @@ class _Search:
             "run_at": job.run_at,
             "delay": job.run_at - (self._delay_counts_from or job.created_at),
         }
-        task = [] if job.task == self._task.name else ["task"]
+        task = [] if job.task == self._name else ["task"]
         return task + [name for name, value in self._wanted.items() if there[name] != value]
+
+    def _call_of(self, job: Job) -> object:
+        """What a job carries, without what the backend of Django's Tasks adds to a call."""
+        return job.args if self._is_ours else call_of(job.args)
 
     def _nearest(self, jobs: list[Job]) -> str:
         if not jobs:
@@ -205,7 +205,7 @@ class _Search:
 
     def _said(self) -> str:
         said = [f"{name}={value!r}" for name, value in self._wanted.items()]
-        return f"{self._task.name} with {', '.join(said)}" if said else self._task.name
+        return f"{self._name} with {', '.join(said)}" if said else self._name
 
 
 def _line(job: Job) -> str:

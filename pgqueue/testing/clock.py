@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
-from pgqueue.errors import InvalidOption
+from pgqueue.errors import Duration, InvalidOption, as_duration
 
 
 class Clock:
@@ -33,13 +33,24 @@ class Clock:
         """The instant it shows."""
         return self._now
 
-    def travel(self, by: timedelta) -> datetime:
-        """Move the clock; forth, or with a negative duration back.
+    def travel(self, by: Duration) -> datetime:
+        """Move the clock forward, or with a negative duration back.
+
+        Args:
+            by: seconds, or a timedelta.
 
         Returns:
             The instant it shows then.
+
+        Raises:
+            InvalidOption: it is neither, or leads out of the years that Python has.
         """
-        self._now += by
+        try:
+            self._now += as_duration("by", by)
+        except OverflowError:
+            raise InvalidOption(
+                f"by={by!r}: from {self._now.isoformat()}, that leads out of the years 1 to 9999"
+            ) from None
         return self._now
 
     @contextmanager

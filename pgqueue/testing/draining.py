@@ -18,6 +18,7 @@ from pgqueue.store import claim, control, finish
 from pgqueue.store.plan import Plan
 from pgqueue.testing.attempts import Loop, Watched, arun
 from pgqueue.testing.clock import Clock
+from pgqueue.testing.guarding import require_for_tests
 from pgqueue.testing.memory import Memory
 from pgqueue.testing.modes import swapped
 from pgqueue.testing.plans import next_claim
@@ -58,6 +59,7 @@ def drain(
     queues: Sequence[str] | None = None,
     raises: bool = True,
     limit: int = 1000,
+    allow_real: bool = False,
 ) -> list[Ran]:
     """Run every job that is due, and every job that is due because of those, without a worker.
 
@@ -65,22 +67,27 @@ def drain(
     name. Plain functions run in the current thread, others in an event loop of their own.
 
     Args:
-        queue: whose jobs; in memory or on PostgreSQL.
+        queue: whose jobs; in memory, or in a database whose name has the word test.
         now: the instant; by default what the test's clock shows, or else what the database's does. It does not
             pass while jobs run: what is enqueued for later, and failed jobs that wait, are due at a later one.
         queues: only from these, in this order; None: from all.
         raises: raise the first error of a task, once it is recorded. Not raised are those by which tasks decide
             (``Snooze``, ``RetryLater``, ``Dead``) and those of ``failing``.
-        limit: after so many jobs, give up: a job that enqueues itself would never end.
+        limit: the most jobs to run, since a job that enqueues itself would never end.
+        allow_real: run jobs of any database.
 
     Returns:
         The attempts, in order.
 
     Raises:
+        ConfigurationError: the database may be in use: its name has no word test.
+        InvalidOption: this is no queue.
         JobError: there were ``limit`` jobs.
         UnknownQueue: one of ``queues`` is not declared.
     """
     shift = Shift(queue, queues, raises=raises, limit=limit)
+    if _must_ask_for_name(queue, allow_real=allow_real):
+        require_for_tests(queue.database.run(control.database_name()))
     if now is None and _clock_of(queue) is None:
         now = queue.database.run(control.clock())
     loop = Loop(queue.aclose)
@@ -106,24 +113,30 @@ async def adrain(
     queues: Sequence[str] | None = None,
     raises: bool = True,
     limit: int = 1000,
+    allow_real: bool = False,
 ) -> list[Ran]:
     """Run every job that is due, as :func:`drain` does: ``async def`` tasks in this loop, plain ones in a thread.
 
     Args:
-        queue: whose jobs; in memory or on PostgreSQL.
+        queue: whose jobs; in memory, or in a database whose name has the word test.
         now: the instant; by default what the test's clock shows, or else what the database's does.
         queues: only from these, in this order; None: from all.
         raises: raise the first error of a task, once it is recorded.
-        limit: after so many jobs, give up.
+        limit: the most jobs to run.
+        allow_real: run jobs of any database.
 
     Returns:
         The attempts, in order.
 
     Raises:
+        ConfigurationError: the database may be in use: its name has no word test.
+        InvalidOption: this is no queue.
         JobError: there were ``limit`` jobs.
         UnknownQueue: one of ``queues`` is not declared.
     """
     shift = Shift(queue, queues, raises=raises, limit=limit)
+    if _must_ask_for_name(queue, allow_real=allow_real):
+        require_for_tests(await queue.database.arun(control.database_name()))
     if now is None and _clock_of(queue) is None:
         now = await queue.database.arun(control.clock())
     with _at(queue, now):
@@ -151,6 +164,8 @@ class Shift:
 
     def __init__(self, queue: PgQueue, queues: Sequence[str] | None, *, raises: bool, limit: int) -> None:
         """Begin a shift; as for :func:`drain`."""
+        if not isinstance(queue, PgQueue):
+            raise InvalidOption(f"drain({queue!r}): give the queue; every job that is due in it is run")
         if limit < 1:
             raise InvalidOption(f"limit={limit!r}: run at least one job")
         self._queue = queue
@@ -219,6 +234,11 @@ def _at(queue: PgQueue, now: datetime | None) -> Iterator[None]:
     else:
         with swapped(queue, StandIn(queue.database, clock=Clock(now))):
             yield
+
+
+def _must_ask_for_name(queue: PgQueue, *, allow_real: bool) -> bool:
+    """Whether a drain depends on the name of the queue's database."""
+    return not allow_real and not isinstance(queue.database, Memory)
 
 
 def _clock_of(queue: PgQueue) -> Clock | None:

@@ -73,7 +73,7 @@ class Memory(Database):
         plan.close()
         name = _ANSWERED.get(code)
         if name is None:
-            self._refuse(f"{code.co_name!r}")
+            self._refuse(f"{code.co_name!r} was asked of it")
         if code in _TIMED or given.get("now", self) is None:
             given["now"] = self.clock.now
         with self._one_at_a_time:
@@ -95,18 +95,18 @@ class Memory(Database):
     @property
     def dsn(self) -> str:
         """There is none."""
-        self._refuse("a DSN")
+        self._refuse("it has no DSN")
 
     def connect(self, dsn: str | None = None, **_: object) -> NoReturn:  # noqa: ARG002 - as of Database
         """There is none."""
-        self._refuse("a connection")
+        self._refuse("it has no connections")
 
     async def aconnect(self, dsn: str | None = None, **_: object) -> NoReturn:  # noqa: ARG002 - as of Database
         """There is none."""
-        self._refuse("a connection")
+        self._refuse("it has no connections")
 
     def _refuse(self, what: str) -> NoReturn:
         raise NotInMemory(
-            f"{what} was asked of a queue in memory, and takes, workers and ctx.transaction() need PostgreSQL: "
-            "test this with the fixture pgqueue_queue, or with pgqueue.testing.in_database(queue, dsn)"
+            "take, atake, workers and ctx.transaction() need PostgreSQL, and this queue is in memory, for tests: use "
+            f"the fixture pgqueue_queue or pgqueue.testing.in_database(queue, dsn) in this test ({what})"
         )

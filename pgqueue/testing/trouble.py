@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from pgqueue.app.task import Task
-from pgqueue.testing.apps import app_of
+from pgqueue.testing.apps import AnyTask, app_of, task_of
 
 INJECTED = "raised by pgqueue.testing.failing"
 
@@ -37,7 +36,7 @@ class Trouble:
 
 @contextmanager
 def failing(
-    task: Task[..., Any], *, times: int = 1, error: BaseException | type[BaseException] = RuntimeError
+    task: AnyTask, *, times: int = 1, error: BaseException | type[BaseException] = RuntimeError
 ) -> Iterator[Trouble]:
     """Have the next attempts of a task fail before its function is called.
 
@@ -63,7 +62,7 @@ def failing(
 
 
 @contextmanager
-def dying(task: Task[..., Any], *, times: int = 1) -> Iterator[Trouble]:
+def dying(task: AnyTask, *, times: int = 1) -> Iterator[Trouble]:
     """Have the worker die after a task's function has returned, before anybody has recorded that.
 
     The attempt is spent, and the job stays in the name of the dead worker until its lease has passed: a
@@ -92,10 +91,11 @@ def _nothing() -> None: ...
 
 @contextmanager
 def _around(
-    task: Task[..., Any], *, before: Callable[[], None] = _nothing, after: Callable[[], None] = _nothing
+    task: AnyTask, *, before: Callable[[], None] = _nothing, after: Callable[[], None] = _nothing
 ) -> Iterator[None]:
     """Have a worker call more than the task's function."""
-    registered = app_of(task).find_task(task.name)  # a copy made by ``using`` is not what workers call
+    named = task_of(task)
+    registered = app_of(named).find_task(named.name)  # a copy made by ``using`` is not what workers call
     work = registered.work
 
     @functools.wraps(work)

@@ -50,7 +50,7 @@ def _apply_migrations(**where: Any) -> None:
     forget_connections()
 
 
-django_server = factories.postgresql_noproc(dbname="pgqueue_django", load=[_apply_migrations])
+django_server = factories.postgresql_noproc(dbname="pgqueue_test_django", load=[_apply_migrations])
 django_database = factories.postgresql("django_server")
 
 

@@ -41,7 +41,7 @@ ERROR = {
 
 @pytest.fixture(scope="module")
 def shared(django_server: NoopExecutor) -> Iterator[dict[str, str]]:
-    with database(django_server, "pgqueue_django_admin") as where:
+    with database(django_server, "pgqueue_test_django_admin") as where:
         yield where
 
 

@@ -31,7 +31,7 @@ FILL = f"""
 
 @pytest.fixture(scope="module")
 def filled(django_server: NoopExecutor) -> Iterator[dict[str, str]]:
-    with database(django_server, "pgqueue_django_many") as where:
+    with database(django_server, "pgqueue_test_django_many") as where:
         with emptied(where), connection.cursor() as cursor:
             cursor.execute(FILL)
             User.objects.create_superuser("root")

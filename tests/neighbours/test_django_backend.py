@@ -55,7 +55,7 @@ Heard: TypeAlias = "list[tuple[str, type, Result]]"
 
 @pytest.fixture(scope="module")
 def shared(django_server: NoopExecutor) -> Iterator[dict[str, str]]:
-    with database(django_server, "pgqueue_django_backend") as where:
+    with database(django_server, "pgqueue_test_django_backend") as where:
         yield where
 
 

@@ -58,7 +58,7 @@ EXITS = SCRIPT.replace("decorate", "task").replace("main", "send")
 
 @pytest.fixture(scope="module")
 def shared(django_server: NoopExecutor) -> Iterator[dict[str, str]]:
-    with database(django_server, "pgqueue_django_imports") as where:
+    with database(django_server, "pgqueue_test_django_imports") as where:
         yield where
 
 

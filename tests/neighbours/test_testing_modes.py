@@ -172,7 +172,7 @@ async def test_the_awaited_methods_are_answered_too(app: PgQueue) -> None:
 
 
 def test_what_needs_postgresql_is_refused_in_words(app: PgQueue) -> None:
-    words = "need PostgreSQL: test this with the fixture pgqueue_queue"
+    words = r"^take, atake, workers and ctx.transaction\(\) need PostgreSQL, .* the fixture pgqueue_queue or "
 
     @app.task(max_attempts=1)
     def bill(ctx: Context) -> None:
@@ -441,6 +441,12 @@ def test_a_clock_stands_still_until_it_is_moved() -> None:
         clock.travel(2 * HOUR)
     assert clock.now == NOON + HOUR
     assert clock.travel(-HOUR) == NOON
+    assert clock.travel(60) == NOON + timedelta(minutes=1)
+    assert clock.travel(-60) == NOON
+    with pytest.raises(InvalidOption, match="by='60': use a number of seconds, or a timedelta"):
+        clock.travel("60")  # type: ignore[arg-type]  # the mistake at hand
+    with pytest.raises(InvalidOption, match="out of the years 1 to 9999"):
+        clock.travel(timedelta.max)
     assert repr(clock) == "<Clock 2031-05-04T12:00:00+00:00>"
 
 

@@ -208,14 +208,34 @@ def test_help_shows_the_options_and_fixtures_show_their_words(tmp_path: Path) ->
         assert re.search(rf"^pgqueue_{name}\b.*\n    \w", shown, re.MULTILINE), name
 
 
-def test_without_an_app_a_queue_of_the_tests_own_is_given(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fixture", ["pgqueue_memory", "pgqueue_eager", "pgqueue_queue", "pgqueue_app"])
+def test_without_an_app_the_fixtures_refuse_and_the_queue_is_not_touched(
+    tmp_path: Path, dsn: str, fixture: str
+) -> None:
+    """A DSN in the shell led to the database of development, where the test wrote and ran what waited there."""
+    (tmp_path / "shop.py").write_text(APP, encoding="utf-8")
     (tmp_path / "test_own.py").write_text(
-        "def test_own(pgqueue_app, pgqueue_memory):\n"
-        "    task = pgqueue_app.task(name='send')(lambda: None)\n"
-        "    assert task.enqueue().status() == 'ready'\n",
+        "import pytest\nfrom shop import queue, send\nfrom pgqueue.testing import drain\n"
+        f"@pytest.mark.usefixtures({fixture!r})\n"
+        "def test_own():\n    send.enqueue(1)\n    drain(queue)\n",
         encoding="utf-8",
     )
-    assert "1 passed" in _pytest(tmp_path)
+    said = _pytest(tmp_path, PGQUEUE_DSN=dsn, PGQUEUE_TEST_DSN=dsn)
+    assert "1 error" in said, said
+    assert 'pgqueue_app = "module:attribute" under [tool.pytest.ini_options]' in said
+    assert "pgqueue.django:queue" in said
+    assert "PGQUEUE_APP" in said
+
+
+def test_a_server_is_asked_for_by_the_names_that_the_fixtures_read(shop: Path, dsn: str) -> None:
+    (shop / "conftest.py").write_text(
+        "import importlib.util\nfrom pgqueue import embedded\nembedded.PACKAGE = 'not_installed_at_all'\n",
+        encoding="utf-8",
+    )
+    said = _pytest(shop, "-k", "instant", PGQUEUE_DSN=dsn)
+    (told,) = re.findall(r"^E +pgqueue.errors.ConfigurationError: (.*)$", said, re.MULTILINE)
+    assert "PGQUEUE_TEST_DSN or with --pgqueue-dsn" in told
+    assert "set PGQUEUE_DSN" not in told
 
 
 @pytest.mark.parametrize(

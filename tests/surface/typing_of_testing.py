@@ -42,14 +42,15 @@ def modes() -> None:
         assert_type(memory, Memory)
         assert_type(eagerly, Memory)
         assert_type(memory.clock.travel(timedelta(1)), datetime)
-        memory.clock.travel(60)  # type: ignore[arg-type]
+        assert_type(memory.clock.travel(60), datetime)
+        memory.clock.travel("60")  # type: ignore[arg-type]
     with in_database(queue, "postgresql://"), in_transaction(queue, object(), clock=Clock()) as same:
         assert_type(same, PgQueue)
     in_memory("queue")  # type: ignore[arg-type]
 
 
 async def draining() -> None:
-    ran = drain(queue, now=datetime.now(UTC), queues=["mail"], raises=False)
+    ran = drain(queue, now=datetime.now(UTC), queues=["mail"], raises=False, allow_real=True)
     assert_type(ran, list[Ran])
     assert_type(await adrain(queue), list[Ran])
     assert_type(ran[0].outcome, JobState)
