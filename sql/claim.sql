@@ -20,7 +20,7 @@ next as (
         limit line.quota
         for update skip locked
     ) as job
-    where not exists (select from pgqueue.queues where name = line.queue and paused_at is not null)
+    where (select paused_at from pgqueue.queues where name = line.queue) is null  -- no join: it would change the order
     limit %(limit)s::integer
 ),
 claimed as (

@@ -96,7 +96,7 @@ class Fetcher:
         if found:
             self._calm.stir()
             await self._keep_busy()
-        if len(found) < room:
+        if len(found) < room and not self._lines.unfinished:
             await self._rest(found=bool(found))
 
     def _room(self) -> int:

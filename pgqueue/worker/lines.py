@@ -1,7 +1,14 @@
-"""Which lines a worker looks at, in which turn, and from where on.
+"""Which queues a worker looks at, in which turn, and from where on.
 
-A worker that serves all queues knows those in which it has found jobs of late. Now and then, and whenever those
-it knows are empty, it asks for others.
+A worker that serves all queues remembers those in which it found jobs of late, while they are few: it asks them in
+turn, each from its mark, and looks for others once a second and whenever those it knows are empty.
+
+Where there are many (a queue for each tenant), most of those in which it found a job are empty at the next look, so it
+remembers none. It goes around: it asks the database for the next queues that have ready jobs, in the order of names,
+claims a share from each, and goes on behind the last one at the next look. Each queue has its turn once a round.
+
+A look never takes longer than it has to: it ends after ``LONGEST_LOOK``, and the rest is for the next one, so that the
+heartbeat, which shares the connection, is never late.
 """
 
 import time
@@ -14,9 +21,13 @@ from pgqueue.values.job import HEAD, Claim, Mark
 from pgqueue.worker.marks import Marks
 
 LOOK_AROUND_AFTER = 1.0
-"""For so many seconds at most does finding jobs in known queues keep a worker from asking for others."""
+"""Seconds. While jobs are found in known queues, the worker looks for other queues this often."""
 FORGET_AFTER = 600.0
-"""A queue without jobs for so many seconds is looked at no more, until it is found again."""
+"""Seconds. A queue in which no job was found for this long is asked no more, until it is found again."""
+MOST_KNOWN = 500
+"""With more queues than this, the worker goes around instead of remembering them."""
+LONGEST_LOOK = 0.25
+"""Seconds after which a look ends, and the next one goes on where it ended."""
 
 
 class Lines:
@@ -25,6 +36,7 @@ class Lines:
     Attributes:
         marks: where looks start.
         serves_all: whether every queue is served, known or not.
+        unfinished: the last look ended before it had asked every queue.
     """
 
     def __init__(self, queues: Sequence[str] | None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -36,10 +48,12 @@ class Lines:
         """
         self.marks = Marks(clock)
         self.serves_all = queues is None
+        self.unfinished = False
         self._clock = clock
         self._seen_at = dict.fromkeys(queues or (), clock())
         self._looked_around_at = -LOOK_AROUND_AFTER
-        self._turn = 0
+        self._first = 0
+        self._round: _Round | None = None
 
     def starts(self) -> Mapping[str, Mark]:
         """Every known queue, and where to start looking in it."""
@@ -48,30 +62,94 @@ class Lines:
 
     def claim(self, worker: UUID, room: int) -> Plan[list[Claim]]:
         """Take jobs from the known queues, and from others where it is time to look for those."""
-        claims = yield from self._fill(worker, room)
+        self.unfinished = False
+        if self._round is not None:
+            return (yield from self._go_around(worker, room, self._round))
+        claims = yield from self._ask_known(worker, room)
         now = self._clock()
         if not self.serves_all or (claims and now - self._looked_around_at < LOOK_AROUND_AFTER):
             return claims
         self._looked_around_at = now
-        found = yield from claim.new_queues(list(self._seen_at))
+        found = yield from claim.new_queues(list(self._seen_at), limit=MOST_KNOWN + 1)
         self._seen_at = {queue: at for queue, at in self._seen_at.items() if now - at < FORGET_AFTER}
         self._seen_at |= dict.fromkeys(found, now)
+        if len(self._seen_at) > MOST_KNOWN:
+            self._round, self._seen_at = _Round(), {}
         if claims or not found:
             return claims
-        return (yield from self._fill(worker, room))
+        return (yield from self.claim(worker, room))
 
-    def _fill(self, worker: UUID, room: int) -> Plan[list[Claim]]:
-        starts, began = self.marks.starts(), self._clock()
-        claims = yield from claim.fill(worker, self._next_turn(), room, marks=starts)
-        ended = self._clock()
-        self.marks.learn(starts, claims, ended - began)
+    def _ask_known(self, worker: UUID, room: int) -> Plan[list[Claim]]:
+        queues = [*self._seen_at]
+        turn = [*queues[self._first :], *queues[: self._first]]
+        claims = yield from self._fill(worker, turn, room)
+        if queues:
+            self._first = (self._first + _served(turn, claims, room)) % len(queues)
         if self.serves_all:
-            self._seen_at |= {one.queue: ended for one in claims}
+            self._seen_at |= dict.fromkeys((one.queue for one in claims), self._clock())
         return claims
 
-    def _next_turn(self) -> list[str]:
-        """The queues, each time another one first."""
-        queues = list(self._seen_at)
-        self._turn += 1
-        turn = self._turn % max(1, len(queues))
-        return [*queues[turn:], *queues[:turn]]
+    def _go_around(self, worker: UUID, room: int, around: "_Round") -> Plan[list[Claim]]:
+        """Take jobs from the next queues that have any, until there is no room or the round is over."""
+        claims: list[Claim] = []
+        began, rounds = self._clock(), around.count
+        while (
+            len(claims) < room and around.count < rounds + 2
+        ):  # to the end of names, and once through all of them
+            if self._clock() - began > LONGEST_LOOK:
+                self.unfinished = True
+                break
+            left = room - len(claims)
+            names = yield from claim.next_queues(around.after, left)
+            claims += yield from self._fill(worker, names, left)
+            around.advance(names, whole=len(names) == left)
+        if around.few is not None:
+            self._seen_at = dict.fromkeys(around.few, self._clock())
+            self._round = None
+        return claims
+
+    def _fill(self, worker: UUID, queues: Sequence[str], room: int) -> Plan[list[Claim]]:
+        starts, began = self.marks.starts(), self._clock()
+        claims = yield from claim.fill(worker, queues, room, marks=starts)
+        self.marks.learn(starts, claims, self._clock() - began, queues=len(queues))
+        return claims
+
+
+class _Round:
+    """Where the worker is, among more queues than it remembers.
+
+    Attributes:
+        after: the name behind which to go on; None: the first name.
+        count: how many rounds have ended.
+        few: the queues of the last round, where they are few enough to be remembered again; None: they are not.
+    """
+
+    def __init__(self) -> None:
+        """Begin at the first name."""
+        self.after: str | None = None
+        self.count = 0
+        self.few: Sequence[str] | None = None
+        self._met: list[str] = []
+
+    def advance(self, names: Sequence[str], *, whole: bool) -> None:
+        """The next queues were found.
+
+        Args:
+            names: which.
+            whole: they were as many as were asked for; else there are none behind them.
+        """
+        if len(self._met) <= MOST_KNOWN:
+            self._met += names
+        self.after = names[-1] if whole else None
+        if not whole:
+            self.few = self._met if len(self._met) <= MOST_KNOWN // 2 else None
+            self._met = []
+            self.count += 1
+
+
+def _served(turn: Sequence[str], claims: Sequence[Claim], room: int) -> int:
+    """How many queues have had their turn: all up to the last served where there was no room for more, else one."""
+    if len(claims) < room or len(turn) <= room:
+        return 1
+    served = {one.queue for one in claims}
+    return max(place for place, queue in enumerate(turn, start=1) if queue in served)

@@ -21,6 +21,8 @@ SLOW_LOOK, SLOW_CLAIM = 0.005, 20e-6
 """A look is slow if it takes longer than this, and this for every claim …"""
 SLOWER = 1.3
 """… or so many times what a claim has cost at its best."""
+ASKING = 20e-6
+"""Seconds that it takes to ask one more queue; that is no sign of a slow look."""
 ENOUGH = 100
 """Claims in a look from which on its cost per claim says something."""
 
@@ -48,15 +50,19 @@ class Marks:
         left = self._head_at - self._clock()
         return left if left > 0 else math.inf
 
-    def learn(self, starts: dict[str, Mark], claims: Iterable[Claim], seconds: float) -> None:
+    def learn(
+        self, starts: dict[str, Mark], claims: Iterable[Claim], seconds: float, *, queues: int = 1
+    ) -> None:
         """Take note of a look.
 
         Args:
             starts: where it started.
             claims: what it found, in order.
             seconds: how long it took.
+            queues: in how many queues it looked.
         """
         found = list(claims)
+        seconds = max(0.0, seconds - ASKING * (queues - 1))
         if not starts:
             slow = self._is_slow(len(found), seconds)
             self._head_at = self._clock() + min(SHARE * seconds, LONGEST) if slow else 0.0

@@ -271,7 +271,7 @@ def test_a_soak_that_lost_a_job_ends_with_1_and_says_so(
         (["--schema", "other", "bench", "clean"], "works in the schema pgqueue_bench and no other"),
         (["--behind-pooler", "bench", "clean"], "measures a server, not a pooler"),
         (["bench", "run", "--loads", "B,Bz"], "no load 'Bz'. Did you mean 'B"),
-        (["bench", "run", "--loads", "nope"], "The loads: A1, A2, B, Bs, B2, C, D, E, F, W, M."),
+        (["bench", "run", "--loads", "nope"], "The loads: A1, A2, B, Bs, B2, C, D, E, Q, F, W, M."),
         (["bench", "run", "--jobs", "0"], "0 is not in the range x>=1"),
         (["bench", "run", "--compare", "nowhere.json"], "No such file"),
         (["bench", "run", "--compare", str(PEER)], "is no result of `pgqueue bench run --json`"),

@@ -63,6 +63,33 @@ def test_finishing_reads_nothing_that_is_gone_even_if_the_statistics_say_that_th
     assert pages < CHURNED / 2, pages  # every entry of a job that is gone would cost a look into the table
 
 
+def test_under_a_held_snapshot_a_worker_that_goes_around_many_queues_reads_nothing_behind_it(
+    dsn: str, queue: PgQueue
+) -> None:
+    """The next queues are looked for from where the last look ended, past the entries of jobs that are gone."""
+    names = [f"tenant-{number:06}" for number in range(CHURNED)]
+    with psycopg.connect(dsn) as report, psycopg.connect(dsn, autocommit=True) as own:
+        report.execute("set transaction isolation level repeatable read")
+        report.execute("select count(*) from pgqueue.jobs")
+        own.execute("insert into pgqueue.jobs (queue, task) select unnest(%s::text[]), 'noop'", [names])
+        worker = _registered(queue)
+        half = names[: CHURNED // 2]
+        for first in range(0, len(half), BATCH):
+            quotas = dict.fromkeys(half[first : first + BATCH], 1)
+            claims = queue.database.run(claim.claim(worker, quotas))
+            queue.database.run(finish.complete(worker, [Succeeded(one, 0.0) for one in claims], keep=True))
+        own.execute(SET_PLANNER.encode())
+        own.execute("set plan_cache_mode = force_generic_plan")
+        pages = {}
+        for after in (None, half[-1]):
+            statement = next(claim.next_queues(after, 5))
+            assert isinstance(statement, Statement)
+            pages[after] = _pages(own, statement, "jobs_ready")
+            own.execute("deallocate planned")
+            assert queue.database.run(claim.next_queues(after, 5)) == names[len(half) : len(half) + 5]
+    assert pages[half[-1]] * 5 < pages[None], pages
+
+
 def _pages(connection: psycopg.Connection[Any], statement: Statement, index: str) -> int:
     """How many pages a statement reads through an index, planned for any parameters."""
     text = catalogue_of("pgqueue")[statement.name].decode()

@@ -19,7 +19,7 @@ from typing import Any, Self
 import click
 
 NAMES = (
-    "DSN", "GAP", "PAD", "DELAY", "PRIORITY", "QUEUE", "THREADS", "FLAKY",
+    "DSN", "GAP", "PAD", "DELAY", "PRIORITY", "QUEUE", "NAMES", "THREADS", "FLAKY",
     "IDLE", "FIRST", "STOP_AFTER", "CONC", "SYNC", "WAIT", "QUEUES", "PARENT", "TRACE",
 )  # fmt: skip
 """What :class:`Settings` reads."""
@@ -36,6 +36,7 @@ class Settings:
         delay: ``DELAY``, seconds until enqueued jobs are due.
         priority: ``PRIORITY`` of enqueued jobs.
         queue: ``QUEUE`` to enqueue in.
+        names: ``NAMES``, over how many queues ``bulk`` spreads its jobs; 0: all stand in ``QUEUE``.
         threads: ``THREADS`` that enqueue one by one, together.
         flaky: ``FLAKY``, how many jobs fail at first, in addition to those that do not.
         idle: ``IDLE``, seconds without a job after which a worker ends; 0: it does not.
@@ -55,6 +56,7 @@ class Settings:
     delay: float
     priority: int
     queue: str
+    names: int
     threads: int
     flaky: int
     idle: float
@@ -77,6 +79,7 @@ class Settings:
             delay=float(environ.get("DELAY", "0")),
             priority=int(environ.get("PRIORITY", "0")),
             queue=environ.get("QUEUE", "default"),
+            names=int(environ.get("NAMES", "0")),
             threads=int(environ.get("THREADS", "1")),
             flaky=int(environ.get("FLAKY", "0")),
             idle=float(environ.get("IDLE", "2")),

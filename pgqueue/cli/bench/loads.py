@@ -105,6 +105,22 @@ def _among(stage: Stage, sizes: Sizes, others: int, **settings: object) -> float
     return rate(told["count"], told["last"] - told["first"])
 
 
+def tenants(stage: Stage, sizes: Sizes, so_far: Measured) -> Measured:
+    """Q: run one job of each of many queues."""
+    plain = so_far.get("B") or drain("B")(stage, sizes, so_far)["B"]
+    return {
+        "Q": Pair(_tenants(stage, sizes, stage.concurrency), plain.ours),
+        "Q one": Pair(_tenants(stage, sizes, 1), plain.ours),
+    }
+
+
+def _tenants(stage: Stage, sizes: Sizes, concurrency: int) -> float:
+    stage.begin(OURS)
+    stage.crew.call(OURS, "bulk", sizes.names, NAMES=sizes.names)
+    stage.place.settle()
+    return stage.work(OURS, sizes.names, CONC=concurrency)
+
+
 def crowd(stage: Stage, sizes: Sizes, _: Measured) -> Measured:
     """F: many enqueue at a time while a worker listens, with and without the trigger that wakes it."""
     without = _crowd(stage, sizes, NO_WAKE_UP)
@@ -167,6 +183,14 @@ LOADS = {
                 Figure("E other", "drain with {other:,} jobs in another queue", "jobs/s", "own B"),
             ],
             crowded,
+        ),
+        Load(
+            "Q",
+            [
+                Figure("Q", "drain {names:,} queues of one job each", "jobs/s", "own B"),
+                Figure("Q one", "the same, one job at a time", "jobs/s", "own B"),
+            ],
+            tenants,
         ),
         Load(
             "F",

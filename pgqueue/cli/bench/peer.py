@@ -89,7 +89,13 @@ def bulk(count: int) -> None:
     started = time.monotonic()
     for first in range(0, count, AT_ONCE):
         numbers = range(first, min(first + AT_ONCE, count))
-        queue.enqueue_many(noop.call(number, 0.0, pad) for number in numbers)
+        if settings.names:
+            queue.enqueue_many(
+                noop.using(queue=f"tenant-{number % settings.names}").call(number, 0.0, pad)
+                for number in numbers
+            )
+        else:
+            queue.enqueue_many(noop.call(number, 0.0, pad) for number in numbers)
     print_timing(count, started)
     if settings.flaky:
         queue.enqueue_many(tasks.flaky.call() for _ in range(settings.flaky))

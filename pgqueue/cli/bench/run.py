@@ -66,6 +66,7 @@ def _size(
 @_size("behind", "E: ready jobs behind those that are measured.")
 @_size("future", "E: urgent jobs that are not due.")
 @_size("other", "E: jobs in another queue.")
+@_size("names", "Q: queues with one job each.")
 @_size("crowd", "F: jobs that 16 threads enqueue.")
 @_size("idle_seconds", "M: for how long to watch an idle worker.", type_=click.FloatRange(min=0.1))
 @click.pass_obj

@@ -15,6 +15,7 @@ class Sizes:
         behind: ready jobs that wait behind those measured.
         future: jobs of the highest priority that are not due.
         other: jobs in a queue that is not served.
+        names: queues with one job each.
         crowd: enqueued by all concurrent enqueuers together.
         in_flight: jobs that run at a time where memory is measured.
         idle_seconds: for which an idle worker is watched.
@@ -28,6 +29,7 @@ class Sizes:
     behind: int = 1_000_000
     future: int = 1_000_000
     other: int = 1_000_000
+    names: int = 100_000
     crowd: int = 8_000
     in_flight: int = 1_000
     idle_seconds: float = 30.0
@@ -48,6 +50,7 @@ SMALL = Sizes(
     behind=5_000,
     future=5_000,
     other=5_000,
+    names=2_000,
     crowd=400,
     in_flight=1_000,
     idle_seconds=2.0,

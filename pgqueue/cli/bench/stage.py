@@ -64,7 +64,7 @@ class Stage:
         # Two do not know of each other's jobs, so each goes on until there are no more.
         end = {"STOP_AFTER": jobs} if processes == 1 else {"IDLE": 0.5, "FIRST": 2}
         workers = [
-            self.crew.start(contender, "worker", CONC=self.concurrency, **(end | settings))
+            self.crew.start(contender, "worker", **({"CONC": self.concurrency} | end | settings))
             for _ in range(processes)
         ]
         reports = [report for report in [worker.result() for worker in workers] if report["count"]]
