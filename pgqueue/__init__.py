@@ -3,6 +3,8 @@
 Enqueue inside the transaction that makes the job necessary; run ``pgqueue worker``; lose nothing.
 """
 
+import typing as _typing
+
 from pgqueue.app.context import Context
 from pgqueue.app.handle import JobHandle
 from pgqueue.app.pgqueue import PgQueue
@@ -14,6 +16,9 @@ from pgqueue.values.job import AttemptError, Job, JobState, Outcome
 from pgqueue.values.retry import Retry
 from pgqueue.values.unique import Unique
 from pgqueue.values.version import __version__
+
+if _typing.TYPE_CHECKING:
+    from pgqueue.worker.worker import Worker
 
 __all__ = [
     "OWN_CONNECTION",
@@ -34,5 +39,15 @@ __all__ = [
     "TakenJob",
     "Task",
     "Unique",
+    "Worker",
     "__version__",
 ]
+
+
+def __getattr__(name: str) -> _typing.Any:  # noqa: ANN401 - a module's attribute
+    """Load the worker when it is first asked for: programs that only enqueue do without."""
+    if name == "Worker":
+        from pgqueue.worker.worker import Worker  # noqa: PLC0415 - this is the point
+
+        return Worker
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

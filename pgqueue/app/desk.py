@@ -15,6 +15,7 @@ from pgqueue.values.options import check_name
 
 FIRST_LOOK, LONGEST_LOOK = 0.01, 1.0
 LONGEST_PAGE = 10_000
+IDS = range(-(1 << 63), 1 << 63)
 
 
 class Desk:
@@ -34,7 +35,7 @@ class Desk:
         Raises:
             JobNotFound: there is no record of it: never committed, or its history was dropped.
         """
-        return _found(job_id, self.database.run(control.show(job_id)))
+        return _found(job_id, self.database.run(control.show(_id(job_id))))
 
     async def ajob(self, job_id: int) -> Job:
         """All that is recorded of a job, live or ended.
@@ -42,7 +43,7 @@ class Desk:
         Raises:
             JobNotFound: there is no record of it: never committed, or its history was dropped.
         """
-        return _found(job_id, await self.database.arun(control.show(job_id)))
+        return _found(job_id, await self.database.arun(control.show(_id(job_id))))
 
     def jobs(
         self,
@@ -118,7 +119,7 @@ class Desk:
         Returns:
             CANCELLED if it was waiting; RUNNING if its worker has been asked to stop it; None if it has ended.
         """
-        return self.database.run(control.cancel(job_id))
+        return self.database.run(control.cancel(_id(job_id)))
 
     async def acancel(self, job_id: int) -> JobState | None:
         """Cancel a job.
@@ -126,7 +127,7 @@ class Desk:
         Returns:
             CANCELLED if it was waiting; RUNNING if its worker has been asked to stop it; None if it has ended.
         """
-        return await self.database.arun(control.cancel(job_id))
+        return await self.database.arun(control.cancel(_id(job_id)))
 
     def retry(self, job_id: int) -> bool:
         """Make a job ready at once: a scheduled one before its time, a dead one with all its attempts.
@@ -134,7 +135,7 @@ class Desk:
         Returns:
             False if the job is neither scheduled nor dead, or a live job has taken its unique key.
         """
-        return self.database.run_whole(control.retry(job_id))
+        return self.database.run_whole(control.retry(_id(job_id)))
 
     async def aretry(self, job_id: int) -> bool:
         """Make a job ready at once: a scheduled one before its time, a dead one with all its attempts.
@@ -142,7 +143,7 @@ class Desk:
         Returns:
             False if the job is neither scheduled nor dead, or a live job has taken its unique key.
         """
-        return await self.database.arun_whole(control.retry(job_id))
+        return await self.database.arun_whole(control.retry(_id(job_id)))
 
     def retry_dead(
         self, *, task: str | None = None, queue: str | None = None, before: datetime | None = None
@@ -183,18 +184,24 @@ class Desk:
         task: str | None = None,
         queue: str | None = None,
         before: datetime | None = None,
+        everything: bool = False,
     ) -> int:
-        """Forget the dead jobs that match every filter given; with none, all.
+        """Delete the dead jobs that match every filter given, with their arguments and errors.
 
         Args:
             job_ids: among these.
             task: of this task.
             queue: in this queue.
             before: dead since before this instant.
+            everything: must be true where no filter is given: then all dead jobs are deleted.
 
         Returns:
-            How many were forgotten.
+            How many were deleted.
+
+        Raises:
+            InvalidOption: there is no filter, and ``everything`` is not true.
         """
+        _require_filter(job_ids, task, queue, before, everything=everything)
         return self.database.run(control.purge_dead(job_ids=job_ids, task=task, queue=queue, before=before))
 
     async def apurge_dead(
@@ -204,18 +211,24 @@ class Desk:
         task: str | None = None,
         queue: str | None = None,
         before: datetime | None = None,
+        everything: bool = False,
     ) -> int:
-        """Forget the dead jobs that match every filter given; with none, all.
+        """Delete the dead jobs that match every filter given, with their arguments and errors.
 
         Args:
             job_ids: among these.
             task: of this task.
             queue: in this queue.
             before: dead since before this instant.
+            everything: must be true where no filter is given: then all dead jobs are deleted.
 
         Returns:
-            How many were forgotten.
+            How many were deleted.
+
+        Raises:
+            InvalidOption: there is no filter, and ``everything`` is not true.
         """
+        _require_filter(job_ids, task, queue, before, everything=everything)
         return await self.database.arun(
             control.purge_dead(job_ids=job_ids, task=task, queue=queue, before=before)
         )
@@ -258,7 +271,7 @@ class Desk:
         """
         apart = self._apart()
         for pause in _looks(timeout):
-            job = _found(job_id, self.database.run(control.show(job_id), apart))
+            job = _found(job_id, self.database.run(control.show(_id(job_id)), apart))
             if job.state.ended:
                 return _result(job)
             time.sleep(pause)
@@ -278,7 +291,7 @@ class Desk:
         """
         apart = self._apart()
         for pause in _looks(timeout):
-            job = _found(job_id, await self.database.arun(control.show(job_id), apart))
+            job = _found(job_id, await self.database.arun(control.show(_id(job_id)), apart))
             if job.state.ended:
                 return _result(job)
             await asyncio.sleep(pause)
@@ -298,6 +311,22 @@ def _found(job_id: int, job: Job | None) -> Job:
             f"no record of job {job_id}: it was never committed, or its history has been dropped"
         )
     return job
+
+
+def _id(job_id: int) -> int:
+    if isinstance(job_id, bool) or not isinstance(job_id, int):
+        raise InvalidOption(f"job_id={job_id!r}: a job's id is a whole number, as in handle.id")
+    if job_id not in IDS:
+        raise JobNotFound(f"no record of job {job_id}: ids go up to {IDS[-1]}")
+    return job_id
+
+
+def _require_filter(*filters: object, everything: bool) -> None:
+    if not everything and all(one is None for one in filters):
+        raise InvalidOption(
+            "purge_dead() without a filter would delete every dead job; name job_ids, task, queue or before, "
+            "or say purge_dead(everything=True)"
+        )
 
 
 def _states(state: JobState | str | Collection[JobState | str] | None) -> list[JobState] | None:

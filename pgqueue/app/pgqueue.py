@@ -1,39 +1,28 @@
-"""The queue: where tasks are registered and jobs are enqueued; looking and steering it has from the desk.
+"""The queue: where jobs are enqueued and taken.
 
-Every public method runs one plan of the store. Those that touch the database come in pairs, the awaited one
+Registering tasks it has from :mod:`pgqueue.app.registry`; looking at jobs and steering them, from the desk. Every public method runs one plan of the store. Those that touch the database come in pairs, the awaited one
 with Django's ``a`` prefix; one test holds the pairs to the same parameters and words.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from itertools import chain, islice
-from types import MappingProxyType
-from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar
 
-from pgqueue.app.context import Context
+from pgqueue.app.blocking import warn_of_blocked_loop
 from pgqueue.app.desk import Desk
 from pgqueue.app.handle import JobHandle
+from pgqueue.app.registry import Registry
 from pgqueue.app.take import AsyncTake, Take
-from pgqueue.app.task import Call, Registers, Task
+from pgqueue.app.task import Call, Task, require_task
 from pgqueue.app.undertest import under_test
-from pgqueue.errors import (
-    DuplicateTask,
-    Duration,
-    InvalidOption,
-    UnknownQueue,
-    UnknownTask,
-    as_delay,
-    as_duration,
-    as_limit,
-)
+from pgqueue.errors import Duration, InvalidOption, as_delay, as_duration, as_limit
 from pgqueue.store import enqueue
 from pgqueue.store.database import Database
 from pgqueue.values.job import Enqueued, NewJob
-from pgqueue.values.nearest import did_you_mean
-from pgqueue.values.options import JobOptions, check_name, check_queues
+from pgqueue.values.options import check_queues
 from pgqueue.values.payload import DEFAULT_LIMIT
 from pgqueue.values.retry import Retry
-from pgqueue.values.unique import Unique
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,7 +32,7 @@ LONGEST_RETENTION = timedelta(days=36_525)
 DEFAULT_LEASE = timedelta(seconds=30)
 
 
-class PgQueue(Desk):
+class PgQueue(Desk, Registry):
     """A job queue in a PostgreSQL database."""
 
     def __init__(
@@ -88,159 +77,54 @@ class PgQueue(Desk):
         self.history = _retention(history)
         self.max_payload = max_payload
         self.queues = None if queues is None else frozenset(check_queues(queues))
-        self._tasks: dict[str, Task[..., Any]] = {}
+        self._tasks = {}
 
-    @property
-    def tasks(self) -> Mapping[str, Task[..., Any]]:
-        """The registered tasks, by name."""
-        return MappingProxyType(self._tasks)
+    def __repr__(self) -> str:
+        """Like ``<PgQueue schema=pgqueue tasks=3>``."""
+        return f"<{type(self).__name__} schema={self.database.catalogue.schema} tasks={len(self._tasks)}>"
 
     @property
     def keeps_history(self) -> bool:
         """Whether ended jobs are kept at all."""
         return self.history > timedelta(0)
 
-    @overload
-    def task(self, function: Callable[Concatenate[Context, P], Awaitable[R]], /) -> Task[P, R]: ...
-    @overload
-    def task(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
-    @overload
-    def task(self, function: Callable[P, Awaitable[R]], /) -> Task[P, R]: ...
-    @overload
-    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
-    @overload
-    def task(
-        self,
-        /,
-        *,
-        name: str | None = None,
-        queue: str | None = None,
-        priority: int | None = None,
-        retry: Retry | None = None,
-        max_attempts: int | None = None,
-        timeout: Duration | None = None,
-        unique: Unique | None = None,
-    ) -> Registers: ...
-    def task(
-        self,
-        function: Callable[..., Any] | None = None,
-        /,
-        *,
-        name: str | None = None,
-        queue: str | None = None,
-        priority: int | None = None,
-        retry: Retry | None = None,
-        max_attempts: int | None = None,
-        timeout: Duration | None = None,
-        unique: Unique | None = None,
-    ) -> Any:
-        """Register a function as a task; with or without parentheses.
+    def enqueue(self, task: Task[P, R], /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:  # noqa: D417 - the task's own
+        """Enqueue a call of a task: ``task.enqueue(...)`` in other words.
 
         Args:
-            function: the function, where the decorator has no parentheses.
-            name: what jobs say in the database; by default the function's module and qualified name.
-            queue: the queue to stand in; ``default`` by default.
-            priority: -100…100, higher runs sooner; 0 by default.
-            retry: when failed jobs run again.
-            max_attempts: after how many attempts a job is dead; by default what ``retry`` says.
-            timeout: seconds, or a timedelta, that an attempt may take; None: as long as it likes.
-            unique: what happens when two live jobs would share a ``unique_key``.
+            task: the decorated function, or ``task.using(...)`` for other options. The task's own arguments follow.
 
         Returns:
-            A :class:`Task` with the function's own signature, less its ``Context``.
+            A handle of the job, which exists once the transaction commits.
 
         Raises:
-            DuplicateTask: the name is taken.
-            InvalidOption: an option is out of its range.
-            UnknownQueue: the queue is not one of those declared.
+            InvalidOption: this is no task.
+            PayloadNotEncodable: the arguments do not fit the task, or have no JSON form.
+            PayloadTooLarge: their JSON form is over the limit.
+            DatabaseError: the database cannot be reached, or its schema is missing.
         """
-        policy = Retry() if retry is None else retry
-        options = JobOptions(max_attempts=policy.max_attempts).but(
-            queue=queue, priority=priority, max_attempts=max_attempts, unique=unique
-        )
-        self.require_queue(options.queue)
-        limit = as_limit("timeout", timeout)
+        job, connection = require_task(task, args)._prepared(args, kwargs)  # noqa: SLF001 - the queue's own side of it
+        return self._add([job], connection)[0]
 
-        def register(decorated: Callable[..., Any]) -> Task[..., Any]:
-            task_name = check_name(
-                "task", f"{decorated.__module__}.{decorated.__qualname__}" if name is None else name
-            )
-            if task_name in self._tasks:
-                raise DuplicateTask(
-                    f"task {task_name!r} is registered already, as {self._tasks[task_name].function!r}; "
-                    "give one of the two another name: @queue.task(name=...)"
-                )
-            task: Task[..., Any] = Task(
-                decorated,
-                self,
-                work=self.surround(decorated),
-                name=task_name,
-                options=options,
-                retry=policy,
-                timeout=limit,
-            )
-            self._tasks[task_name] = task
-            return task
+    async def aenqueue(  # noqa: D417 - the task's own
+        self, task: Task[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> JobHandle[R]:
+        """Enqueue a call of a task: ``task.enqueue(...)`` in other words.
 
-        return register if function is None else register(function)
+        Args:
+            task: the decorated function, or ``task.using(...)`` for other options. The task's own arguments follow.
 
-    def surround(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """What a worker calls in place of a task's function; here the function itself.
-
-        A framework's queue overrides this, and so may an app's: it wraps the function in what it needs to have
-        around it. What it returns must be ``async def`` if the function is, and is given the same arguments.
-        """
-        return function
-
-    def find_task(self, name: str) -> Task[..., Any]:
-        """A registered task by its name.
+        Returns:
+            A handle of the job, which exists once the transaction commits.
 
         Raises:
-            UnknownTask: there is none; the message suggests the nearest.
+            InvalidOption: this is no task.
+            PayloadNotEncodable: the arguments do not fit the task, or have no JSON form.
+            PayloadTooLarge: their JSON form is over the limit.
+            DatabaseError: the database cannot be reached, or its schema is missing.
         """
-        try:
-            return self._tasks[name]
-        except KeyError:
-            raise UnknownTask(f"no task {name!r} is registered{did_you_mean(name, self._tasks)}") from None
-
-    def load_task(self, name: str) -> bool:
-        """Look further for a task that a job names and that is not registered; whether it is registered now.
-
-        A framework's queue overrides this. A worker calls it in a thread, since it may block. It must not raise.
-        """
-        return name in self._tasks
-
-    def require_queue(self, queue: str) -> None:
-        """Refuse a queue that was not declared, where queues are declared.
-
-        Raises:
-            UnknownQueue: it is not one of them; the message lists them.
-        """
-        if self.queues is not None and queue not in self.queues:
-            raise UnknownQueue(
-                f"queue {queue!r} is not one of those declared in PgQueue(queues=...): "
-                f"{', '.join(sorted(self.queues))}{did_you_mean(queue, self.queues)}"
-            )
-
-    def enqueue(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
-        """Add jobs that tasks have prepared; ``Task.enqueue`` and ``enqueue_many`` end here."""
-        match jobs:
-            case [job]:
-                return self._handles([self.database.run(enqueue.enqueue(self._checked(job)), connection)])
-            case _:
-                plan = enqueue.enqueue_many(self._drawn(jobs, connection))
-                return self._handles(self.database.run_whole(plan, connection))
-
-    async def aenqueue(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
-        """Add jobs that tasks have prepared; ``Task.enqueue`` and ``enqueue_many`` end here."""
-        match jobs:
-            case [job]:
-                return self._handles(
-                    [await self.database.arun(enqueue.enqueue(self._checked(job)), connection)]
-                )
-            case _:
-                plan = enqueue.enqueue_many(self._drawn(jobs, connection))
-                return self._handles(await self.database.arun_whole(plan, connection))
+        job, connection = require_task(task, args)._prepared(args, kwargs)  # noqa: SLF001 - as above
+        return (await self._aadd([job], connection))[0]
 
     def enqueue_many(self, calls: Iterable[Call[R]], *, connection: object = None) -> list[JobHandle[R]]:
         """Enqueue many calls at once, all or none.
@@ -252,7 +136,7 @@ class PgQueue(Desk):
         Returns:
             A handle per call, in order; ``handle.accepted`` is False where a unique key was taken.
         """
-        return self.enqueue((call.job for call in calls), connection)
+        return self._add(_jobs_of(calls), connection)
 
     async def aenqueue_many(
         self, calls: Iterable[Call[R]], *, connection: object = None
@@ -266,7 +150,7 @@ class PgQueue(Desk):
         Returns:
             A handle per call, in order; ``handle.accepted`` is False where a unique key was taken.
         """
-        return await self.aenqueue((call.job for call in calls), connection)
+        return await self._aadd(_jobs_of(calls), connection)
 
     def take(
         self,
@@ -330,6 +214,27 @@ class PgQueue(Desk):
         """Close the connections kept for enqueuing."""
         await self.database.aclose()
 
+    def _add(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
+        """Add jobs that tasks have prepared; every enqueue ends here. A framework's queue overrides this."""
+        warn_of_blocked_loop()
+        match jobs:
+            case [job]:
+                return self._handles([self.database.run(enqueue.enqueue(self._checked(job)), connection)])
+            case _:
+                plan = enqueue.enqueue_many(self._drawn(jobs, connection))
+                return self._handles(self.database.run_whole(plan, connection))
+
+    async def _aadd(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
+        """Add jobs as :meth:`_add` does, awaited."""
+        match jobs:
+            case [job]:
+                return self._handles(
+                    [await self.database.arun(enqueue.enqueue(self._checked(job)), connection)]
+                )
+            case _:
+                plan = enqueue.enqueue_many(self._drawn(jobs, connection))
+                return self._handles(await self.database.arun_whole(plan, connection))
+
     def _make_database(self, dsn: str | None, **options: Any) -> Database:  # noqa: ANN401 - Database's own
         """Where this queue's jobs are to be; a framework's queue overrides it."""
         return Database(dsn, **options)
@@ -366,6 +271,26 @@ class PgQueue(Desk):
         if self.queues is not None:
             self.require_queue(job.queue)
         return job
+
+
+def _jobs_of(calls: Iterable[Call[Any]]) -> Iterator[NewJob]:
+    """The jobs of calls; a call that is none is refused with what to write."""
+    for call in calls:
+        try:
+            job = call.job
+        except AttributeError:
+            raise InvalidOption(
+                f"enqueue_many: {call!r:.80} is no call of a task; {_call_remedy(call)}"
+            ) from None
+        yield job
+
+
+def _call_remedy(given: object) -> str:
+    return (
+        f"write {given.name}.call(...)"
+        if isinstance(given, Task)
+        else "give task.call(...), one for each job"
+    )
 
 
 def _retention(history: Duration) -> timedelta:

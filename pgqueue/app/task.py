@@ -1,7 +1,7 @@
 """A registered function, and the calls of it that can be enqueued.
 
 A task never holds the app: only a :class:`Runner`, two methods that take finished jobs to wherever they
-are kept. Tests can put another one in its place.
+are kept. Tests can put another one in its place. What can be a task at all is decided in :mod:`pgqueue.app.naming`.
 """
 
 import copy
@@ -9,18 +9,21 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 import msgspec
 
 from pgqueue.app.context import Context
 from pgqueue.app.handle import JobHandle
-from pgqueue.errors import Duration, InvalidOption
+from pgqueue.app.hints import hinting, method_hint
+from pgqueue.app.naming import objection_to
+from pgqueue.errors import Duration, InvalidOption, PayloadNotEncodable
 from pgqueue.values.job import NewJob
-from pgqueue.values.options import JobOptions
+from pgqueue.values.nearest import did_you_mean
+from pgqueue.values.options import DEFAULT_UNIQUE, JobOptions
 from pgqueue.values.payload import Signature
 from pgqueue.values.retry import Retry
-from pgqueue.values.unique import Unique
+from pgqueue.values.unique import Unique, as_names, derived_key
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,10 +34,10 @@ class Runner(Protocol):
 
     max_payload: int
 
-    def enqueue(self, jobs: Iterable[NewJob], connection: object) -> list[JobHandle[Any]]:
+    def _add(self, jobs: Iterable[NewJob], connection: object) -> list[JobHandle[Any]]:
         """Add jobs, on the user's connection or on one of its own."""
 
-    async def aenqueue(self, jobs: Iterable[NewJob], connection: object) -> list[JobHandle[Any]]:
+    async def _aadd(self, jobs: Iterable[NewJob], connection: object) -> list[JobHandle[Any]]:
         """Add jobs, on the user's connection or on one of its own."""
 
 
@@ -78,6 +81,7 @@ class Task(Generic[P, R]):
         self._runner = runner
         self._connection: object = None
         self.__doc__ = function.__doc__
+        self._consider_options()
 
     def __repr__(self) -> str:
         """Like ``<Task shop.send_receipt>``."""
@@ -98,7 +102,7 @@ class Task(Generic[P, R]):
             PayloadTooLarge: their JSON form is over the limit.
             DatabaseError: the database cannot be reached, or its schema is missing.
         """
-        return self._runner.enqueue([self._job(args, kwargs)], self._connection)[0]
+        return self._runner._add([self._job(args, kwargs)], self._connection)[0]  # noqa: SLF001 - the queue's own side of it
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Enqueue a call with these arguments.
@@ -111,7 +115,7 @@ class Task(Generic[P, R]):
             PayloadTooLarge: their JSON form is over the limit.
             DatabaseError: the database cannot be reached, or its schema is missing.
         """
-        return (await self._runner.aenqueue([self._job(args, kwargs)], self._connection))[0]
+        return (await self._runner._aadd([self._job(args, kwargs)], self._connection))[0]  # noqa: SLF001 - as above
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A call to hand to ``enqueue_many``; checked now, enqueued there.
@@ -127,6 +131,7 @@ class Task(Generic[P, R]):
             )
         return Call(self._job(args, kwargs))
 
+    @hinting
     def using(
         self,
         *,
@@ -150,7 +155,7 @@ class Task(Generic[P, R]):
             run_at: run no sooner than this instant; with a time zone.
             max_attempts: after how many attempts the job is dead.
             unique_key: what no two live jobs may share.
-            unique: what happens when they would.
+            unique: what happens when they would; ``Unique(by=...)`` makes the key from arguments.
 
         Raises:
             InvalidOption: a value is out of its range.
@@ -166,6 +171,7 @@ class Task(Generic[P, R]):
             unique_key=unique_key,
             unique=unique,
         )
+        changed._consider_options()  # noqa: SLF001 - of this same class
         if connection is not None:
             changed._connection = connection  # noqa: SLF001 - of this same class
         return changed
@@ -175,19 +181,83 @@ class Task(Generic[P, R]):
         """How arguments travel; read from the annotations when first needed, for they may name what follows."""
         return Signature(self.function, Context)
 
-    def _job(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewJob:
+    if not TYPE_CHECKING:  # else type checkers would take any attribute for one of these
+
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - there is none
+            """Say which method was meant by one of another queue's."""
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}{method_hint(name)}"
+            )
+
+    def _consider_options(self) -> None:
+        """What an enqueue need not find out each time: why it is refused, and which arguments make its key."""
         options = self.options
+        self._objection = objection_to(self.name)
+        self._key_names = None if options.unique_key is not None else as_names(options.unique.by)
+        if self._key_names is not None:
+            self._require_parameters(self._key_names)
+        elif options.unique_key is None and options.unique is not DEFAULT_UNIQUE:
+            self._objection = (
+                f"{self.name}: {options.unique} has no key, so nothing would be unique; give "
+                "using(unique_key=...), or name the arguments that make one: Unique(by=(...))"
+            )
+
+    def _require_parameters(self, names: Iterable[str]) -> None:
+        known = inspect.signature(self.function).parameters
+        for name in names:
+            if name not in known:
+                raise InvalidOption(
+                    f"Unique(by=...): task {self.name} has no parameter {name!r}{did_you_mean(name, known)}"
+                )
+            if known[name].annotation in (Context, "Context", "pgqueue.Context"):
+                raise InvalidOption(
+                    f"Unique(by=...): {name!r} of task {self.name} is filled in by the worker"
+                )
+
+    def _prepared(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[NewJob, object]:
+        """A call as a job, and the connection to enqueue it on."""
+        return self._job(args, kwargs), self._connection
+
+    def _job(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewJob:
+        if self._objection is not None:
+            raise InvalidOption(self._objection)
+        options, names = self.options, self._key_names
+        data = self.signature.encode(args, kwargs, limit=self._runner.max_payload, exact=names)
         return NewJob(
             self.name,
-            self.signature.encode(args, kwargs, limit=self._runner.max_payload),
+            data,
             options.queue,
             options.priority,
             options.max_attempts,
             options.run_at,
             options.delay,
-            options.unique_key,
+            options.unique_key if names is None else self._derived_key(data, names),
             options.unique,
         )
+
+    def _derived_key(self, data: bytes, names: tuple[str, ...]) -> str:
+        try:
+            return derived_key(self.name, data, names)
+        except ValueError as error:
+            raise PayloadNotEncodable(f"{self.name}: {error}") from error
+
+
+def require_task(given: object, args: tuple[object, ...]) -> "Task[Any, Any]":
+    """A task, where one was to be given to ``queue.enqueue``.
+
+    Raises:
+        InvalidOption: it is none; the message says what to write.
+    """
+    if isinstance(given, Task):
+        return given
+    if isinstance(given, str):
+        remedy = f"write queue.find_task({given!r}).enqueue(...)"
+    elif isinstance(given, Iterable):
+        remedy = "for several jobs at once write queue.enqueue_many(task.call(...) for ...)"
+    else:
+        remedy = "decorate the function with @queue.task, and give the task and its arguments"
+    shown = ", ".join(f"{one!r:.40}" for one in (given, *args))
+    raise InvalidOption(f"queue.enqueue({shown}): {given!r:.40} is no task; {remedy}")
 
 
 class Registers(Protocol):

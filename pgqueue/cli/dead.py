@@ -132,7 +132,7 @@ def purge(queue: PgQueue, /, *, yes: bool, **given: Any) -> None:  # noqa: ANN40
     chosen = Selection(**given)
     if not yes:
         click.confirm(f"Delete {chosen} for ever?", abort=True, err=True)
-    count = queue.purge_dead(chosen.job_ids or None, **chosen.filters(queue))
+    count = queue.purge_dead(chosen.job_ids or None, everything=chosen.everything, **chosen.filters(queue))
     click.echo(f"{count} deleted: {chosen}")
     if count < len(set(chosen.job_ids)):
         click.get_current_context().exit(1)

@@ -69,21 +69,21 @@ class DjangoQueue(PgQueue):
             return recycling.around_async(function)
         return recycling.around(function)
 
-    def enqueue(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
+    def _add(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
         """Add jobs that tasks have prepared, on Django's connection or another of the user's."""
         if connection is None and isinstance(self.database, DjangoDatabase):
             connection = self.database.joined()  # given, so that no job is made while it is sending others
-        return super().enqueue(jobs, connection)
+        return super()._add(jobs, connection)
 
-    async def aenqueue(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
+    async def _aadd(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
         """Add jobs that tasks have prepared, on Django's connection or another of the user's."""
         if (
             connection is None
             and isinstance(self.database, DjangoDatabase)
             and not self.database.joins(None)  # else it is the transaction of an `async def` task, on psycopg
         ):
-            return await sync_to_async(self.enqueue)(jobs)
-        return await super().aenqueue(jobs, connection)
+            return await sync_to_async(self._add)(jobs)
+        return await super()._aadd(jobs, connection)
 
 
 _making = threading.Lock()

@@ -183,19 +183,19 @@ class PgQueueFlask(PgQueue):
 
         return work
 
-    def enqueue(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
+    def _add(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
         """Add jobs that tasks have prepared, in the app's session unless a connection is given."""
         session = self._session(connection)
         if session is None:
-            return super().enqueue(jobs, connection)
+            return super()._add(jobs, connection)
         return self._enqueue_in(session, jobs)
 
-    async def aenqueue(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
+    async def _aadd(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
         """Add jobs that tasks have prepared, in the app's session unless a connection is given."""
         # An `async def` task's ctx.transaction() is on a connection of the queue's: the session is not in it.
         session = None if self.database.joins(connection) else self._session(connection)
         if session is None:
-            return await super().aenqueue(jobs, connection)
+            return await super()._aadd(jobs, connection)
         return await asyncio.to_thread(self._enqueue_in, session, jobs)  # its driver would block the loop
 
     def close(self) -> None:
@@ -215,7 +215,7 @@ class PgQueueFlask(PgQueue):
         return database.session()
 
     def _enqueue_in(self, session: "Session", jobs: Iterable[NewJob]) -> list[JobHandle[Any]]:
-        handles = super().enqueue(jobs, session)
+        handles = super()._add(jobs, session)
         watch(session, len(handles))
         return handles
 

@@ -49,6 +49,7 @@ class JobOptions:
         _check_time(self.run_at, self.delay)
         object.__setattr__(self, "delay", as_delay("delay", self.delay))
         _check_key(self.unique_key)
+        _check_unique(self.unique)
 
     def but(self, **changes: Any) -> Self:  # noqa: ANN401 - the fields' own types, checked below
         """These options with the given ones in their place; None leaves an option as it is."""
@@ -94,7 +95,11 @@ def _check_number(what: str, value: int, allowed: range) -> None:
 def _check_time(run_at: datetime | None, delay: timedelta | None) -> None:
     if run_at is not None and delay is not None:
         raise InvalidOption(f"run_at={run_at!r} and delay={delay!r} contradict each other; give one of them")
-    if run_at is not None and (not isinstance(run_at, datetime) or run_at.utcoffset() is None):
+    if run_at is not None and not isinstance(run_at, datetime):
+        raise InvalidOption(
+            f"run_at={run_at!r}: use a datetime with a time zone, not a {type(run_at).__name__}"
+        )
+    if run_at is not None and run_at.utcoffset() is None:
         raise InvalidOption(
             f"run_at={run_at!r} has no time zone, so it names no instant; "
             "use datetime.now(timezone.utc) or .replace(tzinfo=ZoneInfo(...))"
@@ -105,4 +110,12 @@ def _check_key(key: str | None) -> None:
     if key is not None and (not isinstance(key, str) or not key or len(key) > LONGEST_KEY or "\0" in key):
         raise InvalidOption(
             f"unique_key={key!r}: use a string of 1 to {LONGEST_KEY} characters; hash what is longer"
+        )
+
+
+def _check_unique(unique: object) -> None:
+    if not isinstance(unique, Unique):
+        raise InvalidOption(
+            f"unique={unique!r}: use pgqueue.Unique, for example Unique(by=('customer_id',)) for one live job of "
+            "each customer; or give unique_key= alone"
         )

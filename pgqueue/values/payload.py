@@ -7,7 +7,7 @@ are enqueued*, so what a worker could not read is refused where the mistake was 
 import inspect
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, get_type_hints
 
 import msgspec
@@ -52,7 +52,12 @@ class Signature:
         self._injected_at = [i for i, p in enumerate(self._parameters) if p.annotation is injected]
 
     def encode(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, limit: int = DEFAULT_LIMIT
+        self,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        *,
+        limit: int = DEFAULT_LIMIT,
+        exact: Collection[str] | None = None,
     ) -> bytes:
         """The arguments of a call as JSON.
 
@@ -60,6 +65,7 @@ class Signature:
             args: positional arguments, without the injected one.
             kwargs: keyword arguments.
             limit: the most bytes the JSON may have.
+            exact: parameters to leave out whenever they equal their default, even as another object.
 
         Returns:
             One JSON object, a key per parameter; parameters left at their default are left out.
@@ -71,6 +77,8 @@ class Signature:
         """
         try:
             payload = self._bind(args, kwargs)
+            if exact is not None:
+                payload = _at_defaults(payload, exact)
             data = self._encoder.encode(payload)
             self._decoder.decode(data)
         except Exception as error:  # a type's own __post_init__ or validator may raise anything
@@ -157,6 +165,21 @@ def encode_result(value: object) -> bytes | None:
     if b"\\u0000" in data and _NUL.search(data):
         raise PayloadNotEncodable("a string holds NUL (\\x00), which PostgreSQL cannot store")
     return data
+
+
+def _at_defaults(payload: msgspec.Struct, names: Collection[str]) -> msgspec.Struct:
+    """The payload with the defaults themselves in place of what equals them: msgspec leaves out only those."""
+    changed = {
+        field.name: field.default
+        for field in msgspec.structs.fields(payload)
+        if field.name in names and field.default is not msgspec.NODEFAULT
+        and _same(getattr(payload, field.name), field.default)
+    }  # fmt: skip
+    return msgspec.structs.replace(payload, **changed) if changed else payload
+
+
+def _same(value: object, default: object) -> bool:
+    return type(value) is type(default) and value == default
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:

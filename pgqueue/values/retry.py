@@ -13,6 +13,8 @@ from tenacity.retry import RetryBaseT, retry_if_exception_type
 from tenacity.stop import StopBaseT, stop_after_attempt
 from tenacity.wait import WaitBaseT, wait_exponential_jitter
 
+from pgqueue.errors import InvalidOption
+
 DEFAULT_ATTEMPTS = 25
 LONGEST_WAIT = timedelta(days=365)
 
@@ -27,11 +29,22 @@ class Retry:
             ``stop_after_attempt(n)`` becomes the job's ``max_attempts``, which ``using(max_attempts=…)``
             changes for one job and which counts attempts that a crash ended, too.
         retry: which errors are worth another attempt, a tenacity ``retry_if_exception*``; all by default.
+
+    Raises:
+        InvalidOption: one of them is none of tenacity's.
     """
 
     wait: WaitBaseT = field(default_factory=lambda: wait_exponential_jitter(initial=1, max=3600))
     stop: StopBaseT = field(default_factory=lambda: stop_after_attempt(DEFAULT_ATTEMPTS))
     retry: RetryBaseT = field(default_factory=lambda: retry_if_exception_type(BaseException))
+
+    def __post_init__(self) -> None:
+        """Refuse what tenacity could not ask."""
+        for name, example in (("wait", "wait_fixed(60)"), ("stop", "stop_after_attempt(3)"),
+                              ("retry", "retry_if_exception_type(OSError)")):  # fmt: skip
+            value = getattr(self, name)
+            if not callable(value) or isinstance(value, type):
+                raise InvalidOption(f"Retry({name}={value!r}): use one of tenacity's, for example {example}")
 
     @property
     def max_attempts(self) -> int:
@@ -59,6 +72,21 @@ class Retry:
         """How long to wait before the next attempt; arguments as for :meth:`wants_again`."""
         seconds = self.wait(_state(error, attempt, age))
         return min(max(timedelta(seconds=seconds), timedelta(0)), LONGEST_WAIT)
+
+
+def as_policy(given: Retry | int | None) -> Retry:
+    """The policy that a decorator's ``retry=`` means: a number is that of the attempts, and None the default.
+
+    Raises:
+        InvalidOption: it is none of these.
+    """
+    if given is None:
+        return Retry()
+    if isinstance(given, Retry):
+        return given
+    if isinstance(given, int) and not isinstance(given, bool) and given > 0:
+        return Retry(stop=stop_after_attempt(given))
+    raise InvalidOption(f"retry={given!r}: use a pgqueue.Retry, or a number of attempts from 1")
 
 
 def _state(error: BaseException, attempt: int, age: timedelta) -> RetryCallState:

@@ -1,12 +1,26 @@
-"""What happens when two live jobs would share a unique key."""
+"""What happens when two live jobs would share a unique key, and the key that is made from a job's arguments.
 
+A derived key is the task's name and the canonical JSON of the named arguments, hashed where that is long. SQL's
+``pgqueue.unique_key`` makes the same; one test compares the two. Canonical JSON has its keys in the order of their code
+points, no white space, and numbers in plain decimal notation, with no zero at the end of a fraction.
+"""
+
+import hashlib
+import json
 from dataclasses import dataclass
-from typing import Literal, get_args
+from decimal import Decimal
+from typing import Any, Literal, get_args
+
+import msgspec
 
 from pgqueue.errors import Duration, InvalidOption, as_limit
 
 Collision = Literal["reject", "replace", "reschedule"]
 Until = Literal["ended", "started"]
+LONGEST_READABLE = 200
+"""Canonical JSON of more bytes than this is hashed."""
+LONGEST_EXPONENT = 131_072
+"""PostgreSQL's numeric has no more digits before the point."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +35,9 @@ class Unique:
         period: keep the key taken for this long after the enqueue, even if the job ends sooner; seconds, or a
             timedelta, and a timedelta once it is here.
 
+        by: make the key of each job from the arguments of these names, and the task's name; ``()``: from the
+            task's name alone. An argument that is left at its default adds nothing. A ``unique_key`` wins.
+
     Raises:
         InvalidOption: one of them is not as described.
     """
@@ -28,6 +45,7 @@ class Unique:
     collision: Collision = "reject"
     until: Until = "ended"
     period: Duration | None = None
+    by: tuple[str, ...] | str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
@@ -38,3 +56,73 @@ class Unique:
             if value not in known:
                 raise InvalidOption(f"Unique({name}={value!r}): use one of {', '.join(map(repr, known))}")
         object.__setattr__(self, "period", as_limit("Unique: period", self.period))
+        object.__setattr__(self, "by", as_names(self.by))
+
+
+def as_names(by: Any) -> tuple[str, ...] | None:  # noqa: ANN401 - what users type
+    """The names of the arguments that make a key; None: none do. One name may stand alone.
+
+    Raises:
+        InvalidOption: they cannot be names.
+    """
+    if by is None:
+        return None
+    names = (by,) if isinstance(by, str) else tuple(by) if isinstance(by, list | tuple) else None
+    if names is None or not all(isinstance(name, str) and name for name in names):
+        raise InvalidOption(
+            f"Unique(by={by!r}): use the names of parameters, for example by=('customer_id',)"
+        )
+    return names
+
+
+def derived_key(task: str, args: bytes, names: tuple[str, ...]) -> str:
+    """The unique key of a job.
+
+    Args:
+        task: the task's name.
+        args: the job's arguments, as a JSON object.
+        names: of the arguments that make the key; one that is not there adds nothing.
+
+    Raises:
+        ValueError: a number is too large for PostgreSQL.
+    """
+    given: dict[str, msgspec.Raw] = msgspec.json.decode(args, type=dict[str, msgspec.Raw])
+    text = _canonical({name: _read(bytes(given[name])) for name in names if name in given})
+    encoded = text.encode()
+    return (
+        f"{task}{text}"
+        if len(encoded) <= LONGEST_READABLE
+        else f"{task}#{hashlib.sha256(encoded).hexdigest()}"
+    )
+
+
+def _read(value: bytes) -> Any:  # noqa: ANN401 - any JSON
+    return json.loads(value, parse_int=Decimal, parse_float=Decimal)
+
+
+def _canonical(value: Any) -> str:  # noqa: ANN401 - as above
+    match value:
+        case dict():
+            members = (f"{_text(key)}:{_canonical(value[key])}" for key in sorted(value))
+            return f"{{{','.join(members)}}}"
+        case list():
+            return f"[{','.join(map(_canonical, value))}]"
+        case Decimal():
+            return _number(value)
+        case str():
+            return _text(value)
+        case _:
+            return json.dumps(value)
+
+
+def _text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _number(value: Decimal) -> str:
+    if not value:
+        return "0"
+    if value.adjusted() > LONGEST_EXPONENT:
+        raise ValueError(f"a number of {value.adjusted():,} digits cannot be part of a unique key")
+    plain = f"{value:f}"
+    return plain.rstrip("0").rstrip(".") if "." in plain else plain

@@ -379,7 +379,7 @@ def test_dead_jobs_are_retried_and_purged_by_filter(queue: PgQueue, clock: Clock
     assert queue.purge_dead([plain.id, mailed.id]) == 1
     assert queue.purge_dead(queue="mail") == 0
     assert queue.purge_dead(before=NOON + MINUTE) == 0
-    assert queue.purge_dead() == 1
+    assert queue.purge_dead(everything=True) == 1
     assert [job.id for job in queue.jobs()] == [mailed.id]
     assert other.id not in {job.id for job in queue.jobs()}
 

@@ -45,7 +45,7 @@ def app() -> PgQueue:
 PROGRAM = """
 from pgqueue import PgQueue
 queue = PgQueue("postgresql://nobody@127.0.0.1:1/nowhere?connect_timeout=2")
-@queue.task
+@queue.task(name="send")
 def send(): ...
 print(send.enqueue().status())
 """

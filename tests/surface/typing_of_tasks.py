@@ -94,6 +94,11 @@ def results() -> None:
     assert_type(with_context.enqueue(1).result(), bool)
     assert_type([handle.result() for handle in queue.enqueue_many([with_options.call(1)])], list[list[int]])
 
+    assert_type(queue.enqueue(plain, 1), JobHandle[str])
+    queue.enqueue(plain, "1")  # type: ignore[arg-type]
+    queue.enqueue(plain.using(delay=5), 1)
+    plain.delay(1)  # type: ignore[attr-defined]
+
     wrong: int = plain.enqueue(1).result()  # type: ignore[assignment]
     assert wrong
 
@@ -109,7 +114,10 @@ def options() -> None:
     @queue.task(priorty=1)  # type: ignore[call-overload,untyped-decorator]
     def misspelt() -> None: ...
 
-    @queue.task(retry=3)  # type: ignore[call-overload,untyped-decorator]
+    @queue.task(retry=3)
+    def thrice() -> None: ...
+
+    @queue.task(retry="3")  # type: ignore[call-overload,untyped-decorator]
     def no_policy() -> None: ...
 
     queue.task(5)  # type: ignore[call-overload]

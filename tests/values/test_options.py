@@ -24,7 +24,7 @@ AWARE = datetime(2031, 5, 4, 12, tzinfo=UTC)
         ({"max_attempts": 0}, "max_attempts=0: use a whole number from 1 to 32767"),
         ({"max_attempts": 32_768}, "max_attempts=32768: use a whole number from 1 to 32767"),
         ({"run_at": NAIVE}, "has no time zone, so it names no instant; use datetime.now"),
-        ({"run_at": "tomorrow"}, "run_at='tomorrow' has no time zone"),
+        ({"run_at": "tomorrow"}, "run_at='tomorrow': use a datetime with a time zone, not a str"),
         ({"delay": timedelta(seconds=-1)}, "use seconds or a timedelta, from zero to ten years"),
         ({"delay": -5}, "delay=-5: use seconds or a timedelta, from zero to ten years"),
         ({"delay": "5"}, "delay='5': use a number of seconds, or a timedelta"),

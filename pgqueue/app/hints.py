@@ -1,0 +1,106 @@
+"""What users of other queues type, and what to write here: for the messages of errors that are raised anyway."""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import ParamSpec, TypeVar
+
+from pgqueue.values.nearest import nearest
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+METHODS: Mapping[str, str] = MappingProxyType(
+    {
+        "apply": "call the task itself: task(...)",
+        "apply_async": ".using(...).enqueue(...)",
+        "configure": ".using(...)",
+        "defer": ".enqueue(...)",
+        "defer_async": ".aenqueue(...)",
+        "delay": ".enqueue(...)",
+        "kiq": ".aenqueue(...)",
+        "options": ".using(...)",
+        "s": ".call(...)",
+        "schedule": ".using(delay=...).enqueue(...)",
+        "send": ".enqueue(...)",
+        "send_with_options": ".using(...).enqueue(...)",
+        "si": ".call(...)",
+        "signature": ".call(...)",
+    }
+)
+"""Methods of other queues' tasks."""
+
+OPTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "autoretry_for": "retry=Retry(retry=retry_if_exception_type(...))",
+        "bind": "a parameter annotated pgqueue.Context",
+        "countdown": "delay=, in seconds or as a timedelta",
+        "default_retry_delay": "retry=Retry(wait=wait_fixed(...))",
+        "depends_on": "enqueue the next task at the end of this one",
+        "eta": "run_at=, a datetime with a time zone",
+        "execute_after": "delay= or run_at=",
+        "job_id": "unique_key=",
+        "job_timeout": "timeout=",
+        "lock": "unique_key=",
+        "max_retries": "retry=, the number of attempts",
+        "queueing_lock": "unique_key=",
+        "retries": "retry=, the number of attempts",
+        "retry_delay": "retry=Retry(wait=wait_fixed(...))",
+        "schedule_at": "run_at=, a datetime with a time zone",
+        "schedule_in": "delay=, in seconds or as a timedelta",
+        "soft_time_limit": "timeout=",
+        "time_limit": "timeout=",
+    }
+)
+"""Options of other queues' decorators and enqueues."""
+
+
+def hinting(function: Callable[P, R]) -> Callable[P, R]:
+    """Have a call with an unknown option say which one was meant. What is raised stays a ``TypeError``."""
+
+    @functools.wraps(function)
+    def hinted(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            hint = None if _raised_within(error) else _hint(function, kwargs)
+            if hint is None:
+                raise
+            raise TypeError(f"{function.__qualname__}(): {hint}") from None
+
+    return hinted
+
+
+def method_hint(name: str) -> str:
+    """The end of an ``AttributeError`` for a task's method that is not there."""
+    meant = METHODS.get(name)
+    return "" if meant is None else f"; did you mean {meant}?"
+
+
+def option_hint(name: str) -> str | None:
+    """What to write for an option of another queue; None: it is none that is known."""
+    meant = OPTIONS.get(name)
+    return None if meant is None else f"{name}= is {meant}"
+
+
+def _raised_within(error: TypeError) -> bool:
+    """Whether the function had begun; the first frame is the wrapper's."""
+    return error.__traceback__ is not None and error.__traceback__.tb_next is not None
+
+
+def _hint(function: Callable[..., object], given: Mapping[str, object]) -> str | None:
+    known = inspect.signature(function).parameters
+    for name in given:
+        if name not in known:
+            meant = nearest(name, known)
+            return (
+                f"{name}= is no option here; "
+                + (option_hint(name) or (f"did you mean {meant}=?" if meant else f"there are {_listed(known)}"))
+            )  # fmt: skip
+    return None
+
+
+def _listed(known: Mapping[str, inspect.Parameter]) -> str:
+    keywords = [name for name, one in known.items() if one.kind is inspect.Parameter.KEYWORD_ONLY]
+    return ", ".join(f"{name}=" for name in keywords)

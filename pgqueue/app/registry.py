@@ -1,0 +1,174 @@
+"""Where tasks are registered: under which name, with which policy, for which queue.
+
+What can be a task is decided in :mod:`pgqueue.app.naming`; what becomes of its calls, in :mod:`pgqueue.app.task`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+
+from pgqueue.app.context import Context
+from pgqueue.app.handle import JobHandle
+from pgqueue.app.hints import hinting
+from pgqueue.app.naming import name_of, place_of, require_function
+from pgqueue.app.task import Registers, Task
+from pgqueue.errors import DuplicateTask, Duration, UnknownQueue, UnknownTask, as_limit
+from pgqueue.values.job import NewJob
+from pgqueue.values.nearest import did_you_mean
+from pgqueue.values.options import JobOptions
+from pgqueue.values.retry import Retry, as_policy
+from pgqueue.values.unique import Unique
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Registry(ABC):
+    """The tasks of a queue.
+
+    Attributes:
+        queues: the queues there are; None: any.
+        max_payload: the most bytes a job's arguments may take as JSON.
+    """
+
+    queues: frozenset[str] | None
+    max_payload: int
+    _tasks: dict[str, Task[..., Any]]
+
+    @property
+    def tasks(self) -> Mapping[str, Task[..., Any]]:
+        """The registered tasks, by name."""
+        return MappingProxyType(self._tasks)
+
+    @overload
+    def task(self, function: Callable[Concatenate[Context, P], Awaitable[R]], /) -> Task[P, R]: ...
+    @overload
+    def task(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, Awaitable[R]], /) -> Task[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        retry: Retry | int | None = None,
+        max_attempts: int | None = None,
+        timeout: Duration | None = None,
+        unique: Unique | None = None,
+    ) -> Registers: ...
+    @hinting
+    def task(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        retry: Retry | int | None = None,
+        max_attempts: int | None = None,
+        timeout: Duration | None = None,
+        unique: Unique | None = None,
+    ) -> Any:
+        """Register a function as a task; with or without parentheses.
+
+        Args:
+            function: the function, where the decorator has no parentheses.
+            name: what jobs say in the database; by default the function's module and qualified name.
+            queue: the queue to stand in; ``default`` by default.
+            priority: -100…100, higher runs sooner; 0 by default.
+            retry: when failed jobs run again: a :class:`Retry`, or how many attempts a job has.
+            max_attempts: after how many attempts a job is dead; by default what ``retry`` says.
+            timeout: seconds, or a timedelta, that an attempt may take; None: as long as it likes.
+            unique: what happens when two live jobs would share a key; ``Unique(by=...)`` makes the key from
+                arguments, else give ``unique_key`` with ``using``.
+
+        Returns:
+            A :class:`Task` with the function's own signature, less its ``Context``.
+
+        Raises:
+            DuplicateTask: the name is taken.
+            InvalidOption: an option is out of its range, or this is nothing that can be a task.
+            UnknownQueue: the queue is not one of those declared.
+        """
+        policy = as_policy(retry)
+        options = JobOptions(max_attempts=policy.max_attempts).but(
+            queue=queue, priority=priority, max_attempts=max_attempts, unique=unique
+        )
+        self.require_queue(options.queue)
+        limit = as_limit("timeout", timeout)
+
+        def register(decorated: Callable[..., Any]) -> Task[..., Any]:
+            require_function(decorated, named=name is not None)
+            task_name = name_of(decorated, name)
+            if task_name in self._tasks:
+                raise DuplicateTask(
+                    f"task {task_name!r} at {place_of(decorated)} is registered already, by the function at "
+                    f"{place_of(self._tasks[task_name].function)}; give one of the two another name: "
+                    "@queue.task(name=...)"
+                )
+            task: Task[..., Any] = Task(
+                decorated,
+                self,
+                work=self.surround(decorated),
+                name=task_name,
+                options=options,
+                retry=policy,
+                timeout=limit,
+            )
+            self._tasks[task_name] = task
+            return task
+
+        return register if function is None else register(function)
+
+    def surround(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """What a worker calls in place of a task's function; here the function itself.
+
+        A framework's queue overrides this, and so may an app's: it wraps the function in what it needs to have
+        around it. What it returns must be ``async def`` if the function is, and is given the same arguments.
+        """
+        return function
+
+    def find_task(self, name: str) -> Task[..., Any]:
+        """A registered task by its name.
+
+        Raises:
+            UnknownTask: there is none; the message suggests the nearest.
+        """
+        try:
+            return self._tasks[name]
+        except KeyError:
+            raise UnknownTask(f"no task {name!r} is registered{did_you_mean(name, self._tasks)}") from None
+
+    def load_task(self, name: str) -> bool:
+        """Look further for a task that a job names and that is not registered; whether it is registered now.
+
+        A framework's queue overrides this. A worker calls it in a thread, since it may block. It must not raise.
+        """
+        return name in self._tasks
+
+    def require_queue(self, queue: str) -> None:
+        """Refuse a queue that was not declared, where queues are declared.
+
+        Raises:
+            UnknownQueue: it is not one of them; the message lists them.
+        """
+        if self.queues is not None and queue not in self.queues:
+            raise UnknownQueue(
+                f"queue {queue!r} is not one of those declared in PgQueue(queues=...): "
+                f"{', '.join(sorted(self.queues))}{did_you_mean(queue, self.queues)}"
+            )
+
+    @abstractmethod
+    def _add(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
+        """Add jobs that tasks have prepared."""
+
+    @abstractmethod
+    async def _aadd(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
+        """Add jobs that tasks have prepared."""
