@@ -11,7 +11,6 @@ from pgqueue.store import control
 from pgqueue.store.database import Database
 from pgqueue.store.joining import OWN_CONNECTION
 from pgqueue.values.job import Job, JobState, QueueCount
-from pgqueue.values.options import check_name
 
 FIRST_LOOK, LONGEST_LOOK = 0.01, 1.0
 LONGEST_PAGE = 10_000
@@ -235,19 +234,19 @@ class Desk:
 
     def pause(self, queue: str) -> None:
         """Stop a queue from being claimed from, by every worker; what runs goes on."""
-        self.database.run(control.pause(check_name("queue", queue)))
+        self.database.run(control.pause(queue))
 
     async def apause(self, queue: str) -> None:
         """Stop a queue from being claimed from, by every worker; what runs goes on."""
-        await self.database.arun(control.pause(check_name("queue", queue)))
+        await self.database.arun(control.pause(queue))
 
     def resume(self, queue: str) -> bool:
         """Let a paused queue be claimed from again; False: it was not paused."""
-        return self.database.run(control.resume(check_name("queue", queue)))
+        return self.database.run(control.resume(queue))
 
     async def aresume(self, queue: str) -> bool:
         """Let a paused queue be claimed from again; False: it was not paused."""
-        return await self.database.arun(control.resume(check_name("queue", queue)))
+        return await self.database.arun(control.resume(queue))
 
     def counts(self) -> tuple[list[QueueCount], list[str]]:
         """How many jobs of each queue are in each state, the ended ones left out; and which queues are paused."""

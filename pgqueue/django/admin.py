@@ -1,28 +1,45 @@
-"""The admin: jobs, dead jobs, queues and workers, to look at and to act upon."""
+"""The admin: jobs and dead jobs, to look at and to act upon; queues and workers are in ``admin_places.py``."""
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlencode
 
 from django.contrib import admin, messages
-from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet, TextField, Value
+from django.db.models import Q, QuerySet, TextField, Value
 from django.db.models.fields.json import KeyTextTransform, KeyTransform
-from django.db.models.functions import Cast, Concat, Left, Now
+from django.db.models.functions import Cast, Concat, Left
 from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from pgqueue.django.admin_filters import QueueFilter, ReasonFilter, StateFilter, TaskFilter, queue_names
-from pgqueue.django.admin_pages import ReadOnlyAdmin, Uncounted, address, allows, list_address, moment
-from pgqueue.django.admin_search import HELP, search
-from pgqueue.django.admin_show import SUMMARY, as_ago, as_errors, as_json, as_state, breakable, shortened
+from pgqueue.django.admin_filters import QueueFilter, ReasonFilter, StateFilter, TaskFilter
+from pgqueue.django.admin_pages import (
+    ReadOnlyAdmin,
+    address,
+    allows,
+    moment,
+    narrowed,
+)
+from pgqueue.django.admin_places import QueueAdmin, WorkerAdmin
+from pgqueue.django.admin_search import HELP, Unsearchable, search
+from pgqueue.django.admin_show import (
+    SUMMARY,
+    as_ago,
+    as_errors,
+    as_json,
+    as_reason,
+    as_state,
+    shortened,
+)
 from pgqueue.django.djangoqueue import project_queue
-from pgqueue.django.models import DeadJob, Job, Queue, Worker
+from pgqueue.django.models import DeadJob, Job, Worker
 from pgqueue.values.job import ENDED, JobState
 
+__all__ = ["DeadJobAdmin", "JobAdmin", "QueueAdmin", "WorkerAdmin"]  # importing the last two registers them
+
 ON_RECORD_BY_KEY = Q(state__in=sorted(set(JobState) - {JobState.SUCCEEDED, JobState.CANCELLED}))
-MANY = 1000
+
+LONG = ("args", "errors")
+"""Fields that may be long, and so are read for the page of one only."""
 
 
 class EnqueuedAdmin(ReadOnlyAdmin):
@@ -44,22 +61,25 @@ class EnqueuedAdmin(ReadOnlyAdmin):
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
         """What the term describes; it spawns no duplicates."""
-        del request
-        return search(queryset, search_term, keyed=self.keyed), False
+        try:
+            return search(queryset, search_term, keyed=self.keyed), False
+        except Unsearchable as error:
+            self.message_user(request, str(error), messages.ERROR)
+            return queryset.none(), False
 
     def listed(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         """Without what may be long, but for its beginning."""
-        return rows.defer("args", "errors").annotate(args_start=Left(Cast("args", TextField()), SUMMARY))
+        return rows.defer(*LONG).annotate(args_start=Left(Cast("args", TextField()), SUMMARY))
 
     @admin.display(description="task")
     def task_link(self, job: Job | DeadJob) -> SafeString:
         """The task; a click narrows the list to it."""
-        return _narrowed("task", job.task)
+        return narrowed("task", job.task)
 
     @admin.display(description="queue")
     def queue_link(self, job: Job | DeadJob) -> SafeString:
         """The queue, likewise."""
-        return _narrowed("queue", job.queue)
+        return narrowed("queue", job.queue)
 
     @admin.display(description="arguments")
     def args_summary(self, job: Any) -> str:  # noqa: ANN401 - a job with the beginning of its arguments
@@ -70,6 +90,11 @@ class EnqueuedAdmin(ReadOnlyAdmin):
     def args_shown(self, job: Job | DeadJob) -> SafeString | str:
         """The arguments."""
         return as_json(job.args)
+
+    @admin.display(description="reason")
+    def reason_shown(self, job: Job | DeadJob) -> str:
+        """Why it is dead, and what that means."""
+        return as_reason(job.reason)
 
     @admin.display(description="attempts")
     def tries(self, job: Job | DeadJob) -> str:
@@ -86,7 +111,7 @@ class EnqueuedAdmin(ReadOnlyAdmin):
         """Make jobs ready at once."""
         self.act(
             request,
-            queryset,
+            queryset.defer(*LONG),
             lambda job: "retried" if project_queue().retry(job.pk) else None,
             "neither scheduled nor dead, or their unique key is taken",
         )
@@ -110,7 +135,7 @@ class JobAdmin(EnqueuedAdmin):
     keyed = ON_RECORD_BY_KEY
     ended = moment("ended_at", "ended at")
     sections = (
-        (None, ("id", "task", "queue", "state_shown", "reason")),
+        (None, ("id", "task", "queue", "state_shown", "reason_shown")),
         ("Call", ("args_shown", "result_shown")),
         ("Attempts", ("tries", "errors_shown", "worker")),
         ("Times", ("created", "due", "started", "ended")),
@@ -123,7 +148,7 @@ class JobAdmin(EnqueuedAdmin):
 
     def listed(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         """Without the result, too."""
-        return super().listed(rows).defer("args", "errors", "result")
+        return super().listed(rows).defer(*LONG, "result")
 
     def buttons(self, obj: Job) -> Mapping[str, str]:
         """What can be done about a job in its state."""
@@ -162,19 +187,33 @@ class JobAdmin(EnqueuedAdmin):
     def cancel(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """End jobs that wait, and ask the workers of those that run to stop them."""
         told = {JobState.CANCELLED: "cancelled", JobState.RUNNING: "told to stop", None: None}
-        self.act(request, queryset, lambda job: told[project_queue().cancel(job.pk)], "already ended")
+        self.act(
+            request,
+            queryset.defer(*LONG, "result"),
+            lambda job: told[project_queue().cancel(job.pk)],
+            "already ended",
+        )
 
 
 @admin.register(DeadJob)
 class DeadJobAdmin(EnqueuedAdmin):
     """Jobs that will not run again unless somebody retries them. To delete one is to purge it."""
 
-    list_display = ("id", "task_link", "args_summary", "queue_link", "reason", "last_error", "died", "tries")
+    list_display = (
+        "id",
+        "task_link",
+        "args_summary",
+        "queue_link",
+        "reason_shown",
+        "last_error",
+        "died",
+        "tries",
+    )
     list_filter = (ReasonFilter, QueueFilter, TaskFilter)
     actions = ("retry",)
     ended = moment("died_at", "died at")
     sections = (
-        (None, ("id", "job", "task", "queue", "reason")),
+        (None, ("id", "job", "task", "queue", "reason_shown")),
         ("Call", ("args_shown",)),
         ("Attempts", ("tries", "errors_shown", "worker_id")),
         ("Times", ("created", "due", "started", "ended")),
@@ -223,118 +262,3 @@ class DeadJobAdmin(EnqueuedAdmin):
     def died(self, dead: DeadJob) -> SafeString | str:
         """How long ago."""
         return as_ago(dead.died_at)
-
-
-@admin.register(Queue)
-class QueueAdmin(ReadOnlyAdmin):
-    """The queues: what waits in them, and whether they are paused."""
-
-    list_display = ("name", "state_shown", "ready", "jobs")
-    actions = ("pause", "resume")
-    page = Uncounted
-    paused = moment("paused_at", "paused at")
-    sections = ((None, ("name", "state_shown", "paused", "ready", "jobs")),)
-
-    def has_pause_permission(self, request: HttpRequest) -> bool:
-        """Who may pause and resume."""
-        return allows(request, "pause_queue")
-
-    def listed(self, rows: QuerySet[Any]) -> list[Queue]:
-        """The queues that have a row, and those that do not need one."""
-        known = {row.name: row for row in rows}
-        return [known.get(name) or Queue(name=name) for name in sorted({*known, *queue_names()})]
-
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Queue | None:
-        """A queue by its name, with a row or without."""
-        found: Queue | None = super().get_object(request, object_id, from_field)
-        return found or (Queue(name=object_id) if object_id in queue_names() else None)
-
-    def buttons(self, obj: Queue) -> Mapping[str, str]:
-        """The one that makes a difference."""
-        return {"resume": "Resume"} if obj.paused_at else {"pause": "Pause"}
-
-    @admin.display(description="state")
-    def state_shown(self, queue: Queue) -> SafeString:
-        """Open or paused."""
-        return as_state("paused" if queue.paused_at else "open")
-
-    @admin.display(description="ready jobs")
-    def ready(self, queue: Queue) -> str:
-        """How many jobs are ready, counted up to a limit."""
-        count = Job.objects.filter(queue=queue.name, state=JobState.READY)[: MANY + 1].count()
-        return f"more than {MANY:,}" if count > MANY else f"{count:,}"
-
-    @admin.display(description="jobs")
-    def jobs(self, queue: Queue) -> SafeString:
-        """Where its jobs are listed."""
-        return _narrowed("queue", queue.name, f"{list_address(Job)}", "show")
-
-    @admin.action(description="Pause selected %(verbose_name_plural)s", permissions=["pause"])
-    def pause(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:  # noqa: ARG002 - a queue needs no row
-        """Stop queues from being claimed from."""
-        self.act(request, _selected(request), _pause, "")
-
-    @admin.action(description="Resume selected %(verbose_name_plural)s", permissions=["pause"])
-    def resume(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:  # noqa: ARG002 - a queue needs no row
-        """Let paused queues be claimed from again."""
-        self.act(
-            request,
-            _selected(request),
-            lambda queue: "resumed" if project_queue().resume(queue.name) else None,
-            "not paused",
-        )
-
-
-@admin.register(Worker)
-class WorkerAdmin(ReadOnlyAdmin):
-    """The worker processes on the list."""
-
-    list_display = ("__str__", "state_shown", "serves", "concurrency", "started", "lease", "version")
-    page = Uncounted
-    ordering = ("-started_at", "id")
-    since = moment("started_at", "started at")
-    until = moment("lease_until", "lease ends at")
-    sections = (
-        (None, ("id", "host", "pid", "version", "state_shown")),
-        ("Work", ("serves", "concurrency", "asleep")),
-        ("Times", ("since", "until")),
-    )
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """With whether its lease holds, by the database's clock."""
-        holds = ExpressionWrapper(Q(lease_until__gt=Now()), output_field=BooleanField())
-        return super().get_queryset(request).annotate(holds=holds)
-
-    @admin.display(description="state")
-    def state_shown(self, worker: Any) -> SafeString:  # noqa: ANN401 - a worker with whether its lease holds
-        """Whether it is alive."""
-        return as_state("alive" if worker.holds else "lost")
-
-    @admin.display(description="queues")
-    def serves(self, worker: Worker) -> str:
-        """The queues it serves."""
-        return "all" if worker.queues is None else ", ".join(worker.queues)
-
-    @admin.display(description="started")
-    def started(self, worker: Worker) -> SafeString | str:
-        """How long ago."""
-        return as_ago(worker.started_at)
-
-    @admin.display(description="lease ends")
-    def lease(self, worker: Worker) -> SafeString | str:
-        """In how long, unless it is renewed."""
-        return as_ago(worker.lease_until)
-
-
-def _narrowed(field: str, value: str, where: str = "", text: str | None = None) -> SafeString:
-    """A link to the list, narrowed to a value."""
-    return format_html('<a href="{}?{}">{}</a>', where, urlencode({field: value}), text or breakable(value))
-
-
-def _selected(request: HttpRequest) -> list[Queue]:
-    return [Queue(name=name) for name in request.POST.getlist(ACTION_CHECKBOX_NAME)]
-
-
-def _pause(queue: Queue) -> str:
-    project_queue().pause(queue.name)
-    return "paused"

@@ -11,6 +11,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from pgqueue.django.admin_show import as_reason
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.django.models import Job
 from pgqueue.values.job import ENDED, JobState
@@ -46,7 +47,7 @@ class ReasonFilter(admin.SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:  # noqa: ANN401, ARG002 - Django's call
         """The causes there are."""
-        return [(reason, reason) for reason in get_args(Reason)]
+        return [(reason, as_reason(reason)) for reason in get_args(Reason)]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:  # noqa: ARG002 - Django's call
         """The jobs that died of the chosen one."""

@@ -1,23 +1,34 @@
 """What the pages of the admin have in common: nothing is counted, nothing is edited, actions call the queue.
 
 A list shows the newest rows and a link to older ones, which starts from the last row's id: each page is one walk
-along the primary key, however many rows there are.
+along the primary key, however many rows there are. What the database cannot look for, such as a filter with NUL in it,
+is a message and an empty list. An action goes on with the other rows where one fails.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+from uuid import UUID
 
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.utils import quote
 from django.contrib.admin.views.main import ChangeList
+from django.core.exceptions import ValidationError
 from django.core.paginator import Paginator
+from django.db import DatabaseError, DataError, connections, transaction
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import reverse
+from django.urls import NoReverseMatch, reverse
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
-from pgqueue.django.admin_show import as_moment
+from pgqueue.django import conf
+from pgqueue.django.admin_show import as_moment, breakable
+from pgqueue.errors import PgQueueError
 
 if TYPE_CHECKING:
     ModelAdmin = admin.ModelAdmin[Any]
@@ -35,17 +46,19 @@ class Uncounted(ChangeList):
     model_admin: "ReadOnlyAdmin"
     is_a_part = False
     is_older = False
-    newest_link: str
+    newest_link = ""
     older_link: str | None = None
 
-    def get_results(self, request: HttpRequest) -> None:  # noqa: ARG002 - Django's call
+    def get_results(self, request: HttpRequest) -> None:
         """Read the page; count no more than what is on it."""
-        self.result_list = self.read()
-        self.result_count = len(self.result_list)
-        self.full_result_count = None
-        self.show_full_result_count = (
-            True  # nor say how many there are beside the search box: that is not known
-        )
+        try:
+            with undone_alone(self.queryset.db):
+                self.result_list = self.read()
+        except DataError as error:
+            self.result_list = []
+            messages.error(request, f"The database cannot look for this: {_first_line(error)}")
+        self.result_count = self.full_result_count = len(self.result_list)  # equal: no total is shown
+        self.show_full_result_count = False
         self.show_admin_actions = True
         self.can_show_all = self.multi_page = False
         self.paginator = Paginator(self.result_list, self.list_per_page)
@@ -109,6 +122,10 @@ class ReadOnlyAdmin(ModelAdmin):
         """The rows as a list needs them: without what only the page of one shows."""
         return rows
 
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:  # noqa: ANN401 - an instance of the model
+        """One by its key; None: there is none, and there may be none with such a key."""
+        return None if "\x00" in object_id else super().get_object(request, object_id, from_field)
+
     def get_fieldsets(self, request: HttpRequest, obj: Model | None = None) -> Any:  # noqa: ANN401, ARG002 - as above
         """The sections of the page of one."""
         return [(title, {"fields": list(fields)}) for title, fields in self.sections]
@@ -145,10 +162,21 @@ class ReadOnlyAdmin(ModelAdmin):
         **kwargs: Any,  # noqa: ANN401 - likewise
     ) -> HttpResponse | None:
         """Run an action; one that was asked for on the page of one leads back to it."""
+        if not self._may_be_selected(request.POST.getlist(ACTION_CHECKBOX_NAME)):
+            self.message_user(request, "Select rows of the list.", messages.ERROR)
+            return HttpResponseRedirect(list_address(self.model))
         response = super().response_action(request, queryset, *args, **kwargs)
         if BACK in request.POST and isinstance(response, HttpResponseRedirect):
             return HttpResponseRedirect(address(self.model, request.POST[ACTION_CHECKBOX_NAME]))
         return response
+
+    def _may_be_selected(self, keys: Iterable[str]) -> bool:
+        try:
+            for key in keys:
+                self.opts.pk.to_python(key)
+        except ValidationError:
+            return False
+        return True
 
     def act(
         self,
@@ -165,19 +193,33 @@ class ReadOnlyAdmin(ModelAdmin):
             act: what; tells what has become of the row, like "retried", or None if nothing has.
             refused: why that may be.
         """
-        became: dict[str | None, int] = {}
-        for row in rows:
-            done = act(row)
-            became[done] = became.get(done, 0) + 1
+        became: Counter[str | None] = Counter()
+        failures: list[Exception] = []
+        try:
+            chosen = list(rows)
+        except DataError as error:  # the list was narrowed to what cannot be looked for
+            self.message_user(request, _first_line(error), messages.ERROR)
+            return
+        for row in chosen:
+            try:
+                with undone_alone(conf.read().alias):
+                    done = act(row)
+            except (DatabaseError, PgQueueError) as error:
+                failures.append(error)
+                continue
+            became[done] += 1
             if done is not None:
                 self.log_change(request, row, f"{capfirst(done)}.")
+        left_alone = became.pop(None, 0)
         for done, count in became.items():
-            if done is not None:
-                self.message_user(request, f"{self._counted(count)} {done}.", messages.SUCCESS)
-        if None in became:
+            self.message_user(request, f"{self._counted(count)} {done}.", messages.SUCCESS)
+        if left_alone:
             self.message_user(
-                request, f"{self._counted(became[None])} left alone: {refused}.", messages.WARNING
+                request, f"{self._counted(left_alone)} left alone: {refused}.", messages.WARNING
             )
+        if failures:
+            told = f"{self._counted(len(failures))} failed: {_first_line(failures[-1])}"
+            self.message_user(request, told, messages.ERROR)
 
     def _counted(self, count: int) -> str:
         return f"{count} {self.opts.verbose_name if count == 1 else self.opts.verbose_name_plural}"
@@ -199,11 +241,28 @@ def allows(request: HttpRequest, permission: str) -> bool:
     return bool(user.has_perm(f"pgqueue.{permission}"))
 
 
-def address(model: type[Model], pk: object) -> str:
+def address(model: type[Model], pk: int | str | UUID) -> str:
     """The page of one."""
-    return reverse(f"admin:pgqueue_{model.__name__.lower()}_change", args=[pk])
+    try:
+        return reverse(f"admin:pgqueue_{model.__name__.lower()}_change", args=[quote(pk)])
+    except NoReverseMatch:  # a queue whose name is empty has no page
+        return list_address(model)
+
+
+def undone_alone(alias: str) -> AbstractContextManager[object]:
+    """A block whose failure spoils no transaction that the request may be in."""
+    return transaction.atomic(using=alias) if connections[alias].in_atomic_block else nullcontext()
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
 
 
 def list_address(model: type[Model]) -> str:
     """The list of all."""
     return reverse(f"admin:pgqueue_{model.__name__.lower()}_changelist")
+
+
+def narrowed(field: str, value: str, where: str = "", text: str | None = None) -> SafeString:
+    """A link to the list, narrowed to a value."""
+    return format_html('<a href="{}?{}">{}</a>', where, urlencode({field: value}), text or breakable(value))

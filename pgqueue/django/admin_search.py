@@ -7,7 +7,13 @@ from django.db.models import Q, QuerySet
 
 from pgqueue.django.admin_filters import task_names
 
+LONGEST_ID = 19
+"""Digits."""
 HELP = "A job's id, its unique key, a part of its task's name, or some of its arguments: {\"order_id\": 42}"
+
+
+class Unsearchable(Exception):
+    """A term that cannot be looked for; the message says why."""
 
 
 def search(rows: QuerySet[Any], term: str, *, keyed: Q) -> QuerySet[Any]:
@@ -17,11 +23,16 @@ def search(rows: QuerySet[Any], term: str, *, keyed: Q) -> QuerySet[Any]:
         rows: among which.
         term: what was written.
         keyed: among which of them unique keys are looked for; those of history are in no index.
+
+    Raises:
+        Unsearchable: it cannot be looked for.
     """
     term = term.strip()
     if not term:
         return rows
     if term.isascii() and term.isdigit():
+        if len(term) > LONGEST_ID:
+            raise Unsearchable(f"No job has an id of {len(term)} digits.")
         return rows.filter(pk=int(term))
     arguments = _json_object(term)
     if arguments is not None:
@@ -37,4 +48,6 @@ def _json_object(term: str) -> dict[str, Any] | None:
         value = json.loads(term)
     except ValueError:
         return None
+    except RecursionError:
+        raise Unsearchable("This JSON is nested too deeply to be looked for.") from None
     return value if isinstance(value, dict) else None

@@ -1,9 +1,11 @@
-"""How jobs look on a page: their arguments, their errors, their states. Everything that a job carries is escaped."""
+"""How jobs look on a page: their arguments, errors, states and reasons. Everything that a job carries is escaped.
+
+A value may be anything, since SQL can write it: what cannot be shown is said so, and raises nothing.
+"""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
@@ -12,18 +14,31 @@ from django.utils.safestring import SafeString
 
 NOTHING = "-"
 SUMMARY = 100
+EXPLAINED: Mapping[str, str] = {
+    "exhausted": "every attempt failed",
+    "refused": "the retry policy does not retry this error",
+    "undecodable": "the arguments do not fit the task, or cannot be read",
+    "asked": "the task raised Dead",
+    "unknown": "no worker knew the task",
+}
+"""What is meant by the reasons for which jobs are dead."""
 
 
 def as_json(value: object) -> SafeString | str:
     """A JSON value as a block that can be read."""
     if value is None:
         return NOTHING
-    return _block(json.dumps(value, indent=2, ensure_ascii=False))
+    try:
+        return _block(json.dumps(value, indent=2, ensure_ascii=False))
+    except RecursionError:
+        return "nested too deeply to be shown here"
 
 
-def as_errors(errors: Iterable[Mapping[str, Any]] | None) -> SafeString | str:
+def as_errors(errors: object) -> SafeString | str:
     """Every failed attempt: which, when, what, where; the last one first and open."""
-    told = [_error(error) for error in reversed(list(errors or ()))]
+    if errors is not None and not isinstance(errors, list):
+        return as_json(errors)
+    told = [_error(error) for error in reversed(errors or [])]
     if not told:
         return NOTHING
     opened = [(SafeString(" open" if place == 0 else ""), *parts) for place, parts in enumerate(told)]
@@ -37,6 +52,13 @@ def as_errors(errors: Iterable[Mapping[str, Any]] | None) -> SafeString | str:
 def as_state(state: str) -> SafeString:
     """A state that is seen at a glance."""
     return format_html('<span class="pgqueue-state pgqueue-{}">{}</span>', state, state)
+
+
+def as_reason(reason: str | None) -> str:
+    """Why a job is dead, and what that means."""
+    if reason is None:
+        return NOTHING
+    return f"{reason}: {EXPLAINED[reason]}" if reason in EXPLAINED else reason
 
 
 def breakable(name: str) -> SafeString:
@@ -67,14 +89,30 @@ def as_ago(moment: datetime | None) -> SafeString | str:
     return format_html('<span title="{}">{}</span>', _written(moment), told)
 
 
-def _error(error: Mapping[str, Any]) -> tuple[object, str, str, SafeString]:
+def _error(error: object) -> tuple[object, str, str, SafeString | str]:
+    if not isinstance(error, Mapping):
+        return "?", NOTHING, "not readable", as_json(error)
     told = f"{error.get('type')}: {error.get('message')}"
-    at = parse_datetime(str(error.get("at")))
-    when = NOTHING if at is None else _written(at)
-    return error.get("attempt"), when, shortened(told), _block(error.get("traceback") or told)
+    return (
+        error.get("attempt"),
+        _when(error.get("at")),
+        shortened(told),
+        _block(error.get("traceback") or told),
+    )
 
 
-def _block(text: str) -> SafeString:
+def _when(at: object) -> str:
+    """The instant at which an attempt failed; as it is written where it is none."""
+    if at is None:
+        return NOTHING
+    try:
+        moment = parse_datetime(str(at))
+        return str(at) if moment is None else _written(moment)
+    except (ValueError, OverflowError):  # such as the 45th of a month, or the last hour of the year 9999
+        return str(at)
+
+
+def _block(text: object) -> SafeString:
     return format_html('<pre class="pgqueue-block">{}</pre>', text)
 
 

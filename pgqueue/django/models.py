@@ -1,7 +1,8 @@
 """The tables as models, to read: for the admin, and for queries of your own.
 
 They are unmanaged, for the schema's own revisions make them, and read-only, for only the queue's methods keep its
-promises. ``Job`` is the view of every job there is a record of, live or ended, in one shape.
+promises. ``Job`` is the view of every job there is a record of, live or ended, in one shape. What is read of a row
+that holds what Python cannot is decided in ``fields.py``.
 """
 
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -10,6 +11,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 from pgqueue.django import conf
+from pgqueue.django.fields import TimeField, ValueField
 from pgqueue.errors import PgQueueError
 
 if TYPE_CHECKING:
@@ -73,17 +75,17 @@ class Enqueued(ReadOnly):
     id: "models.BigIntegerField[int, int]" = models.BigIntegerField(primary_key=True)
     queue: "models.TextField[str, str]" = models.TextField()
     task: "models.TextField[str, str]" = models.TextField()
-    args = models.JSONField()
+    args = ValueField()
     priority: "models.SmallIntegerField[int, int]" = models.SmallIntegerField()
-    run_at: "models.DateTimeField[datetime, datetime]" = models.DateTimeField()
-    created_at: "models.DateTimeField[datetime, datetime]" = models.DateTimeField("enqueued at")
-    started_at: "models.DateTimeField[datetime | None, datetime | None]" = models.DateTimeField(null=True)
+    run_at: "models.DateTimeField[datetime, datetime]" = TimeField()
+    created_at: "models.DateTimeField[datetime, datetime]" = TimeField("enqueued at")
+    started_at: "models.DateTimeField[datetime | None, datetime | None]" = TimeField(null=True)
     attempts: "models.SmallIntegerField[int, int]" = models.SmallIntegerField()
     max_attempts: "models.SmallIntegerField[int, int]" = models.SmallIntegerField()
     unique_key: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - as it is
     collisions: "models.IntegerField[int, int]" = models.IntegerField()
     worker_id: "models.UUIDField[UUID | None, UUID | None]" = models.UUIDField("worker", null=True)
-    errors = models.JSONField(null=True)
+    errors = ValueField(null=True)
 
     class Meta:
         """A base of models."""
@@ -99,9 +101,9 @@ class Job(Enqueued):
     """A job, live or ended. ``state`` is one of ``JobState``."""
 
     state: "models.TextField[str, str]" = models.TextField()
-    ended_at: "models.DateTimeField[datetime | None, datetime | None]" = models.DateTimeField(null=True)
+    ended_at: "models.DateTimeField[datetime | None, datetime | None]" = TimeField(null=True)
     reason: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - as it is
-    result = models.JSONField(null=True)
+    result = ValueField(null=True)
 
     class Meta:
         """Where it is, and who may do what."""
@@ -115,7 +117,7 @@ class Job(Enqueued):
 class DeadJob(Enqueued):
     """A job that will not run again unless somebody retries it."""
 
-    died_at: "models.DateTimeField[datetime, datetime]" = models.DateTimeField()
+    died_at: "models.DateTimeField[datetime, datetime]" = TimeField()
     reason: "models.TextField[str, str]" = models.TextField()
 
     class Meta:
@@ -130,8 +132,8 @@ class Queue(ReadOnly):
     """What is known of a queue beside its jobs. A queue needs no row to be used."""
 
     name: "models.TextField[str, str]" = models.TextField(primary_key=True)
-    paused_at: "models.DateTimeField[datetime | None, datetime | None]" = models.DateTimeField(null=True)
-    created_at: "models.DateTimeField[datetime, datetime]" = models.DateTimeField()
+    paused_at: "models.DateTimeField[datetime | None, datetime | None]" = TimeField(null=True)
+    created_at: "models.DateTimeField[datetime, datetime]" = TimeField()
 
     class Meta:
         """Where it is, and who may do what."""
@@ -150,8 +152,8 @@ class Worker(ReadOnly):
     """A worker process; it holds its jobs while its lease has not passed."""
 
     id: "models.UUIDField[UUID, UUID]" = models.UUIDField(primary_key=True)
-    started_at: "models.DateTimeField[datetime, datetime]" = models.DateTimeField()
-    lease_until: "models.DateTimeField[datetime, datetime]" = models.DateTimeField()
+    started_at: "models.DateTimeField[datetime, datetime]" = TimeField()
+    lease_until: "models.DateTimeField[datetime, datetime]" = TimeField()
     pid: "models.IntegerField[int, int]" = models.IntegerField("process")
     concurrency: "models.IntegerField[int, int]" = models.IntegerField()
     asleep: "models.BooleanField[bool, bool]" = models.BooleanField()

@@ -368,8 +368,8 @@ def test_a_purge_tells_of_jobs_that_somebody_retried_meanwhile(
 
 
 def test_queues_are_paused_and_resumed_whether_or_not_they_have_a_row(client: Client) -> None:
-    assert "pgqueue-open" in _page(client, LISTS["queue"])
-    assert "pgqueue-open" in _page(client, "/admin/pgqueue/queue/mail/change/")
+    assert "pgqueue-active" in _page(client, LISTS["queue"])
+    assert "pgqueue-active" in _page(client, "/admin/pgqueue/queue/mail/change/")
     assert _messages(_act(client, "queue", "pause", "mail", "default")) == ["2 queues paused."]
     assert queue.counts()[1] == ["default", "mail"]
     assert "pgqueue-paused" in _page(client, "/admin/pgqueue/queue/mail/change/")

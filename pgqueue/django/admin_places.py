@@ -1,0 +1,130 @@
+"""The admin's pages of queues and of workers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet
+from django.db.models.functions import Now
+from django.http import HttpRequest
+from django.utils.safestring import SafeString
+
+from pgqueue.django.admin_filters import queue_names
+from pgqueue.django.admin_pages import ReadOnlyAdmin, Uncounted, allows, list_address, moment, narrowed
+from pgqueue.django.admin_show import as_ago, as_state
+from pgqueue.django.djangoqueue import project_queue
+from pgqueue.django.models import Job, Queue, Worker
+from pgqueue.values.job import JobState
+
+MANY = 1000
+
+
+@admin.register(Queue)
+class QueueAdmin(ReadOnlyAdmin):
+    """The queues: what waits in them, and whether they are paused."""
+
+    list_display = ("name", "state_shown", "ready", "jobs")
+    actions = ("pause", "resume")
+    page = Uncounted
+    paused = moment("paused_at", "paused at")
+    sections = ((None, ("name", "state_shown", "paused", "ready", "jobs")),)
+
+    def has_pause_permission(self, request: HttpRequest) -> bool:
+        """Who may pause and resume."""
+        return allows(request, "pause_queue")
+
+    def listed(self, rows: QuerySet[Any]) -> list[Queue]:
+        """The queues that have a row, and those that do not need one."""
+        known = {row.name: row for row in rows}
+        return [known.get(name) or Queue(name=name) for name in sorted({*known, *queue_names()})]
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Queue | None:
+        """A queue by its name, with a row or without."""
+        found: Queue | None = super().get_object(request, object_id, from_field)
+        return found or (Queue(name=object_id) if object_id in queue_names() else None)
+
+    def buttons(self, obj: Queue) -> Mapping[str, str]:
+        """The one that makes a difference."""
+        return {"resume": "Resume"} if obj.paused_at else {"pause": "Pause"}
+
+    @admin.display(description="state")
+    def state_shown(self, queue: Queue) -> SafeString:
+        """Active or paused."""
+        return as_state("paused" if queue.paused_at else "active")
+
+    @admin.display(description="ready jobs")
+    def ready(self, queue: Queue) -> str:
+        """How many jobs are ready, counted up to a limit."""
+        count = Job.objects.filter(queue=queue.name, state=JobState.READY)[: MANY + 1].count()
+        return f"more than {MANY:,}" if count > MANY else f"{count:,}"
+
+    @admin.display(description="jobs")
+    def jobs(self, queue: Queue) -> SafeString:
+        """Where its jobs are listed."""
+        return narrowed("queue", queue.name, f"{list_address(Job)}", "show")
+
+    @admin.action(description="Pause selected %(verbose_name_plural)s", permissions=["pause"])
+    def pause(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:  # noqa: ARG002 - a queue needs no row
+        """Stop queues from being claimed from."""
+        self.act(request, _selected(request), _pause, "")
+
+    @admin.action(description="Resume selected %(verbose_name_plural)s", permissions=["pause"])
+    def resume(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:  # noqa: ARG002 - a queue needs no row
+        """Let paused queues be claimed from again."""
+        self.act(
+            request,
+            _selected(request),
+            lambda queue: "resumed" if project_queue().resume(queue.name) else None,
+            "not paused",
+        )
+
+
+@admin.register(Worker)
+class WorkerAdmin(ReadOnlyAdmin):
+    """The worker processes on the list."""
+
+    list_display = ("__str__", "state_shown", "serves", "concurrency", "started", "lease", "version")
+    page = Uncounted
+    ordering = ("-started_at", "id")
+    since = moment("started_at", "started at")
+    until = moment("lease_until", "lease ends at")
+    sections = (
+        (None, ("id", "host", "pid", "version", "state_shown")),
+        ("Work", ("serves", "concurrency", "asleep")),
+        ("Times", ("since", "until")),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """With whether its lease holds, by the database's clock."""
+        holds = ExpressionWrapper(Q(lease_until__gt=Now()), output_field=BooleanField())
+        return super().get_queryset(request).annotate(holds=holds)
+
+    @admin.display(description="state")
+    def state_shown(self, worker: Any) -> SafeString:  # noqa: ANN401 - a worker with whether its lease holds
+        """Whether it is alive."""
+        return as_state("alive" if worker.holds else "lost")
+
+    @admin.display(description="queues")
+    def serves(self, worker: Worker) -> str:
+        """The queues it serves."""
+        return "all" if worker.queues is None else ", ".join(worker.queues)
+
+    @admin.display(description="started")
+    def started(self, worker: Worker) -> SafeString | str:
+        """How long ago."""
+        return as_ago(worker.started_at)
+
+    @admin.display(description="lease ends")
+    def lease(self, worker: Worker) -> SafeString | str:
+        """In how long, unless it is renewed."""
+        return as_ago(worker.lease_until)
+
+
+def _selected(request: HttpRequest) -> list[Queue]:
+    return [Queue(name=name) for name in request.POST.getlist(ACTION_CHECKBOX_NAME)]
+
+
+def _pause(queue: Queue) -> str:
+    project_queue().pause(queue.name)
+    return "paused"
