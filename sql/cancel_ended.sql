@@ -8,15 +8,15 @@
 with done as (
     delete from pgqueue.jobs
     where id = any(%(ids)s::bigint[]) and worker_id = %(worker)s::uuid and status = 'running'
-      and claims = coalesce(%(fence)s::integer, (%(fences)s::integer[])[width_bucket(id, %(ids)s::bigint[])])
+      and claims = coalesce(%(fence)s::integer, (%(fences)s::integer[])[pg_catalog.width_bucket(id, %(ids)s::bigint[])])
       and (cancel_requested or not %(only_requested)s::boolean)
-    returning *, (%(errors)s::text[])[width_bucket(id, %(ids)s::bigint[])] as error
+    returning *, (%(errors)s::text[])[pg_catalog.width_bucket(id, %(ids)s::bigint[])] as error
 )
 insert into pgqueue.job_history (id, run_at, created_at, started_at, finished_at, worker_id, collisions, priority,
                                  attempts, max_attempts, outcome, queue, task, unique_key, args, errors)
 select id, run_at, created_at, claimed_at, clock.now, worker_id, collisions, priority,
        attempts, max_attempts, 'cancelled', queue, task, unique_key, args,
        case when error is null then errors
-            else coalesce(errors, '[]') || (error::jsonb || jsonb_build_object('at', clock.now)) end
-from done, (select coalesce(%(now)s::timestamptz, clock_timestamp()) as now) as clock
+            else pgqueue.with_error(errors, error::jsonb, clock.now) end
+from done, (select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now) as clock
 returning id

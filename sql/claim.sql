@@ -35,7 +35,8 @@ claimed as (
               least(greatest(job.run_at, '1900-01-01 00:00+00'), '9000-01-01 00:00+00') as run_at,
               least(greatest(job.created_at, '1900-01-01 00:00+00'), '9000-01-01 00:00+00') as created_at,
               case when job.attempts > 1  -- since the last revival
-                   then coalesce(extract(epoch from job.claimed_at - pgqueue.instant(job.errors->(1 - job.attempts)->>'at')), 0)
+                   then coalesce(extract(epoch from job.claimed_at - pgqueue.instant(
+                       coalesce(job.errors->-1->>'since', job.errors->(1 - job.attempts)->>'at'))), 0)
                    else 0 end::float8 as failing_seconds
 )
 select * from claimed

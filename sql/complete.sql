@@ -8,16 +8,16 @@
 with done as (
     delete from pgqueue.jobs
     where id = any(%(ids)s::bigint[]) and worker_id = %(worker)s::uuid and status = 'running'
-      and claims = coalesce(%(fence)s::integer, (%(fences)s::integer[])[width_bucket(id, %(ids)s::bigint[])])
-    returning *, width_bucket(id, %(ids)s::bigint[]) as place
+      and claims = coalesce(%(fence)s::integer, (%(fences)s::integer[])[pg_catalog.width_bucket(id, %(ids)s::bigint[])])
+    returning *, pg_catalog.width_bucket(id, %(ids)s::bigint[]) as place
 ),
 kept as (
     insert into pgqueue.job_history (id, run_at, created_at, started_at, finished_at, worker_id, collisions, priority,
                                      attempts, max_attempts, outcome, queue, task, unique_key, args, errors, result)
-    select id, run_at, created_at, clock.now - make_interval(secs => (%(seconds)s::float8[])[place]), clock.now,
+    select id, run_at, created_at, clock.now - pg_catalog.make_interval(secs => (%(seconds)s::float8[])[place]), clock.now,
            worker_id, collisions, priority, attempts, max_attempts, 'succeeded', queue, task, unique_key, args, errors,
            (%(results)s::text[])[place]::jsonb
-    from done, (select coalesce(%(now)s::timestamptz, clock_timestamp()) as now) as clock
+    from done, (select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now) as clock
     where %(keep)s::boolean
 )
 select id from done

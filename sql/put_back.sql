@@ -8,16 +8,16 @@
 update pgqueue.jobs as job
 set (status, run_at, attempts, worker_id, claimed_at, errors) = (
     select case when ended.delay > 0 then 'scheduled' else 'ready' end,
-           case when ended.delay is null then job.run_at else clock.now + make_interval(secs => ended.delay) end,
+           case when ended.delay is null then job.run_at else clock.now + pg_catalog.make_interval(secs => ended.delay) end,
            job.attempts - ended.refund, null::uuid, null::timestamptz,
            case when ended.error is null then job.errors
-                else coalesce(job.errors, '[]') || (ended.error::jsonb || jsonb_build_object('at', clock.now)) end
-    from (select coalesce(%(now)s::timestamptz, clock_timestamp()) as now) as clock,
-         (select width_bucket(job.id, %(ids)s::bigint[]) as place) as found,
+                else pgqueue.with_error(job.errors, ended.error::jsonb, clock.now) end
+    from (select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now) as clock,
+         (select pg_catalog.width_bucket(job.id, %(ids)s::bigint[]) as place) as found,
          lateral (select (%(delays)s::float8[])[place] as delay, (%(refunds)s::smallint[])[place] as refund,
                          (%(errors)s::text[])[place] as error) as ended
 )
 where id = any(%(ids)s::bigint[]) and worker_id = %(worker)s::uuid and status = 'running'
-      and claims = coalesce(%(fence)s::integer, (%(fences)s::integer[])[width_bucket(id, %(ids)s::bigint[])])
+      and claims = coalesce(%(fence)s::integer, (%(fences)s::integer[])[pg_catalog.width_bucket(id, %(ids)s::bigint[])])
       and not cancel_requested
 returning id

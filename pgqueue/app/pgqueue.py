@@ -27,8 +27,6 @@ from pgqueue.values.retry import Retry
 P = ParamSpec("P")
 R = TypeVar("R")
 
-DEFAULT_RETENTION = timedelta(days=7)
-LONGEST_RETENTION = timedelta(days=36_525)
 DEFAULT_LEASE = timedelta(seconds=30)
 
 
@@ -41,7 +39,8 @@ class PgQueue(Desk, Registry):
         *,
         schema: str = "pgqueue",
         queues: Iterable[str] | None = None,
-        history: Duration = DEFAULT_RETENTION,
+        history: Duration | None = None,
+        dead: Duration | None = None,
         max_payload: int = DEFAULT_LIMIT,
         behind_pooler: bool = False,
         direct_dsn: str | None = None,
@@ -53,8 +52,10 @@ class PgQueue(Desk, Registry):
             dsn: where the database is; by default PGQUEUE_DSN or DATABASE_URL in the environment.
             schema: the database schema in which the tables are.
             queues: the queues there are. Given, any other name is refused; None allows any.
-            history: for how long ended jobs are kept, up to 100 years; they are dropped by whole days, so give
-                ``timedelta(days=...)``. Zero keeps none. As everywhere, a number means seconds.
+            history: for how long ended jobs are kept; they are dropped by whole days, so give ``timedelta(days=...)``.
+                Zero keeps none, ``timedelta.max`` all. A worker stores it in the database, where it holds for every
+                program. None: what is stored stays; 7 days, if nothing is.
+            dead: for how long dead jobs are kept; stored likewise. None: what is stored stays; for ever, if nothing is.
             max_payload: the most bytes a job's arguments may take as JSON.
             behind_pooler: ``dsn`` leads to a transaction pooler such as PgBouncer.
             direct_dsn: how to reach the server past that pooler, so that workers can listen; by default
@@ -74,7 +75,8 @@ class PgQueue(Desk, Registry):
             )
         )
         self.database = under_test(self, self.database)
-        self.history = _retention(history)
+        self.history = None if history is None else _retention("history", history)
+        self.dead = None if dead is None else _retention("dead", dead)
         self.max_payload = max_payload
         self.queues = None if queues is None else frozenset(check_queues(queues))
         self._tasks = {}
@@ -86,7 +88,7 @@ class PgQueue(Desk, Registry):
     @property
     def keeps_history(self) -> bool:
         """Whether ended jobs are kept at all."""
-        return self.history > timedelta(0)
+        return self.history != timedelta(0)
 
     def enqueue(self, task: Task[P, R], /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:  # noqa: D417 - the task's own
         """Enqueue a call of a task: ``task.enqueue(...)`` in other words.
@@ -293,14 +295,14 @@ def _call_remedy(given: object) -> str:
     )
 
 
-def _retention(history: Duration) -> timedelta:
-    """The history's retention; a length between zero and a day is a mistake: somebody meant days."""
-    kept = as_duration("history", history)
-    if kept < timedelta(0) or kept > LONGEST_RETENTION:
-        raise InvalidOption(f"history={history!r}: use a timedelta from zero to 100 years")
+def _retention(name: str, value: Duration) -> timedelta:
+    """For how long something is kept; a length between zero and a day is a mistake: the caller meant days."""
+    kept = as_duration(name, value)
+    if kept < timedelta(0):
+        raise InvalidOption(f"{name}={value!r}: use a timedelta of zero or more")
     if timedelta(0) < kept < timedelta(days=1):
         raise InvalidOption(
-            f"history={history!r} is {kept}, but history is kept by whole days: "
+            f"{name}={value!r} is {kept}, but jobs are kept by whole days: "
             "use timedelta(days=...), or 0 to keep none"
         )
     return kept

@@ -15,7 +15,7 @@ not handle it, ``give_up`` ends those attempts as failed, so that a job that bre
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from random import getrandbits
@@ -28,7 +28,7 @@ from pgqueue.store import finish
 from pgqueue.store.arrays import columns, numbers, texts
 from pgqueue.store.plan import Plan, Statement
 from pgqueue.values.job import HEAD, Claim, Mark
-from pgqueue.values.verdict import Returned, plainer
+from pgqueue.values.verdict import Returned, lost, plainer
 
 NO_MARKS: Mapping[str, Mark] = MappingProxyType({})
 NO_TIME = datetime.min.replace(tzinfo=UTC)
@@ -226,15 +226,22 @@ def beat(
     return Beat(disowned, (yield from cancel_requests(worker, known)) if known else [])
 
 
-def disown(worker: UUID, known: Sequence[int]) -> Plan[list[int]]:
-    """Return, unspent, what the worker holds in the database but does not know of.
+def disown(worker: UUID, known: Sequence[int], *, ran: Collection[int] = ()) -> Plan[list[int]]:
+    """Return what the worker holds in the database but does not know of.
+
+    Args:
+        worker: whose; to be run within a transaction.
+        known: the jobs that it knows to be in its name; they are left alone.
+        ran: of the others those whose attempt was started here: that attempt is spent. A claim that was never started
+            goes back unspent.
 
     Returns:
-        The ids. A job that was to be cancelled has ended as that; all others are in line again.
+        The ids. A job that was to be cancelled has ended as that; all others are in line again, or dead.
     """
     unknown = yield from _unknown_claims(worker, known)
-    done = (yield from finish.put_back(worker, [Returned(one) for one in unknown])) if unknown else set()
-    return sorted(done)
+    how = "ran this attempt, and could not record how it ended"
+    verdicts = [lost(one, seconds=0.0, how=how) if one.id in ran else Returned(one) for one in unknown]
+    return sorted((yield from finish.finish(worker, verdicts, keep=True)))
 
 
 def give_up(worker: UUID, known: Sequence[int], error: Exception) -> Plan[list[int]]:

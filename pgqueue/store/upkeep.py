@@ -3,18 +3,23 @@
 This module says *what* is to be done; :mod:`pgqueue.worker.upkeep` says *when*.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from uuid import UUID
 
 import msgspec
 
+from pgqueue.store import lost
 from pgqueue.store.arrays import columns, texts
 from pgqueue.store.claim import NO_MARKS
 from pgqueue.store.plan import Plan, Statement
 from pgqueue.values.job import JobState, Mark
+from pgqueue.values.verdict import Verdict
+from pgqueue.values.verdict import lost as lost_verdict
 
 DAYS_AHEAD = 7
 PROMOTED_AT_ONCE = 5_000
+DELETED_AT_ONCE = 10_000
 
 
 class Ticked(msgspec.Struct, frozen=True):
@@ -67,22 +72,59 @@ def tick(
 def reclaim(*, now: datetime | None = None) -> Plan[dict[int, JobState]]:
     """Take workers whose lease has passed off the list, and end the claims of all that have left it.
 
-    To be run within a transaction where one may be held open for as long as the jobs take to read; without
-    one, two sweeps may read them at once, to no other harm.
+    To be run within a transaction: the rows of lost jobs are locked before they are ended. One job that the database
+    refuses to end fails it all; :mod:`pgqueue.store.sweep` sets such a job aside.
 
     Returns:
         The state that each reclaimed job is in now: ready, dead (out of attempts) or cancelled (as asked).
     """
-    yield Statement("expire_workers", {"now": now})
-    departed = [row[0] for row in (yield Statement("departed", {}))]
-    if not departed:
+    workers = yield from find_departed(now=now)
+    if not workers:
         return {}
-    yield Statement("read_through", {})
-    rows = yield Statement("reclaim", {"workers": departed, "now": now})
-    states = {row[0]: JobState(row[1]) for row in rows}
+    found = yield from lost.left_behind(workers)
+    states = yield from lost.end_all(found, judge_lost, now=now)
+    yield from settle(found, states, workers=workers, now=now)
+    return states
+
+
+def find_departed(*, now: datetime | None = None) -> Plan[list[UUID]]:
+    """Take workers whose lease has passed off the list; those that have left it, whose jobs are to be ended."""
+    yield Statement("expire_workers", {"now": now})
+    return [row[0] for row in (yield Statement("departed", {"now": now}))]
+
+
+def judge_lost(one: lost.TakenOver) -> Verdict:
+    """What becomes of a lost worker's job."""
+    return lost_verdict(one.claim, seconds=one.seconds)
+
+
+def settle(
+    found: Mapping[int, UUID],
+    states: Mapping[int, JobState],
+    *,
+    workers: Collection[UUID] = (),
+    refused: Collection[int] = (),
+    pause: timedelta = timedelta(0),
+    now: datetime | None = None,
+) -> Plan[None]:
+    """Forget departed workers whose jobs have all been ended; wake sleepers if any of these jobs is ready.
+
+    Args:
+        found: the jobs that were left behind, and in whose name.
+        states: those that were ended, and how.
+        workers: departed workers that may have left nothing behind.
+        refused: the jobs that the database refuses to end; their workers are not looked for before ``pause``.
+        pause: how long that is.
+        now: the instant; the database's own by default.
+    """
+    left = {worker for job_id, worker in found.items() if job_id not in states}
+    if seen_to := {*workers, *found.values()} - left:
+        yield Statement("forget_departed", {"workers": [*seen_to]}, returns=False)
+    if put_off := {found[job_id] for job_id in refused}:
+        params = {"workers": [*put_off], "pause": pause, "now": now}
+        yield Statement("put_off_departed", params, returns=False)
     if JobState.READY in states.values():
         yield from wake()
-    return states
 
 
 def note_orphans() -> Plan[int]:
@@ -100,18 +142,77 @@ def wake() -> Plan[None]:
     yield Statement("wake", {})
 
 
+def keep_for(history: timedelta | None, dead: timedelta | None, *, said_by: str) -> Plan["Kept"]:
+    """Store for how long ended and dead jobs are kept, where a value is given.
+
+    Args:
+        history: for ended jobs; None: what is stored stays.
+        dead: for dead jobs; likewise.
+        said_by: who stores it, for people to read.
+    """
+    params = {"history": history, "dead": dead, "said_by": said_by}
+    ((history_now, dead_now, history_before, dead_before),) = yield Statement("keep_for", params)
+    return Kept(history_now, dead_now, changed=(history_now, dead_now) != (history_before, dead_before))
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What the database keeps, whichever program asks.
+
+    Attributes:
+        history: for how long ended jobs are kept, as PostgreSQL writes an interval; None: nobody has said, 7 days.
+        dead: for how long dead jobs are kept; None: nobody has said, for ever.
+        changed: whether the values differ from those before.
+    """
+
+    history: str | None
+    dead: str | None
+    changed: bool
+
+
 def ensure_history_days(*, now: datetime | None = None) -> Plan[int]:
-    """Make the history's partitions for the coming days; returns how many were missing."""
-    rows = yield Statement("ensure_history_days", {"now": now, "days": DAYS_AHEAD})
+    """Make the history's partitions for the coming days; returns how many it made.
+
+    Most often none is missing, and nothing is locked. Each day is a statement, and so a transaction, of its own. A day
+    that cannot be made because the tables are in use is left to a later run; so are the days after it.
+    """
+    made = 0
+    for (day,) in (yield Statement("missing_history_days", {"now": now, "days": DAYS_AHEAD})):
+        ((said,),) = yield Statement("make_history_day", {"day": day})
+        made += said == "made"
+        if said == "in use":
+            break
+    return made
+
+
+def drop_history(*, now: datetime | None = None) -> Plan[int]:
+    """Drop the history's partitions that lie wholly before the stored retention; returns how many went."""
+    rows = yield Statement("drop_history", {"now": now})
     return int(rows[0][0])
 
 
-def drop_history(retention: timedelta, *, now: datetime | None = None) -> Plan[int]:
-    """Drop the history's partitions that lie wholly before the retention; returns how many went."""
-    rows = yield Statement("drop_history", {"now": now, "retention": retention})
-    return int(rows[0][0])
+def drop_strays(*, now: datetime | None = None) -> Plan[int]:
+    """Delete what the default partition holds from before the stored retention; returns how many rows."""
+    return (yield from _some_at_a_time("drop_strays", now))
+
+
+def drop_dead(*, now: datetime | None = None) -> Plan[int]:
+    """Delete dead jobs from before the stored retention; returns how many."""
+    return (yield from _some_at_a_time("drop_dead", now))
 
 
 def release_holds(*, now: datetime | None = None) -> Plan[int]:
-    """Forget unique keys whose period is over; returns how many."""
-    return len((yield Statement("release_holds", {"now": now})))
+    """Forget unique keys whose period is over; returns how many. Keys that a transaction has locked stay."""
+    count, released = 0, DELETED_AT_ONCE
+    while released == DELETED_AT_ONCE:
+        released = len((yield Statement("release_holds", {"now": now, "limit": DELETED_AT_ONCE})))
+        count += released
+    return count
+
+
+def _some_at_a_time(name: str, now: datetime | None) -> Plan[int]:
+    """Delete in statements, and so transactions, of a bounded size."""
+    count, deleted = 0, DELETED_AT_ONCE
+    while deleted == DELETED_AT_ONCE:
+        ((deleted,),) = yield Statement(name, {"now": now, "limit": DELETED_AT_ONCE})
+        count += deleted
+    return count

@@ -15,7 +15,9 @@ from pgqueue.app.context import Context
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import InvalidOption, JobControl, JobError
 from pgqueue.store import claim, control, finish
+from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan
+from pgqueue.store.sweep import arun_sweep, reclaiming, run_sweep
 from pgqueue.testing.attempts import Loop, Watched, arun
 from pgqueue.testing.clock import Clock
 from pgqueue.testing.guarding import require_for_tests
@@ -94,7 +96,7 @@ def drain(
     with _at(queue, now):
         database = queue.database
         try:
-            while found := database.run_whole(shift.look()):
+            while found := _claimed(database, shift):
                 attempt = shift.begin(found)
                 verdict = loop.run(shift.executor, attempt)
                 if verdict is not None:
@@ -142,7 +144,7 @@ async def adrain(
     with _at(queue, now):
         database = queue.database
         try:
-            while found := await database.arun_whole(shift.look()):
+            while found := await _aclaimed(database, shift):
                 attempt = shift.begin(found)
                 verdict = await arun(shift.executor, attempt)
                 if verdict is not None:
@@ -151,6 +153,20 @@ async def adrain(
         finally:
             await database.arun_whole(claim.retire(shift.worker.id))
     return shift.ran
+
+
+def _claimed(database: Database, shift: "Shift") -> Claim | None:
+    """Take back the jobs of workers whose lease has passed, as a worker does, and claim the next job."""
+    if not isinstance(database, Memory):  # which does both at once
+        run_sweep(reclaiming(), database.run_whole)
+    return database.run_whole(shift.look())
+
+
+async def _aclaimed(database: Database, shift: "Shift") -> Claim | None:
+    """As :func:`_claimed`, awaited."""
+    if not isinstance(database, Memory):
+        await arun_sweep(reclaiming(), lambda make: database.arun_whole(make()))
+    return await database.arun_whole(shift.look())
 
 
 class Shift:

@@ -44,8 +44,7 @@ def next_claim(
 ) -> Plan[Claim | None]:
     """All that a worker does between two jobs, in one plan; to be run within a transaction.
 
-    It becomes known, or stays so; takes back the jobs of workers whose lease has passed; puts in line what is
-    due; and claims the next job: of the first queue that has one, by the names' order or by the one given.
+    It becomes known, or stays so; puts in line what is due; and claims the next job: of the first queue that has one, by the names' order or by the one given.
 
     Args:
         worker: who claims.
@@ -54,7 +53,6 @@ def next_claim(
     """
     if not (yield from claim.renew(worker.id, LEASE, now=now)):
         yield from claim.register(worker, LEASE, now=now)
-    yield from upkeep.reclaim(now=now)
     yield from upkeep.tick(now=now)
     names = sorted((yield from claim.new_queues())) if queues is None else queues
     claims = yield from claim.fill(worker.id, names, 1, now=now)

@@ -150,6 +150,7 @@ class AttemptError(msgspec.Struct, frozen=True, omit_defaults=True):
         message: what it said.
         traceback: where it was raised, or None.
         at: when it was recorded, by the database's clock.
+        left_out: how many errors between this one and the next are not kept: of many, the first and the last are.
     """
 
     attempt: int
@@ -157,6 +158,7 @@ class AttemptError(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str
     traceback: str | None = None
     at: datetime | None = None
+    left_out: int = 0
 
 
 class Job(msgspec.Struct, frozen=True):

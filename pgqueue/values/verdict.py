@@ -12,6 +12,7 @@ from pgqueue.values.retry import Retry
 
 Reason = Literal["exhausted", "refused", "undecodable", "asked"]
 
+LONGEST_TYPE = 200
 LONGEST_MESSAGE = 2_000
 LONGEST_TRACEBACK = 8_000
 
@@ -25,10 +26,10 @@ class Succeeded(msgspec.Struct, frozen=True, gc=False):
 
 
 class Again(msgspec.Struct, frozen=True):
-    """The attempt failed; the job runs again after ``delay``."""
+    """The attempt failed; the job runs again after ``delay``, or from its place in line if that is None."""
 
     claim: Claim
-    delay: timedelta
+    delay: timedelta | None
     error: AttemptError
 
 
@@ -86,6 +87,24 @@ def judge(claim: Claim, error: BaseException, *, retry: Retry, seconds: float) -
             return Again(claim, retry.delay(error, claim.attempt, age), described)
 
 
+def lost(claim: Claim, *, seconds: float, how: str = "stopped renewing its lease") -> Verdict:
+    """Decide on a job whose attempt will not be heard of: the attempt is spent.
+
+    Args:
+        claim: the attempt.
+        seconds: how long ago the job was claimed.
+        how: what the worker did, for the error's message.
+    """
+    error = AttemptError(
+        attempt=claim.attempt,
+        type="WorkerLost",
+        message=f"worker {claim.worker_id} {how}",
+    )
+    if claim.attempt >= claim.max_attempts:
+        return Buried(claim, seconds, "exhausted", error)
+    return Again(claim, None, error)
+
+
 def plainer(verdict: Verdict, refusal: Exception) -> Verdict:
     """What to record in place of a verdict that the database refused to store.
 
@@ -114,7 +133,7 @@ def describe(error: BaseException, attempt: int) -> AttemptError:
     lines = "".join(traceback.format_exception(error)) if error.__traceback__ else None
     return AttemptError(
         attempt=attempt,
-        type=name,
+        type=_storable(name)[:LONGEST_TYPE],
         message=_storable(_text(error))[:LONGEST_MESSAGE],
         traceback=_storable(lines)[-LONGEST_TRACEBACK:] if lines else None,
     )

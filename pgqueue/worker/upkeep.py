@@ -7,12 +7,17 @@ plan, one row here and one test.
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
+from functools import partial
 
+import psycopg
+
+from pgqueue.errors import ConnectionFailed
 from pgqueue.store import upkeep
+from pgqueue.store.plan import Plan
+from pgqueue.store.sweep import arun_sweep, reclaiming
 from pgqueue.worker.calm import Calm
 from pgqueue.worker.lines import Lines
 from pgqueue.worker.link import LONG_READ, Link
@@ -22,6 +27,16 @@ log = logging.getLogger("pgqueue.worker")
 JITTER = 0.1
 ORPHANS_FIRST = 30.0
 """It reads the jobs from end to end, 0.1 s for a million: not at the very moment when a fleet starts to work."""
+
+
+TIDYING: Sequence[Callable[[], Plan[int]]] = (
+    upkeep.ensure_history_days,
+    upkeep.drop_history,
+    upkeep.drop_strays,
+    upkeep.drop_dead,
+    upkeep.release_holds,
+)
+"""What can wait, in this order; each step commits by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,24 +77,25 @@ class Service:
 
 def services(
     link: Link,
+    tidying: Callable[[], Link],
     *,
     lines: Lines,
     calm: Calm,
     poll: float,
     sweep: float,
-    history: timedelta,
     look: asyncio.Event,
     later: asyncio.Event,
 ) -> Sequence[Service]:
     """The services of a queue.
 
     Args:
-        link: the connection they share, one at a time.
+        link: the connection on which due jobs are put in line and lost workers' jobs are ended, one plan at a time.
+        tidying: makes a connection for one run of what can wait: no lock that it waits for, and no table that it reads
+            from end to end, may hold up the others.
         lines: what the worker serves.
         calm: how closely to look.
         poll: seconds between two ticks while anything happens.
         sweep: seconds between two ticks at the most.
-        history: for how long ended jobs are kept.
         look: to set when there may be new ready jobs.
         later: is set when a job was put back for later, perhaps sooner than the next known to be due.
     """
@@ -98,24 +114,47 @@ def services(
         return pause if ticked.next_in is None else min(pause, ticked.next_in)
 
     async def reclaim() -> None:
-        states = await link.run(upkeep.reclaim, whole=True, bound=LONG_READ)
+        states = await arun_sweep(reclaiming(), partial(link.once, whole=True, bound=LONG_READ))
         if states:
             log.warning("reclaimed jobs of lost workers", extra={"jobs": len(states)})
             look.set()
 
     async def tidy() -> None:
-        await link.run(upkeep.ensure_history_days)
-        await link.run(lambda: upkeep.drop_history(history))
-        await link.run(upkeep.release_holds)
+        async with opened(tidying()) as own:
+            for step in TIDYING:
+                await _try_step(own, step)
 
     async def note_orphans() -> None:
-        await link.run(upkeep.note_orphans, whole=True, bound=LONG_READ)
+        async with opened(tidying()) as own:
+            await own.once(upkeep.note_orphans, whole=True, bound=LONG_READ)
 
     return (
         Service("put due jobs in line, look for lost workers", sweep, tick, nudge=later),
-        Service("tidy history and unique keys", 600.0, tidy),
+        Service("tidy history, dead jobs and unique keys", 600.0, tidy),
         Service("look for jobs of workers that nobody knows", 3600.0, note_orphans, ORPHANS_FIRST),
     )
+
+
+@asynccontextmanager
+async def opened(link: Link) -> AsyncIterator[Link]:
+    """A connection for one run, which is closed afterwards: it is needed for a moment, every ten minutes."""
+    try:
+        yield link
+    finally:
+        await link.close()
+
+
+async def _try_step(link: Link, step: Callable[[], Plan[int]]) -> None:
+    """Run a step of tidying. One that fails is logged and tried again at the next turn; the others go on."""
+    try:
+        count = await link.once(step, bound=LONG_READ)
+    except (psycopg.Error, ConnectionFailed) as error:
+        log.warning(
+            "tidying: a step failed, and is tried again", extra={"step": step.__name__, "error": str(error)}
+        )
+    else:
+        if count:
+            log.info("tidied", extra={"step": step.__name__, "count": count})
 
 
 def _about(seconds: float) -> float:

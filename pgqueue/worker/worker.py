@@ -14,6 +14,8 @@ the rest; record every verdict; leave the list. Stopping a second time ends the 
 
 import asyncio
 import logging
+import os
+import socket
 import time
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
@@ -26,7 +28,7 @@ import psycopg
 from pgqueue.app.context import Context
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import ConnectionFailed, Duration, InvalidOption, as_delay, as_limit
-from pgqueue.store import schema
+from pgqueue.store import schema, upkeep
 from pgqueue.store.listener import listen
 from pgqueue.store.session import OWN
 from pgqueue.values.job import Claim
@@ -181,7 +183,18 @@ class Worker:
         catalogue = self._database.catalogue
         await self._claims.run(lambda: schema.verify(catalogue.schema, migrate_hint=catalogue.migrate_hint))
         await self._member.join()
+        await self._store_retention()
         joblog.started(self.id, claims.info, self.queues, list(self.queue.tasks))
+
+    async def _store_retention(self) -> None:
+        """Retention is a property of the queue: what this program says is stored, and holds for every program."""
+        history, dead = self.queue.history, self.queue.dead
+        if history is None and dead is None:
+            return
+        said_by = f"{socket.gethostname()} {os.getpid()}"
+        kept = await self._claims.run(lambda: upkeep.keep_for(history, dead, said_by=said_by))
+        if kept.changed:
+            log.warning("retention changed", extra={"history": kept.history, "dead": kept.dead})
 
     def _loops(self) -> list[Coroutine[Any, Any, None]]:
         loops = [self._completer.run(), *(service.run() for service in self._services)]
@@ -224,11 +237,11 @@ class Worker:
             Service("return stale claims", 1.0, self._return_stale),
             *services(
                 self._upkeep,
+                lambda: Link("tidying", self._database),
                 lines=self._lines,
                 calm=self._calm,
                 poll=poll.total_seconds(),
                 sweep=sweep.total_seconds(),
-                history=self.queue.history,
                 look=self._look,
                 later=self._later,
             ),

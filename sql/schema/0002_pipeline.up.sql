@@ -3,7 +3,8 @@
 
 -- Nothing is rewritten, but while the tables change nobody else may have them open; and whoever waits for that holds up
 -- every completion behind it. So it is asked for in short attempts: while a long report reads the history, workers go on.
--- An attempt gives back both tables, so it deadlocks with nobody who takes them in the other order.
+-- An attempt gives back every table, so it deadlocks with nobody who takes them in another order. The last three are for
+-- revision 0003: where both run in one transaction, it must not ask for them while this one holds the history.
 do $$
 declare
     before constant text := current_setting('lock_timeout');
@@ -11,7 +12,7 @@ begin
     for attempt in 1 .. 120 loop
         begin
             perform set_config('lock_timeout', '200ms', true);
-            lock table pgqueue.job_history, pgqueue.dead_jobs;
+            lock table pgqueue.job_history, pgqueue.dead_jobs, pgqueue.jobs, pgqueue.workers, pgqueue.departed;
             perform set_config('lock_timeout', before, true);
             return;
         exception when lock_not_available then

@@ -175,7 +175,7 @@ def test_history_that_was_dropped_before_it_was_verified_is_called_gone(
 ) -> None:
     ids = ended(dsn, DAY, 4)
     export(spark, queue.database, lake)
-    ask(dsn, "select pgqueue.drop_history_before(%(day)s)", day=NEXT)
+    ask(dsn, "select pgqueue.drop_history_days(%(day)s)", day=NEXT)
 
     (found,) = verify(spark, queue.database, lake)
     assert (found.finding, found.reason) == (Finding.GONE, "")

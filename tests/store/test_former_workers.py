@@ -28,7 +28,7 @@ values (gen_random_uuid(), now() - interval '3 hours', now() - interval '2 hours
 def own(dsn: str) -> Iterator[psycopg.Connection[Any]]:
     """A connection far from UTC, that commits each statement; the history has a job of each of three days long ago."""
     with psycopg.connect(dsn, autocommit=True, options="-c timezone=America/Los_Angeles") as connection:
-        connection.execute("select pgqueue.drop_history_before('2100-01-01')")
+        connection.execute("select pgqueue.drop_history_days('2100-01-01')")
         connection.execute("select pgqueue.ensure_history_days('2020-01-01', '2020-01-03')")
         connection.execute(ENDED)
         yield connection
@@ -140,7 +140,7 @@ def _verify(connection: psycopg.Connection[Any], day: str) -> None:
 
 def _dropped(connection: psycopg.Connection[Any]) -> int:
     """Keep what ended on the 3rd and after; how many days went."""
-    ((count,),) = _rows(connection, "select pgqueue.drop_history_before('2020-01-03')")
+    ((count,),) = _rows(connection, "select pgqueue.drop_history_days('2020-01-03')")
     return int(count)
 
 

@@ -15,7 +15,14 @@ from pgqueue.values.unique import Unique
 
 T = TypeVar("T")
 
-GONE: list[Row] = [(worker_info().id,)]
+LOST = worker_info().id
+GONE: list[Row] = [(LOST,)]
+BEHIND: list[Row] = [(1, LOST), (2, LOST)]
+TAKEN: list[Row] = [
+    (1, LOST, 7, 3, 3, 0, "default", "task", "{}", NOON, NOON, 0.0, 1.0, False),
+    (2, LOST, 7, 1, 3, 0, "default", "task", "{}", NOON, NOON, 0.0, 1.0, False),
+]
+"""Two jobs of a lost worker: the first one is out of attempts."""
 
 
 class Answers:
@@ -207,12 +214,35 @@ def test_promotion_goes_on_while_whole_batches_move_and_wakes_once() -> None:
 
 def test_the_jobs_are_read_through_only_when_a_worker_has_departed() -> None:
     assert _told(upkeep.reclaim(), [], [])[1] == ["expire_workers", "departed"]
-    assert _told(upkeep.reclaim(), [], GONE, [], [])[1] == [
+    assert _told(upkeep.reclaim(), [], GONE, [], [], [])[1] == [
         "expire_workers",
         "departed",
         "read_through",
-        "reclaim",
+        "left_behind",
+        "forget_departed",
     ]
+
+
+def test_a_lost_workers_jobs_end_through_the_plan_that_ends_every_attempt() -> None:
+    states, names = _told(upkeep.reclaim(), [], GONE, [], BEHIND, TAKEN, [(2,)], [(1,)], [], [])
+    assert states == {1: JobState.DEAD, 2: JobState.READY}
+    assert names == [
+        "expire_workers",
+        "departed",
+        "read_through",
+        "left_behind",
+        "take_over",
+        "put_back",
+        "bury",
+        "forget_departed",
+        "wake",
+    ]
+
+
+def test_a_worker_one_of_whose_jobs_is_locked_is_not_forgotten() -> None:
+    states, names = _told(upkeep.reclaim(), [], GONE, [], BEHIND, TAKEN[:1], [(1,)])
+    assert states == {1: JobState.DEAD}
+    assert names[-1] == "bury"
 
 
 def test_a_beat_reads_the_jobs_through_only_when_an_answer_was_lost() -> None:
@@ -228,14 +258,12 @@ def test_a_beat_reads_the_jobs_through_only_when_an_answer_was_lost() -> None:
 
 def test_nobody_is_woken_where_nothing_became_ready() -> None:
     assert _told(upkeep.tick(), [(0, [], None, False, False, None)])[1] == ["tick"]
-    assert _told(upkeep.reclaim(), [], GONE, [], [(1, "dead"), (2, "cancelled")])[1][-1] == "reclaim"
+    dead = _told(upkeep.reclaim(), [], GONE, [], BEHIND[:1], TAKEN[:1], [(1,)], [])[1]
+    assert dead[-1] == "forget_departed"
     assert _told(control.resume("mail"), [])[1] == ["resume"]
 
 
 def test_sleepers_are_woken_for_what_became_ready() -> None:
-    reclaimed, names = _told(upkeep.reclaim(), [], GONE, [], [(1, "dead"), (2, "ready")], [])
-    assert reclaimed == {1: JobState.DEAD, 2: JobState.READY}
-    assert names[-1] == "wake"
     assert _told(control.retry(1), [(1,)], [])[1] == ["run_now", "wake"]
     assert _told(control.resume("mail"), [("mail",)], [])[1] == ["resume", "wake"]
 
@@ -289,7 +317,8 @@ def test_a_later_schema_that_this_code_may_still_work_on_is_accepted() -> None:
 def test_a_plan_is_driven_to_its_end_once() -> None:
     plan = upkeep.ensure_history_days(now=NOON + SECOND)
 
-    assert run(plan, Answers([(3,)])) == 3
+    days: list[Row] = [("2031-05-04",), ("2031-05-05",), ("2031-05-06",)]
+    assert run(plan, Answers(days, [("made",)], [("default",)], [("in use",)])) == 1
     with pytest.raises(StopIteration):
         next(plan)
 

@@ -19,8 +19,9 @@ from store.samples import (
 )
 
 from pgqueue.store import claim, control, finish, upkeep
+from pgqueue.store.plan import Plan
 from pgqueue.values.job import JobState
-from pgqueue.values.verdict import Again, Succeeded
+from pgqueue.values.verdict import Again, Buried, Succeeded
 
 ask, database = every_kind, one_database
 
@@ -131,24 +132,85 @@ async def test_history_has_a_partition_for_today_and_the_coming_days(ask: Ask) -
     assert {f"job_history_{day:%Y%m%d}" for day in days} <= _partitions(ask)
 
 
-async def test_records_that_no_day_covered_move_to_their_partition(ask: Ask) -> None:
-    days = {}
-    for when in (NOON, NOON + DAY, NOON + 400 * DAY):
-        await ask(adding(new_job()))
-        (taken,) = await ask(taking())
-        await ask(finish.complete(taken.worker_id, [Succeeded(taken, 0.0)], keep=True, now=when))
-        days[taken.id] = when
+async def test_records_that_no_day_covered_stay_and_the_other_days_are_made(ask: Ask) -> None:
+    """To move them would hold up every job that ends meanwhile."""
+    for when in (NOON, NOON + 400 * DAY):
+        await ask(_ended_at(when))
     assert set(_homes(ask).values()) == {"job_history_default"}
 
-    await ask(upkeep.ensure_history_days(now=NOON))
+    assert await ask(upkeep.ensure_history_days(now=NOON)) == upkeep.DAYS_AHEAD
+    await ask(_ended_at(NOON))
+    await ask(_ended_at(NOON + DAY))
 
-    assert list(_homes(ask).values()) == [
-        "job_history_20310504",
-        "job_history_20310505",
-        "job_history_default",
-    ]
-    for job_id, when in days.items():
-        assert (await ask(shown(job_id))).ended_at == when
+    assert list(_homes(ask).values()) == [*["job_history_default"] * 3, "job_history_20310505"]
+    assert await ask(upkeep.ensure_history_days(now=NOON)) == 0
+
+
+async def test_records_of_past_days_that_no_day_covered_are_dropped_by_the_retention(ask: Ask) -> None:
+    kept = await ask(_ended_at(NOON))
+    gone = await ask(_ended_at(NOON - 8 * DAY))
+
+    assert await ask(upkeep.drop_strays(now=NOON)) == 1
+
+    assert await ask(control.show(gone)) is None
+    assert (await ask(shown(kept))).ended_at == NOON
+    assert await ask(upkeep.drop_strays(now=NOON)) == 0
+
+
+async def test_dead_jobs_are_kept_for_ever_unless_a_retention_is_stored(ask: Ask) -> None:
+    dead = []
+    for when in (NOON - 3 * DAY, NOON - DAY):
+        taken = await ask(running())
+        await ask(finish.bury(taken.worker_id, [Buried(taken, 0.0, "asked", error_of(taken))], now=when))
+        dead.append(taken.id)
+    assert await ask(upkeep.drop_dead(now=NOON + 3650 * DAY)) == 0
+    await ask(upkeep.keep_for(None, timedelta.max, said_by="test"))
+    assert await ask(upkeep.drop_dead(now=NOON + 3650 * DAY)) == 0
+
+    await ask(upkeep.keep_for(None, 2 * DAY, said_by="test"))
+
+    assert await ask(upkeep.drop_dead(now=NOON)) == 1
+    assert await ask(control.show(dead[0])) is None
+    assert (await ask(shown(dead[1]))).state is JobState.DEAD
+
+
+async def test_a_retention_is_stored_and_a_program_that_says_nothing_leaves_it_alone(ask: Ask) -> None:
+    assert await ask(upkeep.keep_for(None, None, said_by="one")) == upkeep.Kept(None, None, changed=False)
+    assert (await ask(upkeep.keep_for(365 * DAY, None, said_by="one"))).changed
+    kept = await ask(upkeep.keep_for(None, 30 * DAY, said_by="other"))
+    assert kept == upkeep.Kept("365 days", "30 days", changed=True)
+    assert not (await ask(upkeep.keep_for(365 * DAY, None, said_by="one"))).changed
+    await ask(upkeep.ensure_history_days(now=NOON))
+    days = {name for name in _partitions(ask) if "2031" in name}
+
+    await ask(upkeep.drop_history(now=NOON + 300 * DAY))
+    assert days <= _partitions(ask)
+    await ask(upkeep.drop_history(now=NOON + 366 * DAY))
+    assert len(days & _partitions(ask)) == len(days) - 1
+
+
+async def test_a_retention_without_an_end_drops_nothing(ask: Ask) -> None:
+    await ask(upkeep.keep_for(timedelta.max, None, said_by="test"))
+    await ask(_ended_at(NOON - 400 * DAY))
+
+    assert await ask(upkeep.drop_history(now=NOON + 3650 * DAY)) == 0
+    assert await ask(upkeep.drop_strays(now=NOON + 3650 * DAY)) == 0
+
+
+async def test_workers_of_the_former_release_drop_no_more_than_the_stored_retention_allows(ask: Ask) -> None:
+    """They ask by the retention of their own program."""
+    with psycopg.connect(ask.dsn) as connection:
+        connection.execute("select pgqueue.ensure_history_days(current_date - 20, current_date - 18)")
+        connection.execute("insert into pgqueue.retention (history) values ('365 days')")
+        row = connection.execute("select pgqueue.drop_history_before(current_date - 7)").fetchone()
+        assert row == (0,)
+        connection.execute("delete from pgqueue.retention")
+        connection.commit()
+        dropped = 0
+        while dropped < 3:  # a table that autovacuum has open is left to the next try
+            ((some,),) = connection.execute("select pgqueue.drop_history_before(current_date)").fetchall()
+            dropped += some
+            connection.commit()
 
 
 async def test_a_days_partition_begins_and_ends_at_midnight_utc(ask: Ask) -> None:
@@ -169,21 +231,30 @@ async def test_days_wholly_before_the_retention_are_dropped(ask: Ask) -> None:
     before = _partitions(ask)
     later = NOON + 3 * DAY
 
-    dropped = await ask(upkeep.drop_history(2 * DAY, now=later))
+    await ask(upkeep.keep_for(2 * DAY, None, said_by="test"))
+
+    dropped = await ask(upkeep.drop_history(now=later))
 
     gone = before - _partitions(ask)
     assert dropped == len(gone)
     assert {_day(name) for name in gone if "2031" in name} == {date(2031, 5, 4)}
-    assert await ask(upkeep.drop_history(2 * DAY, now=later)) == 0
+    assert await ask(upkeep.drop_history(now=later)) == 0
 
 
 async def test_dropping_history_gives_way_to_who_reads_it(ask: Ask) -> None:
     await ask(upkeep.ensure_history_days(now=NOON))
     with psycopg.connect(ask.dsn) as reader:
         reader.execute("select from pgqueue.job_history limit 1")
-        assert await ask(upkeep.drop_history(DAY, now=NOON + 9 * DAY)) == 0
+        assert await ask(upkeep.drop_history(now=NOON + 15 * DAY)) == 0
 
-    assert await ask(upkeep.drop_history(DAY, now=NOON + 9 * DAY)) > 0
+    assert await ask(upkeep.drop_history(now=NOON + 15 * DAY)) > 0
+
+
+def _ended_at(when: datetime) -> Plan[int]:
+    """A job that succeeded then; its id."""
+    taken = yield from running()
+    yield from finish.complete(taken.worker_id, [Succeeded(taken, 0.0)], keep=True, now=when)
+    return taken.id
 
 
 def _day(partition: str) -> date:

@@ -83,14 +83,14 @@ def test_every_day_has_the_column_and_its_index_whenever_it_was_made(former: str
     _do(former, "select pgqueue.ensure_history_days('2031-05-01', '2031-05-01')")
     _do(former, ENDED)
     number = _upgraded(former)
-    _do(former, "select pgqueue.ensure_history_days('2031-05-04', '2031-05-04')")
+    _do(former, "select pgqueue.ensure_history_days('2031-05-04', '2031-05-05')")
 
     with psycopg.connect(former) as connection:
         days = partitions(connection)
-    assert {"job_history_20310501", "job_history_20310504", "job_history_default"} <= set(days)
+    assert {"job_history_20310501", "job_history_20310505", "job_history_default"} <= set(days)
     assert sorted(_all(former, PARTS)) == [(day, "txid_current()", 1) for day in sorted(days)]
-    moved = "select tableoid::regclass::text, ended_in from pgqueue.job_history where id = 2"
-    assert _all(former, moved) == [("pgqueue.job_history_20310504", number)]
+    stays = "select tableoid::regclass::text, ended_in from pgqueue.job_history where id = 2"
+    assert _all(former, stays) == [("pgqueue.job_history_default", number)]
 
 
 def test_a_job_that_ends_bears_the_number_of_the_transaction_in_which_it_did(dsn: str) -> None:

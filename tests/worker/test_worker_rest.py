@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import timedelta
 from unittest.mock import AsyncMock
 from uuid import UUID
 
@@ -118,11 +117,11 @@ def _ticking(calm: Calm, ticked: upkeep.Ticked) -> Service:
     link.run.return_value = ticked
     ticking, *_ = services(
         link,
+        lambda: link,
         lines=Lines(["mail"]),
         calm=calm,
         poll=1.0,
         sweep=5.0,
-        history=timedelta(days=1),
         look=asyncio.Event(),
         later=asyncio.Event(),
     )

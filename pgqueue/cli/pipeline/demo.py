@@ -177,11 +177,11 @@ def _pipeline(dsn: str, folder: Path, ended_at: datetime, screen: Screen) -> Tol
         PipelineError: one of them failed.
     """
     from pgqueue.cli.pipeline.demo_steps import tomorrow, work  # noqa: PLC0415 - PyArrow
-    from pgqueue.cli.pipeline.run import FOREVER, worked  # noqa: PLC0415 - as above
+    from pgqueue.cli.pipeline.run import worked  # noqa: PLC0415 - as above
     from pgqueue.spark import steps  # noqa: PLC0415 - as above
 
     told = Told()
-    chain = PgQueue(dsn, history=FOREVER)
+    chain = PgQueue(dsn)
 
     def written(page: str) -> None:
         told.page = page

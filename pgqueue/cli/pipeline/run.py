@@ -16,7 +16,6 @@ from pgqueue.spark.config import load
 from pgqueue.values.job import Job, JobState
 from pgqueue.worker.worker import Worker
 
-FOREVER = timedelta(days=36_500)
 LIVE = [JobState.BLOCKED, JobState.SCHEDULED, JobState.READY, JobState.RUNNING]
 LOOK = 0.5
 
@@ -49,7 +48,7 @@ def run(
     from pgqueue.spark import steps  # noqa: PLC0415 - PyArrow, after all that can be refused without it
 
     # A queue of our own in the same database: it has no other tasks, and leaves the history's retention to yours.
-    chain = PgQueue(history=FOREVER)
+    chain = PgQueue()
     chain.database = queue.database
     tasks = steps.register(chain, told, lake=where, keep=keep, tell=_tell)
     queue.database.verify()

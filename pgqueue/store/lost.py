@@ -1,0 +1,107 @@
+"""Plans that end the claims which no attempt will end: those of lost workers, and those that a worker does not know.
+
+The jobs are taken over: their rows are locked, so that no late word of the former attempt can come between, and come
+back as claims. Pure rules judge them (:func:`pgqueue.values.verdict.lost`), and the plan that ends every attempt,
+:func:`pgqueue.store.finish.finish`, ends them. Run each plan here within a transaction.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from itertools import groupby
+from typing import TypeAlias
+from uuid import UUID
+
+import msgspec
+
+from pgqueue.store.arrays import numbers
+from pgqueue.store.finish import finish
+from pgqueue.store.plan import Plan, Statement
+from pgqueue.values.job import Claim, JobState
+from pgqueue.values.verdict import Again, Buried, Returned, Verdict
+
+AT_ONCE = 500
+"""How many jobs are taken over and ended with one set of statements."""
+
+
+class TakenOver(msgspec.Struct, frozen=True):
+    """A job whose row is locked, to be ended in this transaction.
+
+    Attributes:
+        claim: the lost attempt; without the arguments, and with times that Python can read.
+        seconds: since it was claimed.
+        cancel_requested: whether it ends as cancelled, unless it succeeded.
+    """
+
+    claim: Claim
+    seconds: float
+    cancel_requested: bool
+
+
+Judge: TypeAlias = Callable[[TakenOver], Verdict]
+
+
+def left_behind(workers: Sequence[UUID]) -> Plan[dict[int, UUID]]:
+    """The running jobs in the names of these workers, and in whose.
+
+    It reads the jobs from end to end.
+    """
+    yield Statement("read_through", {})
+    rows = yield Statement("left_behind", {"workers": [*workers]})
+    return dict(rows)
+
+
+def end_all(
+    found: dict[int, UUID], judge: Judge, *, now: datetime | None = None
+) -> Plan[dict[int, JobState]]:
+    """End jobs that were left behind, :data:`AT_ONCE` at a time; for the arguments see :func:`end`."""
+    states: dict[int, JobState] = {}
+    ids = list(found)
+    for start in range(0, len(ids), AT_ONCE):
+        batch = {job_id: found[job_id] for job_id in ids[start : start + AT_ONCE]}
+        states |= yield from end(batch, judge, now=now)
+    return states
+
+
+def end(found: dict[int, UUID], judge: Judge, *, now: datetime | None = None) -> Plan[dict[int, JobState]]:
+    """End jobs that were left behind.
+
+    Args:
+        found: their ids, and in whose name they are.
+        judge: what becomes of each.
+        now: the instant to record; the database's own by default.
+
+    Returns:
+        The state that each is in now. A job that another transaction has locked, or that has ended, is left out.
+    """
+    workers = [*set(found.values())]
+    rows = yield Statement("take_over", {"ids": numbers([*found]), "workers": workers, "now": now})
+    taken = [TakenOver(Claim(*row[:-2]), row[-2], row[-1]) for row in rows]
+    states: dict[int, JobState] = {}
+    for worker, some in _by_worker(taken):
+        verdicts = {one.claim.id: judge(one) for one in some}
+        done = yield from finish(worker, [*verdicts.values()], keep=True, now=now)
+        states |= {
+            one.claim.id: _state(verdicts[one.claim.id], cancelled=one.cancel_requested)
+            for one in some
+            if one.claim.id in done
+        }
+    return states
+
+
+def _by_worker(taken: list[TakenOver]) -> Iterator[tuple[UUID, list[TakenOver]]]:
+    taken.sort(key=lambda one: one.claim.worker_id)
+    for worker, some in groupby(taken, key=lambda one: one.claim.worker_id):
+        yield worker, list(some)
+
+
+def _state(verdict: Verdict, *, cancelled: bool) -> JobState:
+    """Where the verdict leads, as :mod:`pgqueue.store.finish` decides it."""
+    match verdict:
+        case Again() | Returned() | Buried() if cancelled:
+            return JobState.CANCELLED
+        case Again(delay=delay) | Returned(delay=delay):
+            return JobState.SCHEDULED if delay else JobState.READY
+        case Buried():
+            return JobState.DEAD
+        case _:
+            return JobState.CANCELLED
