@@ -2,6 +2,10 @@
 
 Under ``spark-submit``, in a notebook or over Spark Connect there is a session already, and it is taken as it is, with
 the settings that we rely on. Otherwise a session is started on this machine, which needs a Java.
+
+Spark reads PostgreSQL in Python processes that import pgqueue. On this machine, and on a standalone cluster
+(``spark://``), they are started with this process's Python unless ``PYSPARK_PYTHON`` names another one: the nodes of a
+cluster need pgqueue under that path.
 """
 
 import os
@@ -16,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pgqueue.errors import SparkMissing
+from pgqueue.spark.quiet import without_noise
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,9 +93,18 @@ def _started(master: str | None, settings: Mapping[str, str]) -> "SparkSession":
     given = {**RELIED_ON, **(LOCALLY if (where or "").startswith("local") else {}), **settings}
     for name, value in given.items():
         builder = builder.config(name, value)
-    if (where or "").startswith("local"):  # Spark's Python workers are this Python, not the PATH's python3
+    name_python(where or settings.get("spark.master", ""))
+    with without_noise():
+        return builder.getOrCreate()
+
+
+def name_python(master: str) -> None:
+    """Have Spark's Python processes run the Python that runs this one, where it is likely to be there.
+
+    Without it they run the PATH's ``python3``, and a read fails with "No module named 'pgqueue'".
+    """
+    if master.startswith(("local", "spark://")):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    return builder.getOrCreate()
 
 
 def check_java() -> int:

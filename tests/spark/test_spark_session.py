@@ -1,6 +1,9 @@
 """The session: what it relies on, and what it says where Spark cannot run."""
 
+import os
 import stat
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pgqueue.errors import SparkMissing
-from pgqueue.spark.session import check_java, session
+from pgqueue.spark.session import check_java, name_python, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,3 +73,52 @@ def test_another_thread_finds_the_session_and_changes_none_of_its_settings(spark
 
     assert found is spark
     assert spark.conf.get("spark.sql.shuffle.partitions") == before == "2"
+
+
+NOISY = """
+import subprocess, sys, threading
+from pgqueue.spark.quiet import without_noise
+
+with without_noise():
+    child = subprocess.Popen(["sh", "-c", 'read _; cat >&2'], stdin=subprocess.PIPE)
+child.communicate(b'go\\nSetting default log level to "WARN".\\nspark: ERROR Executor: broken\\n'
+                  b'WARNING: Using incubator modules: jdk.incubator.vector\\nthe end\\n')
+[thread.join() for thread in threading.enumerate() if thread.name == "pgqueue-spark-stderr"]
+print("ours", file=sys.stderr)
+"""
+
+
+def test_only_the_lines_that_say_nothing_are_kept_from_our_stderr() -> None:
+    done = subprocess.run([sys.executable, "-c", NOISY], capture_output=True, text=True, check=True)  # noqa: S603 - our own words
+    assert done.stderr == "spark: ERROR Executor: broken\nthe end\nours\n"
+
+
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[1,1,512]", "spark://host:7077"])
+def test_sparks_python_is_ours_unless_another_is_named(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
+    name_python(master)
+    assert os.environ["PYSPARK_PYTHON"] == "/opt/python"
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    name_python(master)
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+
+
+def test_a_resource_managers_nodes_name_their_own_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    name_python("yarn")
+    assert "PYSPARK_PYTHON" not in os.environ
+
+
+QUIET = """
+from pgqueue.spark.session import session
+spark = session(master="local[1]")
+assert spark.range(3).count() == 3
+spark.stop()
+"""
+
+
+def test_a_local_session_starts_and_ends_without_a_line_on_stderr(tmp_path: Path) -> None:
+    done = subprocess.run(  # noqa: S603 - our own words
+        [sys.executable, "-c", QUIET], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert (done.stdout, done.stderr) == ("", "")

@@ -8,9 +8,10 @@ never taken out of it: jobs that were pruned from the database, or dead jobs tha
 No table is locked, and no snapshot is held while Spark reads.
 """
 
+import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wa
 from pgqueue.errors import InvalidOption, PipelineError
 from pgqueue.spark.lake.alone import Alone, alone
 from pgqueue.spark.lake.checksum import shares
-from pgqueue.spark.lake.frames import Staged
+from pgqueue.spark.lake.frames import Staged, folder_of, queues_placed
 from pgqueue.spark.lake.lake import ENDED, Lake
 from pgqueue.spark.lake.manifest import Batch, EndedDay, all_columns
 from pgqueue.spark.lake.others import ended, keep_deploys, keep_workers
@@ -31,6 +32,8 @@ from pgqueue.store.lake import MARGIN, Contents, Share, first_open_day
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger("pgqueue.pipeline")
 
 WAIT = timedelta(minutes=1)
 ROWS_PER_FILE = 1_000_000
@@ -104,7 +107,8 @@ def export(
         tell: told of each day as soon as it counts.
 
     Raises:
-        PipelineError: a transaction is in the way, or somebody else is writing to the lake; both are named.
+        PipelineError: a transaction is in the way, or another process writes to the lake, or a day could not be
+            exported; the message names it. The other days were exported.
         LakeError: the lake is not one that this release and this database can go on with.
     """
     given = options or ExportOptions()
@@ -113,13 +117,36 @@ def export(
         lake.sweep(ENDED)
         exporter = _Exporter(spark, database, lake, given, lock)
         exported = []
+        failed: dict[date, Exception] = {}
         for day in exporter.due():
-            if (one := exporter.export(day)) is not None:
+            lock.still()  # another export may have begun
+            try:
+                one = exporter.export(day)
+            except Exception as error:  # noqa: BLE001 - whatever stops one day must not stop the days after it
+                failed[day] = error
+                log.error("day %s was not exported, the days after it are: %s", day, error)  # noqa: TRY400 - raised below
+                continue
+            if one is not None:
                 exported.append(one)
                 tell(one)
         keep_workers(spark, database, lake)
         keep_deploys(spark, database, lake)
+    _require_all(failed, len(exported))
     return exported
+
+
+def _require_all(failed: Mapping[date, Exception], exported: int) -> None:
+    """Make sure that every day was exported.
+
+    Raises:
+        PipelineError: one was not; the message says why, and how many were.
+    """
+    if failed:
+        day, error = next(iter(failed.items()))
+        raise PipelineError(
+            f"{len(failed)} of {len(failed) + exported} days were not exported ({', '.join(map(str, failed))}); "
+            f"day {day}: {error}"
+        ) from error
 
 
 class _Exporter:
@@ -161,7 +188,7 @@ class _Exporter:
         if not held.rows:
             return None
         rows = ended(self.spark, self.database, day, since=since, below=self.final)
-        frame = arranged(rows, held.queues, self.options.rows_per_file)
+        frame = queues_placed(arranged(rows, held.queues, self.options.rows_per_file), held.queues)
         with self.lake.staged(ENDED, frame, "day", "queue") as staged:
             history, dead = self._found(day, since, held, staged)
             batch = Batch(
@@ -174,7 +201,7 @@ class _Exporter:
                 dead=dead,
             )
             self.lock.still()
-            entry = self._settled(day, former, batch, staged, dict(frame.dtypes))
+            entry = self._settled(day, former, batch, staged, columns=dict(frame.dtypes), named=held.queues)
             self.lake.name(entry)
         return Exported(
             day=day,
@@ -228,12 +255,16 @@ class _Exporter:
         former: EndedDay | None,
         batch: Batch,
         staged: Sequence[Staged],
+        *,
         columns: dict[str, str],
+        named: Iterable[str],
     ) -> EndedDay:
         """Move the files to where they belong; the manifest that is to name them."""
         queues = Counter({} if former is None else former.queues)
+        name_of = {folder_of(queue): queue for queue in named}
         for one in staged:
-            queues[one.part("queue") or ""] += one.rows
+            folder = one.part("queue") or ""
+            queues[name_of.get(folder, folder)] += one.rows
         if former is not None:
             columns = {**former.columns, **all_columns([former], columns)}
         return EndedDay(

@@ -1,6 +1,8 @@
 """Rows on their way between Spark and the files of a lake, partitioned by columns that make folders."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+import string
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,6 +17,12 @@ WRITTEN_WITH = {
 }
 EMPTY = "__HIVE_DEFAULT_PARTITION__"
 """Where Spark puts the rows of a queue whose name is empty."""
+QUEUE_NAME = "queue_name"
+"""The column of files whose folder cannot have the queue's name: it has the name; elsewhere it is missing or null."""
+HASHED = "~"
+LONGEST_FOLDER = 200
+"""In bytes. A file system holds names of up to 255, ``queue=`` included."""
+PLAIN = frozenset(string.ascii_letters + string.digits + "_-.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +77,40 @@ def read(spark: "SparkSession", place: str, files: Sequence[str], columns: Mappi
     return spark.read.schema(schema).option("basePath", place).parquet(*files).select(*columns)
 
 
+def folder_of(queue: str) -> str:
+    """The name of a queue's folder: the queue's own, or a hash of it where that makes no folder of its own.
+
+    Spark writes some characters as ``%2F``, three bytes for one. A name that Spark uses itself, or that begins as a hash
+    does, is hashed as well.
+    """
+    length = sum(len(char.encode()) if char in PLAIN or not char.isascii() else 3 for char in queue)
+    if length <= LONGEST_FOLDER and queue != EMPTY and not queue.startswith(HASHED):
+        return queue
+    return HASHED + hashlib.sha256(queue.encode()).hexdigest()
+
+
+def queues_placed(frame: "DataFrame", queues: Iterable[str]) -> "DataFrame":
+    """Ended jobs as they are written: where a queue's name makes no folder, another column keeps the name.
+
+    Args:
+        frame: the ended jobs.
+        queues: the queues that they are of.
+    """
+    from pyspark.sql.functions import col, concat, lit, sha2, when  # noqa: PLC0415 - heavy
+
+    hashed = [queue for queue in queues if folder_of(queue) != queue]
+    if not hashed:
+        return frame
+    is_hashed, folder = col("queue").isin(hashed), concat(lit(HASHED), sha2(col("queue"), 256))
+    named = frame.withColumn(QUEUE_NAME, when(is_hashed, col("queue")))
+    return named.withColumn("queue", when(is_hashed, folder).otherwise(col("queue")))
+
+
 def queues_named(frame: "DataFrame") -> "DataFrame":
-    """Ended jobs, with the queue whose name is empty: it makes no folder."""
+    """Ended jobs as they are read: with the names of queues that make no folder, the empty one among them."""
     from pyspark.sql.functions import coalesce, col, lit  # noqa: PLC0415 - heavy
 
-    return frame.withColumn("queue", coalesce(col("queue"), lit("")))
+    return frame.withColumn("queue", coalesce(col(QUEUE_NAME), col("queue"), lit(""))).drop(QUEUE_NAME)
 
 
 @contextmanager

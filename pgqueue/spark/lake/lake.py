@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pgqueue.errors import LakeError, LakeOfAnother
 from pgqueue.spark.lake.folder import UNFINISHED, Folder
-from pgqueue.spark.lake.frames import Staged, queues_named, read, write
+from pgqueue.spark.lake.frames import QUEUE_NAME, Staged, queues_named, read, write
 from pgqueue.spark.lake.manifest import DataFile, Day, EndedDay, Marker, all_columns, decode, encode
 from pgqueue.store.lake import Origin
 
@@ -60,6 +60,7 @@ ENDED_COLUMNS: Mapping[str, str] = {
     "ended_in": "bigint",
     "day": "date",
 }
+ENDED_FILES: Mapping[str, str] = {**ENDED_COLUMNS, QUEUE_NAME: "string"}
 WORKER_COLUMNS: Mapping[str, str] = {
     "id": "string",
     "started_at": "timestamp",
@@ -184,8 +185,8 @@ class Lake:
             LakeError: a column has another type in the lake.
         """
         entries = _chosen(self.days(), days)
-        all_columns(entries, ENDED_COLUMNS)
-        return queues_named(self._frame(spark, ENDED, entries, ENDED_COLUMNS))
+        all_columns(entries, ENDED_FILES)
+        return queues_named(self._frame(spark, ENDED, entries, ENDED_FILES))
 
     def day_table(self, spark: "SparkSession", table: str, days: Iterable[date] | None = None) -> "DataFrame":
         """The rows of some days of a table, or of all its days; those that are not in the lake have none.
@@ -273,7 +274,7 @@ class Lake:
         """The ended jobs in staged files."""
         place = staged[0].path.removesuffix(staged[0].name)
         files = [f"{self.uri}/{one.path}" for one in staged]
-        return queues_named(read(spark, f"{self.uri}/{place}", files, ENDED_COLUMNS))
+        return queues_named(read(spark, f"{self.uri}/{place}", files, ENDED_FILES))
 
     def settle(self, table: str, staged: Iterable[Staged], generation: int) -> tuple[DataFile, ...]:
         """Move staged files to where they belong, under names that no manifest has."""

@@ -1,0 +1,79 @@
+"""The lake takes every queue name that a job can have, and a day that cannot be exported stops no other day."""
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from spark.lake_history import DAY, NEXT, died, ended, lake_ids
+
+from pgqueue import PgQueue
+from pgqueue.errors import PipelineError
+from pgqueue.spark.lake.export import Exported, export
+from pgqueue.spark.lake.frames import EMPTY, folder_of
+from pgqueue.spark.lake.lake import Lake
+from pgqueue.spark.lake.verify import Finding, verify
+from pgqueue.store import lake as plans
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAMES = ["邮" * 83, "/" * 200, "a" * 200, "é" * 124, EMPTY, "~tilde", "a=b/c%2F", "mail"]
+"""Allowed names, at the limits of 200 letters and 249 bytes among them, and those that file systems or Spark dislike."""
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path / "lake")
+
+
+@pytest.mark.parametrize("name", ["mail", "a=b/c%2F", "a" * 200, "邮" * 66, "", ".."])
+def test_a_name_that_makes_a_folder_keeps_it(name: str) -> None:
+    assert folder_of(name) == name
+
+
+@pytest.mark.parametrize("name", ["邮" * 67, "/" * 67, "a" * 201, EMPTY, "~tilde"])
+def test_another_name_is_hashed(name: str) -> None:
+    assert folder_of(name) == f"~{hashlib.sha256(name.encode()).hexdigest()}"
+
+
+def test_every_allowed_name_goes_out_comes_back_and_is_verified(
+    spark: "SparkSession", queue: PgQueue, dsn: str, lake: Lake
+) -> None:
+    for number, name in enumerate(NAMES, start=1):
+        ended(dsn, DAY, number, queue=name)
+    died(dsn, DAY, 1, queue=NAMES[0])
+    export(spark, queue.database, lake)
+    expected = {name: number for number, name in enumerate(NAMES, start=1)} | {NAMES[0]: 2}
+    assert {
+        row["queue"]: row["count"] for row in lake.ended(spark).groupBy("queue").count().collect()
+    } == expected
+    (day,) = lake.days()
+    assert day.queues == expected
+    assert [one.finding for one in verify(spark, queue.database, lake)] == [Finding.VERIFIED]
+
+    ended(
+        dsn, DAY, 2, queue="mail"
+    )  # an older lake's files have no such column; nor has this second generation
+    ended(dsn, NEXT, 3, queue="mail")
+    export(spark, queue.database, lake)
+    assert lake.days()[0].queues == expected | {"mail": len(NAMES) + 2}
+    assert [one.finding for one in verify(spark, queue.database, lake)] == [Finding.VERIFIED] * 2
+
+
+def test_a_day_that_cannot_be_exported_is_told_and_the_days_after_it_are_exported(
+    spark: "SparkSession", queue: PgQueue, dsn: str, lake: Lake, tmp_path: Path
+) -> None:
+    first, second = ended(dsn, DAY, 4), ended(dsn, NEXT, 3)
+    lake.create(queue.database.run(plans.origin("pgqueue")))
+    blocker = tmp_path / "lake" / "ended" / f"day={DAY}"
+    blocker.parent.mkdir()
+    blocker.write_text("in the way")
+    told: list[Exported] = []
+    with pytest.raises(PipelineError, match=rf"^1 of 2 days were not exported \({DAY}\); day {DAY}: "):
+        export(spark, queue.database, lake, tell=told.append)
+    assert [one.day for one in told] == [NEXT]
+    assert lake_ids(spark, lake) == sorted(second)
+    blocker.unlink()
+    assert [one.day for one in export(spark, queue.database, lake)] == [DAY]
+    assert lake_ids(spark, lake) == sorted(first + second)
