@@ -38,10 +38,22 @@ def _block(page: Path, word: str) -> Block:
     return found
 
 
-def test_the_readme_begins_with_the_two_commands() -> None:
+def test_the_readme_says_in_a_sentence_what_it_is_and_then_has_the_two_commands() -> None:
     first = blocks(README)[0]
     assert [line.split("#")[0].strip() for line in first.code.splitlines()] == ["make demo", "make test"]
-    assert _text(README).index("make demo") < 50
+    title, sentence = [line for line in _text(README).partition("```")[0].splitlines() if line]
+    assert title == "# pgqueue"
+    assert re.fullmatch(r"pgqueue is a [^.]+\.", sentence)
+
+
+@pytest.mark.parametrize("page", pages(), ids=page_id)
+def test_a_page_shows_every_table_that_its_blocks_need(page: Path) -> None:
+    assert [one.code for one in blocks(page) if one.language == "setup" and "create table" in one.code] == []
+
+
+def test_the_quick_start_needs_one_variable() -> None:
+    code = "".join(one.code for one in blocks(README))
+    assert set(ENVIRONMENT.findall(code)) == {"PGQUEUE_DSN"}
 
 
 def test_the_readme_names_every_promise_and_the_test_of_each_that_has_one() -> None:

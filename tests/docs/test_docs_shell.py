@@ -30,7 +30,7 @@ def test_every_command_that_a_page_shows_can_be_given(page: Path) -> None:
     for block in blocks(page):
         for words in _command_lines(block):
             try:
-                _check(words)
+                _check(words, block.page)
             except (click.UsageError, AssertionError) as error:
                 pytest.fail(f"{block}: {shlex.join(words)}: {error}")
 
@@ -46,7 +46,7 @@ def _command_lines(block: Block) -> list[list[str]]:
     return []
 
 
-def _check(words: list[str]) -> None:
+def _check(words: list[str], page: Path) -> None:
     match Path(words[0]).name, *words[1:]:
         case "make", target:
             targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
@@ -63,6 +63,9 @@ def _check(words: list[str]) -> None:
             _parse(main, "manage.py pgqueue", [word for word in rest if word not in {RELOAD, NO_RELOAD}])
         case "python", "manage.py", command, *_:
             assert command in get_commands(), "Django has no such command"
+        case "python", script:
+            files = [block.argument for block in blocks(page) if block.word == "file"]
+            assert script in files, "the page shows no such file"
         case _:
             pytest.fail(f"nobody checks {words[0]!r}")
 
