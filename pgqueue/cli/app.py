@@ -6,6 +6,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Concatenate, ParamSpec, TypeVar
 
 import click
@@ -15,6 +16,8 @@ from pgqueue.errors import ConfigurationError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+OWN = str(Path(__file__).parents[1])
+"""Where pgqueue's own code is: the line to mend is not there."""
 FORM = "use MODULE:ATTRIBUTE, for example shop.jobs:queue"
 
 
@@ -91,7 +94,7 @@ def find(app: str) -> PgQueue:
         sys.path.insert(0, os.getcwd())  # noqa: PTH109 - sys.path holds strings
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigurationError(f"--app {app!r}: {_reason(module_name, error)}") from error
     found = getattr(module, attribute, None)
     if not isinstance(found, PgQueue):
@@ -99,12 +102,14 @@ def find(app: str) -> PgQueue:
     return found
 
 
-def _reason(module: str, error: Exception) -> str:
+def _reason(module: str, error: BaseException) -> str:
     """Why an import failed: the module is not there, or it is and broke."""
     if isinstance(error, ModuleNotFoundError) and error.name and f"{module}.".startswith(f"{error.name}."):
         return f"there is no module {error.name!r} here or on the Python path"
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"importing it raised {type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [frame for frame in frames if not frame.filename.startswith((OWN, "<"))]
+    where = (theirs or frames)[-1]
+    return f"importing it raised {type(error).__name__}: {error} ({where.filename}, line {where.lineno})"
 
 
 def _not_a_queue(names: dict[str, object], attribute: str) -> str:

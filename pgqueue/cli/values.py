@@ -53,7 +53,7 @@ class Length(LengthType):
         seconds = float(match[1]) * _UNITS[match[2]]
         if seconds > LONGEST_DELAY.total_seconds():
             self.fail(f"{value!r} is too long; use ten years (3650d) or less.", param, ctx)
-        if self._above_zero and not seconds:
+        if self._above_zero and not timedelta(seconds=seconds):
             self.fail(f"{value!r} is too short; use a length above zero, such as 0.5, 30 or 5m.", param, ctx)
         return timedelta(seconds=seconds)
 

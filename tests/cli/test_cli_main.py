@@ -178,11 +178,17 @@ def test_another_schema_is_looked_at_when_asked(empty_dsn: str) -> None:
         ("shop:not_a_queue", "'not_a_queue' is of type int, not a PgQueue"),
         ("json:dumps", "the module holds no PgQueue at all"),
         ("broken:queue", "importing it raised NameError: name 'undefined' is not defined"),
+        ("exits:queue", "importing it raised SystemExit: 3 ("),
+        ("twice:queue", "twice.py, line 3)"),
         ("needy:queue", "importing it raised ModuleNotFoundError: No module named 'nowhere_to_be_found'"),
     ],
 )
 def test_a_bad_app_is_refused_with_the_reason(app: str, words: str, shop: Path) -> None:
     (shop / "broken.py").write_text("undefined\n")
+    (shop / "exits.py").write_text("raise SystemExit(3)\n")
+    (shop / "twice.py").write_text(
+        "from pgqueue import PgQueue\nqueue = PgQueue(queues=['mail'])\nqueue.task(print)\n"
+    )
     (shop / "needy.py").write_text("import nowhere_to_be_found\n")
     result = pgqueue("--app", app, "enqueue", "shop.send")
     assert result.exit_code == 2

@@ -34,6 +34,8 @@ def test_zero_is_refused_where_it_makes_no_sense_in_the_words_of_the_shell() -> 
         click.BadParameter, match=r"'0' is too short; use a length above zero, such as 0.5, 30 or 5m"
     ):
         ABOVE_ZERO.convert("0", None, None)
+    with pytest.raises(click.BadParameter, match="too short"):
+        ABOVE_ZERO.convert("0.0000001", None, None)
 
 
 def test_names_stand_between_commas() -> None:

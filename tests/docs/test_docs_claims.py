@@ -259,7 +259,7 @@ def _verbs_and_options(command: click.Command, verb: str = "") -> Iterator[str]:
         yield verb
     for option in command.params:
         if isinstance(option, click.Option) and not option.hidden:
-            yield from (name for name in option.opts if name.startswith("--"))
+            yield from (name for name in [*option.opts, *option.secondary_opts] if name.startswith("--"))
     if isinstance(command, click.Group):
         with click.Context(command) as context:
             for name in command.list_commands(context):

@@ -1,6 +1,7 @@
 """The lake takes every queue name that a job can have, and a day that cannot be exported stops no other day."""
 
 import hashlib
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,14 +10,16 @@ from spark.lake_history import DAY, NEXT, died, ended, lake_ids
 
 from pgqueue import PgQueue
 from pgqueue.errors import PipelineError
+from pgqueue.spark.lake import export as exporting
+from pgqueue.spark.lake import others
 from pgqueue.spark.lake.export import Exported, export
 from pgqueue.spark.lake.frames import EMPTY, folder_of
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.verify import Finding, verify
-from pgqueue.store import lake as plans
+from pgqueue.store.database import Database
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 NAMES = ["邮" * 83, "/" * 200, "a" * 200, "é" * 124, EMPTY, "~tilde", "a=b/c%2F", "mail"]
 """Allowed names, at the limits of 200 letters and 249 bytes among them, and those that file systems or Spark dislike."""
@@ -62,18 +65,24 @@ def test_every_allowed_name_goes_out_comes_back_and_is_verified(
 
 
 def test_a_day_that_cannot_be_exported_is_told_and_the_days_after_it_are_exported(
-    spark: "SparkSession", queue: PgQueue, dsn: str, lake: Lake, tmp_path: Path
+    spark: "SparkSession", queue: PgQueue, dsn: str, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = ended(dsn, DAY, 4), ended(dsn, NEXT, 3)
-    lake.create(queue.database.run(plans.origin("pgqueue")))
-    blocker = tmp_path / "lake" / "ended" / f"day={DAY}"
-    blocker.parent.mkdir()
-    blocker.write_text("in the way")
+
+    def unreadable(session: "SparkSession", database: Database, day: date, **span: int) -> "DataFrame":
+        if day == DAY:
+            raise OSError("File name too long")
+        return read(session, database, day, **span)
+
+    read = others.ended
+    monkeypatch.setattr(exporting, "ended", unreadable)
     told: list[Exported] = []
-    with pytest.raises(PipelineError, match=rf"^1 of 2 days were not exported \({DAY}\); day {DAY}: "):
+    with pytest.raises(
+        PipelineError, match=rf"^1 of 2 days were not exported \({DAY}\); day {DAY}: File name too long"
+    ):
         export(spark, queue.database, lake, tell=told.append)
     assert [one.day for one in told] == [NEXT]
     assert lake_ids(spark, lake) == sorted(second)
-    blocker.unlink()
+    monkeypatch.undo()
     assert [one.day for one in export(spark, queue.database, lake)] == [DAY]
     assert lake_ids(spark, lake) == sorted(first + second)
