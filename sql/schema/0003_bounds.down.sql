@@ -48,3 +48,6 @@ create or replace view pgqueue.all_jobs as
 drop function pgqueue.check_name(text, text), pgqueue.as_datetime(timestamptz), pgqueue.as_jsonb(json);
 alter domain pgqueue.arguments drop constraint arguments_fit;
 drop function pgqueue.arguments_fit(json);
+
+drop function pgqueue.unique_key(text, jsonb, text[]);
+drop function pgqueue.canonical_json(jsonb);

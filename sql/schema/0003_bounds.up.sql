@@ -135,3 +135,42 @@ begin
     end loop;
     return job_id;
 end $$;
+
+-- The key of Unique(by=...), for triggers and other languages; pgqueue/values/unique.py makes the same, and a test compares.
+
+-- Canonical JSON: keys in the order of their code points, no white space, numbers in plain notation without zeros at the end
+-- of a fraction.
+create function pgqueue.canonical_json(value jsonb) returns text language plpgsql immutable strict parallel safe as $$
+begin
+    case jsonb_typeof(value)
+        when 'object' then
+            return '{' || coalesce((
+                select string_agg(to_jsonb(key)::text || ':' || pgqueue.canonical_json(member), ',' order by key collate "C")
+                from jsonb_each(value) as members (key, member)
+            ), '') || '}';
+        when 'array' then
+            return '[' || coalesce((
+                select string_agg(pgqueue.canonical_json(item), ',' order by place)
+                from jsonb_array_elements(value) with ordinality as items (item, place)
+            ), '') || ']';
+        when 'number' then
+            return trim_scale((value #>> '{}')::numeric)::text;
+        else
+            return value::text;
+    end case;
+end $$;
+comment on function pgqueue.canonical_json(jsonb) is 'JSON in one form only, so that equal values have equal texts.';
+
+create function pgqueue.unique_key(task text, args jsonb, by text[]) returns text
+language plpgsql immutable strict parallel safe set search_path = pg_catalog as $$
+declare
+    named text := pgqueue.canonical_json(
+        (select coalesce(jsonb_object_agg(key, value), '{}') from jsonb_each(args) where key = any(by)));
+begin
+    if octet_length(convert_to(named, 'UTF8')) <= 200 then
+        return task || named;
+    end if;
+    return task || '#' || encode(sha256(convert_to(named, 'UTF8')), 'hex');
+end $$;
+comment on function pgqueue.unique_key(text, jsonb, text[]) is
+    'The key that Unique(by=...) makes from a task and the arguments of these names.';
