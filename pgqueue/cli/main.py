@@ -5,8 +5,9 @@ only tables or migrations need. What a command does is decided in that file.
 """
 
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
 
 import click
 import psycopg
@@ -34,8 +35,10 @@ VERBS = {
     "queues": Verb("pgqueue.cli.queues:queues", "List, pause or resume queues."),
     "worker": Verb("pgqueue.cli.worker:worker", "Run jobs until it is stopped."),
 }
+F = TypeVar("F", bound=Callable[..., Any])
 ARGUMENTS = "pgqueue.arguments"
 HELP = "A durable job queue on the PostgreSQL you already run."
+NO_NOTES: Mapping[str, str] = {}
 
 
 class Refusal(click.ClickException):
@@ -73,6 +76,39 @@ def _root(function: Callable[..., None]) -> Root:
     return click.version_option(__version__, message="pgqueue %(version)s")(root)
 
 
+def _about_the_database(*, hidden: bool = False) -> Callable[[F], F]:
+    """The options that say which database a command is about."""
+
+    def add(function: F) -> F:
+        for option in (
+            partial(
+                click.option,
+                "--direct-dsn",
+                help="The DSN of the server behind the pooler; workers use it to listen.",
+            ),
+            partial(
+                click.option,
+                "--behind-pooler",
+                is_flag=True,
+                help="The DSN is that of a transaction pooler such as PgBouncer.",
+            ),
+            partial(
+                click.option,
+                "--schema",
+                help="The schema of the tables; without it the app's own, or pgqueue.",
+            ),
+            partial(
+                click.option,
+                "--dsn",
+                help="The database; without it the app's own, PGQUEUE_DSN or DATABASE_URL.",
+            ),
+        ):
+            function = option(hidden=hidden)(function)
+        return function
+
+    return add
+
+
 @_root
 @click.option(
     "--app",
@@ -81,12 +117,7 @@ def _root(function: Callable[..., None]) -> Root:
     show_envvar=True,
     help="Where your PgQueue is, such as shop.jobs:queue.",
 )
-@click.option("--dsn", help="The database; without it the app's own, PGQUEUE_DSN or DATABASE_URL.")
-@click.option("--schema", help="The schema of the tables; without it the app's own, or pgqueue.")
-@click.option(
-    "--behind-pooler", is_flag=True, help="The DSN is that of a transaction pooler such as PgBouncer."
-)
-@click.option("--direct-dsn", help="The DSN of the server behind the pooler; workers use it to listen.")
+@_about_the_database()
 @click.pass_context
 def main(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401 - the options above
     """A durable job queue on the PostgreSQL you already run.
@@ -99,19 +130,23 @@ def main(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401 - the opt
     ctx.obj = Settings(arguments=tuple(ctx.meta[ARGUMENTS]), **given)
 
 
-def command_of(app: str) -> Root:
+def command_of(app: str, *, notes: Mapping[str, str] = NO_NOTES) -> Root:
     """The command of one app, for a framework's own door such as ``manage.py pgqueue``.
 
-    Its commands do not take the options that say which app and database: the framework's settings say that.
+    The framework's settings say which app and database it is about. So it has no ``--app``, and its help does not show
+    the options about the database, which are accepted all the same.
 
     Args:
         app: where its queue is, as ``module:attribute``; the processes that a worker starts are told so, too.
+        notes: what to add at the end of a command's help, by its name.
     """
 
     @_root
+    @_about_the_database(hidden=True)
     @click.pass_context
-    def command(ctx: click.Context, /) -> None:
-        ctx.obj = Settings(arguments=("--app", app, *ctx.meta[ARGUMENTS]), app=app)
+    def command(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401 - the options above
+        ctx.obj = Settings(arguments=("--app", app, *ctx.meta[ARGUMENTS]), app=app, **given)
 
     command.help = HELP
+    command.notes = notes
     return command

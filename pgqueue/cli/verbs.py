@@ -2,7 +2,7 @@
 
 The options that say which app and database a command is about may stand before its name or after it. They are
 defined once, on the root; every command takes them as well. Where an option is given twice, the later one wins.
-A root without these options, as a framework's own command is, has commands without them.
+Where the root hides them, as a framework's own command does, no help mentions them.
 """
 
 import copy
@@ -52,11 +52,16 @@ class Group(click.Group):
 
 
 class LazyGroup(Group):
-    """A group that imports a command's module when that command is called; its help imports none."""
+    """A group that imports a command's module when that command is called; its help imports none.
+
+    Attributes:
+        notes: what the help of some commands says at its end.
+    """
 
     def __init__(self, *args: Any, verbs: Mapping[str, Verb], **kwargs: Any) -> None:  # noqa: ANN401 - click's own
         """Remember where the commands are; the rest is for click."""
         super().__init__(*args, **kwargs)
+        self.notes: Mapping[str, str] = {}
         self._verbs = verbs
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -80,12 +85,13 @@ class LazyGroup(Group):
 def _with_settings(command: click.Command, root: click.Command) -> click.Command:
     """The command, with the root's options added: hidden, so that each ``--help`` shows what is its own."""
     shared = [one for one in root.params if isinstance(one, click.Option) and one.name in Settings.OPTIONS]
-    if not shared:
-        return command
     taking = copy.copy(command)
     taking.params = [*command.params, *map(_late, shared)]
-    names = ", ".join(one.opts[0] for one in shared)
-    taking.epilog = f"{names} can stand here, too; `pgqueue --help` explains them."
+    shown = ", ".join(one.opts[0] for one in shared if not one.hidden)
+    notes = getattr(root, "notes", {})
+    taking.epilog = (
+        f"{shown} can stand here, too; `pgqueue --help` explains them." if shown else notes.get(command.name)
+    )
     return taking
 
 

@@ -31,8 +31,8 @@ def command(words: tuple[str, ...]) -> None:
         os.environ[APP_SETTING] = info.app_import_path  # for the processes that a worker starts
     setattr(g, APART, True)  # nobody would commit a session for ``flask pgqueue enqueue``
     # A command of the framework's is a door of its own, and may reach the other one; the floors do not see it.
-    main = importlib.import_module("pgqueue.cli.main").main
-    main.main(["--app", QUEUE, *words], prog_name="flask pgqueue")
+    main = importlib.import_module("pgqueue.cli.main").command_of(QUEUE)
+    main.main(list(words), prog_name="flask pgqueue")
 
 
 def find_queue() -> PgQueue:

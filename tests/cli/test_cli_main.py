@@ -145,15 +145,20 @@ def test_no_summary_in_a_list_of_commands_is_cut_short() -> None:
         assert "..." not in pgqueue(group, "--help").stdout.partition("Commands:")[2], group
 
 
-def test_a_frameworks_own_command_knows_its_app_and_takes_no_options_about_it(dsn: str, shop: Path) -> None:
+def test_a_frameworks_own_command_knows_its_app_and_its_help_mentions_no_option_about_it(
+    dsn: str, shop: Path
+) -> None:
     assert shop.exists()
-    command = command_of("shop:queue")
+    command = command_of("shop:queue", notes={"worker": "It reloads."})
     run = CliRunner().invoke(command, ["enqueue", "shop.send", '{"order_id": 1}'], env={"PGQUEUE_DSN": dsn})
     assert run.stdout == "job 1 added\n"
     for words in (["--help"], ["worker", "--help"], ["jobs", "list", "--help"]):
         assert "--dsn" not in CliRunner().invoke(command, words).stdout
-    refused = CliRunner().invoke(command, ["jobs", "list", "--dsn", dsn])
-    assert (refused.exit_code, "No such option '--dsn'" in refused.stderr) == (2, True)
+    assert CliRunner().invoke(command, ["worker", "--help"]).stdout.endswith("It reloads.\n")
+    assert CliRunner().invoke(command, ["--dsn", dsn, "jobs", "list"]).exit_code == 0
+    assert CliRunner().invoke(command, ["jobs", "list", "--dsn", dsn]).exit_code == 0
+    refused = CliRunner().invoke(command, ["jobs", "list", "--app", "shop:queue"])
+    assert (refused.exit_code, "No such option '--app'" in refused.stderr) == (2, True)
 
 
 def test_the_option_dsn_goes_before_the_environment(dsn: str, empty_dsn: str) -> None:

@@ -64,6 +64,8 @@ def test_help_and_exit_codes_are_the_commands_own(django_dsn: str) -> None:
     assert helped.returncode == 0
     assert helped.stdout.startswith("Usage: manage.py pgqueue worker")
     assert "--concurrency" in helped.stdout
+    assert "--autoreload, --no-autoreload: whether the worker starts again" in " ".join(helped.stdout.split())
+    assert "--app" not in helped.stdout + manage("pgqueue", "--help", dsn=django_dsn).stdout
 
     refused = manage("pgqueue", "enqueue", "no.such.task", dsn=django_dsn)
     assert refused.returncode == 2

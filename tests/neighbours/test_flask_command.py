@@ -73,6 +73,7 @@ def test_a_job_that_it_enqueues_is_committed_and_listed(both: tuple[Shop, Flask]
 def test_exit_codes_are_those_of_the_command(both: tuple[Shop, Flask], empty_dsn: str) -> None:
     _, app = both
 
+    assert "--app" not in flask(app, "--help").stdout + flask(app, "worker", "--help").stdout
     assert flask(app, "migrate", "--check").exit_code == 0
     assert flask(app, "--dsn", empty_dsn, "migrate", "--check").exit_code == 1
     refused = flask(app, "enqueue", "sand")

@@ -24,6 +24,7 @@ from pgqueue.django.checks import TAG
 APP = "pgqueue.django:queue"
 PROGRAM = "manage.py pgqueue"
 RELOAD, NO_RELOAD = "--autoreload", "--no-autoreload"
+RELOADING = f"{RELOAD}, {NO_RELOAD}: whether the worker starts again when the code changes; by default it does under DEBUG."
 DJANGOS = {"--settings": 1, "--pythonpath": 1, "--traceback": 0, "--no-color": 0, "--force-color": 0}
 """Django's own options, which it has heeded by now, and how many words follow each."""
 
@@ -48,7 +49,7 @@ class Command(BaseCommand):
                     reloading.run(words, say=self.stdout.write)
                     return
                 self._check()
-            _main()(["--app", APP, *words], prog_name=PROGRAM)
+            _main()(words, prog_name=PROGRAM)
         except Error as error:
             self.stderr.write(f"pgqueue: error: the database refused: {' '.join(str(error).split())}")
             sys.exit(2)
@@ -62,7 +63,7 @@ class Command(BaseCommand):
         )  # JSON is written in bytes
         try:
             with contextlib.redirect_stdout(told):
-                code = _main()(["--app", APP, *arguments], prog_name=PROGRAM, standalone_mode=False)
+                code = _main()(list(arguments), prog_name=PROGRAM, standalone_mode=False)
         except click.ClickException as error:
             raise CommandError(error.format_message(), returncode=error.exit_code) from error
         except click.Abort as error:
@@ -103,7 +104,9 @@ def split_off_reloading(words: Sequence[str]) -> tuple[bool, list[str]]:
 
 def _main() -> click.Command:
     # The command line is a door of its own, above this one: so it is opened by its name.
-    main: click.Command = importlib.import_module("pgqueue.cli.main").main
+    main: click.Command = importlib.import_module("pgqueue.cli.main").command_of(
+        APP, notes={"worker": RELOADING}
+    )
     return main
 
 
