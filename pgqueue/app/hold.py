@@ -91,14 +91,15 @@ class Hold:
         self.lost = False
         self.taken_at = 0.0
 
-    def look(self) -> Plan[float]:
-        """Claim what is ready into ``held``; returns for how long to wait if that was nothing."""
+    def arrive(self) -> Plan[upkeep.Ticked]:
+        """Be known as a worker, and put in line what is due; what there is to do besides."""
         self.looking = True
         if not (yield from claim.renew(self.worker.id, self.lease)):
             yield from claim.register(self.worker, self.lease)
-        ticked = yield from upkeep.tick()
-        if ticked.lost:
-            yield from upkeep.reclaim()
+        return (yield from upkeep.tick())
+
+    def look(self, ticked: upkeep.Ticked) -> Plan[float]:
+        """Claim what is ready into ``held``; returns for how long to wait if that was nothing."""
         names = self.queues if self.queues is not None else (yield from claim.new_queues())
         for name in names:
             for one in (yield from claim.claim(self.worker.id, {name: self.count - len(self.held)})):
@@ -171,9 +172,9 @@ class Hold:
         return finish.finish(self.worker.id, verdicts, keep=self.keep)
 
     def giving_up(self) -> Plan[None]:
-        """Leave the list; where something may be in this take's name all the same, that goes back, unspent."""
+        """Leave the list. What may be in this take's name all the same goes back: spent, if it was handed over."""
         if self.looking or self.held or self.unsettled:
-            yield from claim.disown(self.worker.id, ())
+            yield from claim.disown(self.worker.id, (), ran=self.unsettled)
         yield from claim.retire(self.worker.id)
 
     def let_go(self, verdicts: Sequence[Verdict]) -> None:
