@@ -6,9 +6,10 @@
 --      entry of a job that is gone is read, a second and more while a snapshot is held open elsewhere; ids are given in
 --      order, so width_bucket finds what belongs to each by halving
 update pgqueue.jobs as job
-set (status, run_at, attempts, worker_id, claimed_at, errors) = (
+set (status, run_at, unknown_since, attempts, worker_id, claimed_at, errors) = (
     select case when ended.delay > 0 then 'scheduled' else 'ready' end,
            case when ended.delay is null then job.run_at else clock.now + pg_catalog.make_interval(secs => ended.delay) end,
+           case when ended.delay is null then job.unknown_since end,  -- with a delay, it has run: its task is known
            job.attempts - ended.refund, null::uuid, null::timestamptz,
            case when ended.error is null then job.errors
                 else pgqueue.with_error(job.errors, ended.error::jsonb, clock.now) end

@@ -1,5 +1,7 @@
 """``pgqueue queues``: how many jobs each queue has, and whether workers may claim them."""
 
+from datetime import datetime
+
 import click
 import msgspec
 
@@ -11,7 +13,10 @@ from pgqueue.cli.verbs import Group
 
 
 class Standing(msgspec.Struct):
-    """A queue, and how many of its jobs are in each state that has not ended well."""
+    """A queue, and how many of its jobs are in each state that has not ended well.
+
+    ``unknown`` of them went back, because the worker that claimed them did not know their task.
+    """
 
     queue: str
     paused: bool = False
@@ -20,6 +25,9 @@ class Standing(msgspec.Struct):
     scheduled: int = 0
     blocked: int = 0
     dead: int = 0
+    unknown: int = 0
+    unknown_tasks: list[str] = []
+    unknown_since: datetime | None = None
 
 
 @click.group(cls=Group)
@@ -36,13 +44,19 @@ def list_queues(queue: PgQueue, /, *, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    heads = Standing.__struct_fields__
-    rows = [msgspec.structs.astuple(one) for one in found]
+    heads = Standing.__struct_fields__[:-3]
+    rows = [msgspec.structs.astuple(one)[:-3] for one in found]
     print_table(
         heads,
         [(name, "paused" if paused else "", *counts) for name, paused, *counts in rows],
         empty="no queues",
     )
+    for one in found:
+        if one.unknown:
+            click.echo(
+                f"{one.queue}: no worker that claimed {one.unknown} of these jobs knew their task, since "
+                f"{one.unknown_since:%Y-%m-%d %H:%M:%S %Z}: {', '.join(one.unknown_tasks)}"
+            )
 
 
 @queues.command()
@@ -75,5 +89,10 @@ def _standings(queue: PgQueue) -> list[Standing]:
     names = {*(queue.queues or ()), *paused, *(one.queue for one in counts)}
     found = {name: Standing(name, paused=name in paused) for name in sorted(names)}
     for one in counts:
-        setattr(found[one.queue], one.state, one.count)
+        standing = found[one.queue]
+        setattr(standing, one.state, one.count)
+        standing.unknown += one.unknown
+        standing.unknown_tasks = sorted({*standing.unknown_tasks, *one.unknown_tasks})
+        moments = [at for at in (standing.unknown_since, one.unknown_since) if at is not None]
+        standing.unknown_since = min(moments, default=None)
     return list(found.values())

@@ -46,6 +46,12 @@ option = partial(click.option, show_default=True)
 @option("--poll", type=ABOVE_ZERO, default="1", help="Look for jobs this often without being notified.")
 @option("--sweep", type=ABOVE_ZERO, default="5", help="Look for dead workers this often.")
 @option("--grace", type=LENGTH, default="30", help="Running jobs may go on this long after a stop.")
+@option(
+    "--unknown-after",
+    type=ABOVE_ZERO,
+    default="3d",
+    help="Give up jobs whose task no worker has known for this long.",
+)
 @option("--log-level", type=click.Choice(LEVELS), default="info", help="The lowest level to log.")
 @click.option(
     "--log-jobs/--no-log-jobs", default=True, help="Log a line for each job, at level info.  [default: log]"

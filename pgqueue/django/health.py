@@ -21,12 +21,15 @@ class Health:
         workers: how many are alive; None: not known.
         oldest_ready: how many seconds the longest-waiting ready job has waited, paused queues left out; None: no
             job waits, or it is not known.
+        unknown: tasks that the workers which claimed their jobs did not know. That is no failure of the queue: it
+            happens for a moment in every deploy.
     """
 
     problems: tuple[str, ...]
     revision: str | None = None
     workers: int | None = None
     oldest_ready: float | None = None
+    unknown: tuple[control.UnknownTask, ...] = ()
 
 
 def examine() -> Health:
@@ -45,7 +48,13 @@ def examine() -> Health:
         return Health(problems=(f"database: {str(error).strip()}",))
     workers, waited = pulse.workers, pulse.oldest_ready
     problems = (*_too_few(workers, configured.min_workers), *_too_long(waited, configured.max_wait))
-    return Health(problems=problems, revision=revision, workers=workers, oldest_ready=waited)
+    return Health(
+        problems=problems,
+        revision=revision,
+        workers=workers,
+        oldest_ready=waited,
+        unknown=pulse.unknown,
+    )
 
 
 def _too_few(workers: int, least: int) -> tuple[str, ...]:

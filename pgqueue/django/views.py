@@ -30,6 +30,10 @@ def _details(found: Health) -> dict[str, object]:
         "schema": found.revision,
         "workers": found.workers,
         "oldest_ready_seconds": found.oldest_ready,
+        "unknown_tasks": [
+            {"task": one.task, "queue": one.queue, "jobs": one.jobs, "since": one.since.isoformat()}
+            for one in found.unknown
+        ],
     }
 
 

@@ -12,6 +12,22 @@ from pgqueue.values.job import AttemptError, Job, JobState, QueueCount
 NEWEST = (1 << 63) - 1
 
 
+class UnknownTask(msgspec.Struct, frozen=True):
+    """Jobs of a task that no worker knew when they came to their turn.
+
+    Attributes:
+        task: its name.
+        queue: where the jobs stand.
+        jobs: how many.
+        since: when the first of them was claimed by a worker that did not know the task.
+    """
+
+    task: str
+    queue: str
+    jobs: int
+    since: datetime
+
+
 class Pulse(msgspec.Struct, frozen=True):
     """How the queue is, at a glance.
 
@@ -19,10 +35,12 @@ class Pulse(msgspec.Struct, frozen=True):
         workers: how many are alive.
         oldest_ready: how many seconds the longest-waiting ready job has waited, paused queues left out; None: no
             job waits.
+        unknown: jobs of tasks that no worker knew of late, the oldest first.
     """
 
     workers: int
     oldest_ready: float | None
+    unknown: tuple[UnknownTask, ...] = ()
 
 
 def show(job_id: int) -> Plan[Job | None]:
@@ -152,7 +170,11 @@ def database_name() -> Plan[str]:
 def counts() -> Plan[tuple[list[QueueCount], list[str]]]:
     """Counts of jobs that have not succeeded or been cancelled, by queue and state; and the paused queues."""
     rows = yield Statement("counts", {})
-    found = [QueueCount(queue, JobState(state), count) for queue, state, count, _ in rows if count]
+    found = [
+        QueueCount(queue, JobState(state), count, unknown, tuple(tasks), since)
+        for queue, state, count, _, unknown, tasks, since in rows
+        if count
+    ]
     return found, sorted({row[0] for row in rows if row[3]})
 
 
@@ -163,7 +185,8 @@ def pulse(*, now: datetime | None = None) -> Plan[Pulse]:
         now: the instant; the database's own by default.
     """
     ((workers, oldest_ready),) = yield Statement("health", {"now": now})
-    return Pulse(workers, oldest_ready)
+    unknown = yield Statement("unknown_tasks", {"now": now})
+    return Pulse(workers, oldest_ready, tuple(UnknownTask(*row) for row in unknown))
 
 
 def _job(row: Row) -> Job:

@@ -13,7 +13,7 @@ import msgspec
 
 from pgqueue.store.arrays import numbers, texts
 from pgqueue.store.plan import Plan, Statement
-from pgqueue.values.verdict import Again, Buried, Cancelled, Returned, Succeeded, Verdict
+from pgqueue.values.verdict import Again, Buried, Cancelled, Returned, Succeeded, Unknown, Verdict
 
 V = TypeVar("V", bound=Verdict)
 
@@ -42,6 +42,8 @@ def finish(
         done |= yield from bury(worker, buried, now=now)
     if cancelled := [one for one in verdicts if isinstance(one, Cancelled)]:
         done |= yield from end_cancelled(worker, cancelled, now=now)
+    if unknown := [one for one in verdicts if isinstance(one, Unknown)]:
+        done |= yield from return_unknown(worker, unknown, now=now)
     return done
 
 
@@ -116,6 +118,21 @@ def bury(worker: UUID, verdicts: Sequence[Buried], *, now: datetime | None = Non
             reasons=texts(verdict.reason for verdict in verdicts),
         )
     )
+
+
+def return_unknown(
+    worker: UUID, verdicts: Sequence[Unknown], *, now: datetime | None = None
+) -> Plan[set[int]]:
+    """Return jobs whose task the worker does not know; those that have been unknown for too long are dead."""
+    verdicts = _by_id(verdicts)
+    one = verdicts[0]
+    done = yield from _fenced(
+        "return_unknown", worker, verdicts, now, delay=one.delay, unknown_after=one.after
+    )
+    left = [verdict for verdict in verdicts if verdict.claim.id not in done]
+    if left:
+        done |= yield from end_cancelled(worker, left, now=now, only_requested=True)
+    return done
 
 
 def end_cancelled(

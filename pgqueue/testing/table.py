@@ -16,7 +16,7 @@ from pgqueue.store.claim import WorkerInfo
 from pgqueue.testing.plans import LEASE
 from pgqueue.testing.row import Row
 from pgqueue.values.job import AttemptError, Claim, Enqueued, Job, JobState, NewJob, Outcome, QueueCount
-from pgqueue.values.verdict import Again, Buried, Cancelled, Returned, Succeeded, Verdict
+from pgqueue.values.verdict import Again, Buried, Cancelled, Returned, Succeeded, Unknown, Verdict
 
 
 class Table:
@@ -187,10 +187,10 @@ class Table:
             case Buried(seconds=seconds, reason=reason):
                 row.end(JobState.DEAD, now, seconds=seconds)
                 row.reason = reason
-            case Again(delay=delay) | Returned(delay=delay):
+            case Again(delay=delay) | Returned(delay=delay) | Unknown(delay=delay):
                 row.run_at = row.run_at if delay is None else now + delay
                 row.wait(JobState.SCHEDULED if delay else JobState.READY)
-                row.attempts -= isinstance(verdict, Returned)
+                row.attempts -= isinstance(verdict, Returned | Unknown)
 
     def _reclaim(self, now: datetime) -> None:
         """End the claims of workers whose lease has passed."""

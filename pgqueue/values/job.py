@@ -185,8 +185,20 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class QueueCount(msgspec.Struct, frozen=True):
-    """How many jobs of one queue are in one state."""
+    """How many jobs of one queue are in one state, and how many of them no worker knew the task of.
+
+    Attributes:
+        queue: which queue.
+        state: which state.
+        count: how many jobs.
+        unknown: how many of them went back because the worker that claimed them did not know their task.
+        unknown_tasks: the names of those tasks.
+        unknown_since: when the first of these jobs went back; None: there is none.
+    """
 
     queue: str
     state: JobState
     count: int
+    unknown: int = 0
+    unknown_tasks: tuple[str, ...] = ()
+    unknown_since: datetime | None = None

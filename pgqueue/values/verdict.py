@@ -10,7 +10,7 @@ from pgqueue.errors import Dead, RetryLater, Snooze
 from pgqueue.values.job import AttemptError, Claim
 from pgqueue.values.retry import Retry
 
-Reason = Literal["exhausted", "refused", "undecodable", "asked"]
+Reason = Literal["exhausted", "refused", "undecodable", "asked", "unknown"]
 
 LONGEST_TYPE = 200
 LONGEST_MESSAGE = 2_000
@@ -49,13 +49,24 @@ class Returned(msgspec.Struct, frozen=True):
     delay: timedelta | None = None
 
 
+class Unknown(msgspec.Struct, frozen=True):
+    """The worker does not know the task: the job goes back for ``delay``, its attempt not counted.
+
+    Once workers have not known it for ``after``, the job is dead, unless a worker that is alive may know it.
+    """
+
+    claim: Claim
+    delay: timedelta
+    after: timedelta
+
+
 class Cancelled(msgspec.Struct, frozen=True):
     """Somebody asked for the job to be cancelled, and its attempt was stopped."""
 
     claim: Claim
 
 
-Verdict: TypeAlias = Succeeded | Again | Buried | Returned | Cancelled
+Verdict: TypeAlias = Succeeded | Again | Buried | Returned | Unknown | Cancelled
 
 
 def judge(claim: Claim, error: BaseException, *, retry: Retry, seconds: float) -> Verdict:

@@ -13,9 +13,20 @@ from typing import Any
 from pgqueue.app.task import Task
 from pgqueue.errors import PayloadError, PayloadNotDecodable, Superseded, TimedOut
 from pgqueue.values.job import Claim
+from pgqueue.values.nearest import nearest
 from pgqueue.values.payload import encode_result
 from pgqueue.values.retry import Retry
-from pgqueue.values.verdict import Again, Buried, Cancelled, Returned, Succeeded, Verdict, describe, judge
+from pgqueue.values.verdict import (
+    Again,
+    Buried,
+    Cancelled,
+    Returned,
+    Succeeded,
+    Unknown,
+    Verdict,
+    describe,
+    judge,
+)
 from pgqueue.worker import joblog
 from pgqueue.worker.attempt import Attempt, Stop
 from pgqueue.worker.stepping import resumed
@@ -23,6 +34,7 @@ from pgqueue.worker.stepping import resumed
 log = logging.getLogger("pgqueue.worker")
 
 UNKNOWN_TASK_DELAY = timedelta(seconds=15)
+UNKNOWN_AFTER = timedelta(days=3)
 
 
 class Executor:
@@ -34,6 +46,7 @@ class Executor:
         *,
         load: Callable[[str], bool] | None = None,
         longest_result: int,
+        unknown_after: timedelta = UNKNOWN_AFTER,
     ) -> None:
         """Remember what there is to run.
 
@@ -41,10 +54,12 @@ class Executor:
             tasks: by name; looked up on the event loop, so this must not block.
             load: called in a thread with a name that is not among them, to add it; whether it has.
             longest_result: the most bytes a return value may take as JSON; a longer one is not kept.
+            unknown_after: a job whose task no worker has known for this long is dead.
         """
         self._tasks = tasks
         self._load = load
         self._longest_result = longest_result
+        self._unknown_after = unknown_after
         self._warned_at: dict[str, float] = {}
 
     def is_plain(self, claim: Claim) -> bool:
@@ -166,9 +181,15 @@ class Executor:
             self._warned_at[claim.task] = now
             log.warning(
                 "task is not registered here; its jobs are left to other workers",
-                extra={"task": claim.task, "job": claim.id, "delay": str(UNKNOWN_TASK_DELAY)},
+                extra={
+                    "task": claim.task,
+                    "nearest": nearest(claim.task, self._tasks) or "none",
+                    "job": claim.id,
+                    "delay": str(UNKNOWN_TASK_DELAY),
+                    "dead_after": str(self._unknown_after),
+                },
             )
-        return Returned(claim, UNKNOWN_TASK_DELAY)
+        return Unknown(claim, UNKNOWN_TASK_DELAY, self._unknown_after)
 
     def _undecodable(self, claim: Claim, error: PayloadNotDecodable) -> Buried:
         log.error(

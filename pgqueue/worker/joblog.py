@@ -26,6 +26,7 @@ WHY_DEAD: Mapping[Reason, str] = {
     "refused": "its retry policy does not retry this error",
     "undecodable": "its arguments cannot be read",
     "asked": "the task raised Dead",
+    "unknown": "no worker has known its task for too long",
 }
 
 

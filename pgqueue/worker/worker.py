@@ -33,12 +33,12 @@ from pgqueue.store.listener import listen
 from pgqueue.store.session import OWN
 from pgqueue.values.job import Claim
 from pgqueue.values.options import check_queues
-from pgqueue.values.verdict import Again, Returned, Verdict
+from pgqueue.values.verdict import Again, Returned, Unknown, Verdict
 from pgqueue.worker import joblog
 from pgqueue.worker.attempt import Stop
 from pgqueue.worker.calm import Calm
 from pgqueue.worker.completer import LOCK_TIMEOUT, Completer
-from pgqueue.worker.executor import Executor
+from pgqueue.worker.executor import UNKNOWN_AFTER, Executor
 from pgqueue.worker.fetcher import Fetcher
 from pgqueue.worker.hand import Hand
 from pgqueue.worker.lines import Lines
@@ -69,6 +69,7 @@ class Worker:
         poll: Duration = timedelta(seconds=1),
         sweep: Duration = timedelta(seconds=5),
         grace: Duration = timedelta(seconds=30),
+        unknown_after: Duration = UNKNOWN_AFTER,
     ) -> None:
         """Describe a worker; :meth:`run` starts it. Lengths of time are seconds, or timedeltas.
 
@@ -80,6 +81,8 @@ class Worker:
             poll: how often to look for jobs when nobody says that there are any.
             sweep: how often to look for workers that are gone.
             grace: how long running jobs may go on after :meth:`stop`.
+            unknown_after: a job whose task no worker has known for this long, each time it was due, is dead as
+                ``unknown``.
 
         Raises:
             InvalidOption: a value is out of its range.
@@ -112,7 +115,12 @@ class Worker:
             told=(psycopg.errors.LockNotAvailable,),
         )
         self._completer = Completer(self._finishes, keep=queue.keeps_history, on_written=self._written)
-        executor = Executor(queue.tasks, load=queue.load_task, longest_result=queue.max_payload)
+        executor = Executor(
+            queue.tasks,
+            load=queue.load_task,
+            longest_result=queue.max_payload,
+            unknown_after=as_limit("unknown_after", unknown_after),
+        )
         self._hand = Hand(concurrency, context=self._context, is_plain=executor.is_plain)
         self._slots = Slots(self._hand, executor, self._completer, on_room=self._room_made)
         self._lines, self._calm = Lines(self.queues), Calm(on_stir=self._later.set)
@@ -273,7 +281,7 @@ class Worker:
 
     def _written(self, verdicts: Sequence[Verdict]) -> None:
         self._fetcher.room_made()
-        going_back = [verdict for verdict in verdicts if isinstance(verdict, Again | Returned)]
+        going_back = [verdict for verdict in verdicts if isinstance(verdict, Again | Returned | Unknown)]
         if going_back:
             self._later.set()
         if any(not verdict.delay for verdict in going_back):

@@ -104,9 +104,9 @@ begin
     insert into pgqueue.dead_jobs (id, run_at, created_at, started_at, died_at, worker_id, collisions, priority,
                                    attempts, max_attempts, reason, queue, task, unique_key, args, errors)
     select id, run_at, created_at, null, at_time, null, collisions, priority, attempts, max_attempts, 'undecodable', queue, task,
-           unique_key, pgqueue.as_jsonb(args), coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
-               'attempt', attempts, 'at', at_time, 'type', 'SetAside',
-               'message', 'the database refused to put the job in line: ' || why, 'traceback', null))
+           unique_key, pgqueue.as_jsonb(args), pgqueue.with_error(errors, jsonb_build_object(
+               'attempt', attempts, 'type', 'SetAside', 'traceback', null,
+               'message', 'the database refused to put the job in line: ' || why), at_time)
     from gone;
 exception when data_exception or integrity_constraint_violation or program_limit_exceeded or raise_exception then
     raise warning 'pgqueue: job % can neither be put in line (%) nor buried (%): tried again in an hour', job_id, why, sqlerrm;

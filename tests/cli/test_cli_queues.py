@@ -2,6 +2,7 @@ from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
 
+import psycopg
 import pytest
 from cli.commands import cells, pgqueue, printed
 
@@ -35,9 +36,25 @@ def test_list_counts_the_jobs_of_each_queue(dsn: str) -> None:
 def test_list_as_json_is_one_array(dsn: str) -> None:
     default, empty, mail = printed(pgqueue("queues", "list", "--json", dsn=dsn))
     none = {"ready": 0, "running": 0, "scheduled": 0, "blocked": 0, "dead": 0}
-    assert default == none | {"queue": "default", "paused": False, "ready": 2, "scheduled": 1}
-    assert empty == none | {"queue": "empty", "paused": True}
-    assert mail == none | {"queue": "mail", "paused": True, "dead": 1}
+    unknown = {"unknown": 0, "unknown_tasks": [], "unknown_since": None}
+    assert default == none | unknown | {"queue": "default", "paused": False, "ready": 2, "scheduled": 1}
+    assert empty == none | unknown | {"queue": "empty", "paused": True}
+    assert mail == none | unknown | {"queue": "mail", "paused": True, "dead": 1}
+
+
+@pytest.mark.usefixtures("lines")
+def test_list_names_the_tasks_that_no_worker_knows(dsn: str) -> None:
+    since = "2031-05-04 12:00:00+00"
+    with psycopg.connect(dsn) as connection:
+        connection.execute("update pgqueue.jobs set unknown_since = %s where queue = 'default'", [since])
+
+    words = pgqueue("queues", "list", dsn=dsn).stdout.splitlines()[-1]
+    assert words == (
+        "default: no worker that claimed 3 of these jobs knew their task, since 2031-05-04 12:00:00 UTC: sell"
+    )
+    default, *_ = printed(pgqueue("queues", "list", "--json", dsn=dsn))
+    assert (default["unknown"], default["unknown_tasks"]) == (3, ["sell"])
+    assert default["unknown_since"].startswith("2031-05-04T12:00:00")
 
 
 def test_list_shows_the_queues_that_the_app_declares(dsn: str, shop: Path) -> None:

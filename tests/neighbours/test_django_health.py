@@ -66,6 +66,23 @@ def test_staff_are_told_what_was_found(django_dsn: str) -> None:
     }
 
 
+def test_staff_are_told_which_tasks_no_worker_knows(django_dsn: str) -> None:
+    _add_worker(django_dsn)
+    job = confirm.enqueue(1)
+    with psycopg.connect(django_dsn) as connection:
+        connection.execute(
+            "update pgqueue.jobs set status = 'scheduled', run_at = now() + interval '9 s', unknown_since = now() where id = %s",
+            [job.id],
+        )
+
+    status, answer = _asked(_staff())
+
+    assert (status, answer["status"]) == (200, "ok"), "a deploy must not take the site down"
+    (unknown,) = answer["unknown_tasks"]
+    assert (unknown["task"], unknown["queue"], unknown["jobs"]) == (confirm.name, "default", 1)
+    assert unknown["since"]
+
+
 @override_settings(DEBUG=True)
 def test_under_debug_everybody_is_told(django_dsn: str) -> None:
     _add_worker(django_dsn)

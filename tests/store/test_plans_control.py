@@ -5,6 +5,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from store import crowd
 from store.drivers import Ask, every_kind, one_database
 from store.samples import (
     LEASE,
@@ -245,8 +246,28 @@ def test_for_the_pulse_only_the_first_job_of_each_queue_and_priority_is_read(dsn
         (plan,) = connection.execute(f"explain (analyze, format json) {look}".encode()).fetchone() or (None,)
 
     reads = [step for step in _steps(plan[0]["Plan"]) if step.get("Relation Name") == "jobs"]
+    reads = [step for step in reads if step["Actual Loops"]]
     assert {step["Index Name"] for step in reads} == {"jobs_ready"}
     assert all(step["Actual Rows"] <= 1 and not step.get("Rows Removed by Filter") for step in reads), reads
+
+
+def test_with_many_queues_the_pulse_reads_the_jobs_once_and_says_the_same(dsn: str) -> None:
+    """Leaps from queue to queue take 4 µs each: 0.7 s for 100,000."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            "insert into pgqueue.jobs (queue, task, run_at) "
+            "select 'tenant-' || n, 'task', timestamptz '2031-05-04 12:00+00' - n * interval '1 s' from generate_series(1, 2500) as n"
+        )
+        connection.execute("insert into pgqueue.queues (name, paused_at) values ('tenant-2500', now())")
+        look = catalogue_of("pgqueue")["health"].decode().replace("%(now)s", "null")
+        (plan,) = connection.execute(f"explain (analyze, format json) {look}".encode()).fetchone() or (None,)
+        leaps = [
+            step["Actual Loops"] for step in _steps(plan[0]["Plan"]) if step.get("Index Name") == "jobs_ready"
+        ]
+        pulse = crowd.ask(connection, control.pulse(now=NOON))
+
+    assert pulse.oldest_ready == 2499.0
+    assert max(leaps) <= 2000
 
 
 def _steps(step: dict[str, Any]) -> list[dict[str, Any]]:
