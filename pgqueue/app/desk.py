@@ -132,7 +132,8 @@ class Desk:
         """Make a job ready at once: a scheduled one before its time, a dead one with all its attempts.
 
         Returns:
-            False if the job is neither scheduled nor dead, or a live job has taken its unique key.
+            False if the job is neither scheduled nor dead, if a live job has taken its unique key, or if its
+            arguments are out of bounds.
         """
         return self.database.run_whole(control.retry(_id(job_id)))
 
@@ -140,7 +141,8 @@ class Desk:
         """Make a job ready at once: a scheduled one before its time, a dead one with all its attempts.
 
         Returns:
-            False if the job is neither scheduled nor dead, or a live job has taken its unique key.
+            False if the job is neither scheduled nor dead, if a live job has taken its unique key, or if its
+            arguments are out of bounds.
         """
         return await self.database.arun_whole(control.retry(_id(job_id)))
 

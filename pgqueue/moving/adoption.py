@@ -6,22 +6,21 @@ whoever reads why can decide.
 
 import base64
 import json
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
-from pgqueue.errors import ConfigurationError, PayloadNotDecodable
+from pgqueue.errors import ConfigurationError, PayloadNotDecodable, PayloadNotEncodable
 from pgqueue.store.adopt import Waiting
 from pgqueue.values.job import NewJob
 from pgqueue.values.nearest import nearest
 from pgqueue.values.options import PRIORITIES, JobOptions, check_name
+from pgqueue.values.storable import refuse_unstorable
 from pgqueue.values.unique import Unique
 
 PayloadKind = Literal["json", "text", "base64"]
-NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 LOCKED = "it has a lock, and locks are not yet in pgqueue (--without-locks moves it all the same)"
 
 
@@ -78,6 +77,7 @@ class Judge:
             priority=min(max(waiting.priority, PRIORITIES[0]), PRIORITIES[-1]),
             max_attempts=self.max_attempts or defaults.max_attempts,
             unique_key=waiting.unique_key,
+            run_at=waiting.run_at,
         )
         self.queue.require_queue(options.queue)
         return NewJob(
@@ -112,8 +112,10 @@ def arguments(payload: bytes | None, name: str | None, kind: PayloadKind) -> byt
         raise PayloadNotDecodable(
             f"its payload cannot be read as {kind} (--payload-as NAME with --payload-is base64 takes any)"
         ) from error
-    if NUL.search(text):
-        raise PayloadNotDecodable("its payload holds NUL (\\x00), which PostgreSQL's jsonb cannot store")
+    try:
+        refuse_unstorable(data)
+    except PayloadNotEncodable as error:
+        raise PayloadNotDecodable(f"its payload cannot be stored: {error}") from error
     return data
 
 

@@ -1,15 +1,13 @@
 """The statements of ``sql/``, by name, for one schema."""
 
-import re
 from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 
-from pgqueue.errors import InvalidOption
+from pgqueue.store.schema_names import check_schema
 
 WRITTEN_FOR = "pgqueue."
 MIGRATE_HINT = "run `pgqueue migrate`"
-_SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
 class Catalogue:
@@ -30,9 +28,7 @@ class Catalogue:
         Raises:
             InvalidOption: the name is anything else.
         """
-        if not _SCHEMA_NAME.fullmatch(schema):
-            raise InvalidOption(f"schema={schema!r}: use lower-case letters, digits and underscores")
-        self.schema = schema
+        self.schema = check_schema(schema)
         self.migrate_hint = migrate_hint
         self._texts = {name: in_schema(text, schema).encode() for name, text in _written().items()}
 

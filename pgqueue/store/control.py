@@ -5,9 +5,11 @@ from datetime import datetime
 
 import msgspec
 
-from pgqueue.store.plan import Plan, Row, Statement
+from pgqueue.store.plan import Plan, Statement
+from pgqueue.store.records import job_of
 from pgqueue.store.upkeep import wake
-from pgqueue.values.job import AttemptError, Job, JobState, QueueCount
+from pgqueue.values.job import Job, JobState, QueueCount
+from pgqueue.values.options import check_text
 
 NEWEST = (1 << 63) - 1
 
@@ -45,8 +47,10 @@ class Pulse(msgspec.Struct, frozen=True):
 
 def show(job_id: int) -> Plan[Job | None]:
     """Everything recorded of one job, live or ended; None: no record."""
+    if not _is_id(job_id):
+        return None
     rows = yield Statement("show", {"id": job_id})
-    return _job(rows[0]) if rows else None
+    return job_of(rows[0]) if rows else None
 
 
 def jobs(
@@ -67,7 +71,11 @@ def jobs(
         unique_key: with this key.
         before: with a lower id than this one; for the next page, the last id of the page before.
         limit: at most so many.
+
+    Raises:
+        InvalidOption: PostgreSQL cannot hold the queue, task or key, so no job has it.
     """
+    _check_filters(queue=queue, task=task, unique_key=unique_key)
     rows = yield Statement(
         "list",
         {
@@ -75,11 +83,11 @@ def jobs(
             "queue": queue,
             "task": task,
             "unique_key": unique_key,
-            "before": NEWEST if before is None else before,
+            "before": NEWEST if before is None else max(0, min(before, NEWEST)),
             "limit": limit,
         },
     )
-    return [_job(row) for row in rows]
+    return [job_of(row) for row in rows]
 
 
 def cancel(job_id: int, *, now: datetime | None = None) -> Plan[JobState | None]:
@@ -88,12 +96,16 @@ def cancel(job_id: int, *, now: datetime | None = None) -> Plan[JobState | None]
     Returns:
         CANCELLED; RUNNING where its worker has been asked; None where no live job has this id.
     """
+    if not _is_id(job_id):
+        return None
     rows = yield Statement("cancel", {"id": job_id, "now": now})
     return JobState(rows[0][0]) if rows else None
 
 
 def retry(job_id: int, *, now: datetime | None = None) -> Plan[bool]:
     """Make a job ready at once: a scheduled one before its time, a dead one with all its attempts."""
+    if not _is_id(job_id):
+        return False
     moved = yield Statement("run_now", {"id": job_id, "now": now})
     if moved:
         yield from wake()
@@ -102,8 +114,11 @@ def retry(job_id: int, *, now: datetime | None = None) -> Plan[bool]:
 
 
 def retry_dead(job_ids: Sequence[int], *, now: datetime | None = None) -> Plan[list[int]]:
-    """Return dead jobs to their lines; the ids that went. One whose unique key is taken stays dead."""
-    rows = yield Statement("revive", {"ids": list(job_ids), "now": now})
+    """Return dead jobs to their lines; the ids that went.
+
+    A job stays dead while a live job has its unique key, and where its arguments are out of bounds.
+    """
+    rows = yield Statement("revive", {"ids": list(filter(_is_id, job_ids)), "now": now})
     return [row[0] for row in rows]
 
 
@@ -115,6 +130,7 @@ def retry_dead_matching(
     now: datetime | None = None,
 ) -> Plan[list[int]]:
     """Return to their lines the dead jobs that match every filter given; ``before``: dead since then."""
+    _check_filters(queue=queue, task=task)
     rows = yield Statement("dead_ids", {"task": task, "queue": queue, "before": before})
     return (yield from retry_dead([row[0] for row in rows], now=now))
 
@@ -127,17 +143,20 @@ def purge_dead(
     before: datetime | None = None,
 ) -> Plan[int]:
     """Forget the dead jobs that match every filter given; returns how many."""
-    ids = None if job_ids is None else list(job_ids)
+    _check_filters(queue=queue, task=task)
+    ids = None if job_ids is None else list(filter(_is_id, job_ids))
     return len((yield Statement("purge_dead", {"ids": ids, "task": task, "queue": queue, "before": before})))
 
 
 def pause(queue: str, *, now: datetime | None = None) -> Plan[None]:
-    """Stop a queue from being claimed from; what runs goes on."""
+    """Stop a queue from being claimed from; what runs goes on. Any name that a job can have will do."""
+    check_text("queue", queue)
     yield Statement("pause", {"queue": queue, "now": now}, returns=False)
 
 
 def resume(queue: str) -> Plan[bool]:
     """Let a paused queue be claimed from again; False: it was not paused."""
+    check_text("queue", queue)
     resumed = yield Statement("resume", {"queue": queue})
     if resumed:
         yield from wake()
@@ -189,10 +208,12 @@ def pulse(*, now: datetime | None = None) -> Plan[Pulse]:
     return Pulse(workers, oldest_ready, tuple(UnknownTask(*row) for row in unknown))
 
 
-def _job(row: Row) -> Job:
-    values = list(row)
-    values[1] = JobState(row[1])
-    values[4] = msgspec.json.decode(row[4])
-    values[15] = () if row[15] is None else msgspec.json.decode(row[15], type=tuple[AttemptError, ...])
-    values[17] = None if row[17] is None else msgspec.json.decode(row[17])
-    return Job(*values)
+def _is_id(job_id: int) -> bool:
+    """Whether a job can have this id: other numbers are no bigint, and the driver would refuse them."""
+    return 0 <= job_id <= NEWEST
+
+
+def _check_filters(**given: str | None) -> None:
+    for what, text in given.items():
+        if text is not None:
+            check_text(what, text)

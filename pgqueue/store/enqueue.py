@@ -38,7 +38,8 @@ def enqueue_many(jobs: Iterable[NewJob], *, now: datetime | None = None) -> Plan
 
     Jobs without a unique key travel by COPY, a block at a time: while the server reads one block, the next is
     drawn from ``jobs``, so whoever makes them must not use this connection. Jobs with a key follow in one
-    multi-row insert; keys with a period or a policy other than ``reject`` are added one at a time.
+    multi-row insert. If any of them has a period or a policy other than ``reject``, all that have a key are
+    added one at a time. Either way keys are locked in their order, so two batches never deadlock.
 
     Args:
         jobs: what to add.
@@ -53,28 +54,28 @@ def enqueue_many(jobs: Iterable[NewJob], *, now: datetime | None = None) -> Plan
     clock = (yield Statement("clock", {"now": now}))[0][0]
     answers: list[Enqueued] = []
     keyed: dict[int, tuple[int, NewJob]] = {}
-    special: dict[int, NewJob] = {}
+    one_by_one = False
     while block := blocks.next:
         ids = yield from _reserve(len(block))
         plain = []
         for position, (job_id, job) in enumerate(zip(ids, block, strict=True), start=len(answers)):
             if job.unique_key is None:
                 plain.append((job_id, job))
-            elif job.unique.period is None and job.unique.collision == "reject":
-                keyed[position] = (job_id, job)
             else:
-                special[position] = job
+                keyed[position] = (job_id, job)
+                one_by_one |= job.unique.period is not None or job.unique.collision != "reject"
         answers += map(Enqueued, ids)
         fetching = blocks.fetch()
         if plain:
             yield Copy("enqueue_copy", chain(_copy_chunks(plain, clock), fetching))
         list(fetching)  # where it was not sent along
-    if keyed:
+    if one_by_one:
+        for position, (_, job) in sorted(keyed.items(), key=lambda item: item[1][1].unique_key or ""):
+            answers[position] = yield from _enqueue_unique(job, _params(job, now))
+    elif keyed:
         rejected = yield from _enqueue_keyed(list(keyed.values()), clock, now)
         for position, (job_id, _) in keyed.items():
             answers[position] = rejected.get(job_id, answers[position])
-    for position, job in special.items():
-        answers[position] = yield from _enqueue_unique(job, _params(job, now))
     return answers
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 from pgqueue.errors import InvalidOption, as_delay
@@ -11,8 +11,15 @@ from pgqueue.values.unique import Unique
 PRIORITIES = range(-100, 101)
 ATTEMPTS = range(1, 32_768)
 DEFAULT_UNIQUE = Unique()
-LONGEST_NAME = 200
-LONGEST_KEY = 1_000
+# The same bounds stand in sql/schema/0003_bounds.up.sql, for what is enqueued by SQL.
+LONGEST_NAME, LONGEST_NAME_BYTES = 200, 249
+"""In a lake a queue is a folder, ``queue=...``, and a folder's name has at most 255 bytes."""
+LONGEST_KEY, LONGEST_KEY_BYTES = 1_000, 2_600
+"""An entry of an index has at most 2,704 bytes."""
+NO_NAMES = {"__HIVE_DEFAULT_PARTITION__"}
+"""In a lake it stands for no name."""
+FIRST_TIME, LAST_TIME = datetime(1900, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
+"""Times that every program and every time zone can hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,13 +27,13 @@ class JobOptions:
     """How a job is to be queued.
 
     Attributes:
-        queue: the queue's name; no white space or commas.
+        queue: the queue's name: 1 to 200 characters, at most 249 bytes; no white space, comma or colon.
         priority: -100…100, higher runs sooner.
         max_attempts: after how many attempts the job is dead.
-        run_at: the earliest time to run; with a time zone.
+        run_at: the earliest time to run; with a time zone, in the years 1900 to 8999.
         delay: the same, counted from the database's now: seconds, or a timedelta, and a timedelta once it is
             here; not negative. Give one of the two.
-        unique_key: what no two live jobs may share.
+        unique_key: what no two live jobs may share: 1 to 1,000 characters, at most 2,600 bytes.
         unique: what happens when they would.
 
     Raises:
@@ -46,9 +53,9 @@ class JobOptions:
         check_name("queue", self.queue)
         _check_number("priority", self.priority, PRIORITIES)
         _check_number("max_attempts", self.max_attempts, ATTEMPTS)
-        _check_time(self.run_at, self.delay)
+        _check_times(self.run_at, self.delay)
         object.__setattr__(self, "delay", as_delay("delay", self.delay))
-        _check_key(self.unique_key)
+        check_key(self.unique_key)
         _check_unique(self.unique)
 
     def but(self, **changes: Any) -> Self:  # noqa: ANN401 - the fields' own types, checked below
@@ -64,13 +71,30 @@ def check_name(what: str, name: str) -> str:
     """A queue's or task's name, if it can be one.
 
     Raises:
-        InvalidOption: it is empty, too long, or has white space, a comma or a colon in it.
+        InvalidOption: it is empty, too long, or has white space, a comma, a colon or half a surrogate pair in it.
     """
-    if not isinstance(name, str) or not name or len(name) > LONGEST_NAME:
-        raise InvalidOption(f"{what}={name!r}: a name has 1 to {LONGEST_NAME} characters")
+    if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME or _bytes(name) > LONGEST_NAME_BYTES:
+        raise InvalidOption(
+            f"{what}={name!r:.200}: a name has 1 to {LONGEST_NAME} characters and at most {LONGEST_NAME_BYTES} bytes"
+        )
     if any(char.isspace() or char in ",:\0" for char in name):
         raise InvalidOption(f"{what}={name!r}: a name has no white space, comma or colon in it")
-    return name
+    if name in NO_NAMES:
+        raise InvalidOption(f"{what}={name!r}: this name stands for no name in a lake; use another")
+    return check_text(what, name)
+
+
+def check_text(what: str, text: str) -> str:
+    """Text that PostgreSQL can hold; also what was never a name: jobs of the time before there were bounds have it.
+
+    Raises:
+        InvalidOption: it is no string, or has NUL or half a surrogate pair in it.
+    """
+    if not isinstance(text, str) or "\0" in text or not _is_whole(text):
+        raise InvalidOption(
+            f"{what}={text!r:.200}: use a string without NUL (\\x00) and half surrogate pairs"
+        )
+    return text
 
 
 def check_queues(names: Iterable[str]) -> list[str]:
@@ -92,25 +116,47 @@ def _check_number(what: str, value: int, allowed: range) -> None:
         raise InvalidOption(f"{what}={value!r}: use a whole number from {allowed[0]} to {allowed[-1]}")
 
 
-def _check_time(run_at: datetime | None, delay: timedelta | None) -> None:
+def _check_times(run_at: datetime | None, delay: timedelta | None) -> None:
     if run_at is not None and delay is not None:
         raise InvalidOption(f"run_at={run_at!r} and delay={delay!r} contradict each other; give one of them")
-    if run_at is not None and not isinstance(run_at, datetime):
+    check_run_at(run_at)
+
+
+def check_run_at(run_at: datetime | None) -> None:
+    """Refuse what cannot be the earliest time of a job; None is no time.
+
+    Raises:
+        InvalidOption: it has no time zone, or lies outside of the years 1900 to 8999.
+    """
+    if run_at is None:
+        return
+    if not isinstance(run_at, datetime):
         raise InvalidOption(
             f"run_at={run_at!r}: use a datetime with a time zone, not a {type(run_at).__name__}"
         )
-    if run_at is not None and run_at.utcoffset() is None:
+    if run_at.utcoffset() is None:
         raise InvalidOption(
             f"run_at={run_at!r} has no time zone, so it names no instant; "
             "use datetime.now(timezone.utc) or .replace(tzinfo=ZoneInfo(...))"
         )
+    if not FIRST_TIME <= run_at < LAST_TIME:
+        raise InvalidOption(f"run_at={run_at!r}: use a time in the years 1900 to 8999")
 
 
-def _check_key(key: str | None) -> None:
-    if key is not None and (not isinstance(key, str) or not key or len(key) > LONGEST_KEY or "\0" in key):
+def check_key(key: str | None) -> None:
+    """Refuse what cannot be a unique key.
+
+    Raises:
+        InvalidOption: it is empty or too long, or PostgreSQL cannot hold it.
+    """
+    if key is None:
+        return
+    if not isinstance(key, str) or not 1 <= len(key) <= LONGEST_KEY or _bytes(key) > LONGEST_KEY_BYTES:
         raise InvalidOption(
-            f"unique_key={key!r}: use a string of 1 to {LONGEST_KEY} characters; hash what is longer"
+            f"unique_key={key!r:.200}: use a string of 1 to {LONGEST_KEY} characters and at most {LONGEST_KEY_BYTES} "
+            "bytes; hash what is longer"
         )
+    check_text("unique_key", key)
 
 
 def _check_unique(unique: object) -> None:
@@ -119,3 +165,18 @@ def _check_unique(unique: object) -> None:
             f"unique={unique!r}: use pgqueue.Unique, for example Unique(by=('customer_id',)) for one live job of "
             "each customer; or give unique_key= alone"
         )
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def _is_whole(text: str) -> bool:
+    """Whether there is no half of a surrogate pair in it."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -5,17 +5,18 @@ are enqueued*, so what a worker could not read is refused where the mistake was 
 """
 
 import inspect
-import math
-import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, get_type_hints
 
 import msgspec
+from msgspec import inspect as inspect_types
 
 from pgqueue.errors import ConfigurationError, PayloadNotDecodable, PayloadNotEncodable, PayloadTooLarge
+from pgqueue.values.storable import refuse_non_finite, refuse_unstorable, settled
 
 DEFAULT_LIMIT = 1 << 20
-_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+_OPEN = {inspect_types.AnyType, inspect_types.CustomType}
+"""Types whose values may have ``msgspec.Raw`` in them."""
 _EMPTY = inspect.Parameter.empty
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -45,6 +46,9 @@ class Signature:
                 f"task {self._name}: {error}; annotate it as a type that JSON can carry"
             ) from error
         self._encoder = msgspec.json.Encoder(enc_hook=_encode_other)
+        kinds = _kinds(inspect_types.type_info(self._struct))
+        self._holds_raw = inspect_types.RawType in kinds
+        self._is_open = bool(kinds & _OPEN)
         # The struct binds as a plain call does; what it cannot tell apart is bound by inspect.
         binds_itself = all(p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for p in payload)
         self._signature = None if binds_itself else inspect.Signature(payload)
@@ -80,7 +84,12 @@ class Signature:
             if exact is not None:
                 payload = _at_defaults(payload, exact)
             data = self._encoder.encode(payload)
+            if self._holds_raw or (self._is_open and _has_line_ends(data)):
+                data = settled(data)
+            refuse_unstorable(data)
             self._decoder.decode(data)
+            if b"null" in data:
+                refuse_non_finite(msgspec.to_builtins(payload, enc_hook=_encode_other), data)
         except Exception as error:  # a type's own __post_init__ or validator may raise anything
             raise PayloadNotEncodable(f"{self._name}: {_plain(error)}") from error
         if len(data) > limit:
@@ -88,7 +97,6 @@ class Signature:
                 f"{self._name}: the arguments take {len(data):,} bytes as JSON, over the limit of {limit:,}; "
                 "store them elsewhere and enqueue a reference, or raise PgQueue(max_payload=...)"
             )
-        self._refuse_unfaithful(payload, data)
         return data
 
     def decode(self, data: str | bytes, injected: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -138,17 +146,6 @@ class Signature:
                     args.append(value)
         return tuple(args), kwargs
 
-    def _refuse_unfaithful(self, payload: msgspec.Struct, data: bytes) -> None:
-        """Refuse what JSON or jsonb would quietly change: NaN becomes null, and NUL cannot be stored."""
-        if b"\\u0000" in data and _NUL.search(data):
-            raise PayloadNotEncodable(
-                f"{self._name}: a string holds NUL (\\x00), which PostgreSQL cannot store"
-            )
-        if b"null" in data and _has_non_finite(msgspec.to_builtins(payload, enc_hook=_encode_other)):
-            raise PayloadNotEncodable(
-                f"{self._name}: JSON has no NaN or infinity; send None or a string instead"
-            )
-
 
 def encode_result(value: object) -> bytes | None:
     """A task's return value as JSON; None for None.
@@ -160,10 +157,13 @@ def encode_result(value: object) -> bytes | None:
         return None
     try:
         data = msgspec.json.encode(value, enc_hook=_encode_other)
+        if isinstance(value, msgspec.Raw):
+            data = settled(data)
+        refuse_unstorable(data)
+        if b"null" in data:
+            refuse_non_finite(msgspec.to_builtins(value, enc_hook=_encode_other), data)
     except Exception as error:  # a type's own conversion may raise anything
         raise PayloadNotEncodable(_plain(error)) from error
-    if b"\\u0000" in data and _NUL.search(data):
-        raise PayloadNotEncodable("a string holds NUL (\\x00), which PostgreSQL cannot store")
     return data
 
 
@@ -238,17 +238,27 @@ def _decode_other(kind: type, value: object) -> object:
     raise TypeError(f"{kind.__module__}.{kind.__qualname__} cannot be read from JSON")
 
 
-def _has_non_finite(value: object) -> bool:
-    match value:
-        case float():
-            return not math.isfinite(value)
-        case dict():
-            return any(_has_non_finite(item) for item in value.values())
-        case list() | tuple() | set() | frozenset():
-            return any(_has_non_finite(item) for item in value)
-    return False
+def _kinds(root: inspect_types.Type) -> set[type]:
+    """The kinds of types that there are in a type, at any depth."""
+    found: dict[int, object] = {}
+    left: list[object] = [root]
+    while left:
+        one = left.pop()
+        if isinstance(one, tuple):
+            left += one
+        elif isinstance(one, inspect_types.Type | inspect_types.Field) and id(one) not in found:
+            found[id(one)] = one  # a type may be part of itself
+            left += [getattr(one, name) for name in one.__struct_fields__]
+    return {type(one) for one in found.values()}
+
+
+def _has_line_ends(data: bytes) -> bool:
+    """Whether a part was encoded elsewhere: msgspec escapes them. They would end a row of COPY."""
+    return b"\n" in data or b"\r" in data or b"\t" in data
 
 
 def _plain(error: BaseException) -> str:
     """Msgspec's message in the words of a call: its ``$.order_id`` is the parameter ``order_id``."""
+    if isinstance(error, UnicodeEncodeError):
+        return "a string holds half of a surrogate pair, which UTF-8 cannot hold"
     return str(error).replace("`$.", "`") or type(error).__name__

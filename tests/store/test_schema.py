@@ -13,7 +13,7 @@ from store.samples import LEASE, NOON, adding, new_job, worker_info
 
 from pgqueue import PgQueue
 from pgqueue.errors import ConfigurationError, InvalidOption, SchemaMissing, SchemaTooNew, SchemaTooOld
-from pgqueue.store import claim, control, schema
+from pgqueue.store import claim, control, schema, schema_names
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.connection import Blocking
 from pgqueue.store.plan import run
@@ -114,6 +114,35 @@ def test_a_schema_name_that_needs_quoting_is_refused(name: str) -> None:
         PgQueue("postgresql://nobody@nowhere/none", schema=name)
     with pytest.raises(InvalidOption, match="lower-case letters, digits and underscores"):
         schema.upgrade_script(schema=name)
+
+
+@pytest.mark.parametrize("name", ["user", "order", "int", "time", "left", "pg_jobs"])
+def test_a_schema_name_that_postgresql_keeps_for_itself_is_refused(name: str) -> None:
+    with pytest.raises(
+        InvalidOption, match=f"schema='{name}': PostgreSQL keeps this name for itself; use another"
+    ):
+        PgQueue("postgresql://nobody@nowhere/none", schema=name)
+
+
+def test_every_word_that_this_server_keeps_for_itself_is_known(empty_dsn: str) -> None:
+    with psycopg.connect(empty_dsn) as connection:
+        kept = connection.execute("select word from pg_get_keywords() where catcode <> 'U'").fetchall()
+
+    assert {word for (word,) in kept} <= schema_names.RESERVED
+
+
+def test_the_longest_schema_name_can_be_listened_to(empty_dsn: str) -> None:
+    name = "s" * schema_names.LONGEST
+    schema.migrate(empty_dsn, schema=name)
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        blocking = Blocking(connection, catalogue_of(name))
+        connection.execute(f'listen "{catalogue_of(name).wake_channel}"'.encode())
+        run(claim.register(worker_info(), LEASE, now=NOON), blocking)
+        run(adding(new_job()), blocking)
+
+        assert len(list(connection.notifies(timeout=5, stop_after=1))) == 1
+    with pytest.raises(InvalidOption, match="at most 58"):
+        catalogue_of(name + "s")
 
 
 def test_a_migration_lives_and_dies_with_its_callers_transaction(empty_dsn: str) -> None:

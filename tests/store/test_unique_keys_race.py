@@ -4,6 +4,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
+from itertools import cycle
 from typing import Any
 
 import psycopg
@@ -68,11 +69,22 @@ def test_while_a_key_changes_hands_every_answer_names_a_job_that_was_added(dsn: 
     assert {answer.id for answer in answers} == set(added)
 
 
-def test_batches_in_opposite_order_never_wait_for_each_other_in_a_circle(dsn: str) -> None:
+REPLACE, RESCHEDULE, PERIOD = Unique("replace"), Unique("reschedule"), Unique(period=timedelta(days=1))
+
+
+@pytest.mark.parametrize(
+    "policies",
+    [[Unique()], [REPLACE], [RESCHEDULE], [PERIOD], [Unique(), REPLACE, RESCHEDULE]],
+    ids=["reject", "replace", "reschedule", "for a period", "mixed"],
+)
+def test_batches_in_opposite_order_never_wait_for_each_other_in_a_circle(
+    dsn: str, policies: list[Unique]
+) -> None:
+    policy = cycle(policies)
     for number in range(ROUNDS):
         keys = [f"{number} {key:03}" for key in range(200)]
-        forth = [new_job(unique_key=key) for key in keys]
-        back = forth[::-1]
+        forth = [new_job(unique_key=key, unique=next(policy)) for key in keys]
+        back = [new_job(unique_key=key, unique=next(policy)) for key in reversed(keys)]
 
         answers = at_once(
             dsn,

@@ -1,6 +1,6 @@
 """What an enqueue may ask for, and how it is refused: with the value and what is allowed."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from pgqueue.values.unique import Unique
 
 NAIVE = datetime(2031, 5, 4, 12)  # noqa: DTZ001 - what is refused
 AWARE = datetime(2031, 5, 4, 12, tzinfo=UTC)
+EAST, WEST = (timezone(timedelta(hours=hours)) for hours in (14, -12))
 
 
 @pytest.mark.parametrize(
@@ -32,7 +33,14 @@ AWARE = datetime(2031, 5, 4, 12, tzinfo=UTC)
         ({"unique_key": ""}, "unique_key='': use a string of 1 to 1000 characters"),
         ({"unique_key": 5}, "unique_key=5: use a string of 1 to 1000 characters"),
         ({"unique_key": "x" * (LONGEST_KEY + 1)}, "hash what is longer"),
-        ({"unique_key": "a\0b"}, "use a string of 1 to 1000 characters"),
+        ({"unique_key": "a\0b"}, "use a string without NUL (\\x00) and half surrogate pairs"),
+        ({"unique_key": "a\ud800"}, "use a string without NUL (\\x00) and half surrogate pairs"),
+        ({"unique_key": "\U0001f511" * 651}, "at most 2600 bytes; hash what is longer"),
+        ({"run_at": datetime.min.replace(tzinfo=UTC)}, "use a time in the years 1900 to 8999"),
+        ({"run_at": datetime.min.replace(tzinfo=EAST)}, "use a time in the years 1900 to 8999"),
+        ({"run_at": datetime.max.replace(tzinfo=WEST)}, "use a time in the years 1900 to 8999"),
+        ({"run_at": datetime(1900, 1, 1, 13, tzinfo=EAST)}, "use a time in the years 1900 to 8999"),
+        ({"run_at": datetime(9000, 1, 1, tzinfo=UTC)}, "use a time in the years 1900 to 8999"),
         ({"queue": ""}, "queue='': a name has 1 to 200 characters"),
         ({"queue": "x" * (LONGEST_NAME + 1)}, "a name has 1 to 200 characters"),
         ({"queue": "two words"}, "queue='two words': a name has no white space, comma or colon in it"),
@@ -40,6 +48,9 @@ AWARE = datetime(2031, 5, 4, 12, tzinfo=UTC)
         ({"queue": "mail:3"}, "no white space, comma or colon"),
         ({"queue": "a\0b"}, "no white space, comma or colon"),
         ({"queue": 5}, "queue=5: a name has 1 to 200 characters"),
+        ({"queue": "列" * 84}, "a name has 1 to 200 characters and at most 249 bytes"),
+        ({"queue": "a\ud800"}, "use a string without NUL (\\x00) and half surrogate pairs"),
+        ({"queue": "__HIVE_DEFAULT_PARTITION__"}, "this name stands for no name in a lake"),
     ],
 )
 def test_what_is_out_of_range_is_refused_with_the_value_and_the_remedy(
@@ -62,6 +73,10 @@ def test_what_is_out_of_range_is_refused_with_the_value_and_the_remedy(
         {"delay": timedelta(0)},
         {"run_at": AWARE},
         {"run_at": AWARE - timedelta(days=9_999)},
+        {"run_at": datetime(1900, 1, 1, 14, tzinfo=EAST)},
+        {"run_at": datetime(8999, 12, 31, 23, tzinfo=UTC)},
+        {"unique_key": "\U0001f511" * 650},
+        {"queue": "列" * 83},
         {"unique_key": "x" * LONGEST_KEY},
         {"queue": "x" * LONGEST_NAME},
         {"queue": "E-Mail_2/é.日本"},

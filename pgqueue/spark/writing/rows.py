@@ -13,7 +13,7 @@ from pgqueue.spark.writing.app import find_app
 from pgqueue.spark.writing.columns import RESERVED, Reader, arguments_of, reader_of
 from pgqueue.spark.writing.target import Target
 from pgqueue.store.sink_stage import StagedJob
-from pgqueue.values.options import LONGEST_KEY, JobOptions
+from pgqueue.values.options import check_key, check_run_at
 from pgqueue.values.payload import DEFAULT_LIMIT, encode_result
 
 Encode: TypeAlias = Callable[[dict[str, Any]], bytes]
@@ -101,8 +101,8 @@ class Rows:
             options.get("queue"), options.get("priority"), options.get("max_attempts")
         )
         key = options.get("unique_key")
-        if key is not None and (not 0 < len(key) <= LONGEST_KEY or "\0" in key):
-            JobOptions(unique_key=key)  # it says why not
+        check_key(key)
+        check_run_at(options.get("run_at"))
         data = self._encode(arguments if self._args is None else _whole(arguments[self._args]))
         return StagedJob(self.rows, queue, priority, max_attempts, data, options.get("run_at"), key)
 

@@ -1,0 +1,90 @@
+"""Which JSON PostgreSQL stores as it is and Python reads back: the bounds on arguments and results.
+
+``sql/schema/0003_bounds.up.sql`` says the same of what comes by SQL. What a task's annotations allow is
+:mod:`pgqueue.values.payload`'s business.
+"""
+
+import math
+import re
+
+import msgspec
+
+from pgqueue.errors import PayloadNotEncodable
+
+DEEPEST = 200
+"""The most levels: Python's own json module reads about 1,000, less where the stack is in use."""
+
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BEYOND_JSONB = re.compile(rb"[eE][+-]?[0-9]{5}|[0-9]{10001}")
+_BRACKETS = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+def refuse_unstorable(data: bytes) -> None:
+    """Refuse JSON with NUL in it, or with more than 200 levels.
+
+    Args:
+        data: JSON as msgspec writes it: no escape stands for a printable character.
+
+    Raises:
+        PayloadNotEncodable: it cannot be stored and read back.
+    """
+    if b"\\u0000" in data and _NUL.search(data):
+        raise PayloadNotEncodable("a string holds NUL (\\x00), which PostgreSQL cannot store")
+    if len(data) > 2 * DEEPEST and data.count(b"[") + data.count(b"{") > DEEPEST and _is_too_deep(data):
+        raise PayloadNotEncodable(
+            f"it has more than {DEEPEST} levels of lists and objects; store it elsewhere and enqueue a reference"
+        )
+
+
+def refuse_non_finite(value: object, data: bytes) -> None:
+    """Refuse NaN and infinity: JSON has neither, and they would be stored as null.
+
+    Args:
+        value: what was encoded, of JSON's own types.
+        data: what it was encoded as.
+
+    Raises:
+        PayloadNotEncodable: there is one in it.
+    """
+    if b"null" in data and _has_non_finite(value):
+        raise PayloadNotEncodable("JSON has no NaN or infinity; send None or a string instead")
+
+
+def settled(data: bytes) -> bytes:
+    """JSON of which a part was encoded elsewhere (``msgspec.Raw``), written as msgspec writes it.
+
+    Raises:
+        PayloadNotEncodable: it holds a number that Python cannot read or jsonb cannot hold, or half a surrogate
+            pair.
+    """
+    try:
+        msgspec.json.decode(data)
+        data = msgspec.json.format(data, indent=-1)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise PayloadNotEncodable(f"its JSON cannot be read: {error}") from error
+    if _BEYOND_JSONB.search(_STRING.sub(b"", data)):
+        raise PayloadNotEncodable("it holds a number that jsonb cannot; write it as a string")
+    return data
+
+
+def _is_too_deep(data: bytes) -> bool:
+    """Take away the innermost level, as often as may be; whether anything is left."""
+    brackets = _STRING.sub(b"", data).translate(_BRACKETS, _NO_BRACKETS)
+    for _ in range(DEEPEST):
+        if not brackets:
+            return False
+        brackets = brackets.replace(b"[]", b"")
+    return bool(brackets)
+
+
+def _has_non_finite(value: object) -> bool:
+    match value:
+        case float():
+            return not math.isfinite(value)
+        case dict():
+            return any(_has_non_finite(item) for item in value.values())
+        case list() | tuple() | set() | frozenset():
+            return any(_has_non_finite(item) for item in value)
+    return False
