@@ -3,7 +3,7 @@
 -- locks: the given dead jobs, in order of their ids; then the keys, in their order, as enqueue_many does; the revived rows
 -- run by: PgQueue.retry, PgQueue.retry_dead
 -- why: without the lock, a job that another retry returned meanwhile, and that has ended since, would be returned once more:
---      this statement's snapshot still shows it as dead; arguments that the table would refuse would fail all the others
+--      this statement's snapshot still shows it as dead
 with dead as materialized (
     select * from pgqueue.dead_jobs
     where id = any(%(ids)s::bigint[])
@@ -16,7 +16,7 @@ revived as (
     select id, coalesce(%(now)s::timestamptz, now()), created_at, collisions, priority, max_attempts, 'ready',
            queue, task, unique_key, args, errors
     from dead
-    where jsonb_typeof(args) = 'object' and pgqueue.arguments_fit(args::json)
+    where jsonb_typeof(args) = 'object'  -- what jsonb could not hold is one string here
     order by unique_key collate "C"
     on conflict do nothing
     returning id

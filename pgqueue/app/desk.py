@@ -132,8 +132,7 @@ class Desk:
         """Make a job ready at once: a scheduled one before its time, a dead one with all its attempts.
 
         Returns:
-            False if the job is neither scheduled nor dead, if a live job has taken its unique key, or if its
-            arguments are out of bounds.
+            False if the job is neither scheduled nor dead, or a live job has taken its unique key.
         """
         return self.database.run_whole(control.retry(_id(job_id)))
 
@@ -141,8 +140,7 @@ class Desk:
         """Make a job ready at once: a scheduled one before its time, a dead one with all its attempts.
 
         Returns:
-            False if the job is neither scheduled nor dead, if a live job has taken its unique key, or if its
-            arguments are out of bounds.
+            False if the job is neither scheduled nor dead, or a live job has taken its unique key.
         """
         return await self.database.arun_whole(control.retry(_id(job_id)))
 

@@ -116,7 +116,7 @@ def retry(job_id: int, *, now: datetime | None = None) -> Plan[bool]:
 def retry_dead(job_ids: Sequence[int], *, now: datetime | None = None) -> Plan[list[int]]:
     """Return dead jobs to their lines; the ids that went.
 
-    A job stays dead while a live job has its unique key, and where its arguments are out of bounds.
+    A job stays dead while a live job has its unique key, and where ``jsonb`` could not hold its arguments.
     """
     rows = yield Statement("revive", {"ids": list(filter(_is_id, job_ids)), "now": now})
     return [row[0] for row in rows]

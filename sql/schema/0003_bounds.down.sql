@@ -45,9 +45,8 @@ create or replace view pgqueue.all_jobs as
            finished_at, attempts, max_attempts, unique_key, collisions, worker_id, errors, null, result
     from pgqueue.job_history;
 
-drop function pgqueue.check_name(text, text), pgqueue.as_datetime(timestamptz), pgqueue.as_jsonb(json);
-alter domain pgqueue.arguments drop constraint arguments_fit;
-drop function pgqueue.arguments_fit(json);
+drop function pgqueue.check_name(text, text), pgqueue.as_datetime(timestamptz), pgqueue.as_jsonb(json),
+              pgqueue.arguments_fit(json);
 
 drop function pgqueue.unique_key(text, jsonb, text[]);
 drop function pgqueue.canonical_json(jsonb);

@@ -1,5 +1,26 @@
 -- Puts back what kept the queue in order before: the functions as revisions 0001 and 0002 made them, for everyone.
 
+-- The tables that this part and those after it change are asked for in short attempts, as on the way up: workers and
+-- enqueues go on while another transaction has one of them open.
+do $$
+declare
+    before constant text := current_setting('lock_timeout');
+begin
+    for attempt in 1 .. 120 loop
+        begin
+            perform set_config('lock_timeout', '200ms', true);
+            lock table pgqueue.jobs, pgqueue.dead_jobs, pgqueue.workers, pgqueue.departed;
+            perform set_config('lock_timeout', before, true);
+            return;
+        exception when lock_not_available then
+            perform pg_sleep(0.3);
+        end;
+    end loop;
+    raise lock_not_available using
+        message = 'another transaction has kept pgqueue.jobs, dead_jobs, workers or departed open for a minute',
+        hint = 'Nothing was changed. End it (pg_locks and pg_stat_activity say whose it is), then migrate again.';
+end $$;
+
 do $$
 declare
     one record;

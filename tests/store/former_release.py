@@ -132,9 +132,19 @@ class FormerWorker:
         self._dsn = dsn
         self._stopping = threading.Event()
         self._told = threading.Condition()
+        self._failed: Exception | None = None
 
     def run(self) -> None:
         """Take turns; whatever is left at the end succeeds."""
+        try:
+            self._run()
+        except Exception as error:
+            with self._told:
+                self._failed = error
+                self._told.notify_all()
+            raise
+
+    def _run(self) -> None:
         with psycopg.connect(self._dsn, autocommit=True, options="-c statement_timeout=10s") as own:
             release, ways = FormerRelease(own), cycle(ENDS)
             release.register()
@@ -149,7 +159,9 @@ class FormerWorker:
         """Return when it has ended some more jobs, in every way and by prepared statements."""
         with self._told:
             goal = len(self.ended) + TURNS
-            assert self._told.wait_for(lambda: len(self.ended) >= goal, timeout=30)
+            assert self._told.wait_for(lambda: self._failed or len(self.ended) >= goal, timeout=60)
+        if self._failed:
+            raise self._failed
 
     def stop(self) -> None:
         """End after the turn at hand."""

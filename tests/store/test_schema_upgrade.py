@@ -1,4 +1,4 @@
-"""Upgrading from revision 0001 with a history in the tables and workers of the previous release at work, and back."""
+"""Upgrading to revision 0002 with a history in the tables and workers of the previous release at work, and back."""
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -57,10 +57,10 @@ def _all(dsn: str, query: str) -> list[tuple[Any, ...]]:
         return connection.execute(query.encode()).fetchall()
 
 
-def _upgraded(dsn: str) -> int:
+def _upgraded(dsn: str, revision: str = "head") -> int:
     """Upgrade; the number of the transaction that did it."""
     with begun(dsn) as connection:
-        schema.upgrade(connection)
+        schema.upgrade(connection, revision=revision)
         return int(connection.execute(text("select txid_current()")).scalar_one())
 
 
@@ -125,7 +125,7 @@ def test_workers_of_the_former_release_go_on_before_while_and_after_it_is_upgrad
     with at_work(former) as worker, ThreadPoolExecutor(1) as threads:
         with psycopg.connect(former) as reader:
             reader.execute("select from pgqueue.job_history limit 1")
-            upgrading = threads.submit(_upgraded, former)
+            upgrading = threads.submit(_upgraded, former, "0002")
             until_somebody_waits(former)
             worker.goes_on()
             assert not upgrading.done()
@@ -151,7 +151,7 @@ def test_an_upgrade_that_never_gets_at_the_tables_gives_up_and_says_whom_to_ask(
         with pytest.raises(
             DatabaseError, match=r"kept pgqueue.job_history or pgqueue.dead_jobs open .*\n.*pg_locks"
         ):
-            schema.migrate(former)
+            schema.migrate(former, revision="0002")
 
     assert consists_of(former) == before
 

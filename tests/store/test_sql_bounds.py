@@ -92,9 +92,3 @@ def test_what_is_just_within_bounds_is_taken_and_listed(
     assert job.id == job_id
     assert (job.task, job.queue) == (arguments.get("task", "bill"), arguments.get("queue", "default"))
     assert job.args == json.loads(arguments.get("args", "{}"))
-
-
-@pytest.mark.parametrize("args", [levels(201), levels(3000), '{"n": ' + "1" * 4301 + "}"])
-def test_the_table_refuses_arguments_that_python_could_not_read(connection: Connection, args: str) -> None:
-    with pytest.raises(psycopg.errors.CheckViolation, match="arguments_fit"):
-        connection.execute("insert into pgqueue.jobs (task, args) values ('bill', %s)", [args])
