@@ -1,6 +1,6 @@
 -- cancel: end a waiting job as cancelled, or ask its worker to if it runs; no row: there is no live job of this id.
 -- index: jobs_pkey
--- locks: that job's row
+-- locks: that job's row; where the job runs, the database-wide NOTIFY lock, at commit
 -- run by: JobHandle.cancel, PgQueue.cancel
 with target as (
     select id, status from pgqueue.jobs where id = %(id)s::bigint for update
@@ -23,4 +23,5 @@ cancelled as (
     from gone
     returning id, 'cancelled' as state
 )
-select state from asked union all select state from cancelled
+select state from asked cross join lateral pg_catalog.pg_notify('pgqueue.wake', 'cancel') as told
+union all select state from cancelled

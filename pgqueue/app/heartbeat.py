@@ -10,7 +10,7 @@ import logging
 import math
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -37,7 +37,14 @@ class Heartbeat:
     """Renews a lease every third of it until it is stopped, or the lease is lost."""
 
     def __init__(
-        self, database: Database, worker: UUID, lease: timedelta, on_lost: Callable[[], None]
+        self,
+        database: Database,
+        worker: UUID,
+        lease: timedelta,
+        on_lost: Callable[[], None],
+        *,
+        held: Callable[[], Sequence[int]],
+        on_cancel: Callable[[Sequence[int]], object],
     ) -> None:
         """Nothing happens until :meth:`start`.
 
@@ -46,11 +53,15 @@ class Heartbeat:
             worker: whose lease it is.
             lease: for how long to renew it.
             on_lost: called in the heartbeat's thread when the database says that the lease is lost.
+            held: the jobs that the take holds.
+            on_cancel: told in the heartbeat's thread which of them somebody asked to cancel.
         """
         self._database = database
         self._worker = worker
         self._lease = lease
         self._on_lost = on_lost
+        self._held = held
+        self._on_cancel = on_cancel
         self._limit = max(SHORTEST_LIMIT, lease.total_seconds() / 6)
         self._stopping = threading.Event()
         self._dsn = ""
@@ -97,7 +108,12 @@ class Heartbeat:
     def _renewed(self) -> bool:
         connection = self._connection = self._connection or self._database.connect(self._dsn)
         with within(self._limit, connection):
-            return run(claim.renew(self._worker, self._lease), connection.steps(self._database.catalogue))
+            steps = connection.steps(self._database.catalogue)
+            if not run(claim.renew(self._worker, self._lease), steps):
+                return False
+            if held := self._held():
+                self._on_cancel(run(claim.cancel_requests(self._worker, held), steps))
+        return True
 
     def _close(self) -> None:
         if self._connection is not None:

@@ -39,6 +39,7 @@ class Hold:
         held: the claims that are not settled, by the job's id.
         args: the arguments of what was taken, by the job's id.
         lost: whether the lease is lost, and every claim with it.
+        cancelled: the jobs that somebody asked to cancel while they were held.
         patience: after how many seconds without an answer a connection is cut off.
     """
 
@@ -83,8 +84,16 @@ class Hold:
         self.worker = claim.WorkerInfo(
             uuid4(), socket.gethostname(), os.getpid(), self.count, __version__, self.queues
         )
-        self.heartbeat = Heartbeat(self.database, self.worker.id, self.lease, self._lease_lost)
         self.held: dict[int, Claim] = {}
+        self.cancelled: set[int] = set()
+        self.heartbeat = Heartbeat(
+            self.database,
+            self.worker.id,
+            self.lease,
+            self._lease_lost,
+            held=lambda: [*self.held],
+            on_cancel=self.cancelled.update,
+        )
         self.args: dict[int, dict[str, Any]] = {}
         self.unsettled: set[int] = set()
         self.looking = False

@@ -20,6 +20,7 @@ class TakenJob:
         args: its arguments by parameter name, as plain JSON values.
         attempt: which attempt this is, from 1.
         lost: whether the lease was lost, so that the job may run elsewhere.
+        cancelled: whether somebody asked to cancel the job.
     """
 
     __slots__ = ("_claim", "_hold", "args")
@@ -58,6 +59,11 @@ class TakenJob:
     def lost(self) -> bool:
         """Whether the lease was lost, so that the job may run elsewhere; known at the heartbeat after it."""
         return self._hold.lost
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether somebody asked to cancel the job; known at the heartbeat after it, a third of the lease."""
+        return self.id in self._hold.cancelled
 
     def complete(self) -> None:
         """Record success now, ahead of the others.

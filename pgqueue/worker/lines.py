@@ -77,7 +77,9 @@ class Lines:
             self._round, self._seen_at = _Round(), {}
         if claims or not found:
             return claims
-        return (yield from self.claim(worker, room))
+        if self._round is not None:
+            return (yield from self._go_around(worker, room, self._round))
+        return (yield from self._ask_known(worker, room))
 
     def _ask_known(self, worker: UUID, room: int) -> Plan[list[Claim]]:
         queues = [*self._seen_at]

@@ -29,12 +29,12 @@ from pgqueue.app.context import Context
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import ConnectionFailed, Duration, InvalidOption, as_delay, as_limit
 from pgqueue.store import schema, upkeep
-from pgqueue.store.listener import listen
+from pgqueue.store.listener import CANCEL, listen
 from pgqueue.store.session import OWN
 from pgqueue.values.job import Claim
 from pgqueue.values.options import check_queues
 from pgqueue.values.verdict import Again, Returned, Unknown, Verdict
-from pgqueue.worker import joblog
+from pgqueue.worker import cancelling, joblog
 from pgqueue.worker.attempt import Stop
 from pgqueue.worker.calm import Calm
 from pgqueue.worker.completer import LOCK_TIMEOUT, Completer
@@ -143,6 +143,7 @@ class Worker:
             calm=self._calm,
             look=self._look,
         )
+        self._cancelling, self._cancel_soon = self._made_cancelling(), asyncio.Event()
         self._services = self._all_services(lease=lease, poll=poll, sweep=sweep)
 
     @property
@@ -243,6 +244,9 @@ class Worker:
         return (
             Service("renew the lease", lease.total_seconds() / 3, self._member.beat),
             Service("return stale claims", 1.0, self._return_stale),
+            Service(
+                "hear of jobs to cancel", cancelling.EVERY, self._cancelling.run_once, nudge=self._cancel_soon
+            ),
             *services(
                 self._upkeep,
                 lambda: Link("tidying", self._database),
@@ -253,6 +257,15 @@ class Worker:
                 look=self._look,
                 later=self._later,
             ),
+        )
+
+    def _made_cancelling(self) -> cancelling.Cancelling:
+        return cancelling.Cancelling(
+            self._claims,
+            worker=lambda: self.id,
+            known=self._hand.known,
+            can_listen=lambda: not self._calm.deaf,
+            on_cancel=self._slots.cancel,
         )
 
     async def _listen(self) -> None:
@@ -269,8 +282,12 @@ class Worker:
             self._look.set()
             await asyncio.sleep(LONGEST_PAUSE / 5)
 
-    def _heard(self) -> None:
+    def _heard(self, said: str) -> None:
         self._calm.deaf = False
+        if said == CANCEL:
+            self._cancelling.hear()
+            self._cancel_soon.set()
+            return
         self._calm.stir()
         self._look.set()
 

@@ -251,3 +251,16 @@ async def test_a_former_workers_beat_leaves_the_next_workers_claim_alone(ask: As
     assert await ask(claim.disown(former.worker_id, [])) == []
     done = await ask(finish.complete(latter.worker_id, [Succeeded(latter, 0.0)], keep=True, now=NOON))
     assert done == {latter.id}
+
+
+async def test_a_job_that_goes_back_unknown_and_was_to_be_cancelled_ends_as_that_and_is_not_run_again(
+    ask: Ask,
+) -> None:
+    cancelled, other = await ask(adding(new_job(), new_job()))
+    worker = (await ask(taking()))[0].worker_id
+    await ask(control.cancel(cancelled, now=NOON))
+
+    assert await ask(claim.disown(worker, [])) == [cancelled, other]
+
+    assert (await ask(shown(cancelled))).state is JobState.CANCELLED
+    assert (await ask(shown(other))).state is JobState.READY

@@ -1,16 +1,25 @@
-"""Cancelling: a waiting job at once, a running one when its worker hears of it with the next beat."""
+"""Cancelling: a waiting job at once, a running one when its worker hears of it, by a notification or by asking."""
 
 import asyncio
 import threading
+import time
 from contextlib import suppress
+from typing import TYPE_CHECKING, cast
+from uuid import UUID
 
+import psycopg
+import pytest
 from running import Running
-from tenacity import wait_none
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed, wait_none
 from worker.helping import FOR_EVER, ask, claimed, completer, dismantle, ended, member, slots, until, verdicts
 
 from pgqueue import Context, JobState, PgQueue, Retry
 from pgqueue.values.verdict import Cancelled
+from pgqueue.worker.cancelling import Cancelling
 from pgqueue.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from pgqueue.worker.link import Link
 
 
 async def test_a_waiting_job_is_cancelled_at_once(queue: PgQueue, running: Running) -> None:
@@ -167,3 +176,99 @@ async def test_a_claim_that_waits_for_a_slot_is_cancelled_before_it_starts(queue
     assert calls == ["first"]
     assert job.status() is JobState.CANCELLED
     assert ask(queue, "select count(*) from pgqueue.jobs") == [(0,)]
+
+
+@pytest.mark.parametrize("listens", [True, False], ids=["it listens", "it cannot listen"])
+async def test_a_running_job_hears_of_it_long_before_the_next_beat(
+    dsn: str, running: Running, *, listens: bool
+) -> None:
+    started = asyncio.Event()
+    queue = PgQueue(dsn, behind_pooler=not listens)
+
+    @queue.task
+    async def linger() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    job = linger.enqueue()
+    async with running(queue, lease=FOR_EVER, poll=FOR_EVER, sweep=FOR_EVER):
+        await asyncio.wait_for(started.wait(), 20)
+        assert job.cancel() is JobState.RUNNING
+        began = time.monotonic()
+        (found,) = await ended(queue, job)
+        took = time.monotonic() - began
+    queue.close()
+    assert found.state is JobState.CANCELLED
+    assert took < 10, "it was no beat that told of it: the next one is hours away"
+
+
+class Asked:
+    """A link that counts its plans."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def run(self, _plan: object) -> list[int]:
+        self.count += 1
+        return [7]
+
+
+@pytest.mark.parametrize(
+    ("known", "can_listen", "told", "asks"),
+    [
+        ([], False, True, 0),
+        ([7], True, False, 0),
+        ([7], True, True, 1),
+        ([7], False, False, 1),
+    ],
+    ids=["nothing in hand", "it would be told", "it was told", "nobody can tell it"],
+)
+async def test_a_worker_asks_only_if_it_runs_something_and_has_a_reason_to(
+    known: list[int], asks: int, *, can_listen: bool, told: bool
+) -> None:
+    link, cancelled = Asked(), list[int]()
+    cancelling = Cancelling(
+        cast("Link", link),
+        worker=lambda: UUID(int=1),
+        known=lambda: known,
+        can_listen=lambda: can_listen,
+        on_cancel=cancelled.extend,
+    )
+    if told:
+        cancelling.hear()
+    await cancelling.run_once()
+    assert (link.count, cancelled) == (asks, [7] * asks)
+    if can_listen:
+        await cancelling.run_once()
+        assert link.count == asks, "a notification is good for one question"
+
+
+def test_only_the_cancelling_of_a_running_job_notifies(queue: PgQueue, dsn: str) -> None:
+    @queue.task(name="noop")
+    def noop() -> None: ...
+
+    with psycopg.connect(dsn, autocommit=True) as ear:
+        ear.execute('listen "pgqueue.wake"')
+        noop.enqueue().cancel()
+        queue.cancel(12345)
+        noop.enqueue()
+        with queue.take(1) as (job,):
+            queue.cancel(job.id)
+        said = [notification.payload for notification in ear.notifies(timeout=0.5, stop_after=1)]
+        assert "cancel" in said
+        assert said.count("cancel") == 1
+
+
+def test_a_taken_job_hears_of_it_at_the_heartbeat(queue: PgQueue) -> None:
+    @queue.task(name="noop")
+    def noop() -> None: ...
+
+    for _ in range(2):
+        noop.enqueue()
+    with queue.take(2, lease=0.3) as (job, other):
+        queue.cancel(job.id)
+        retried = Retrying(
+            stop=stop_after_delay(20), wait=wait_fixed(0.02), retry=retry_if_result(lambda it: not it)
+        )
+        assert retried(lambda: job.cancelled)
+        assert not other.cancelled
