@@ -89,14 +89,7 @@ class Server:
         self._folder = folder
         self._data = folder / "data"
         self._log = folder / "log"
-        # PGPORT and its like must not reach a server that is told everything.
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
-        self._how: dict[str, Any] = {
-            **identity,
-            "cwd": folder,
-            "env": environment,
-            "stdin": subprocess.DEVNULL,
-        }
+        self._how: dict[str, Any] = {**identity, "cwd": folder, "stdin": subprocess.DEVNULL}
         self._process: subprocess.Popen[bytes] | None = None
 
     def initialise(self) -> None:
