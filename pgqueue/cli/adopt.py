@@ -58,26 +58,32 @@ class Undone(Exception):
 
 @click.group(cls=Group)
 def adopt() -> None:
-    """Move what waits in Procrastinate's or PgQueuer's tables of the same database."""
+    """Move waiting jobs from the tables of Procrastinate or PgQueuer in the same database."""
 
 
 def _adopting(verb: F) -> F:
     """The options of both verbs."""
     for add in (
         json_option,
-        click.option("--dry-run", is_flag=True, help="Do it, say what became of it, and roll it back."),
-        click.option("--max-attempts", type=int, help="After how many attempts the jobs are dead."),
-        click.option("--into", help="The queue that they all go to."),
-        click.option("--any-task", is_flag=True, help="Take tasks that --app has not registered, too."),
+        click.option("--dry-run", is_flag=True, help="Do everything, print the outcome, and roll back."),
+        click.option("--max-attempts", type=int, help="The jobs are dead after this many failed attempts."),
+        click.option("--into", help="Move all jobs to this queue."),
+        click.option(
+            "--any-task", is_flag=True, help="Move jobs of tasks that --app does not register, too."
+        ),
         click.option(
             "--rename",
             "renames",
             metavar="OLD=NEW",
             multiple=True,
-            help="A task's new name; repeat it for more.",
+            help="A task's new name; give it again for more tasks.",
         ),
-        click.option("--task", "tasks", multiple=True, help="Only of this task; repeat it for more."),
-        click.option("--from-schema", help="Where the other queue's tables are, if not on the search path."),
+        click.option(
+            "--task", "tasks", multiple=True, help="Only jobs of this task; give it again for more tasks."
+        ),
+        click.option(
+            "--from-schema", help="The schema of the other queue's tables, if not on the search path."
+        ),
     ):
         verb = add(verb)
     return verb
@@ -85,26 +91,28 @@ def _adopting(verb: F) -> F:
 
 @adopt.command()
 @_adopting
-@click.option("--queue", "queues", multiple=True, help="Only of this queue; repeat it for more.")
-@click.option("--without-locks", is_flag=True, help="Take jobs that have a lock, too, and forget the lock.")
+@click.option(
+    "--queue", "queues", multiple=True, help="Only jobs of this queue; give it again for more queues."
+)
+@click.option("--without-locks", is_flag=True, help="Move jobs that have a lock, too, without the lock.")
 @click.pass_obj
 def procrastinate(settings: Settings, /, **given: Any) -> None:  # noqa: ANN401 - the options above
-    """Move jobs that wait in Procrastinate; exit code 1 where one was left."""
+    """Move waiting jobs from Procrastinate. The exit code is 1 if one was left there."""
     _adopt(settings, plans.from_procrastinate, Unique(until="started"), **given)
 
 
 @adopt.command()
 @_adopting
-@click.option("--payload-as", metavar="PARAMETER", help="Hand the payload to this parameter.")
+@click.option("--payload-as", metavar="PARAMETER", help="Give the payload to this parameter.")
 @click.option(
     "--payload-is",
     type=click.Choice(["json", "text", "base64"]),
     default="json",
-    help="How it is read; json by default.",
+    help="How to read the payload.  [default: json]",
 )
 @click.pass_obj
 def pgqueuer(settings: Settings, /, *, payload_as: str | None, payload_is: str, **given: Any) -> None:  # noqa: ANN401 - as above
-    """Move jobs that wait in PgQueuer; exit code 1 where one was left."""
+    """Move waiting jobs from PgQueuer. The exit code is 1 if one was left there."""
     if payload_as is None and payload_is != "json":
         raise click.UsageError(
             f"--payload-is {payload_is} needs --payload-as: only a JSON object names its parameters"

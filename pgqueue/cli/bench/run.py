@@ -51,9 +51,9 @@ def _size(
     metavar="NAMES",
     default=",".join(LOADS),
     show_default=True,
-    help="Which loads.",
+    help="The loads to run, with commas between.",
 )
-@click.option("--rounds", type=AT_LEAST_ONE, help=f"How often each. [default: {ROUNDS}]")
+@click.option("--rounds", type=AT_LEAST_ONE, help=f"How often to run each load. [default: {ROUNDS}]")
 @click.option("--small", is_flag=True, help="A first look: small sizes, one round, within a minute.")
 @json_option
 @click.option(
@@ -82,7 +82,7 @@ def run(
     no_floor: bool,
     **given: Any,  # noqa: ANN401 - sizes
 ) -> None:
-    """Measure this database under every load, beside a bare client that does the least one can.
+    """Measure this database under every load, beside a bare client that does the least possible.
 
     Figures are of this machine at this moment; ratios carry over. Keep what --json prints, and show it to
     --compare after a change.

@@ -44,11 +44,25 @@ WORTH_A_ROW = MB // 10
 
 @click.command()
 @click.option(
-    "--minutes", type=click.FloatRange(min=0.01), default=10.0, show_default=True, help="For how long."
+    "--minutes",
+    type=click.FloatRange(min=0.01),
+    default=10.0,
+    show_default=True,
+    help="How many minutes to run.",
 )
-@click.option("--rate", type=click.IntRange(min=1), default=5_000, show_default=True, help="Jobs a second.")
 @click.option(
-    "--every", type=click.FloatRange(min=0.1), default=5.0, show_default=True, help="Seconds between looks."
+    "--rate",
+    type=click.IntRange(min=1),
+    default=5_000,
+    show_default=True,
+    help="How many jobs to enqueue per second.",
+)
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0.1),
+    default=5.0,
+    show_default=True,
+    help="Seconds between two samples.",
 )
 @json_option
 @click.pass_obj

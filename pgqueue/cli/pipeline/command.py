@@ -6,9 +6,7 @@ from pgqueue.cli.verbs import LazyGroup, Verb
 
 VERBS = {
     "deployed": Verb("pgqueue.cli.pipeline.deployed:deployed", "Say when a version of your code went live."),
-    "demo": Verb(
-        "pgqueue.cli.pipeline.demo:demo", "See the pipeline at work, on real jobs and a made-up month."
-    ),
+    "demo": Verb("pgqueue.cli.pipeline.demo:demo", "Show the pipeline on real jobs and a generated month."),
     "export": Verb("pgqueue.cli.pipeline.export:export", "Write closed days of ended jobs to the lake."),
     "generate": Verb("pgqueue.cli.pipeline.generate:generate", "Make up history of any size."),
     "prune": Verb("pgqueue.cli.pipeline.prune:prune", "Drop history that is verified in the lake."),
@@ -23,7 +21,7 @@ VERBS = {
 
 @click.group(cls=LazyGroup, verbs=VERBS)
 def pipeline() -> None:
-    """Take ended jobs out of the database into a lake of Parquet files, and report on them.
+    """Export ended jobs to a lake of Parquet files, and report on them.
 
     Needs the extra "spark", and Java 17 or later.
     """

@@ -81,12 +81,16 @@ class Told:
     "folder", default=Path("pipeline-demo"), type=click.Path(file_okay=False, writable=True, path_type=Path)
 )
 @click.option(
-    "--jobs", type=click.IntRange(min=1), default=3_000, show_default=True, help="Jobs to really run."
+    "--jobs", type=click.IntRange(min=1), default=3_000, show_default=True, help="How many real jobs to run."
 )
 @click.option(
-    "--rows", type=click.IntRange(min=1), default=200_000, show_default=True, help="Rows to make up."
+    "--rows",
+    type=click.IntRange(min=1),
+    default=200_000,
+    show_default=True,
+    help="How many rows of history to generate.",
 )
-@click.option("--days", type=click.IntRange(min=1), default=30, show_default=True, help="Days to make up.")
+@click.option("--days", type=click.IntRange(min=1), default=30, show_default=True, help="On how many days.")
 @click.option("--no-open", is_flag=True, help="Do not open the report.")
 @click.option(
     "--json", "wants_json", is_flag=True, help="Print the verdict as JSON; the rest goes to stderr."
@@ -95,7 +99,7 @@ class Told:
 def demo(
     ctx: click.Context, /, *, folder: Path, jobs: int, rows: int, days: int, no_open: bool, wants_json: bool
 ) -> None:
-    """Run jobs, make up a month of history, and take both through export, verify, roll-up, report and prune.
+    """Run jobs, generate a month of history, and export, verify, roll up, report and prune both.
 
     Everything happens on a PostgreSQL of the demo's own, thrown away at the end; the lake and the report stay in FOLDER,
     ./pipeline-demo by default. The exit code is 1 if a job that ended is not in the lake exactly once.

@@ -13,11 +13,11 @@ from pgqueue.store import rollups
 
 @click.command()
 @click.argument("version", required=False)
-@click.option("--at", type=instant, metavar="TIME", help="When it went live, in ISO 8601; now by default.")
+@click.option("--at", type=instant, metavar="TIME", help="When it went live, in ISO 8601.  [default: now]")
 @json_option
 @with_queue
 def deployed(queue: PgQueue, /, *, version: str | None, at: datetime | None, as_json: bool) -> None:
-    """Note that VERSION of your code went live, so that the report can tell what became slower with it.
+    """Record that VERSION of your code went live. The report uses it to say what became slower.
 
     Without VERSION, list what was noted, newest first.
     """

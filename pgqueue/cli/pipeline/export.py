@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     type=LENGTH,
     default="1m",
     show_default=True,
-    help="How long to wait for transactions that may still add to a closed day.",
+    help="Wait this long for transactions that may still add to a closed day.",
 )
 @click.option(
     "--rows-per-file",
     type=click.IntRange(min=1),
     default=1_000_000,
     show_default=True,
-    help="A queue with more rows on a day makes several files.",
+    help="The most rows of a file; a queue with more rows on a day has several files.",
 )
 @days_option(
     "--again",
@@ -54,7 +54,7 @@ def export(
     again: tuple[list[date], ...],
     as_json: bool,
 ) -> None:
-    """Write every closed day that is not in the lake yet, and rows that came late to those that are.
+    """Write every closed day that is not in the lake yet, and late rows of the days that are.
 
     A day is closed when it is over, and nobody works in a transaction any more that could add to it.
     """

@@ -17,17 +17,23 @@ from pgqueue.spark.made_up.world import BUSIEST
 
 
 @click.command()
-@click.option("--rows", type=click.IntRange(min=1), required=True, help="How many jobs ended, in all.")
+@click.option("--rows", type=click.IntRange(min=1), required=True, help="How many ended jobs, in all.")
 @click.option("--days", type=click.IntRange(min=1), required=True, help="On how many days.")
-@click.option("--until", type=day, help="The last of them. [default: yesterday, in UTC]")
+@click.option("--until", type=day, help="The last day. [default: yesterday, in UTC]")
 @click.option(
-    "--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Another one, another history."
+    "--seed",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="Another seed makes another history.",
 )
+@click.option("--skew", type=float, help=f"The share of all jobs in the queue {BUSIEST}, such as 0.9.")
 @click.option(
-    "--skew", type=float, help=f"The part of all jobs that the queue {BUSIEST} is to have, such as 0.9."
+    "--connections",
+    type=click.IntRange(min=1),
+    help="How many days to generate at a time. [default: processors]",
 )
-@click.option("--connections", type=click.IntRange(min=1), help="Days made at a time. [default: processors]")
-@click.option("--force-beside", is_flag=True, help="Put it beside real jobs. It stays there.")
+@click.option("--force-beside", is_flag=True, help="Generate it beside real jobs, for good.")
 @json_option
 @with_queue
 def generate(
@@ -43,7 +49,7 @@ def generate(
     force_beside: bool,
     as_json: bool,
 ) -> None:
-    """Make up the history of a shop: ended jobs, dead jobs, workers and deploys of past days.
+    """Generate the history of a shop: ended jobs, dead jobs, workers and deploys of past days.
 
     The same options make the same history. It goes into the queue's own tables, so a queue that was ever used is
     refused. What is hidden in it, for the report to find, is printed at the end.

@@ -19,7 +19,7 @@ def in_lake(verb: F) -> F:
     """``--lake`` and ``--config``; the verb is given both, for :func:`place`."""
     for add in (
         click.option(
-            "--config", metavar="FILE", help="A pipeline.toml: where the lake is, promises, tenants, costs."
+            "--config", metavar="FILE", help="A pipeline.toml with the lake, promises, tenants and costs."
         ),
         click.option(
             "--lake",

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @in_lake
-@click.option("--keep", type=LENGTH, default="7d", show_default=True, help="The newest days to keep.")
+@click.option("--keep", type=LENGTH, default="7d", show_default=True, help="Keep the history of this long.")
 @click.option(
     "--wait",
     type=LENGTH,
     default="1m",
     show_default=True,
-    help="For how long to ask for a moment alone with the history, for each day.",
+    help="Wait this long, for each day, until nothing else uses the history.",
 )
 @days_option("--day", "Only this UTC day (or FIRST..LAST).")
 @json_option
@@ -40,7 +40,7 @@ def prune(
     day: tuple[list[date], ...],
     as_json: bool,
 ) -> None:
-    """Drop the days of the history that are verified in the lake; each is compared once more as it is dropped.
+    """Drop the days of the history that are verified in the lake. Each is compared once more before.
 
     Dead jobs stay. The exit code is 1 if a verified day was refused, because it has changed or was in use.
     """

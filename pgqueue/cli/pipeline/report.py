@@ -23,7 +23,7 @@ MARKS = {"look": "!", "calm": " ", "unknown": "?", "info": " "}
     type=click.IntRange(1, 52),
     default=8,
     show_default=True,
-    help="Former weeks to compare with.",
+    help="How many former weeks to compare with.",
 )
 @click.option("--out", metavar="FILE", help="The page's file. [default: report/report-DAY.html in the lake]")
 @json_option

@@ -29,9 +29,9 @@ class Outcome(NamedTuple):
 
 @click.command()
 @in_lake
-@click.option("--keep", type=LENGTH, default="7d", show_default=True, help="The newest days not to prune.")
+@click.option("--keep", type=LENGTH, default="7d", show_default=True, help="Keep the history of this long.")
 @click.option(
-    "--enqueue-only", is_flag=True, help="Leave the work to workers whose app has registered the steps."
+    "--enqueue-only", is_flag=True, help="Only enqueue; workers whose app registers the steps run them."
 )
 @with_queue
 def run(

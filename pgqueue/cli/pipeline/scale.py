@@ -72,12 +72,24 @@ def sizes(value: str) -> list[int]:
 
 
 @click.command()
-@click.option("--rows", type=sizes, default="1000000", show_default=True, help="Sizes, with commas between.")
+@click.option(
+    "--rows",
+    type=sizes,
+    default="1000000",
+    show_default=True,
+    help="How many rows each history has, with commas between.",
+)
 @click.option(
     "--days", type=click.IntRange(min=1), default=30, show_default=True, help="Days of each history."
 )
-@click.option("--skew", type=float, help="The part of all jobs that one queue is to have, such as 0.9.")
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of the histories.")
+@click.option("--skew", type=float, help="The share of all jobs in one queue, such as 0.9.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="Another seed makes other histories.",
+)
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),

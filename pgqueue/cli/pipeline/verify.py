@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @in_lake
-@click.option("--all", "everything", is_flag=True, help="Also the days that are verified already.")
+@click.option("--all", "everything", is_flag=True, help="Verify the days that are verified already, too.")
 @days_option("--day", "Only this UTC day (or FIRST..LAST), verified already or not.")
 @json_option
 @with_queue
