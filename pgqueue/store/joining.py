@@ -84,9 +84,7 @@ def joinable(
         yield
     finally:
         opened.is_open = False  # a copy of this context may live on, in an asyncio task that was started here
-        with suppress(
-            ValueError
-        ):  # left in another context than it was entered in, which is given up as it is
+        with suppress(ValueError):  # left in another context than it was entered in, which keeps its variable
             _innermost.reset(token)
 
 

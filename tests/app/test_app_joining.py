@@ -229,9 +229,12 @@ async def test_a_transaction_within_one_of_another_queue_leaves_both_joinable(
                 child.enqueue(2)
                 give_up()
             child.enqueue(3)
+            joined.append(children(queue))
+            raise Undone
 
-    assert await done(queue, running, parent) is None
-    assert children(queue) == [2, 3]
+    joined: list[list[int]] = []
+    await done(queue, running, parent)
+    assert (joined, children(queue), children(other)) == ([[2, 3]], [], [])
     other.close()
 
 
@@ -269,6 +272,13 @@ async def test_an_asyncio_task_that_outlives_the_transaction_enqueues_by_itself(
         await child.aenqueue(1)
         ended.set()
 
+    async def somebody_else() -> None:
+        """Have the connection that the job gave back, and roll back what is done on it."""
+        async with queue.database.atransaction():
+            left.set()
+            await ended.wait()
+            give_up()
+
     @queue.task(retry=ONCE)
     async def parent(ctx: Context) -> None:
         try:
@@ -276,8 +286,7 @@ async def test_an_asyncio_task_that_outlives_the_transaction_enqueues_by_itself(
                 running_late.append(asyncio.create_task(late()))
                 raise Undone
         finally:
-            left.set()
-            await ended.wait()
+            await somebody_else()
 
     running_late: list[asyncio.Task[None]] = []
     await done(queue, running, parent)
