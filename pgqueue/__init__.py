@@ -16,6 +16,7 @@ from pgqueue.values.job import AttemptError, Job, JobState, Outcome
 from pgqueue.values.retry import Retry
 from pgqueue.values.unique import Unique
 from pgqueue.values.version import __version__
+from pgqueue.values.why import Why
 
 if _typing.TYPE_CHECKING:
     from pgqueue.worker.worker import Worker
@@ -39,6 +40,7 @@ __all__ = [
     "TakenJob",
     "Task",
     "Unique",
+    "Why",
     "Worker",
     "__version__",
 ]

@@ -31,6 +31,7 @@
     │   ├── JobNotFound             no record of this id
     │   ├── JobNotDone              the wait for a result ran out of time
     │   ├── JobFailed               the job is dead or was cancelled, so there is no result
+    │   ├── ResultNotKept           the job succeeded, and its result was not kept; the message says why
     │   ├── TimedOut                an attempt took longer than its task's timeout
     │   └── Superseded              this attempt no longer holds its job; what it says is not heard
     └── JobControl                  raised by your task to decide its job's fate
@@ -164,6 +165,10 @@ class JobNotDone(JobError, TimeoutError):
 
 class JobFailed(JobError):
     """The job is dead or was cancelled, so it has no result."""
+
+
+class ResultNotKept(JobError):
+    """The job has succeeded, and what its task returned was not kept; the message says why."""
 
 
 class TimedOut(JobError, TimeoutError):

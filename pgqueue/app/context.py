@@ -12,7 +12,7 @@ The job's completion commits in that same transaction: either both happen or nei
 
 import logging
 import time
-from collections.abc import AsyncIterator, Iterator, MutableMapping
+from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -31,6 +31,7 @@ from pgqueue.store.database import Database
 from pgqueue.store.joining import joinable
 from pgqueue.store.plan import Plan, arun, run
 from pgqueue.values.job import Claim
+from pgqueue.values.result import NOT_RETURNED
 from pgqueue.values.verdict import Succeeded
 
 logger = logging.getLogger("pgqueue.task")
@@ -48,21 +49,31 @@ class Context:
         completed: whether :meth:`transaction` has completed the job.
     """
 
-    __slots__ = ("_database", "_keep", "_started", "cancelled", "completed", "job")
+    __slots__ = ("_database", "_keep", "_returns_value", "_started", "cancelled", "completed", "job")
 
-    def __init__(self, job: Claim, database: Database, *, keep: bool) -> None:
+    def __init__(
+        self,
+        job: Claim,
+        database: Database,
+        *,
+        keep: bool,
+        returns_value: Callable[[Claim], bool] | None = None,
+    ) -> None:
         """Made by the worker, for one attempt.
 
         Args:
             job: the claim.
             database: where ``transaction`` takes connections from.
             keep: whether completion writes history.
+            returns_value: whether the claim's task says that it returns something; asked only where ``transaction``
+                completes the job, for that is noted. None: it does not.
         """
         self.job = job
         self.cancelled = False
         self.completed = False
         self._database = database
         self._keep = keep
+        self._returns_value = returns_value
         self._started = time.monotonic()
 
     @property
@@ -118,7 +129,9 @@ class Context:
         self.completed = held or self.completed
 
     def _completion(self) -> Plan[set[int]]:
-        return finish.complete(self.job.worker_id, [Succeeded(self.job, self.seconds)], keep=self._keep)
+        lost = self._returns_value is not None and self._returns_value(self.job)
+        done = Succeeded(self.job, self.seconds, NOT_RETURNED if lost else None)
+        return finish.complete(self.job.worker_id, [done], keep=self._keep)
 
     def _require_held(self, done: set[int]) -> None:
         if not done:

@@ -1,18 +1,16 @@
 """Looking at jobs and steering them: what handles, the command line and dashboards ask for."""
 
-import asyncio
-import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from pgqueue.errors import InvalidOption, JobFailed, JobNotDone, JobNotFound, as_duration
-from pgqueue.store import control
+from pgqueue.app.results import aended, ended, not_found, result_of
+from pgqueue.errors import InvalidOption, JobNotFound
+from pgqueue.store import control, waiting
 from pgqueue.store.database import Database
-from pgqueue.store.joining import OWN_CONNECTION
 from pgqueue.values.job import Job, JobState, QueueCount
+from pgqueue.values.why import Why
 
-FIRST_LOOK, LONGEST_LOOK = 0.01, 1.0
 LONGEST_PAGE = 10_000
 IDS = range(-(1 << 63), 1 << 63)
 
@@ -28,21 +26,26 @@ class Desk:
         """
         self.database = database
 
+    @property
+    def keeps_history(self) -> bool:
+        """Whether ended jobs are kept at all."""
+        return True
+
     def job(self, job_id: int) -> Job:
         """All that is recorded of a job, live or ended.
 
         Raises:
-            JobNotFound: there is no record of it: never committed, or its history was dropped.
+            JobNotFound: there is no record of it: not committed (yet), rolled back, or its history was dropped.
         """
-        return _found(job_id, self.database.run(control.show(_id(job_id))))
+        return self._found(job_id, self.database.run(control.show(_id(job_id))))
 
     async def ajob(self, job_id: int) -> Job:
         """All that is recorded of a job, live or ended.
 
         Raises:
-            JobNotFound: there is no record of it: never committed, or its history was dropped.
+            JobNotFound: there is no record of it: not committed (yet), rolled back, or its history was dropped.
         """
-        return _found(job_id, await self.database.arun(control.show(_id(job_id))))
+        return self._found(job_id, await self.database.arun(control.show(_id(job_id))))
 
     def jobs(
         self,
@@ -256,60 +259,56 @@ class Desk:
         """How many jobs of each queue are in each state, the ended ones left out; and which queues are paused."""
         return await self.database.arun(control.counts())
 
+    def why(self, job_id: int) -> Why:
+        """Why a job does not run, in a sentence: not due, paused, no worker, its task unknown, others before it.
+
+        Args:
+            job_id: which.
+        """
+        return self.database.run(waiting.why(_id(job_id)))
+
+    async def awhy(self, job_id: int) -> Why:
+        """Why a job does not run, in a sentence: not due, paused, no worker, its task unknown, others before it.
+
+        Args:
+            job_id: which.
+        """
+        return await self.database.arun(waiting.why(_id(job_id)))
+
     def result(self, job_id: int, *, timeout: float | timedelta | None = None) -> Any:  # noqa: ANN401 - any JSON
-        """Wait until a job has ended, and return what its task returned.
+        """Wait until a job has ended, and return what its task returned, as plain JSON values.
 
         Args:
             job_id: which.
             timeout: seconds, or a timedelta; None: as long as it takes.
 
         Raises:
-            JobNotDone: it has not ended in time.
+            JobNotDone: it has not ended in time; the message says why, as far as is known.
             JobFailed: it is dead or was cancelled.
             JobNotFound: there is no record of it.
+            ResultNotKept: it has succeeded, and its result was not kept; the message says why.
         """
-        apart = self._apart()
-        for pause in _looks(timeout):
-            job = _found(job_id, self.database.run(control.show(_id(job_id)), apart))
-            if job.state.ended:
-                return _result(job)
-            time.sleep(pause)
-        raise _not_done(job_id, timeout)
+        return result_of(ended(self.database, _id(job_id), timeout, keeps_history=self.keeps_history))
 
     async def aresult(self, job_id: int, *, timeout: float | timedelta | None = None) -> Any:  # noqa: ANN401, ASYNC109
-        """Wait until a job has ended, and return what its task returned.
+        """Wait until a job has ended, and return what its task returned, as plain JSON values.
 
         Args:
             job_id: which.
             timeout: seconds, or a timedelta; None: as long as it takes.
 
         Raises:
-            JobNotDone: it has not ended in time.
+            JobNotDone: it has not ended in time; the message says why, as far as is known.
             JobFailed: it is dead or was cancelled.
             JobNotFound: there is no record of it.
+            ResultNotKept: it has succeeded, and its result was not kept; the message says why.
         """
-        apart = self._apart()
-        for pause in _looks(timeout):
-            job = _found(job_id, await self.database.arun(control.show(_id(job_id)), apart))
-            if job.state.ended:
-                return _result(job)
-            await asyncio.sleep(pause)
-        raise _not_done(job_id, timeout)
+        return result_of(await aended(self.database, _id(job_id), timeout, keeps_history=self.keeps_history))
 
-    def _apart(self) -> object:
-        """On which connection to wait for a job: inside a job's transaction never on that.
-
-        A job that was enqueued in it cannot end before it is committed, and the wait would be for ever.
-        """
-        return OWN_CONNECTION if self.database.joins(None) else None
-
-
-def _found(job_id: int, job: Job | None) -> Job:
-    if job is None:
-        raise JobNotFound(
-            f"no record of job {job_id}: it was never committed, or its history has been dropped"
-        )
-    return job
+    def _found(self, job_id: int, job: Job | None) -> Job:
+        if job is None:
+            raise not_found(job_id, keeps_history=self.keeps_history)
+        return job
 
 
 def _id(job_id: int) -> int:
@@ -342,26 +341,3 @@ def _page(limit: int) -> int:
     if not 1 <= limit <= LONGEST_PAGE:
         raise InvalidOption(f"limit={limit!r}: use a number from 1 to {LONGEST_PAGE:,}")
     return limit
-
-
-def _looks(timeout: float | timedelta | None) -> Iterator[float]:
-    """How long to pause after each look at a job, ever longer, until the time is over."""
-    limit = as_duration("timeout", timeout)
-    deadline = None if limit is None else time.monotonic() + limit.total_seconds()
-    pause = FIRST_LOOK
-    while deadline is None or time.monotonic() < deadline:
-        left = LONGEST_LOOK if deadline is None else deadline - time.monotonic()
-        yield max(0.0, min(pause, left))
-        pause = min(pause * 1.5, LONGEST_LOOK)
-    yield 0.0
-
-
-def _not_done(job_id: int, timeout: float | timedelta | None) -> JobNotDone:
-    return JobNotDone(f"job {job_id} has not ended within {timeout!r}; it may still")
-
-
-def _result(job: Job) -> Any:  # noqa: ANN401 - any JSON
-    if job.state is JobState.SUCCEEDED:
-        return job.result
-    last = f": {job.errors[-1].type}: {job.errors[-1].message}" if job.errors else ""
-    raise JobFailed(f"job {job.id} of {job.task} is {job.state}{last}")

@@ -1,9 +1,11 @@
 """A job as seen by whoever enqueued it."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Generic, TypeVar
 
 from pgqueue.app.desk import Desk
+from pgqueue.app.results import Returns, aended, ended, typed_result_of
 from pgqueue.values.job import Enqueued, JobState, Outcome
 
 R = TypeVar("R", covariant=True)  # noqa: PLC0105 - the name users see in ``JobHandle[R]``
@@ -72,27 +74,44 @@ class JobHandle(Generic[R]):
         return await self._desk.acancel(self.id)
 
     def result(self, timeout: float | timedelta | None = None) -> R:
-        """Wait until the job has ended, and return what its task returned, as plain JSON values.
+        """Wait until the job has ended, and return what its task returned, as its annotation says.
+
+        Without an annotation, and where the task is not registered here, it is plain JSON values.
 
         Args:
             timeout: seconds, or a timedelta; None: as long as it takes.
 
         Raises:
-            JobNotDone: it has not ended in time.
+            JobNotDone: it has not ended in time; the message says why, as far as is known.
             JobFailed: it is dead or was cancelled.
             JobNotFound: there is no record of it.
+            ResultNotKept: it has succeeded, and its result was not kept; the message says why.
+            PayloadNotDecodable: the result does not fit the annotation.
         """
-        return self._desk.result(self.id, timeout=timeout)  # type: ignore[no-any-return]  # whatever was stored
+        desk = self._desk
+        look = ended(desk.database, self.id, timeout, keeps_history=desk.keeps_history)
+        return typed_result_of(look, self._tasks)  # type: ignore[no-any-return]  # as annotated
 
     async def aresult(self, timeout: float | timedelta | None = None) -> R:  # noqa: ASYNC109 - as the blocking one
-        """Wait until the job has ended, and return what its task returned, as plain JSON values.
+        """Wait until the job has ended, and return what its task returned, as its annotation says.
+
+        Without an annotation, and where the task is not registered here, it is plain JSON values.
 
         Args:
             timeout: seconds, or a timedelta; None: as long as it takes.
 
         Raises:
-            JobNotDone: it has not ended in time.
+            JobNotDone: it has not ended in time; the message says why, as far as is known.
             JobFailed: it is dead or was cancelled.
             JobNotFound: there is no record of it.
+            ResultNotKept: it has succeeded, and its result was not kept; the message says why.
+            PayloadNotDecodable: the result does not fit the annotation.
         """
-        return await self._desk.aresult(self.id, timeout=timeout)  # type: ignore[no-any-return]  # as above
+        desk = self._desk
+        look = await aended(desk.database, self.id, timeout, keeps_history=desk.keeps_history)
+        return typed_result_of(look, self._tasks)  # type: ignore[no-any-return]  # as above
+
+    @property
+    def _tasks(self) -> Mapping[str, Returns]:
+        """The tasks that are registered here; none where the handle is of a desk without any."""
+        return getattr(self._desk, "tasks", {})

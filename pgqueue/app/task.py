@@ -22,6 +22,7 @@ from pgqueue.values.job import NewJob
 from pgqueue.values.nearest import did_you_mean
 from pgqueue.values.options import DEFAULT_UNIQUE, JobOptions
 from pgqueue.values.payload import Signature
+from pgqueue.values.result import ReturnType
 from pgqueue.values.retry import Retry
 from pgqueue.values.unique import Unique, as_names, derived_key
 
@@ -180,6 +181,11 @@ class Task(Generic[P, R]):
     def signature(self) -> Signature:
         """How arguments travel; read from the annotations when first needed, for they may name what follows."""
         return Signature(self.function, Context)
+
+    @cached_property
+    def returns(self) -> ReturnType:
+        """What the function says that it returns."""
+        return ReturnType(self.function)
 
     if not TYPE_CHECKING:  # else type checkers would take any attribute for one of these
 

@@ -18,6 +18,7 @@ from pgqueue.django.backend_api import (
     TaskResultStatus,
 )
 from pgqueue.values.job import AttemptError, Job, JobState
+from pgqueue.values.verdict import NOT_KEPT
 
 STATUS = {
     JobState.BLOCKED: TaskResultStatus.READY,
@@ -61,7 +62,7 @@ def result_of(job: Job, call: Call, task: AnyTask) -> AnyResult:
         call: what it carries.
         task: the task whose path the job names.
     """
-    failed = [error.at for error in job.errors if error.at is not None]
+    failed = [error.at for error in job.errors if error.at is not None and error.type != NOT_KEPT]
     result = TaskResult(
         task=as_enqueued(task, job, call),
         id=str(job.id),

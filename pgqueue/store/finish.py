@@ -81,6 +81,7 @@ def complete(
             results=texts(
                 None if verdict.result is None else verdict.result.decode() for verdict in verdicts
             ),
+            errors=_errors(verdicts) if [one for one in verdicts if one.error is not None] else None,
             keep=keep,
         )
     )

@@ -207,7 +207,15 @@ class Shift:
         """Prepare the attempt, and load its task, as a worker does."""
         if found.task not in self._queue.tasks:
             self._queue.load_task(found.task)
-        return Attempt(found, Context(found, self._queue.database, keep=self._queue.keeps_history))
+        return Attempt(
+            found,
+            Context(
+                found,
+                self._queue.database,
+                keep=self._queue.keeps_history,
+                returns_value=self.executor.returns_value,
+            ),
+        )
 
     def finish(self, verdict: Verdict) -> Plan[set[int]]:
         """Record how it ended."""

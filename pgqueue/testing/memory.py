@@ -9,7 +9,7 @@ from typing import NoReturn, TypeVar
 
 from pgqueue.app.desk import Desk
 from pgqueue.errors import NotInMemory
-from pgqueue.store import claim, control, enqueue, finish
+from pgqueue.store import claim, control, enqueue, finish, waiting
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan
 from pgqueue.testing.clock import Clock
@@ -24,6 +24,8 @@ _ANSWERED = {
         enqueue.enqueue,
         enqueue.enqueue_many,
         control.show,
+        waiting.look,
+        waiting.why,
         control.jobs,
         control.counts,
         control.clock,

@@ -13,10 +13,12 @@ from uuid import UUID
 
 from pgqueue.errors import as_duration
 from pgqueue.store.claim import WorkerInfo
+from pgqueue.store.waiting import Look
 from pgqueue.testing.plans import LEASE
 from pgqueue.testing.row import Row
 from pgqueue.values.job import AttemptError, Claim, Enqueued, Job, JobState, NewJob, Outcome, QueueCount
 from pgqueue.values.verdict import Again, Buried, Cancelled, Returned, Succeeded, Unknown, Verdict
+from pgqueue.values.why import Why, explain, spoken
 
 
 class Table:
@@ -53,6 +55,25 @@ class Table:
         """One job."""
         row = self._rows.get(job_id)
         return None if row is None else row.shown()
+
+    def look(self, job_id: int) -> Look | None:
+        """One job, and its result as it is stored."""
+        row = self._rows.get(job_id)
+        if row is None:
+            return None
+        return Look(row.shown(), None if row.result is None else row.result.decode())
+
+    def why(self, job_id: int, *, now: datetime) -> Why:
+        """Why a job does not run; here none does until a test drains its queue."""
+        row = self._rows.get(job_id)
+        if row is None:
+            return explain(job_id, None)
+        if row.state.ended:
+            return Why(job_id, row.state, "ended", f"it is {row.state}")
+        due = f"due in {spoken((row.run_at - now).total_seconds())}" if row.run_at > now else str(row.state)
+        paused = f", and queue {row.new.queue!r} is paused" if row.new.queue in self._paused else ""
+        said = f"it is {due}{paused}; its queue is in memory for a test: pgqueue.testing.drain(queue) runs it"
+        return Why(job_id, row.state, "no worker", said)
 
     def jobs(
         self,
@@ -172,7 +193,7 @@ class Table:
         return done
 
     def _record(self, row: Row, verdict: Verdict, now: datetime, *, keep: bool) -> None:
-        if isinstance(verdict, Again | Buried):
+        if isinstance(verdict, Again | Buried | Succeeded) and verdict.error is not None:
             row.note(verdict.error, now)
         match verdict:
             case Succeeded(seconds=seconds, result=result):

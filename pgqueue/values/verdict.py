@@ -6,23 +6,26 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from pgqueue.errors import Dead, RetryLater, Snooze
+from pgqueue.errors import Dead, ResultNotKept, RetryLater, Snooze
 from pgqueue.values.job import AttemptError, Claim
 from pgqueue.values.retry import Retry
 
 Reason = Literal["exhausted", "refused", "undecodable", "asked", "unknown"]
 
+NOT_KEPT = "pgqueue.errors.ResultNotKept"
+"""The type of the error that is recorded with a job whose result is not kept."""
 LONGEST_TYPE = 200
 LONGEST_MESSAGE = 2_000
 LONGEST_TRACEBACK = 8_000
 
 
 class Succeeded(msgspec.Struct, frozen=True, gc=False):
-    """The attempt returned; ``result`` is its value as JSON, or None."""
+    """The attempt returned; ``result`` is its value as JSON, or None; ``error`` says why that is not kept."""
 
     claim: Claim
     seconds: float
     result: bytes | None = None
+    error: AttemptError | None = None
 
 
 class Again(msgspec.Struct, frozen=True):
@@ -130,11 +133,16 @@ def plainer(verdict: Verdict, refusal: Exception) -> Verdict:
     claim = verdict.claim
     match verdict:
         case Succeeded(seconds=seconds):
-            return Succeeded(claim, seconds)
+            return without_result(claim, seconds, f"the database refused it: {_text(refusal)}")
         case _ if claim.attempt >= claim.max_attempts:
             return Buried(claim, 0.0, "exhausted", describe(refusal, claim.attempt))
         case _:
             return Again(claim, timedelta(minutes=1), describe(refusal, claim.attempt))
+
+
+def without_result(claim: Claim, seconds: float, reason: str) -> Succeeded:
+    """The verdict on an attempt that returned what cannot be kept: whoever asks for the result hears the reason."""
+    return Succeeded(claim, seconds, error=describe(ResultNotKept(reason), claim.attempt))
 
 
 def describe(error: BaseException, attempt: int) -> AttemptError:

@@ -11,10 +11,11 @@ from datetime import timedelta
 from typing import Any
 
 from pgqueue.app.task import Task
-from pgqueue.errors import PayloadError, PayloadNotDecodable, Superseded, TimedOut
+from pgqueue.errors import PayloadError, PayloadNotDecodable, PayloadTooLarge, Superseded, TimedOut
 from pgqueue.values.job import Claim
 from pgqueue.values.nearest import nearest
 from pgqueue.values.payload import encode_result
+from pgqueue.values.result import NOT_RETURNED
 from pgqueue.values.retry import Retry
 from pgqueue.values.verdict import (
     Again,
@@ -26,6 +27,7 @@ from pgqueue.values.verdict import (
     Verdict,
     describe,
     judge,
+    without_result,
 )
 from pgqueue.worker import joblog
 from pgqueue.worker.attempt import Attempt, Stop
@@ -71,6 +73,10 @@ class Executor:
         """How many seconds an attempt may take."""
         timeout = self._tasks[claim.task].timeout
         return math.inf if timeout is None else timeout.total_seconds()
+
+    def returns_value(self, claim: Claim) -> bool:
+        """Whether a claim's task says that it returns something."""
+        return self._tasks[claim.task].returns.is_value
 
     async def run(self, attempt: Attempt) -> Verdict | None:
         """Run an attempt of an ``async def`` task.
@@ -154,7 +160,7 @@ class Executor:
         if attempt.context.completed:
             joblog.succeeded(attempt.claim, attempt.context.seconds)
             return None
-        return Succeeded(attempt.claim, attempt.context.seconds, self._result(attempt.claim, value))
+        return self._succeeded(attempt.claim, attempt.context.seconds, value)
 
     def _raised(self, task: Task[..., Any], attempt: Attempt, error: BaseException) -> Verdict | None:
         if isinstance(error, asyncio.CancelledError | concurrent.futures.CancelledError):
@@ -242,22 +248,19 @@ class Executor:
             log.exception("retry policy failed; the default one decides", extra={"task": task.name})
             return judge(attempt.claim, error, retry=Retry(), seconds=attempt.context.seconds)
 
-    def _result(self, claim: Claim, value: object) -> bytes | None:
-        """The return value as JSON, or None where it cannot be kept: the work is done all the same."""
+    def _succeeded(self, claim: Claim, seconds: float, value: object) -> Succeeded:
+        """The work is done also where its return value cannot be kept: then the verdict says why not."""
         try:
             data = encode_result(value)
+            if data is not None and len(data) > self._longest_result:
+                raise PayloadTooLarge(
+                    f"it takes {len(data):,} bytes as JSON, over the limit of {self._longest_result:,}; store it "
+                    "elsewhere and return a reference, or raise PgQueue(max_payload=...)"
+                )
         except PayloadError as error:
             log.warning("result not kept: %s", error, extra={"job": claim.id, "task": claim.task})
-            return None
-        if data is not None and len(data) > self._longest_result:
-            log.warning(
-                "result not kept: %d bytes as JSON, over the limit of %d",
-                len(data),
-                self._longest_result,
-                extra={"job": claim.id, "task": claim.task},
-            )
-            return None
-        return data
+            return without_result(claim, seconds, str(error))
+        return Succeeded(claim, seconds, None if data == NOT_RETURNED else data)
 
 
 def _timed_out(attempt: Attempt, timeout: timedelta | None) -> TimedOut:

@@ -115,7 +115,8 @@ class Worker:
             told=(psycopg.errors.LockNotAvailable,),
         )
         self._completer = Completer(self._finishes, keep=queue.keeps_history, on_written=self._written)
-        executor = Executor(
+        self._keeps_history = queue.keeps_history
+        self._executor = executor = Executor(
             queue.tasks,
             load=queue.load_task,
             longest_result=queue.max_payload,
@@ -312,7 +313,9 @@ class Worker:
         self._completer.forget(worker)
 
     def _context(self, claim: Claim) -> Context:
-        return Context(claim, self._database, keep=self.queue.keeps_history)
+        return Context(
+            claim, self._database, keep=self._keeps_history, returns_value=self._executor.returns_value
+        )
 
 
 def _served(queue: PgQueue, queues: Sequence[str] | None) -> list[str] | None:

@@ -1,0 +1,62 @@
+"""What a task returns, as its annotation says, and how a stored result is read back as that."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import cached_property
+from typing import Any, Final, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from pgqueue.errors import PayloadNotDecodable
+from pgqueue.values.payload import _decode_other
+
+NOT_RETURNED: Final = b"null"
+"""Stored in place of a result where the task had completed its job before it returned; None is stored as nothing."""
+
+
+class ReturnType:
+    """What a task's function is annotated to return, read when it is first needed."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        """Read nothing yet.
+
+        Args:
+            function: the task's.
+        """
+        self._function = function
+
+    @cached_property
+    def annotation(self) -> Any:  # noqa: ANN401 - whatever stands there
+        """What the function returns, or, if that is awaited, what it gives then; Any where it does not say."""
+        annotation = get_type_hints(self._function, include_extras=True).get("return", Any)
+        if get_origin(annotation) in {Awaitable, Coroutine}:
+            return get_args(annotation)[-1]
+        return annotation
+
+    @property
+    def is_value(self) -> bool:
+        """Whether the annotation says that there is a value: it is there, and is not None."""
+        if inspect.signature(self._function).return_annotation is inspect.Signature.empty:
+            return False
+        return self.annotation is not type(None)
+
+    def decode(self, data: str) -> Any:  # noqa: ANN401 - whatever the annotation says
+        """A stored result as the annotation says.
+
+        Raises:
+            PayloadNotDecodable: it does not fit.
+        """
+        if not self.is_value:
+            return msgspec.json.decode(data)
+        try:
+            return self._decoder.decode(data)
+        except Exception as error:  # an unsupported type, or whatever a type's own conversion raises
+            raise PayloadNotDecodable(f"{error}, where it returns {self._said}") from error
+
+    @cached_property
+    def _decoder(self) -> "msgspec.json.Decoder[Any]":
+        return msgspec.json.Decoder(self.annotation, dec_hook=_decode_other)
+
+    @property
+    def _said(self) -> str:
+        return getattr(self.annotation, "__qualname__", None) or str(self.annotation)

@@ -1,0 +1,177 @@
+"""Why a job does not run, or has no result yet: the pure rules, and the sentence that says it.
+
+What is known comes from ``sql/why.sql``, in one look; what to do with the answer is for the caller.
+"""
+
+from collections.abc import Iterator
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from pgqueue.values.job import JobState
+
+MOST_AHEAD = 1_000
+"""Jobs ahead of one are counted up to this number."""
+
+Reason: TypeAlias = Literal[
+    "no record",
+    "ended",
+    "running",
+    "worker lost",
+    "blocked",
+    "not due",
+    "paused",
+    "no worker",
+    "task unknown",
+    "waiting",
+]
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What decides whether a job runs: the columns of ``sql/why.sql``, in its order.
+
+    Attributes:
+        state: where the job stands.
+        queue: the queue's name.
+        task: the task's name.
+        attempts: how many attempts were begun.
+        max_attempts: after how many it is dead.
+        due_in: seconds until it may run; negative: since when it might have.
+        since: seconds since it was claimed, or since it ended; None: it waits.
+        cancel_requested: a running job is to be cancelled.
+        unknown_for: seconds since a worker first claimed it without knowing its task; None: none did.
+        paused: its queue is paused.
+        host: where its worker runs, if it runs and the worker has a row.
+        pid: that worker's process.
+        lease_left: seconds that are left of that worker's lease.
+        alive: how many workers are alive.
+        serving: how many of them serve its queue.
+        slots: how many jobs those run at a time.
+        knowing: how many of those may know its task.
+        ahead: how many ready jobs of its queue come before it, up to 1,000; None: it is not ready.
+    """
+
+    state: str
+    queue: str
+    task: str
+    attempts: int
+    max_attempts: int
+    due_in: float
+    since: float | None
+    cancel_requested: bool
+    unknown_for: float | None
+    paused: bool
+    host: str | None
+    pid: int | None
+    lease_left: float | None
+    alive: int
+    serving: int
+    slots: int
+    knowing: int
+    ahead: int | None
+
+
+class Why(msgspec.Struct, frozen=True):
+    """Why a job does not run, or what becomes of it.
+
+    Attributes:
+        job_id: which job.
+        state: where it stands; None: there is no record of it.
+        reason: the chief reason, in one of a few fixed words.
+        sentence: all that is known of it, to be read by people.
+    """
+
+    job_id: int
+    state: JobState | None
+    reason: Reason
+    sentence: str
+
+
+def explain(job_id: int, facts: Facts | None) -> Why:
+    """Say why a job does not run.
+
+    Args:
+        job_id: which.
+        facts: what is known of it; None: there is no record.
+    """
+    if facts is None:
+        return Why(job_id, None, "no record", "there is no record of it: " + NO_RECORD)
+    state = JobState(facts.state)
+    match state:
+        case JobState.RUNNING:
+            reason, sentence = _running(facts)
+        case JobState.BLOCKED:
+            reason, sentence = "blocked", "it waits for other jobs to end"
+        case JobState.SCHEDULED | JobState.READY:
+            reason, sentence = _waiting(facts)
+        case _:
+            reason, sentence = "ended", f"it is {state}, since {spoken(facts.since or 0.0)}"
+    return Why(job_id, state, reason, sentence)
+
+
+NO_RECORD = "it was not committed (yet), or was rolled back, or its history has been dropped"
+
+
+def spoken(seconds: float) -> str:
+    """A length of time with its unit, in two figures or so."""
+    for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.3g} {unit}"
+    return f"{round(seconds, 1):g} s"
+
+
+def _running(facts: Facts) -> tuple[Reason, str]:
+    attempt = (
+        f"attempt {facts.attempts} of {facts.max_attempts} has been running for {spoken(facts.since or 0.0)}"
+    )
+    if facts.lease_left is None or facts.lease_left < 0:
+        return (
+            "worker lost",
+            f"{attempt}, and its worker is gone: another worker takes the job over at its next sweep",
+        )
+    asked = "; its worker has been asked to cancel it" if facts.cancel_requested else ""
+    return "running", f"{attempt}, on {facts.host}, process {facts.pid}{asked}"
+
+
+def _waiting(facts: Facts) -> tuple[Reason, str]:
+    obstacles = list(_obstacles(facts))
+    said = [what for _, what in obstacles] or [_place(facts)]
+    if facts.due_in > 0:
+        failed = f", after {facts.attempts} of {facts.max_attempts} attempts failed" if facts.attempts else ""
+        return "not due", "; ".join([f"it is due in {spoken(facts.due_in)}{failed}", *said])
+    waits = f"it is {facts.state}, and has been due for {spoken(-facts.due_in)}"
+    if facts.ahead and not obstacles:
+        more = " or more" if facts.ahead >= MOST_AHEAD else ""
+        waits += f", behind {facts.ahead:,}{more} ready job{'s' if facts.ahead > 1 else ''}"
+    return obstacles[0][0] if obstacles else "waiting", "; ".join([waits, *said])
+
+
+def _obstacles(facts: Facts) -> Iterator[tuple[Reason, str]]:
+    """What keeps workers from it, the first one first."""
+    queue = repr(facts.queue)
+    if facts.paused:
+        yield "paused", f"queue {queue} is paused: run `pgqueue queues resume {facts.queue}`"
+    if facts.alive == 0:
+        yield "no worker", "no worker is alive: start one with `pgqueue worker`"
+    elif facts.serving == 0:
+        yield "no worker", f"none of the {_many(facts.alive, 'live worker')} serves queue {queue}"
+    elif facts.knowing == 0:
+        yield (
+            "task unknown",
+            f"no live worker of queue {queue} has task {facts.task!r}: is its module imported by the worker's --app?",
+        )
+    elif facts.unknown_for is not None:
+        yield (
+            "task unknown",
+            f"for {spoken(facts.unknown_for)} workers without task {facts.task!r} have put it back: are some of an older release?",
+        )
+
+
+def _place(facts: Facts) -> str:
+    serving = f"{_many(facts.serving, 'worker')} with {_many(facts.slots, 'slot')} serve"
+    next_one = "it is next, and " if facts.ahead == 0 else ""
+    return f"{next_one}{serving}{'s' if facts.serving == 1 else ''} its queue"
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,0 +1,194 @@
+"""Why a job does not run: what is said of it, and what JobNotDone says when the time is over."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from app.helping import ask
+from running import Running
+
+from pgqueue import PgQueue, Why
+from pgqueue.errors import JobNotDone, JobNotFound
+from pgqueue.testing import in_memory
+
+
+@pytest.fixture
+def note(queue: PgQueue) -> Any:
+    """A task that does nothing."""
+
+    @queue.task(name="note")
+    def note() -> None: ...
+
+    return note
+
+
+def worker(
+    queue: PgQueue, *, queues: list[str] | None = None, tasks: list[str] | None = None, alive: bool = True
+) -> str:
+    """A worker's row; its id."""
+    name = str(uuid4())
+    ask(
+        queue,
+        "insert into pgqueue.workers (id, lease_until, host, pid, concurrency, version, queues, tasks) "
+        "values (%s, now() + %s, 'box', 42, 20, '0', %s, %s)",
+        name,
+        timedelta(minutes=5 if alive else -5),
+        queues,
+        tasks,
+    )
+    return name
+
+
+def said(queue: PgQueue, job_id: int) -> tuple[str, str]:
+    found = queue.why(job_id)
+    return found.reason, found.sentence
+
+
+def test_a_ready_job_without_any_worker_says_how_to_start_one(queue: PgQueue, note: Any) -> None:
+    job = note.enqueue()
+    worker(queue, alive=False)
+    reason, sentence = said(queue, job.id)
+    assert reason == "no worker"
+    assert sentence.startswith("it is ready, and has been due for 0")
+    assert sentence.endswith(" s; no worker is alive: start one with `pgqueue worker`")
+
+
+def test_a_job_in_a_queue_that_no_worker_serves_says_so(queue: PgQueue, note: Any) -> None:
+    job = note.using(queue="mail").enqueue()
+    worker(queue, queues=["default", "urgent"])
+    reason, sentence = said(queue, job.id)
+    assert (reason, sentence.split("; ")[1]) == ("no worker", "none of the 1 live worker serves queue 'mail'")
+
+
+def test_a_job_of_a_paused_queue_says_how_to_resume_it(queue: PgQueue, note: Any) -> None:
+    job = note.using(queue="mail").enqueue()
+    worker(queue)
+    queue.pause("mail")
+    reason, sentence = said(queue, job.id)
+    assert (reason, sentence.split("; ")[1]) == (
+        "paused",
+        "queue 'mail' is paused: run `pgqueue queues resume mail`",
+    )
+
+
+def test_a_job_whose_task_no_worker_has_says_so(queue: PgQueue, note: Any) -> None:
+    job = note.enqueue()
+    worker(queue, tasks=["other"])
+    reason, sentence = said(queue, job.id)
+    assert reason == "task unknown"
+    assert "no live worker of queue 'default' has task 'note'" in sentence
+    worker(queue, tasks=["note"])
+    assert said(queue, job.id)[0] == "waiting"
+
+
+def test_a_job_that_workers_put_back_for_want_of_its_task_says_since_when(queue: PgQueue, note: Any) -> None:
+    job = note.enqueue()
+    worker(queue)
+    ask(queue, "update pgqueue.jobs set unknown_since = now() - interval '5 minutes'")
+    assert "for 5 min workers without task 'note' have put it back" in said(queue, job.id)[1]
+
+
+def test_a_ready_job_says_how_many_come_before_it(queue: PgQueue, note: Any) -> None:
+    first = note.using(priority=1).enqueue()
+    queue.enqueue_many(note.call() for _ in range(1_200))
+    last, urgent = note.enqueue(), note.using(priority=2).enqueue()
+    note.using(queue="mail", priority=9).enqueue()
+    worker(queue)
+    worker(queue, queues=["default"])
+    assert ", behind 1 ready job; 2 workers with 40 slots serve its queue" in said(queue, first.id)[1]
+    assert ", behind 1,000 or more ready jobs; " in said(queue, last.id)[1]
+    assert "; it is next, and 2 workers with 40 slots serve its queue" in said(queue, urgent.id)[1]
+
+
+def test_a_scheduled_job_says_when_it_is_due_and_what_else_is_in_its_way(queue: PgQueue, note: Any) -> None:
+    job = note.using(delay=timedelta(hours=3)).enqueue()
+    assert said(queue, job.id) == (
+        "not due",
+        "it is due in 3 h; no worker is alive: start one with `pgqueue worker`",
+    )
+    ask(queue, "update pgqueue.jobs set attempts = 2")
+    worker(queue)
+    assert said(queue, job.id)[1] == (
+        "it is due in 3 h, after 2 of 25 attempts failed; 1 worker with 20 slots serves its queue"
+    )
+
+
+def test_a_running_job_says_where_and_since_when(queue: PgQueue, note: Any) -> None:
+    job = note.enqueue()
+    name = worker(queue)
+    ask(
+        queue,
+        "update pgqueue.jobs set status = 'running', attempts = 3, worker_id = %s, "
+        "claimed_at = now() - interval '10 minutes'",
+        name,
+    )
+    assert said(queue, job.id) == (
+        "running",
+        "attempt 3 of 25 has been running for 10 min, on box, process 42",
+    )
+    queue.cancel(job.id)
+    assert said(queue, job.id)[1].endswith("; its worker has been asked to cancel it")
+    ask(queue, "delete from pgqueue.workers")
+    reason, sentence = said(queue, job.id)
+    assert (reason, "and its worker is gone" in sentence) == ("worker lost", True)
+
+
+async def test_a_job_that_has_ended_says_how(queue: PgQueue, note: Any, running: Running) -> None:
+    job, other = note.enqueue(), note.enqueue()
+    other.cancel()
+    async with running(queue):
+        await job.aresult(timeout=20)
+        assert (await queue.awhy(job.id)).reason == "ended"
+    assert said(queue, job.id)[1].startswith("it is succeeded, since ")
+    assert said(queue, other.id)[1].startswith("it is cancelled, since ")
+
+
+def test_a_job_without_a_record_may_not_be_committed_yet(
+    queue: PgQueue, note: Any, connection: psycopg.Connection[object]
+) -> None:
+    job = note.using(connection=connection).enqueue()
+    words = r"it was not committed \(yet\), or was rolled back, or its history has been dropped"
+    with pytest.raises(JobNotFound, match=words):
+        job.status()
+    with pytest.raises(JobNotFound, match=words):
+        job.result()
+    assert queue.why(job.id) == Why(
+        job.id,
+        None,
+        "no record",
+        "there is no record of it: it was not committed (yet), or was rolled back, or its history has been dropped",
+    )
+
+
+async def test_a_wait_that_is_over_says_why(queue: PgQueue, note: Any) -> None:
+    job = note.enqueue()
+    words = rf"^job {job.id} has not ended within 0\.2 s: it is ready, .* no worker is alive"
+    with pytest.raises(JobNotDone, match=words):
+        job.result(timeout=0.2)
+    with pytest.raises(JobNotDone, match=words):
+        await job.aresult(timeout=timedelta(seconds=0.2))
+    await queue.aclose()
+
+
+def test_times_that_no_program_can_do_sums_with_are_no_obstacle(queue: PgQueue, note: Any) -> None:
+    job = note.enqueue()
+    for odd in ("infinity", "-infinity", "200000-01-01", "4000-01-01 BC"):
+        ask(queue, "update pgqueue.jobs set run_at = %s::timestamptz", odd)
+        assert queue.why(job.id).state == "ready"
+
+
+def test_in_memory_a_job_waits_for_a_drain(queue: PgQueue, note: Any) -> None:
+    with in_memory(queue):
+        job, later = note.enqueue(), note.using(delay=60).enqueue()
+        queue.pause("default")
+        assert queue.why(job.id).sentence == (
+            "it is ready, and queue 'default' is paused; its queue is in memory for a test: "
+            "pgqueue.testing.drain(queue) runs it"
+        )
+        assert queue.why(later.id).sentence.startswith("it is due in 60 s")
+        later.cancel()
+        assert (queue.why(later.id).reason, queue.why(99).reason) == ("ended", "no record")
+        with pytest.raises(JobNotDone, match="in memory for a test"):
+            job.result(timeout=0)
