@@ -146,12 +146,21 @@ def taken(pool: ConnectionPool[OwnConnection]) -> OwnConnection:
 
 
 async def ataken(pool: AsyncConnectionPool[OwnAsyncConnection]) -> OwnAsyncConnection:
-    """As :func:`taken`, awaited."""
+    """As :func:`taken`, awaited.
+
+    On Python 3.11, a cancellation that comes together with the connection is lost within the pool (``asyncio.wait_for``
+    gives the one and forgets the other), and a task's timeout with it. So it is looked for.
+    """
+    task = asyncio.current_task()
+    cancellations = task.cancelling() if task is not None else 0
     connection = await pool.getconn()
     while connection.is_cut_off():
         await connection.close()
         await pool.putconn(connection)
         connection = await pool.getconn()
+    if task is not None and task.cancelling() > cancellations:
+        await pool.putconn(connection)
+        raise asyncio.CancelledError
     return connection
 
 

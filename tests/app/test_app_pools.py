@@ -7,7 +7,7 @@ import select
 import signal
 import threading
 import warnings
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import psycopg
@@ -259,6 +259,57 @@ async def test_after_the_server_closed_every_connection_the_next_awaited_enqueue
         await note.aenqueue()
     await queue.aclose()
     assert count(queue) == 15
+
+
+async def test_a_cancellation_that_the_pool_forgets_is_not_forgotten(
+    queue: PgQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``asyncio.wait_for`` of Python 3.11 gives the connection that arrives with a cancellation, and forgets the latter."""
+    pool = await queue.database.pools.awaitable()
+    getconn, entered = pool.getconn, []
+
+    async def forgetful(timeout: float | None = None) -> Any:  # noqa: ASYNC109 - the pool's own
+        connection = await getconn(timeout)
+        me = asyncio.current_task()
+        assert me is not None
+        me.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
+        return connection
+
+    monkeypatch.setattr(pool, "getconn", forgetful)
+
+    async def hold() -> None:
+        async with queue.database.apooled():
+            entered.append(True)
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(hold())
+    monkeypatch.undo()
+    assert entered == []
+    await queue.acounts()
+    assert pool.get_stats()["pool_available"] == 1
+    await queue.aclose()
+
+
+async def test_what_clears_up_after_a_cancellation_gets_its_connection(queue: PgQueue) -> None:
+    begun, cleared = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await queue.acounts()
+            cleared.set()
+
+    task = asyncio.create_task(work())
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert cleared.is_set()
+    await queue.aclose()
 
 
 def test_a_connection_on_which_the_server_said_something_is_not_used_again(

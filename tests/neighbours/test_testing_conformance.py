@@ -18,6 +18,7 @@ from pgqueue.errors import (
     JobNotFound,
     PayloadNotEncodable,
     PayloadTooLarge,
+    ResultNotKept,
     TimedOut,
     UnknownQueue,
     UnknownTask,
@@ -161,7 +162,9 @@ def test_a_result_without_a_json_form_is_not_kept_and_the_job_succeeds(queue: Pg
 
     handle = give.enqueue()
     drain(queue)
-    assert handle.result(timeout=0) is None
+    with pytest.raises(ResultNotKept, match="a builtins.object has no JSON form"):
+        handle.result(timeout=0)
+    assert queue.job(handle.id).state is JobState.SUCCEEDED
 
 
 # Order

@@ -9,11 +9,12 @@ import pytest
 from tenacity import retry_if_exception_type, retry_never, stop_after_delay, wait_fixed
 
 from pgqueue.errors import Dead, InvalidOption, RetryLater, Snooze, TimedOut
-from pgqueue.values.job import Claim
+from pgqueue.values.job import AttemptError, Claim
 from pgqueue.values.retry import Retry
 from pgqueue.values.verdict import (
     LONGEST_MESSAGE,
     LONGEST_TRACEBACK,
+    NOT_KEPT,
     Again,
     Buried,
     Cancelled,
@@ -23,6 +24,7 @@ from pgqueue.values.verdict import (
     describe,
     judge,
     plainer,
+    without_result,
 )
 
 NOON = datetime(2031, 5, 4, 12, tzinfo=UTC)
@@ -106,7 +108,12 @@ def test_a_delay_into_the_past_is_refused_where_it_is_raised(error: type[Snooze 
 
 
 def test_a_success_that_cannot_be_stored_is_recorded_without_its_result() -> None:
-    assert plainer(Succeeded(_claim(), 2.0, b'"\\u0000"'), ValueError()) == Succeeded(_claim(), 2.0)
+    recorded = plainer(Succeeded(_claim(), 2.0, b'"\\u0000"'), ValueError("no NUL"))
+
+    assert recorded == without_result(_claim(), 2.0, "the database refused it: no NUL")
+    assert isinstance(recorded, Succeeded)
+    assert (recorded.result, recorded.seconds) == (None, 2.0)
+    assert recorded.error == AttemptError(1, NOT_KEPT, "the database refused it: no NUL")
 
 
 @pytest.mark.parametrize("attempt", [1, 3])
