@@ -17,8 +17,7 @@ kept as (
     select id, run_at, created_at, clock.now - pg_catalog.make_interval(secs => (%(seconds)s::float8[])[place]), clock.now,
            worker_id, collisions, priority, attempts, max_attempts, 'succeeded', queue, task, unique_key, args,
            case when (%(errors)s::text[])[place] is null then errors  -- else why the result is not kept
-                else coalesce(errors, '[]')
-                     || ((%(errors)s::text[])[place]::jsonb || pg_catalog.jsonb_build_object('at', clock.now)) end,
+                else pgqueue.with_error(errors, (%(errors)s::text[])[place]::jsonb, clock.now) end,
            (%(results)s::text[])[place]::jsonb
     from done, (select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now) as clock
     where %(keep)s::boolean

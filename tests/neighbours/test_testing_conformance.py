@@ -162,7 +162,7 @@ def test_a_result_without_a_json_form_is_not_kept_and_the_job_succeeds(queue: Pg
 
     handle = give.enqueue()
     drain(queue)
-    with pytest.raises(ResultNotKept, match="a builtins.object has no JSON form"):
+    with pytest.raises(ResultNotKept, match=r"a builtins\.object has no JSON form"):
         handle.result(timeout=0)
     assert queue.job(handle.id).state is JobState.SUCCEEDED
 
