@@ -28,6 +28,7 @@ KINDS: Mapping[str, type | tuple[type, ...]] = {
     "SCHEMA": str,
     "QUEUES": (list, tuple, set, frozenset),
     "HISTORY": timedelta,
+    "DEAD": timedelta,
     "MAX_PAYLOAD": int,
     "BEHIND_POOLER": bool,
     "DIRECT_DSN": str,

@@ -23,6 +23,7 @@ OPTIONS = {
     "schema": Kind((str,), "the name of a schema"),
     "queues": Kind((list, tuple, set, frozenset), "a list of names"),
     "history": Kind((timedelta, int), "a timedelta, or a whole number of days"),
+    "dead": Kind((timedelta, int), "a timedelta, or a whole number of days"),
     "max_payload": Kind((int,), "a whole number of bytes"),
     "behind_pooler": Kind((bool,), "True or False"),
     "direct_dsn": Kind((str,), "a DSN, for example postgresql://user@localhost/app"),
@@ -49,8 +50,9 @@ def read(config: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
         if value is not None:
             options[name] = _checked(_key(name), value, kind)
     options.update((name, value) for name, value in given.items() if value is not None)
-    if isinstance(days := options.get("history"), int):
-        options["history"] = timedelta(days=days)
+    for name in ("history", "dead"):
+        if isinstance(days := options.get(name), int):
+            options[name] = timedelta(days=days)
     return options
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 NAME = "pgqueue"
-SHARED = ("queues", "history", "max_payload")
+SHARED = ("queues", "history", "dead", "max_payload")
 """Options of the queue itself, whichever app it works for; all others say how an app reaches its database."""
 
 
@@ -57,6 +57,7 @@ class PgQueueFlask(PgQueue):
         schema: str | None = None,
         queues: Iterable[str] | None = None,
         history: timedelta | None = None,
+        dead: timedelta | None = None,
         max_payload: int | None = None,
         behind_pooler: bool | None = None,
         direct_dsn: str | None = None,
@@ -71,7 +72,8 @@ class PgQueueFlask(PgQueue):
                 configuration, then PGQUEUE_DSN or DATABASE_URL of the environment.
             schema: the database schema in which the tables are.
             queues: the queues there are. Given, any other name is refused; None allows any.
-            history: for how long ended jobs are kept, in whole days; zero keeps none.
+            history: for how long ended jobs are kept, in whole days; zero keeps none. None: as is stored.
+            dead: for how long dead jobs are kept, in whole days. None: as is stored.
             max_payload: the most bytes a job's arguments may take as JSON.
             behind_pooler: ``dsn`` leads to a transaction pooler such as PgBouncer.
             direct_dsn: how to reach the server past that pooler, so that workers can listen.
@@ -87,6 +89,7 @@ class PgQueueFlask(PgQueue):
             "schema": schema,
             "queues": None if queues is None else frozenset(queues),
             "history": history,
+            "dead": dead,
             "max_payload": max_payload,
             "behind_pooler": behind_pooler,
             "direct_dsn": direct_dsn,
@@ -111,7 +114,7 @@ class PgQueueFlask(PgQueue):
 
         Raises:
             ConfigurationError: a setting makes no sense, the app has another queue already, or it wants other
-                ``queues``, ``history`` or ``max_payload`` than an app before it.
+                ``queues``, ``history``, ``dead`` or ``max_payload`` than an app before it.
         """
         if app.extensions.get(NAME, self) is not self:
             raise ConfigurationError(

@@ -1,0 +1,177 @@
+"""Roles with few rights: what each may do, and that planted functions are not run."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from docs.pages import DOCS, blocks
+from psycopg import sql
+from psycopg.errors import InsufficientPrivilege
+from store.crowd import ask
+from store.samples import LEASE, MINUTE, NOON, adding, error_of, new_job, running, shown, taking, worker_info
+
+from pgqueue.store import claim, control, finish, upkeep
+from pgqueue.values.job import JobState
+from pgqueue.values.verdict import Again, Buried, Cancelled, Succeeded, Verdict
+
+ROLES = ("app_events", "app_web", "app_worker", "app_report", "app_nobody")
+CALLS_OF_OTHERS = (
+    "pgqueue.enqueue('t')",
+    "pgqueue.drop_history_days('2100-01-01')",
+    "pgqueue.drop_history_before('2100-01-01')",
+    "pgqueue.drop_old_history(now())",
+    "pgqueue.drop_old_strays(now(), 1)",
+    "pgqueue.drop_old_dead(now(), 1)",
+    "pgqueue.make_history_day('2100-01-01')",
+    "pgqueue.ensure_history_days('2100-01-01', '2100-01-01')",
+    "pgqueue.keep_for('0', '0', 'them')",
+    "pgqueue.free_id()",
+)
+
+
+@pytest.fixture
+def own(dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    """The owner's connection, with the grants of the guide made."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for role in ROLES:
+            if not connection.execute("select from pg_roles where rolname = %s", [role]).fetchall():
+                connection.execute(sql.SQL("create role {}").format(sql.Identifier(role)))
+        for block in blocks(DOCS / "guides" / "roles.md"):
+            if block.language == "sql":
+                connection.execute(block.code.encode())
+        connection.execute("grant usage on schema pgqueue to app_nobody")
+        yield connection
+
+
+def _become(connection: psycopg.Connection[Any], role: str) -> None:
+    connection.execute(sql.SQL("set role {}").format(sql.Identifier(role)))
+
+
+def test_a_role_that_enqueues_by_sql_reads_nothing(own: psycopg.Connection[Any]) -> None:
+    _become(own, "app_events")
+
+    assert (
+        own.execute("select pgqueue.enqueue('bill', '{\"order_id\": 42}', unique_key => 'k')").fetchone()
+        is not None
+    )
+    assert own.execute("select pgqueue.enqueue('bill', unique_key => 'k')").fetchone() is not None
+
+    for table in ("jobs", "all_jobs", "job_history", "dead_jobs"):
+        with pytest.raises(InsufficientPrivilege):
+            own.execute(f"select from pgqueue.{table}".encode())
+    with pytest.raises(InsufficientPrivilege):
+        own.execute("insert into pgqueue.jobs (task) values ('t')")
+
+
+def test_a_role_that_enqueues_by_python_reads_only_ids(own: psycopg.Connection[Any]) -> None:
+    _become(own, "app_web")
+
+    (job,) = ask(own, adding(new_job()))
+
+    assert own.execute("select id from pgqueue.jobs").fetchall() == [(job,)]
+    with pytest.raises(InsufficientPrivilege):
+        own.execute("select args from pgqueue.jobs")
+    with pytest.raises(InsufficientPrivilege):
+        own.execute("delete from pgqueue.jobs")
+
+
+def test_a_worker_that_does_not_own_the_tables_runs_jobs_and_tidies(own: psycopg.Connection[Any]) -> None:
+    own.execute("select pgqueue.ensure_history_days('2020-01-01', '2020-01-03')")
+    _become(own, "app_worker")
+
+    for verdict in (Succeeded, _again, _buried):
+        taken = ask(own, running())
+        assert ask(own, finish.finish(taken.worker_id, [_of(verdict, taken)], keep=True)) == {taken.id}
+        own.execute("delete from pgqueue.jobs")
+    lost = ask(own, running())
+    ask(own, claim.leave(lost.worker_id))
+    assert ask(own, upkeep.reclaim()) == {lost.id: JobState.READY}
+    ask(own, upkeep.tick(elsewhere=True))
+    assert ask(own, upkeep.keep_for(timedelta(days=3), timedelta(days=3), said_by="test")).changed
+    assert ask(own, upkeep.ensure_history_days(now=NOON)) == upkeep.DAYS_AHEAD + 1
+    dropped = 0
+    while dropped < 3:
+        dropped += ask(own, upkeep.drop_history())
+    for step in (upkeep.drop_strays, upkeep.drop_dead, upkeep.release_holds):
+        ask(own, step())
+
+
+def _of(verdict: Any, taken: Any) -> Any:
+    return verdict(taken, 0.0) if verdict is Succeeded else verdict(taken)
+
+
+def _again(taken: Any) -> Again:
+    return Again(taken, timedelta(0), error_of(taken))
+
+
+def _buried(taken: Any) -> Buried:
+    return Buried(taken, 0.0, "asked", error_of(taken))
+
+
+def test_a_role_that_reads_results_changes_nothing(own: psycopg.Connection[Any]) -> None:
+    (job,) = ask(own, adding(new_job()))
+    _become(own, "app_report")
+
+    assert ask(own, shown(job)).state is JobState.READY
+    with pytest.raises(InsufficientPrivilege):
+        ask(own, control.cancel(job))
+
+
+@pytest.mark.parametrize("call", CALLS_OF_OTHERS)
+@pytest.mark.parametrize("role", ["app_nobody", "app_report"])
+def test_what_runs_with_the_owners_rights_is_not_for_everyone(
+    own: psycopg.Connection[Any], role: str, call: str
+) -> None:
+    _become(own, role)
+
+    with pytest.raises(InsufficientPrivilege, match="permission denied for function"):
+        own.execute(f"select {call}".encode())
+
+
+PLANTED = """
+create function public.hijacked() returns void language plpgsql as $$ begin raise exception 'hijacked'; end $$;
+create function public.width_bucket(bigint, bigint[]) returns integer language sql as $$ select public.hijacked(); select 1 $$;
+create function public.make_interval(secs float8) returns interval language sql as $$ select public.hijacked(); select null::interval $$;
+create function public.jsonb_build_object(text, timestamptz) returns jsonb language sql as $$ select public.hijacked(); select null::jsonb $$;
+create function public.jsonb_build_object(text, bigint) returns jsonb language sql as $$ select public.hijacked(); select null::jsonb $$;
+create function public.to_char(date, text) returns text language sql as $$ select public.hijacked(); select null::text $$;
+create function public.to_regclass(text, text) returns regclass language sql as $$ select public.hijacked(); select null::regclass $$;
+create function public.format(text, text) returns text language sql as $$ select public.hijacked(); select null::text $$;
+create function public.format(text, regclass) returns text language sql as $$ select public.hijacked(); select null::text $$;
+create function public.format(text, text, text) returns text language sql as $$ select public.hijacked(); select null::text $$;
+set search_path = public
+"""
+
+
+def test_functions_planted_where_a_caller_looks_for_names_are_not_run(own: psycopg.Connection[Any]) -> None:
+    own.execute(PLANTED.encode())
+    with pytest.raises(psycopg.errors.RaiseException, match="hijacked"):
+        own.execute("select width_bucket(1::bigint, array[1]::bigint[])")
+
+    ask(own, adding(*(new_job(max_attempts=2) for _ in range(4))))
+    one, two, three, four = ask(own, taking(now=NOON))
+    verdicts: list[Verdict] = [Succeeded(one, 0.0), _again(two), _buried(three), Cancelled(four)]
+    assert len(ask(own, finish.finish(one.worker_id, verdicts, keep=True, now=NOON))) == 4
+    (again,) = ask(own, taking(now=NOON + MINUTE))
+    ask(own, upkeep.tick(now=NOON + MINUTE, elsewhere=True))
+    ask(own, claim.leave(again.worker_id))
+    assert ask(own, upkeep.reclaim(now=NOON)) == {two.id: JobState.DEAD}
+    assert (
+        own.execute("select pgqueue.enqueue('t', run_at => now() + interval '1 day')").fetchone() is not None
+    )
+    ask(own, upkeep.ensure_history_days(now=NOON + timedelta(days=30)))
+    ask(own, upkeep.drop_history(now=NOON + timedelta(days=300)))
+    info = worker_info()
+    ask(own, claim.register(info, LEASE))
+    ask(own, claim.disown(info.id, []))
+    own.execute("truncate pgqueue.workers")
+
+
+def test_every_function_looks_names_up_in_the_catalogue_alone(own: psycopg.Connection[Any]) -> None:
+    found = own.execute(
+        "select proname from pg_proc where pronamespace = 'pgqueue'::regnamespace "
+        "and 'search_path=pg_catalog, pg_temp' <> all(coalesce(proconfig, '{}'))"
+    ).fetchall()
+    assert found == []
