@@ -20,6 +20,7 @@ from pgqueue.store import claim, finish, upkeep
 from pgqueue.store.database import Database
 from pgqueue.store.listener import listen_statement
 from pgqueue.store.plan import Plan
+from pgqueue.store.portions import Portions
 from pgqueue.values.job import Claim
 from pgqueue.values.retry import Retry
 from pgqueue.values.verdict import Again, Buried, Returned, Succeeded, Verdict, describe, judge
@@ -78,6 +79,7 @@ class Hold:
         self.patience = max(SHORTEST_PATIENCE, lease.total_seconds())
         self.keep = keep
         self._policy_of = policy_of
+        self._portions = Portions()
 
     def begin(self) -> None:
         """Start afresh: a new worker that holds nothing."""
@@ -109,16 +111,37 @@ class Hold:
 
     def look(self, ticked: upkeep.Ticked) -> Plan[float]:
         """Claim what is ready into ``held``; returns for how long to wait if that was nothing."""
-        names = self.queues if self.queues is not None else (yield from claim.new_queues())
-        for name in names:
-            for one in (yield from claim.claim(self.worker.id, {name: self.count - len(self.held)})):
-                self.held[one.id] = one
-            if len(self.held) == self.count:
-                break
+        if self.queues is None:
+            yield from self._claim_from_all()
+        else:
+            yield from self._claim_from(self.queues)
         self.taken_at = time.monotonic()
         self.looking = False
         longest = min(POLL, self.lease.total_seconds() / 3)
         return longest if ticked.next_in is None else max(0.0, min(longest, ticked.next_in))
+
+    def _claim_from_all(self) -> Plan[None]:
+        """Claim from all queues that have ready jobs, in the order of their names, some at a time."""
+        after = None
+        while len(self.held) < self.count:
+            names = yield from claim.next_queues(after, claim.ASKED_AT_ONCE)
+            if names:
+                yield from self._claim_from(names)
+            if len(names) < claim.ASKED_AT_ONCE:
+                break
+            after = names[-1]
+
+    def _claim_from(self, names: Sequence[str]) -> Plan[None]:
+        """Claim from these queues, in this order; in parts, so that no answer is too long."""
+        places = {name: place for place, name in enumerate(names)}
+        while left := self.count - len(self.held):
+            part = min(left, self._portions.most)
+            found = yield from claim.claim(self.worker.id, dict.fromkeys(names, part), limit=part)
+            self._portions.learn(found)
+            for one in sorted(found, key=lambda one: places[one.queue]):
+                self.held[one.id] = one
+            if len(found) < part:
+                break
 
     def unreadable(self) -> list[Buried]:
         """Read the arguments of what is held; what cannot be read is held no more, and is to be recorded."""

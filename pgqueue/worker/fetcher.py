@@ -10,9 +10,14 @@ next tick (:mod:`pgqueue.worker.upkeep`).
 """
 
 import asyncio
+import logging
 import time
+from functools import partial
 
+from pgqueue.errors import PgQueueError
 from pgqueue.store import claim
+from pgqueue.store.portions import Portions
+from pgqueue.values.job import Claim
 from pgqueue.worker.calm import Calm
 from pgqueue.worker.completer import Completer
 from pgqueue.worker.lines import Lines
@@ -20,6 +25,8 @@ from pgqueue.worker.link import Link
 from pgqueue.worker.membership import Membership
 from pgqueue.worker.pace import HORIZON, Pace
 from pgqueue.worker.slots import Slots
+
+log = logging.getLogger("pgqueue.worker")
 
 LARGEST_PREFETCH = 1_000
 LARGEST_CLAIM = 500
@@ -64,6 +71,8 @@ class Fetcher:
         self._calm = calm
         self._look = look
         self._pace = Pace()
+        self._portions = Portions()
+        self._careful = LARGEST_CLAIM
         self._asleep = True
         self._unbroken_since = time.monotonic()
         self._wants_room = False
@@ -92,12 +101,40 @@ class Fetcher:
         if self._wants_room:
             await self._wait()
             return
-        found = await self._link.run(lambda: self._lines.claim(self._member.id, room), then=self._slots.add)
+        found = await self._claimed(room)
+        if found is None:
+            return
+        self._portions.learn(found)
+        self._careful = min(LARGEST_CLAIM, self._careful * 2)
         if found:
             self._calm.stir()
             await self._keep_busy()
         if len(found) < room and not self._lines.unfinished:
             await self._rest(found=bool(found))
+
+    async def _claimed(self, room: int) -> list[Claim] | None:
+        """Claim; None: jobs were claimed, but the answer could not be handled, and they are dealt with."""
+        try:
+            return await self._link.run(
+                lambda: self._lines.claim(self._member.id, room), then=self._slots.add
+            )
+        except Exception as error:
+            if isinstance(error, PgQueueError) or getattr(error, "sqlstate", None) is not None:
+                raise  # the server refused, or is away: nothing was claimed
+            await self._set_aside(room, error)
+            return None
+
+    async def _set_aside(self, room: int, error: Exception) -> None:
+        """End what was claimed and cannot be handled: of one job the attempt is spent, several go back unspent.
+
+        Then jobs are claimed one at a time for a while, so that the job that cannot be handled spends its attempts and
+        no other does.
+        """
+        log.error("the answer to a claim could not be handled", extra={"jobs": room}, exc_info=error)
+        known = [*self._slots.hand.known(), *self._completer.known()]
+        end = partial(claim.give_up, error=error) if room == 1 else claim.disown
+        await self._link.run(lambda: end(self._member.id, known), whole=True)
+        self._careful = 1
 
     def _room(self) -> int:
         """How many to claim now; 0 while enough are in hand."""
@@ -106,7 +143,8 @@ class Fetcher:
         slots.low = prefetch // 2
         if len(hand.waiting) > slots.low or self._completer.backlog > LARGEST_BACKLOG:
             return 0
-        return min(LARGEST_CLAIM, hand.size + prefetch - len(hand.running) - len(hand.waiting))
+        most = min(LARGEST_CLAIM, self._careful, self._portions.most)
+        return min(most, hand.size + prefetch - len(hand.running) - len(hand.waiting))
 
     def _prefetch(self) -> int:
         """How many claims would start within the horizon, at the pace of late."""
