@@ -56,7 +56,7 @@ def list_jobs(
 @json_option
 @with_queue
 def show(queue: PgQueue, /, *, job_id: int, as_json: bool) -> None:
-    """Show everything that is recorded of a job, with the error of every failed attempt."""
+    """Show everything that is recorded of a job: the error of every failed attempt, and why it does not run."""
     job = queue.job(job_id)
     if as_json:
         print_json(job)
@@ -65,6 +65,8 @@ def show(queue: PgQueue, /, *, job_id: int, as_json: bool) -> None:
         value = getattr(job, name)
         if name != "errors" and value is not None:
             click.echo(f"{name:<13}{_shown(name, value)}")
+    if not job.state.ended:
+        click.echo(f"{'now':<13}{spelled_out(queue.why(job_id).sentence)}")
     for error in job.errors:
         _show_error(error)
 

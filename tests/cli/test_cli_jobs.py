@@ -108,6 +108,20 @@ def test_show_tells_everything_of_a_job(dsn: str) -> None:
     assert printed(pgqueue("jobs", "show", "3", "--json", dsn=dsn))["reason"] == "exhausted"
 
 
+@pytest.mark.usefixtures("shelf")
+def test_show_says_why_a_job_does_not_run(dsn: str) -> None:
+    (ready,) = [
+        one for one in pgqueue("jobs", "show", "1", dsn=dsn).stdout.splitlines() if one.startswith("now ")
+    ]
+    assert ready.startswith("now          it is ready, and has been due for ")
+    assert "no worker is alive: start one with `pgqueue worker`" in ready
+    assert (
+        "\nnow          it is due in 60 min; no worker is alive"
+        in pgqueue("jobs", "show", "2", dsn=dsn).stdout
+    )
+    assert "\nnow " not in pgqueue("jobs", "show", "3", dsn=dsn).stdout
+
+
 def test_show_refuses_a_job_that_there_is_no_record_of(dsn: str) -> None:
     result = pgqueue("jobs", "show", "99", dsn=dsn)
     assert result.exit_code == 2
