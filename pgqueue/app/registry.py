@@ -6,7 +6,7 @@ What can be a task is decided in :mod:`pgqueue.app.naming`; what becomes of its 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, overload
 
 from pgqueue.app.context import Context
 from pgqueue.app.handle import JobHandle
@@ -30,8 +30,10 @@ class Registry(ABC):
     Attributes:
         queues: the queues there are; None: any.
         max_payload: the most bytes a job's arguments may take as JSON.
+        queues_setting: where ``queues`` is declared, as a message names it. A framework's queue says it in its own words.
     """
 
+    queues_setting: ClassVar[str] = "PgQueue(queues=...)"
     queues: frozenset[str] | None
     max_payload: int
     _tasks: dict[str, Task[..., Any]]
@@ -161,7 +163,7 @@ class Registry(ABC):
         """
         if self.queues is not None and queue not in self.queues:
             raise UnknownQueue(
-                f"queue {queue!r} is not one of those declared in PgQueue(queues=...): "
+                f"queue {queue!r} is not one of those declared in {self.queues_setting}: "
                 f"{', '.join(sorted(self.queues))}{did_you_mean(queue, self.queues)}"
             )
 

@@ -41,6 +41,9 @@ else:
             ) from error
     AnyTask, AnyResult = Task, TaskResult
 
+task_finished_logger = Task.__module__.removesuffix(".base")
+"""Where Django's own receiver of ``task_finished`` logs: ``django.tasks``, or ``django_tasks``."""
+
 __all__ = [
     "DEFAULT_TASK_BACKEND_ALIAS",
     "AnyResult",
@@ -56,5 +59,6 @@ __all__ = [
     "normalize_json",
     "task_enqueued",
     "task_finished",
+    "task_finished_logger",
     "task_started",
 ]

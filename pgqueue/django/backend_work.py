@@ -6,6 +6,7 @@ will not be tried again. The outcome is recorded just after: a receiver that ask
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -24,12 +25,13 @@ from pgqueue.django.backend_api import (
     TaskResultStatus,
     normalize_json,
     task_finished,
+    task_finished_logger,
     task_started,
 )
 from pgqueue.django.backend_results import Call, result_of, task_error
 from pgqueue.values.job import Job, JobState
 from pgqueue.values.retry import Retry
-from pgqueue.values.verdict import Buried, describe, judge
+from pgqueue.values.verdict import Buried, describe, judge, note_logged
 
 
 def work_of(task: AnyTask, desk: Desk, retry: Retry) -> Callable[..., Any]:
@@ -62,6 +64,7 @@ def _plain(task: AnyTask, desk: Desk, retry: Retry) -> Callable[..., Any]:
         except BaseException as error:
             if attempt.failed(error, retry):
                 task_finished.send_robust(attempt.sender, task_result=attempt.result)
+                _note_logged(error)
             raise
         attempt.succeeded(value)
         task_finished.send_robust(attempt.sender, task_result=attempt.result)
@@ -91,6 +94,7 @@ def _awaited(task: AnyTask, desk: Desk, retry: Retry) -> Callable[..., Any]:
         except BaseException as error:
             if attempt.failed(error, retry):
                 await finished(attempt.sender, task_result=attempt.result)
+                _note_logged(error)
             raise
         attempt.succeeded(value)
         await finished(attempt.sender, task_result=attempt.result)
@@ -130,6 +134,12 @@ class _Attempt:
     def _finished(self, status: TaskResultStatus) -> None:
         object.__setattr__(self.result, "status", status)
         object.__setattr__(self.result, "finished_at", timezone.now())
+
+
+def _note_logged(error: BaseException) -> None:
+    """Django's own receiver of ``task_finished`` has logged the failure: the worker need not repeat the traceback."""
+    if logging.getLogger(task_finished_logger).isEnabledFor(logging.ERROR):
+        note_logged(error)
 
 
 def _claimed(ctx: Context) -> Job:

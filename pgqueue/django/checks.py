@@ -1,5 +1,6 @@
 """What ``manage.py check`` says of the settings and the database, each with an id and a remedy."""
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from pgqueue.errors import ConfigurationError, ConnectionFailed, InvalidOption, 
 from pgqueue.store import schema
 
 TAG = "pgqueue"
+PAGE = "The page on Django in pgqueue's reference (docs/reference/django.md)"
 
 
 def check_settings(**_: Any) -> list[CheckMessage]:  # noqa: ANN401 - Django's own
@@ -21,14 +23,14 @@ def check_settings(**_: Any) -> list[CheckMessage]:  # noqa: ANN401 - Django's o
     try:
         given = conf.written()
     except InvalidOption as error:
-        return [_error(5, error, "PGQUEUE is one dict, its keys in capitals.")]
+        return [_error(5, error, f"PGQUEUE is one dict, its keys in capitals. {PAGE} has them.")]
     unknown = [key for key in given if key not in conf.OPTIONS | conf.OURS]
     if unknown:
         return [_unknown(key) for key in unknown]
     try:
         DjangoQueue.from_settings()
     except (ConfigurationError, TypeError) as error:
-        return [_error(5, error, "The page on settings says what each key may be.")]
+        return [_error(5, error, f"{PAGE} says what each key may be.")]
     return []
 
 
@@ -61,19 +63,27 @@ def check_database(**_: Any) -> list[CheckMessage]:  # noqa: ANN401 - as above
 
 
 def check_schema(*, databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:  # noqa: ANN401 - as above
-    """W001: the schema is missing or older than the code. E006: it is newer, and the code cannot work on it."""
+    """W001: the schema is missing or older than the code. E006: it is newer, and the code cannot work on it.
+
+    While ``manage.py migrate`` runs, W001 is not said: Django runs the checks first, and then what cures it.
+    """
     if _alias() not in (databases or ()) or check_settings() or check_database():
         return []
     database = DjangoQueue.from_settings().database
     try:
-        database.run(schema.verify(database.catalogue.schema))
+        database.run(schema.verify(database.catalogue.schema, migrate_hint=database.migrate_hint))
     except SchemaTooNew as error:
         return [_error(6, error, "Upgrade pgqueue.")]
     except SchemaError as error:
-        return [Warning(str(error), hint="`manage.py migrate` brings it up to date.", id=f"{TAG}.W001")]
+        hint = "Until then jobs can be neither enqueued nor run."
+        return [] if _is_migrating() else [Warning(str(error), hint=hint, id=f"{TAG}.W001")]
     except (ConnectionFailed, DjangoError):  # whoever needs the database will say so
         return []
     return []
+
+
+def _is_migrating() -> bool:
+    return sys.argv[1:2] == ["migrate"]
 
 
 def _alias() -> str:

@@ -118,9 +118,15 @@ def require_kind(key: str, value: object) -> None:
     if kind is None or (value is None and key in MAY_BE_NONE):
         return
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        kinds = kind if isinstance(kind, tuple) else (kind,)
-        raise InvalidOption(f"PGQUEUE[{key!r}]={value!r}: use a {' or '.join(one.__name__ for one in kinds)}")
+        raise InvalidOption(f"PGQUEUE[{key!r}]={value!r}: use {_named(key, kind)}")
     if key == "HEALTH_MIN_WORKERS" and isinstance(value, int) and value < 0:
         raise InvalidOption(f"PGQUEUE[{key!r}]={value!r}: use a number from zero")
     if key == "HEALTH_MAX_WAIT" and isinstance(value, timedelta) and value <= timedelta(0):
         raise InvalidOption(f"PGQUEUE[{key!r}]={value!r}: use a timedelta above zero, or None")
+
+
+def _named(key: str, kind: type | tuple[type, ...]) -> str:
+    if isinstance(kind, tuple):
+        return "a list of names"
+    words = {str: "a string", int: "a whole number", bool: "True or False", timedelta: "a timedelta"}[kind]
+    return f"{words}, such as timedelta(days=7)" if key == "HISTORY" else words

@@ -33,6 +33,9 @@ class DjangoDatabase(Database):
         alias: which of ``settings.DATABASES``.
     """
 
+    dsn_settings = "DATABASES of the settings"
+    migrate_hint = "run `manage.py migrate`"
+
     def __init__(self, alias: str, **options: Any) -> None:  # noqa: ANN401 - Database's own
         """Remember which database. Nothing is connected until something is run.
 
@@ -50,24 +53,18 @@ class DjangoDatabase(Database):
         Raises:
             ConfigurationError: the settings name no PostgreSQL database.
         """
-        try:
-            wrapper = connections[self.alias]
-            if wrapper.vendor != "postgresql":
-                raise ConfigurationError(
-                    f"DATABASES[{self.alias!r}] is {wrapper.vendor}; pgqueue lives in PostgreSQL: "
-                    "name another alias in PGQUEUE['DATABASE']"
-                )
-            return _conninfo(wrapper)
-        except (ConnectionDoesNotExist, ImproperlyConfigured) as error:
-            raise ConfigurationError(f"DATABASES[{self.alias!r}]: {error}") from error
+        with self._configuration_errors():
+            return _conninfo(self._wrapper())
 
     def joined(self) -> BaseDatabaseWrapper:
         """Django's connection in this thread, connected.
 
         Raises:
+            ConfigurationError: the settings name no PostgreSQL database.
             ConnectionFailed: there is none to be had.
         """
-        wrapper: BaseDatabaseWrapper = connections[self.alias]
+        with self._configuration_errors():
+            wrapper = self._wrapper()
         try:
             wrapper.close_if_health_check_failed()
             wrapper.ensure_connection()
@@ -76,6 +73,25 @@ class DjangoDatabase(Database):
                 f"cannot connect to DATABASES[{self.alias!r}]: {error}; check its settings, and that the server runs"
             ) from error
         return wrapper
+
+    def _wrapper(self) -> BaseDatabaseWrapper:
+        wrapper: BaseDatabaseWrapper = connections[self.alias]
+        if wrapper.vendor != "postgresql":
+            raise ConfigurationError(
+                f"DATABASES[{self.alias!r}] is {wrapper.vendor}, and jobs are kept in PostgreSQL: "
+                "name a database on django.db.backends.postgresql in PGQUEUE['DATABASE']"
+            )
+        return wrapper
+
+    @contextmanager
+    def _configuration_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (ConnectionDoesNotExist, ImproperlyConfigured) as error:
+            known = ", ".join(map(repr, connections.settings))
+            raise ConfigurationError(
+                f"DATABASES[{self.alias!r}]: {error}; name one of {known} in PGQUEUE['DATABASE']"
+            ) from error
 
     def run(self, plan: Plan[T], connection: object = None) -> T:
         """Run a plan on the user's connection, or on Django's: in its transaction, or committed at once."""

@@ -22,8 +22,10 @@ OPTIONS = {
     "dsn": Kind((str,), "a DSN, for example postgresql://user@localhost/app"),
     "schema": Kind((str,), "the name of a schema"),
     "queues": Kind((list, tuple, set, frozenset), "a list of names"),
-    "history": Kind((timedelta, int), "a timedelta, or a whole number of days"),
-    "dead": Kind((timedelta, int), "a timedelta, or a whole number of days"),
+    "history": Kind((timedelta,), "a timedelta; for a number of days, PGQUEUE_HISTORY_DAYS"),
+    "history_days": Kind((int,), "a whole number of days"),
+    "dead": Kind((timedelta,), "a timedelta; for a number of days, PGQUEUE_DEAD_DAYS"),
+    "dead_days": Kind((int,), "a whole number of days"),
     "max_payload": Kind((int,), "a whole number of bytes"),
     "behind_pooler": Kind((bool,), "True or False"),
     "direct_dsn": Kind((str,), "a DSN, for example postgresql://user@localhost/app"),
@@ -44,15 +46,17 @@ def read(config: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
         InvalidOption: a value is of the wrong type.
     """
     _refuse_unknown(config)
-    options: dict[str, Any] = {"dsn": _sqlalchemy_dsn(config.get(SQLALCHEMY_DSN))}
+    options: dict[str, Any] = _sqlalchemys(config.get(SQLALCHEMY_DSN))
     for name, kind in OPTIONS.items():
         value = config.get(_key(name))
         if value is not None:
             options[name] = _checked(_key(name), value, kind)
-    options.update((name, value) for name, value in given.items() if value is not None)
     for name in ("history", "dead"):
-        if isinstance(days := options.get(name), int):
-            options[name] = timedelta(days=days)
+        if (days := options.pop(f"{name}_days", None)) is not None:
+            options[name] = _days(name, days, options.get(name))
+    options.update((name, value) for name, value in given.items() if value is not None)
+    if "dsn" in options:
+        options.pop("other_database", None)
     return options
 
 
@@ -75,9 +79,21 @@ def _checked(key: str, value: object, kind: Kind) -> object:
     return value
 
 
-def _sqlalchemy_dsn(uri: Any) -> str | None:  # noqa: ANN401 - a string, or SQLAlchemy's URL, which stays unimported
-    """SQLAlchemy's database, if it is a PostgreSQL."""
+def _days(name: str, days: int, given: timedelta | None) -> timedelta:
+    key = _key(name)
+    if given is not None:
+        raise InvalidOption(f"{key} and {key}_DAYS are both set: keep one")
+    try:
+        return timedelta(days=days)
+    except OverflowError:
+        raise InvalidOption(f"app.config['{key}_DAYS'] = {days!r}: use up to 36500 days") from None
+
+
+def _sqlalchemys(uri: Any) -> dict[str, str]:  # noqa: ANN401 - a string, or SQLAlchemy's URL, which stays unimported
+    """SQLAlchemy's database, if it is a PostgreSQL; else what it is."""
     if uri is None:
-        return None
+        return {}
     text = str(uri) if isinstance(uri, str) else str(uri.render_as_string(hide_password=False))
-    return text if text.startswith("postgres") else None
+    if text.startswith("postgres"):
+        return {"dsn": text}
+    return {"other_database": text.partition(":")[0].partition("+")[0]}

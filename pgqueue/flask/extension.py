@@ -9,6 +9,7 @@ import asyncio
 import copy
 import functools
 import inspect
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +24,8 @@ from pgqueue.app.undertest import under_test
 from pgqueue.errors import ConfigurationError
 from pgqueue.flask.command import command
 from pgqueue.flask.config import PREFIX, read
-from pgqueue.flask.session import FlaskDatabase, watch
+from pgqueue.flask.session import FlaskDatabase
+from pgqueue.flask.uncommitted import counted, look_after, watch
 from pgqueue.store.database import Database
 from pgqueue.values.job import NewJob
 
@@ -38,16 +40,19 @@ SHARED = ("queues", "history", "dead", "max_payload")
 class Place(NamedTuple):
     """Where an app's database is: apps of one place share its connections."""
 
-    dsn: str | None
+    dsn: str | None = None
     schema: str = "pgqueue"
     direct_dsn: str | None = None
     behind_pooler: bool = False
     pool_size: int = 10
     session: "bool | Callable[[], Session] | None" = None
+    other_database: str | None = None
 
 
 class PgQueueFlask(PgQueue):
     """A job queue in the database of a Flask app."""
+
+    queues_setting = "app.config['PGQUEUE_QUEUES']"
 
     def __init__(
         self,
@@ -72,8 +77,8 @@ class PgQueueFlask(PgQueue):
                 configuration, then PGQUEUE_DSN or DATABASE_URL of the environment.
             schema: the database schema in which the tables are.
             queues: the queues there are. Given, any other name is refused; None allows any.
-            history: for how long ended jobs are kept, in whole days; zero keeps none. None: as is stored.
-            dead: for how long dead jobs are kept, in whole days. None: as is stored.
+            history: for how long ended jobs are kept: a timedelta of whole days; zero keeps none. None: as is stored.
+            dead: for how long dead jobs are kept: a timedelta of whole days. None: as is stored.
             max_payload: the most bytes a job's arguments may take as JSON.
             behind_pooler: ``dsn`` leads to a transaction pooler such as PgBouncer.
             direct_dsn: how to reach the server past that pooler, so that workers can listen.
@@ -128,6 +133,8 @@ class PgQueueFlask(PgQueue):
             self._databases[place] = FlaskDatabase(**place._asdict())
             with app.app_context():
                 self.database = under_test(self, self.database)
+        if app.extensions.get(NAME) is None:
+            look_after(app)
         app.extensions[NAME] = self
         app.cli.add_command(command)
 
@@ -218,8 +225,9 @@ class PgQueueFlask(PgQueue):
         return database.session()
 
     def _enqueue_in(self, session: "Session", jobs: Iterable[NewJob]) -> list[JobHandle[Any]]:
-        handles = super()._add(jobs, session)
-        watch(session, len(handles))
+        tasks: Counter[str] = Counter()
+        handles = super()._add(counted(jobs, tasks), session)
+        watch(session, handles, tasks)
         return handles
 
     def _app(self) -> Flask:
@@ -268,7 +276,11 @@ class PgQueueFlask(PgQueue):
 
 def _core(options: dict[str, Any]) -> dict[str, Any]:
     """Those that PgQueue knows."""
-    return {name: value for name, value in options.items() if name != "session" and value is not None}
+    return {
+        name: value
+        for name, value in options.items()
+        if name not in {"session", "other_database"} and value is not None
+    }
 
 
 async def _awaited_in(app: Flask, value: Awaitable[Any]) -> Any:  # noqa: ANN401 - the function's own

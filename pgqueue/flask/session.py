@@ -10,7 +10,6 @@ the length of the block: the completion must never be written on one that the se
 engine, where another thread may have it by then.
 """
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -28,22 +27,29 @@ if TYPE_CHECKING:
     from sqlalchemy import Dialect, Engine
     from sqlalchemy.orm import Session, SessionTransaction
 
-log = logging.getLogger("pgqueue.flask")
-
 APART = "pgqueue_apart"
 """In ``flask.g``: this app context's enqueues are committed at once."""
-UNCOMMITTED = "pgqueue_uncommitted"
-"""In a session's ``info``: how many jobs its transaction has added so far."""
+
+
+DSN_HINT = (
+    "set app.config['PGQUEUE_DSN'], or app.config['SQLALCHEMY_DATABASE_URI'] to a PostgreSQL, or PGQUEUE_DSN or "
+    "DATABASE_URL in the environment, for example postgresql://user@localhost/app"
+)
 
 
 class FlaskDatabase(Database):
     """The database of an app's queue, which knows the app's session."""
+
+    dsn_hint = DSN_HINT
+    dsn_settings = "PGQUEUE_DSN or SQLALCHEMY_DATABASE_URI of app.config, PGQUEUE_DSN or DATABASE_URL"
+    migrate_hint = "run `flask pgqueue migrate`"
 
     def __init__(
         self,
         dsn: str | None = None,
         *,
         session: "bool | Callable[[], Session] | None" = None,
+        other_database: str | None = None,
         **options: Any,  # noqa: ANN401 - Database's own
     ) -> None:
         """Remember where the database is, and which session to join.
@@ -52,9 +58,12 @@ class FlaskDatabase(Database):
             dsn: as for :class:`~pgqueue.store.database.Database`.
             session: True: Flask-SQLAlchemy's; a function: what it returns; False: none; None: Flask-SQLAlchemy's
                 if it leads to this same database.
+            other_database: of what kind SQLAlchemy's database is, where that is no PostgreSQL.
             options: as for :class:`~pgqueue.store.database.Database`.
         """
         super().__init__(dsn, **options)
+        if other_database is not None:
+            self.dsn_hint = f"SQLALCHEMY_DATABASE_URI leads to {other_database}, and jobs are kept in PostgreSQL; {DSN_HINT}"
         self._joins = session
         self._shared: WeakKeyDictionary[Engine, bool] = WeakKeyDictionary()
 
@@ -98,37 +107,6 @@ class FlaskDatabase(Database):
                 _place(_connect_arguments(engine)) == _place(conninfo_to_dict(self.dsn))
             )
         return self._shared[engine]
-
-
-def watch(session: "Session", jobs: int) -> None:
-    """Count the jobs that a session's transaction has added, and say so should it end without a word.
-
-    Args:
-        session: which.
-        jobs: how many more.
-    """
-    from sqlalchemy import event  # noqa: PLC0415 - heavy, and not every Flask app has it
-
-    if UNCOMMITTED not in session.info:
-        event.listen(session, "after_commit", _settled)
-        event.listen(session, "after_rollback", _settled)
-        event.listen(session, "after_transaction_end", _ended)
-    session.info[UNCOMMITTED] = session.info.get(UNCOMMITTED, 0) + jobs
-
-
-def _settled(session: "Session") -> None:
-    if not session.in_nested_transaction():
-        session.info[UNCOMMITTED] = 0
-
-
-def _ended(session: "Session", transaction: "SessionTransaction") -> None:
-    if transaction.parent is None and (lost := session.info.get(UNCOMMITTED)):
-        session.info[UNCOMMITTED] = 0
-        log.warning(
-            "the session was closed without a commit, and the jobs enqueued in it are gone with it: "
-            "call db.session.commit(), or enqueue them with using(connection=OWN_CONNECTION)",
-            extra={"jobs": lost},
-        )
 
 
 @contextmanager

@@ -46,7 +46,7 @@ class Database:
         pools: its connections.
     """
 
-    dsn_hint: ClassVar[str] = (
+    dsn_hint: str = (
         "give PgQueue(dsn) or --dsn, or set PGQUEUE_DSN or DATABASE_URL (looked for in that order), "
         "for example postgresql://user@localhost/app"
     )

@@ -1,6 +1,7 @@
 """What becomes of a job after an attempt: the pure decision, and the words for it."""
 
 import traceback
+from contextlib import suppress
 from datetime import timedelta
 from typing import Literal, TypeAlias
 
@@ -14,6 +15,7 @@ Reason = Literal["exhausted", "refused", "undecodable", "asked", "unknown"]
 
 NOT_KEPT = "pgqueue.errors.ResultNotKept"
 """The type of the error that is recorded with a job whose result is not kept."""
+_LOGGED = "__pgqueue_logged__"
 LONGEST_TYPE = 200
 LONGEST_MESSAGE = 2_000
 LONGEST_TRACEBACK = 8_000
@@ -143,6 +145,17 @@ def plainer(verdict: Verdict, refusal: Exception) -> Verdict:
 def without_result(claim: Claim, seconds: float, reason: str) -> Succeeded:
     """The verdict on an attempt that returned what cannot be kept: whoever asks for the result hears the reason."""
     return Succeeded(claim, seconds, error=describe(ResultNotKept(reason), claim.attempt))
+
+
+def note_logged(error: BaseException) -> None:
+    """Have nobody log the error's traceback again: a framework has done so."""
+    with suppress(Exception):  # an error of the user's may refuse attributes
+        setattr(error, _LOGGED, True)
+
+
+def unlogged(error: BaseException) -> BaseException | None:
+    """The error, for its traceback to be logged; None: that is done."""
+    return None if getattr(error, _LOGGED, False) else error
 
 
 def describe(error: BaseException, attempt: int) -> AttemptError:

@@ -27,6 +27,7 @@ from pgqueue.values.verdict import (
     Verdict,
     describe,
     judge,
+    unlogged,
     without_result,
 )
 from pgqueue.worker import joblog
@@ -232,7 +233,9 @@ class Executor:
         fields["seconds"] = round(attempt.context.seconds, 3)
         match verdict:
             case Buried():
-                log.error("job is dead: %s", joblog.why_dead(verdict.reason), extra=fields, exc_info=error)
+                log.error(
+                    "job is dead: %s", joblog.why_dead(verdict.reason), extra=fields, exc_info=unlogged(error)
+                )
             case Again():
                 log.warning(
                     "attempt failed; the job runs again",

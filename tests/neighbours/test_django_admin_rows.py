@@ -220,6 +220,11 @@ def test_a_queue_of_any_name_is_paused_and_resumed(client: Client, name: str) ->
     assert "two words" in _page(client, f"/admin/pgqueue/queue/{quote('two words')}/change/")
 
 
+def test_a_button_leads_back_to_the_page_of_a_queue_of_any_name(client: Client) -> None:
+    page = _act(client, LISTS["queue"], "pause", "mail_5Fx", _pgqueue_back="1")
+    assert "<title>mail_5Fx" in page
+
+
 def test_a_name_that_no_queue_can_have_is_refused_in_words(client: Client) -> None:
     (told,) = _messages(_act(client, LISTS["queue"], "pause", "a\x00b"))
     assert told.startswith("1 queue failed: ")

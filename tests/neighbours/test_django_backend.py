@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import dataclasses
+import logging
 import re
 import subprocess
 import sys
@@ -42,6 +43,7 @@ from tenacity import stop_after_attempt, wait_none
 from pgqueue import Retry
 from pgqueue.app.task import Task as QueueTask
 from pgqueue.django import DjangoQueue, TaskBackend, backend, queue
+from pgqueue.django.backend_api import task_finished_logger
 from pgqueue.django.backend_tasks import Policy, adopt
 from pgqueue.errors import PayloadTooLarge
 from pgqueue.values.job import JobState
@@ -558,6 +560,27 @@ def test_the_worker_logs_a_failure_where_djangos_error_monitors_look(
     assert told.exc_info is not None
     assert told.exc_info[0] is tasks.Refused
     assert f"id={result.id} path={task.module_path} state=FAILED" in told.getMessage()
+
+
+@pytest.mark.parametrize("task", [tasks.refuse, tasks.refuse_later], ids=["plain", "async"])
+def test_a_failures_traceback_is_logged_once(
+    caplog: pytest.LogCaptureFixture, task: "Task[..., None]"
+) -> None:
+    work(task.enqueue("no money"))
+    errors = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert sorted(record.exc_info is not None for record in errors) == [False, True]
+    (ours,) = (record for record in errors if record.name == "pgqueue.worker")
+    assert ours.exc_info is None
+    assert "job is dead" in ours.getMessage()
+
+
+def test_where_djangos_log_is_off_the_worker_logs_the_traceback(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger(task_finished_logger), "disabled", True)
+    work(tasks.refuse.enqueue("no money"))
+    (ours,) = (record for record in caplog.records if record.levelname == "ERROR")
+    assert ours.exc_info is not None
 
 
 def test_a_task_is_tried_once_unless_somebody_asks_for_more() -> None:

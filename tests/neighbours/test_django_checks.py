@@ -1,5 +1,8 @@
 """System checks: what is wrong with the settings or the database, each with an id and a remedy."""
 
+import re
+from pathlib import Path
+
 import psycopg
 import pytest
 from django.core import checks
@@ -11,7 +14,8 @@ from neighbours.django_project import manage
 
 from pgqueue.django.checks import TAG
 from pgqueue.django.database import Misconfigured
-from pgqueue.errors import InvalidOption
+from pgqueue.django.djangoqueue import DjangoQueue
+from pgqueue.errors import InvalidOption, UnknownQueue
 
 
 def _found(**settings: object) -> list[CheckMessage]:
@@ -91,7 +95,76 @@ def test_w001_a_schema_that_is_not_there() -> None:
 
     assert one.id == "pgqueue.W001"
     assert one.level == checks.WARNING  # else `migrate`, which checks first, could not put it there
-    assert "manage.py migrate" in str(one.hint)
+    assert "run `manage.py migrate`" in one.msg
+    assert "pgqueue migrate" not in f"{one.msg} {one.hint}"
+
+
+@pytest.mark.usefixtures("bare_dsn")
+def test_w001_is_silent_while_migrate_itself_runs(bare_dsn: str) -> None:
+    assert "W001" in manage("check", "--database", "default", dsn=bare_dsn).stderr
+    migrated = manage("migrate", dsn=bare_dsn)
+    assert (migrated.returncode, migrated.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"QUEUES": "mail"}, "use a list of names"),
+        ({"HISTORY": 7}, r"use a timedelta, such as timedelta\(days=7\)"),
+        ({"POOL_SIZE": "ten"}, "use a whole number"),
+        ({"BEHIND_POOLER": "no"}, "use True or False"),
+    ],
+)
+def test_e005_says_what_to_write_and_on_which_page_it_stands(settings: dict[str, object], says: str) -> None:
+    one = _only(_found(**settings))
+    assert re.search(says, one.msg)
+    assert "docs/reference/django.md" in str(one.hint)
+    assert (Path(__file__).parents[2] / "docs/reference/django.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("alias", "says"),
+    [
+        ("jobs", "name one of 'default', 'other' in PGQUEUE"),
+        ("other", "is sqlite, and jobs are kept in PostgreSQL"),
+    ],
+)
+@pytest.mark.parametrize("words", [("jobs", "list"), ("worker",), ("queues", "pause", "mail")], ids=" ".join)
+def test_a_database_that_cannot_be_is_told_in_one_line(
+    django_dsn: str, tmp_path: Path, alias: str, says: str, words: tuple[str, ...]
+) -> None:
+    (tmp_path / "elsewhere.py").write_text(
+        f"from neighbours.project.settings import *\nPGQUEUE = {{'DATABASE': {alias!r}}}\n", encoding="utf-8"
+    )
+    ended = manage(
+        "pgqueue",
+        *words,
+        dsn=django_dsn,
+        DJANGO_SETTINGS_MODULE="elsewhere",
+        PYTHONPATH=f"{tmp_path}:{Path(__file__).parents[1]}",
+    )
+    assert ended.returncode in {1, 2}
+    assert "Traceback" not in ended.stderr
+    assert says in ended.stderr or "pgqueue.E00" in ended.stderr
+
+
+def test_a_schema_that_is_missing_is_told_with_what_runs_here(bare_dsn: str) -> None:
+    for words in (
+        ("jobs", "list"),
+        ("enqueue", "neighbours.project.shop.tasks.confirm", '{"order_id": 1}'),
+        ("worker",),
+    ):
+        ended = manage("pgqueue", *words, dsn=bare_dsn)
+        assert "run `manage.py migrate`" in ended.stderr, ended.stderr
+        assert "run `pgqueue migrate`" not in ended.stderr
+
+
+def test_a_queue_that_is_not_declared_is_refused_with_the_setting() -> None:
+    with (
+        override_settings(PGQUEUE={"QUEUES": ["mail"]}),
+        pytest.raises(UnknownQueue, match=r"declared in PGQUEUE\['QUEUES'\] of the settings: mail"),
+    ):
+        DjangoQueue.from_settings().task(name="send")(print)
 
 
 def test_w001_a_schema_that_is_older_than_the_code(django_dsn: str) -> None:

@@ -11,7 +11,7 @@ from flask import Flask
 from sqlalchemy import make_url
 
 from pgqueue import PgQueue
-from pgqueue.errors import ConfigurationError, InvalidOption
+from pgqueue.errors import ConfigurationError, InvalidOption, UnknownQueue
 from pgqueue.flask import PgQueueFlask
 
 DSN = "postgresql://me@localhost/shop"
@@ -47,7 +47,7 @@ def test_what_is_given_in_code_wins() -> None:
     queue = initialised(
         {
             "PGQUEUE_DSN": "postgresql://other/one",
-            "PGQUEUE_HISTORY": 3,
+            "PGQUEUE_HISTORY": timedelta(days=3),
             "PGQUEUE_QUEUES": ["default"],
             "PGQUEUE_BEHIND_POOLER": True,
         },
@@ -68,7 +68,7 @@ def test_unset_everything_is_as_for_any_queue(monkeypatch: pytest.MonkeyPatch) -
     queue = initialised({})
 
     assert queue.database.dsn == plain.database.dsn
-    assert queue.database.catalogue is plain.database.catalogue
+    assert queue.database.catalogue.schema == plain.database.catalogue.schema
     assert (queue.queues, queue.history, queue.max_payload, queue.database.pools.size) == (
         plain.queues,
         plain.history,
@@ -95,7 +95,7 @@ def test_where_no_dsn_is_set_sqlalchemys_serves_before_the_environments(
 
 
 def test_history_can_be_days_as_environment_variables_say_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FLASK_PGQUEUE_HISTORY", "3")
+    monkeypatch.setenv("FLASK_PGQUEUE_HISTORY_DAYS", "3")
     app = Flask("shop")
     app.config.from_prefixed_env()
 
@@ -117,6 +117,10 @@ def test_a_setting_that_is_none_of_ours_is_refused(key: str, hint: str) -> None:
         ("PGQUEUE_DSN", 5432),
         ("PGQUEUE_QUEUES", "mail,default"),
         ("PGQUEUE_HISTORY", "7 days"),
+        ("PGQUEUE_HISTORY", 7),
+        ("PGQUEUE_HISTORY_DAYS", timedelta(days=7)),
+        ("PGQUEUE_HISTORY_DAYS", 10**12),
+        ("PGQUEUE_HISTORY_DAYS", -1),
         ("PGQUEUE_HISTORY", True),
         ("PGQUEUE_HISTORY", timedelta(days=-1)),
         ("PGQUEUE_MAX_PAYLOAD", "1000"),
@@ -129,6 +133,53 @@ def test_a_setting_that_is_none_of_ours_is_refused(key: str, hint: str) -> None:
 def test_a_value_that_makes_no_sense_is_refused_with_what_would(key: str, value: object) -> None:
     with pytest.raises(InvalidOption, match=r"use|keep|give"):
         initialised({key: value})
+
+
+def test_a_number_of_history_says_its_unit() -> None:
+    with pytest.raises(
+        InvalidOption, match=r"PGQUEUE_HISTORY'\] = 7: use a timedelta; .* PGQUEUE_HISTORY_DAYS"
+    ):
+        initialised({"PGQUEUE_HISTORY": 7})
+    with pytest.raises(InvalidOption, match="PGQUEUE_HISTORY and PGQUEUE_HISTORY_DAYS are both set"):
+        initialised({"PGQUEUE_HISTORY": timedelta(days=7), "PGQUEUE_HISTORY_DAYS": 7})
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({}, r"^no database: set app\.config\['PGQUEUE_DSN'\], or app"),
+        (
+            {"SQLALCHEMY_DATABASE_URI": "sqlite:///shop.db"},
+            r"^no database: SQLALCHEMY_DATABASE_URI leads to sqlite, and jobs are kept in PostgreSQL; set app\.config",
+        ),
+        (
+            {"SQLALCHEMY_DATABASE_URI": make_url("mysql+pymysql://me:secret@localhost/shop")},
+            "leads to mysql, ",
+        ),
+    ],
+)
+def test_without_a_dsn_the_message_names_the_apps_own_settings(
+    config: dict[str, object], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PGQUEUE_DSN", raising=False)
+    monkeypatch.delenv("DATABASE_URL", raising=False)
+    with pytest.raises(ConfigurationError, match=says) as refused:
+        _ = initialised(config).database.dsn
+    assert "secret" not in str(refused.value)
+
+
+def test_another_database_of_sqlalchemys_is_no_matter_where_there_is_a_dsn() -> None:
+    queue = initialised({"SQLALCHEMY_DATABASE_URI": "sqlite://", "PGQUEUE_DSN": DSN})
+    again = Flask("again")
+    again.config.update({"SQLALCHEMY_DATABASE_URI": "mysql://", "PGQUEUE_DSN": DSN})
+    queue.init_app(again)
+    assert queue.database.dsn == DSN  # one place: no doubt outside of a context
+
+
+def test_a_queue_that_is_not_declared_is_refused_with_the_apps_own_setting() -> None:
+    queue = initialised({"PGQUEUE_DSN": DSN, "PGQUEUE_QUEUES": ["mail"]})
+    with pytest.raises(UnknownQueue, match=r"declared in app\.config\['PGQUEUE_QUEUES'\]: mail"):
+        queue.require_queue("default")
 
 
 def test_importing_it_loads_neither_sqlalchemy_nor_the_command() -> None:
