@@ -30,10 +30,10 @@ class Registry(ABC):
     Attributes:
         queues: the queues there are; None: any.
         max_payload: the most bytes a job's arguments may take as JSON.
-        queues_setting: where ``queues`` is declared, as a message names it. A framework's queue says it in its own words.
     """
 
-    queues_setting: ClassVar[str] = "PgQueue(queues=...)"
+    _queues_setting: ClassVar[str] = "PgQueue(queues=...)"
+    """Where ``queues`` is declared, as a message names it. A framework's queue says it in its own words."""
     queues: frozenset[str] | None
     max_payload: int
     _tasks: dict[str, Task[..., Any]]
@@ -163,7 +163,7 @@ class Registry(ABC):
         """
         if self.queues is not None and queue not in self.queues:
             raise UnknownQueue(
-                f"queue {queue!r} is not one of those declared in {self.queues_setting}: "
+                f"queue {queue!r} is not one of those declared in {self._queues_setting}: "
                 f"{', '.join(sorted(self.queues))}{did_you_mean(queue, self.queues)}"
             )
 

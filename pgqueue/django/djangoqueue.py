@@ -27,7 +27,7 @@ from pgqueue.values.job import NewJob
 class DjangoQueue(PgQueue):
     """A job queue in one of the project's databases."""
 
-    queues_setting = "PGQUEUE['QUEUES'] of the settings"
+    _queues_setting = "PGQUEUE['QUEUES'] of the settings"
 
     def __init__(self, alias: str = conf.DEFAULT_ALIAS, **options: Any) -> None:  # noqa: ANN401 - PgQueue's own
         """Describe the queue. Nothing is connected until something is run.

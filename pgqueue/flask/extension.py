@@ -52,7 +52,7 @@ class Place(NamedTuple):
 class PgQueueFlask(PgQueue):
     """A job queue in the database of a Flask app."""
 
-    queues_setting = "app.config['PGQUEUE_QUEUES']"
+    _queues_setting = "app.config['PGQUEUE_QUEUES']"
 
     def __init__(
         self,
