@@ -67,7 +67,7 @@ def shared(django_server: NoopExecutor) -> Iterator[dict[str, str]]:
     """A database as it is after an upgrade: with rows from the time when nothing was refused."""
     with database(django_server, "pgqueue_test_django_rows") as where, emptied(where):
         with connection.cursor() as cursor:
-            cursor.execute("alter domain pgqueue.arguments drop constraint arguments_fit")
+            cursor.execute("alter domain pgqueue.arguments drop constraint if exists arguments_fit")
         yield where
 
 
