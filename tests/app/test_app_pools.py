@@ -332,14 +332,15 @@ def test_a_pool_without_a_free_connection_says_that_nothing_was_done(
     queue: PgQueue, note: "Task[[], None]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool = queue.database.pools.blocking()
-    monkeypatch.setattr(pool, "timeout", 0.05)
     with ExitStack() as held:
         for _ in range(10):
             held.enter_context(queue.database.pooled())
+        monkeypatch.setattr(pool, "timeout", 0.05)
         with pytest.raises(
             ConnectionFailed, match="so nothing was done; check that the server runs, or raise pool_size"
         ):
             note.enqueue()
+    monkeypatch.undo()
     note.enqueue()
     assert count(queue) == 1
 
