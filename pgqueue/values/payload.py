@@ -12,7 +12,13 @@ import msgspec
 from msgspec import inspect as inspect_types
 
 from pgqueue.errors import ConfigurationError, PayloadNotDecodable, PayloadNotEncodable, PayloadTooLarge
-from pgqueue.values.storable import refuse_non_finite, refuse_unstorable, settled
+from pgqueue.values.storable import (
+    has_line_ends,
+    may_be_non_finite,
+    refuse_non_finite,
+    refuse_unstorable,
+    settled,
+)
 
 DEFAULT_LIMIT = 1 << 20
 _OPEN = {inspect_types.AnyType, inspect_types.CustomType}
@@ -84,12 +90,12 @@ class Signature:
             if exact is not None:
                 payload = _at_defaults(payload, exact)
             data = self._encoder.encode(payload)
-            if self._holds_raw or (self._is_open and _has_line_ends(data)):
+            if self._holds_raw or (self._is_open and has_line_ends(data)):
                 data = settled(data)
             refuse_unstorable(data)
             self._decoder.decode(data)
-            if b"null" in data:
-                refuse_non_finite(msgspec.to_builtins(payload, enc_hook=_encode_other), data)
+            if may_be_non_finite(data):
+                refuse_non_finite(msgspec.to_builtins(payload, enc_hook=_encode_other))
         except Exception as error:  # a type's own __post_init__ or validator may raise anything
             raise PayloadNotEncodable(f"{self._name}: {_plain(error)}") from error
         if len(data) > limit:
@@ -160,8 +166,8 @@ def encode_result(value: object) -> bytes | None:
         if isinstance(value, msgspec.Raw):
             data = settled(data)
         refuse_unstorable(data)
-        if b"null" in data:
-            refuse_non_finite(msgspec.to_builtins(value, enc_hook=_encode_other), data)
+        if may_be_non_finite(data):
+            refuse_non_finite(msgspec.to_builtins(value, enc_hook=_encode_other))
     except Exception as error:  # a type's own conversion may raise anything
         raise PayloadNotEncodable(_plain(error)) from error
     return data
@@ -250,11 +256,6 @@ def _kinds(root: inspect_types.Type) -> set[type]:
             found[id(one)] = one  # a type may be part of itself
             left += [getattr(one, name) for name in one.__struct_fields__]
     return {type(one) for one in found.values()}
-
-
-def _has_line_ends(data: bytes) -> bool:
-    """Whether a part was encoded elsewhere: msgspec escapes them. They would end a row of COPY."""
-    return b"\n" in data or b"\r" in data or b"\t" in data
 
 
 def _plain(error: BaseException) -> str:
