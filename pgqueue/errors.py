@@ -51,6 +51,10 @@ Duration: TypeAlias = float | timedelta
 LONGEST_DELAY = timedelta(days=3650)
 
 
+class PgQueueWarning(UserWarning):
+    """What is done all the same, and is probably not meant: an argument that arrives as another value."""
+
+
 class PgQueueError(Exception):
     """The root of every error that pgqueue raises."""
 

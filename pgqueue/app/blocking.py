@@ -1,11 +1,9 @@
 """A blocking enqueue within a running event loop: it works, it stops the loop meanwhile, and it is told once."""
 
 import logging
-import sys
 from asyncio import _get_running_loop
-from pathlib import Path
 
-PACKAGE = str(Path(__file__).parents[1])
+from pgqueue.values.caller import caller
 
 log = logging.getLogger("pgqueue")
 
@@ -21,12 +19,5 @@ def warn_of_blocked_loop() -> None:
     log.warning(
         "a blocking enqueue stops the event loop until the database answers: write `await task.aenqueue(...)` at %s; "
         "this is said once",
-        _place(),
+        f"{(frame := caller()).f_code.co_filename}:{frame.f_lineno}",
     )
-
-
-def _place() -> str:
-    frame = sys._getframe()  # noqa: SLF001 - inspect.stack() reads every source file on the way
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

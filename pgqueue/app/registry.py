@@ -10,11 +10,12 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, overload
 
 from pgqueue.app.context import Context
 from pgqueue.app.handle import JobHandle
-from pgqueue.app.hints import hinting
 from pgqueue.app.naming import name_of, place_of, require_function
 from pgqueue.app.task import Registers, Task
 from pgqueue.errors import DuplicateTask, Duration, UnknownQueue, UnknownTask, as_limit
+from pgqueue.values.hints import hinting
 from pgqueue.values.job import NewJob
+from pgqueue.values.models import refuse_models
 from pgqueue.values.nearest import did_you_mean
 from pgqueue.values.options import JobOptions
 from pgqueue.values.retry import Retry, as_policy
@@ -109,6 +110,7 @@ class Registry(ABC):
         def register(decorated: Callable[..., Any]) -> Task[..., Any]:
             require_function(decorated, named=name is not None)
             task_name = name_of(decorated, name)
+            refuse_models(task_name, getattr(decorated, "__annotations__", {}))
             if task_name in self._tasks:
                 raise DuplicateTask(
                     f"task {task_name!r} at {place_of(decorated)} is registered already, by the function at "

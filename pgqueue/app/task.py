@@ -15,9 +15,9 @@ import msgspec
 
 from pgqueue.app.context import Context
 from pgqueue.app.handle import JobHandle
-from pgqueue.app.hints import hinting, method_hint
 from pgqueue.app.naming import objection_to
 from pgqueue.errors import Duration, InvalidOption, PayloadNotEncodable
+from pgqueue.values.hints import hinting, method_hint
 from pgqueue.values.job import NewJob
 from pgqueue.values.nearest import did_you_mean
 from pgqueue.values.options import DEFAULT_UNIQUE, JobOptions
@@ -180,7 +180,7 @@ class Task(Generic[P, R]):
     @cached_property
     def signature(self) -> Signature:
         """How arguments travel; read from the annotations when first needed, for they may name what follows."""
-        return Signature(self.function, Context)
+        return Signature(self.function, Context, task=self.name)
 
     @cached_property
     def returns(self) -> ReturnType:

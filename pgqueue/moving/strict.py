@@ -61,6 +61,7 @@ def require_faithful(
         PayloadTooLarge: their JSON form is over the queue's limit.
     """
     injected = object()
+    task.signature.watch = None  # what it would warn of is refused here
     data = task.signature.encode(args, kwargs, limit=queue.max_payload)
     seen_args, seen_kwargs = task.signature.decode(data, injected)
     whole = inspect.signature(task.function)

@@ -12,6 +12,9 @@ import msgspec
 from msgspec import inspect as inspect_types
 
 from pgqueue.errors import ConfigurationError, PayloadNotDecodable, PayloadNotEncodable, PayloadTooLarge
+from pgqueue.values.arriving import watch_over
+from pgqueue.values.hints import option_hint
+from pgqueue.values.models import refuse_models, remedy_for
 from pgqueue.values.storable import (
     has_line_ends,
     may_be_non_finite,
@@ -28,22 +31,28 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 class Signature:
-    """The parameters of a task's function, read once."""
+    """The parameters of a task's function, read once.
 
-    def __init__(self, function: Callable[..., Any], injected: type) -> None:
+    Attributes:
+        watch: looks at arguments that would arrive as other values; None: nothing does.
+    """
+
+    def __init__(self, function: Callable[..., Any], injected: type, *, task: str | None = None) -> None:
         """Read a function's signature.
 
         Args:
             function: the task's function.
             injected: a parameter annotated with this type is filled in by the worker and is not payload.
+            task: the task's name, for messages; by default the function's.
 
         Raises:
-            ConfigurationError: an annotation cannot be resolved, or is of a type msgspec cannot read.
+            ConfigurationError: an annotation cannot be resolved, is of a type msgspec cannot read, or is a model.
         """
-        self._name = getattr(function, "__qualname__", repr(function))
+        self._name = task if task is not None else str(getattr(function, "__qualname__", repr(function)))
         self._injected = injected
         self._parameters = _parameters(function)
-        payload = [p for p in self._parameters if p.annotation is not injected]
+        self._payload = payload = [p for p in self._parameters if p.annotation is not injected]
+        refuse_models(self._name, {parameter.name: parameter.annotation for parameter in payload})
         try:
             self._struct = _payload_struct(self._name, payload)
             self._decoder = msgspec.json.Decoder(self._struct, dec_hook=_decode_other)
@@ -58,6 +67,7 @@ class Signature:
         # The struct binds as a plain call does; what it cannot tell apart is bound by inspect.
         binds_itself = all(p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for p in payload)
         self._signature = None if binds_itself else inspect.Signature(payload)
+        self.watch = watch_over(self._name, self._struct, payload, _encode_other)
         self._is_plain = all(p.kind in _POSITIONAL for p in self._parameters)
         self._injected_at = [i for i, p in enumerate(self._parameters) if p.annotation is injected]
 
@@ -85,15 +95,15 @@ class Signature:
                 back as the annotated types.
             PayloadTooLarge: the JSON is longer than ``limit``.
         """
+        payload = self._bound(args, kwargs)
         try:
-            payload = self._bind(args, kwargs)
             if exact is not None:
                 payload = _at_defaults(payload, exact)
             data = self._encoder.encode(payload)
             if self._holds_raw or (self._is_open and has_line_ends(data)):
                 data = settled(data)
             refuse_unstorable(data)
-            self._decoder.decode(data)
+            arrived = self._decoder.decode(data)
             if may_be_non_finite(data):
                 refuse_non_finite(msgspec.to_builtins(payload, enc_hook=_encode_other))
         except Exception as error:  # a type's own __post_init__ or validator may raise anything
@@ -103,6 +113,8 @@ class Signature:
                 f"{self._name}: the arguments take {len(data):,} bytes as JSON, over the limit of {limit:,}; "
                 "store them elsewhere and enqueue a reference, or raise PgQueue(max_payload=...)"
             )
+        if self.watch is not None:
+            self.watch.look(payload, arrived, data)
         return data
 
     def decode(self, data: str | bytes, injected: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -128,6 +140,17 @@ class Signature:
                 values = (*values[:position], injected, *values[position:])
             return values, {}
         return self._spread(payload, injected)
+
+    def _bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> msgspec.Struct:
+        """The arguments in their places; a misfit is answered with the signature."""
+        try:
+            return self._bind(args, kwargs)
+        except TypeError as error:
+            shown = ", ".join(map(str, self._payload))
+            known = {parameter.name for parameter in self._payload}
+            hints = [hint for name in kwargs if name not in known and (hint := option_hint(name))]
+            more = f"; options go to .using(...): {hints[0]}" if hints else ""
+            raise PayloadNotEncodable(f"{self._name}: {error}; it takes ({shown}){more}") from error
 
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> msgspec.Struct:
         if self._signature is None:
@@ -231,7 +254,7 @@ def _encode_other(value: object) -> object:
     dump = getattr(value, "model_dump", None)
     if dump is None:
         raise TypeError(
-            f"a {type(value).__module__}.{type(value).__qualname__} has no JSON form: {value!r:.80}"
+            f"a {type(value).__module__}.{type(value).__qualname__} has no JSON form: {value!r:.80}{remedy_for(value)}"
         )
     return dump(mode="json")
 

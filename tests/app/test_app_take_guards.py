@@ -351,7 +351,7 @@ def test_a_settling_without_an_answer_ends_and_what_is_left_goes_back(
 
     ids = good(queue)
     settle_in_silence(take, monkeypatch)
-    assert [(job_id, attempts) for job_id, _, attempts in live(queue)] == [(ids[0], 0), (ids[1], 1)]
+    assert [(job_id, attempts) for job_id, _, attempts in live(queue)] == [(ids[0], 1), (ids[1], 1)]
     assert ask(queue, "select count(*) from pgqueue.workers") == [(0,)]
 
 
@@ -365,7 +365,7 @@ def test_an_awaited_settling_without_an_answer_ends_too(
 
     ids = good(queue)
     settle_in_silence(lambda: asyncio.run(take()), monkeypatch)
-    assert [(job_id, attempts) for job_id, _, attempts in live(queue)] == [(ids[0], 0), (ids[1], 1)]
+    assert [(job_id, attempts) for job_id, _, attempts in live(queue)] == [(ids[0], 1), (ids[1], 1)]
     assert ask(queue, "select count(*) from pgqueue.workers") == [(0,)]
 
 

@@ -18,6 +18,7 @@ from pgqueue.errors import (
     JobNotFound,
     PayloadNotEncodable,
     PayloadTooLarge,
+    PgQueueWarning,
     ResultNotKept,
     TimedOut,
     UnknownQueue,
@@ -128,7 +129,8 @@ def test_arguments_arrive_as_json_has_them_and_not_as_they_were(
     queue: PgQueue, note: Task[[Any], Any], noted: list[Any]
 ) -> None:
     given = {"pair": (1, 2)}
-    note.enqueue(given)
+    with pytest.warns(PgQueueWarning, match="arrives as a list"):
+        note.enqueue(given)
     drain(queue)
     assert noted == [{"pair": [1, 2]}]
     assert noted[0] is not given

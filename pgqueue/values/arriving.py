@@ -1,0 +1,170 @@
+"""What changes on its way to the worker, and is warned of, once for each task and parameter.
+
+A parameter without an annotation has no type to come back as: a ``datetime`` arrives as a string, a tuple as a list. And a
+time without a zone comes back as it was, but is another instant for a worker in another zone.
+
+A signature without such parameters has no watch, so its enqueues cost nothing more.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import inspect as types
+
+from pgqueue.errors import PgQueueWarning
+from pgqueue.values.caller import warn_there
+
+_CONTAINERS = (
+    types.ListType,
+    types.DictType,
+    types.VarTupleType,
+    types.TupleType,
+    types.SetType,
+    types.UnionType,
+)
+_PLAIN = (str, int, float, bool, type(None))
+_NAIVE = re.compile(rb'"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?"')
+
+
+class Watch:
+    """Looks at the arguments of one task."""
+
+    def __init__(
+        self,
+        task: str,
+        untyped: Iterable[str],
+        timed: Iterable[str],
+        encode: Callable[[Any], Any],
+        *,
+        starred: str | None = None,
+    ) -> None:
+        """Watch some parameters.
+
+        Args:
+            task: the task's name, for the messages.
+            untyped: parameters that may hold values without a type to come back as.
+            timed: parameters that may hold times.
+            encode: what encodes types that msgspec does not know.
+            starred: the parameter that collects positional arguments, if there is one.
+        """
+        self._task = task
+        self._starred = starred
+        self._untyped = set(untyped)
+        self._timed = set(timed)
+        self._encode = encode
+
+    def look(self, given: msgspec.Struct, arrived: msgspec.Struct, data: bytes) -> None:
+        """Compare what was given with what will arrive, and warn."""
+        for name in tuple(self._untyped):
+            value = getattr(given, name)
+            if type(value) in _PLAIN:
+                continue
+            becomes = getattr(arrived, name)
+            if not _equal(list(value) if name == self._starred else value, becomes):
+                self._warn_of_change(name, value, becomes)
+        if self._timed and _NAIVE.search(data):
+            self._look_for_naive(given)
+
+    def _warn_of_change(self, name: str, value: object, becomes: object) -> None:
+        path, value, becomes = _difference(name, value, becomes)
+        if isinstance(value, msgspec.Raw):  # JSON already: its user knows
+            return
+        warn_there(
+            f"task {self._task}: `{path}` is a {type(value).__qualname__}, {value!r:.60}, and arrives as a "
+            f"{type(becomes).__qualname__}, {becomes!r:.60}: JSON does not say what it was; annotate the parameter "
+            f"{name!r} with its type, or convert it yourself",
+            PgQueueWarning,
+        )
+        self._untyped.discard(name)  # not before: a warning that is raised as an error is raised each time
+
+    def _look_for_naive(self, given: msgspec.Struct) -> None:
+        plain = msgspec.to_builtins(given, builtin_types=(datetime,), enc_hook=self._encode)
+        for name in [name for name in self._timed if _holds_naive(plain.get(name))]:
+            warn_there(
+                f"task {self._task}: argument {name!r} holds a datetime without a time zone, so it is another instant "
+                "for a worker in another zone; use datetime.now(timezone.utc) or .replace(tzinfo=ZoneInfo(...)), or "
+                "annotate it Annotated[datetime, msgspec.Meta(tz=False)] if that is meant",
+                PgQueueWarning,
+            )
+            self._timed.discard(name)
+
+
+def watch_over(
+    task: str,
+    struct: type[msgspec.Struct],
+    parameters: Collection[inspect.Parameter],
+    encode: Callable[[Any], Any],
+) -> Watch | None:
+    """A watch over a task's parameters; None where all of them have a type to come back as, and none holds times."""
+    fields = _fields(struct)
+    names = [parameter.name for parameter in parameters]
+    untyped = [name for name in names if _is_open(fields[name])]
+    timed = [name for name in names if _may_be_naive(fields[name], set())]
+    kinds = {parameter.kind: parameter.name for parameter in parameters}
+    starred = kinds.get(inspect.Parameter.VAR_POSITIONAL)
+    return Watch(task, untyped, timed, encode, starred=starred) if untyped or timed else None
+
+
+def _fields(struct: type[msgspec.Struct]) -> Mapping[str, types.Type]:
+    info = types.type_info(struct)
+    return {field.name: field.type for field in info.fields} if isinstance(info, types.StructType) else {}
+
+
+def _is_open(kind: object) -> bool:
+    """Whether a type says nothing about a value, or about what is in a container."""
+    if isinstance(kind, types.AnyType):
+        return True
+    return isinstance(kind, _CONTAINERS) and any(map(_is_open, _parts(kind)))
+
+
+def _may_be_naive(kind: object, seen: set[int]) -> bool:
+    if id(kind) in seen:  # a type may be part of itself
+        return False
+    seen.add(id(kind))
+    if isinstance(kind, types.DateTimeType):
+        return kind.tz is not False
+    return any(_may_be_naive(part, seen) for part in _parts(kind))
+
+
+def _parts(kind: object) -> list[object]:
+    """The types and fields that a type is made of."""
+    if not isinstance(kind, types.Type | types.Field):
+        return []
+    found: list[object] = []
+    for name in kind.__struct_fields__:
+        value = getattr(kind, name)
+        found += value if isinstance(value, tuple) else (value,)
+    return [one for one in found if isinstance(one, types.Type | types.Field)]
+
+
+def _equal(value: object, other: object) -> bool:
+    try:
+        return bool(value == other)
+    except Exception:  # noqa: BLE001 - a type of the user's may raise anything
+        return False
+
+
+def _difference(path: str, value: Any, other: Any) -> tuple[str, object, object]:  # noqa: ANN401 - any value
+    """The first part in which two values differ, and where it is."""
+    if isinstance(value, dict) and isinstance(other, dict) and value.keys() == other.keys():
+        pairs = [(f"{path}[{key!r}]", value[key], other[key]) for key in value]
+    elif isinstance(value, list) and isinstance(other, list) and len(value) == len(other):
+        pairs = [(f"{path}[{place}]", *pair) for place, pair in enumerate(zip(value, other, strict=True))]
+    else:
+        return path, value, other
+    return next((_difference(*pair) for pair in pairs if not _equal(*pair[1:])), (path, value, other))
+
+
+def _holds_naive(value: object) -> bool:
+    match value:
+        case datetime():
+            return value.utcoffset() is None
+        case dict():
+            return any(map(_holds_naive, (*value.keys(), *value.values())))
+        case list() | tuple() | set() | frozenset():
+            return any(map(_holds_naive, value))
+    return False
