@@ -8,12 +8,13 @@ import re
 
 from pgqueue.errors import ConfigurationError
 
-WORDS = frozenset({"test", "tests", "testing"})
+WORD = re.compile(r"test(s|ing)?(gw\d+)?")
+"""With the worker's name that pytest-xdist gives, which pytest-postgresql appends: ``testsgw1``."""
 
 
 def is_for_tests(database: str) -> bool:
     """Whether a database's name has the word test: ``test_shop``, ``shop-tests``, ``pgqueue_test_gw0_4``."""
-    return not WORDS.isdisjoint(re.split(r"[\W_]+", database.lower()))
+    return any(map(WORD.fullmatch, re.split(r"[\W_]+", database.lower())))
 
 
 def require_for_tests(database: str) -> None:

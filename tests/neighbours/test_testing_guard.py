@@ -103,13 +103,22 @@ def test_a_database_for_tests_is_drained(dsn: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["test", "test_shop", "shop_test", "shop-tests", "Test_Shop", "pgqueue_test_gw0_a1_2"]
+    "name",
+    [
+        "test",
+        "test_shop",
+        "shop_test",
+        "shop-tests",
+        "Test_Shop",
+        "pgqueue_test_gw0_a1_2",
+        "pgqueue_testsgw1_tmpl_20",
+    ],
 )
 def test_a_name_with_the_word_test_is_for_tests(name: str) -> None:
     assert is_for_tests(name)
 
 
-@pytest.mark.parametrize("name", ["shop", "latest", "contest_2", "testimonials", "", "postgres"])
+@pytest.mark.parametrize("name", ["shop", "latest", "contest_2", "testimonials", "testsgwen", "", "postgres"])
 def test_any_other_is_not(name: str) -> None:
     assert not is_for_tests(name)
 
