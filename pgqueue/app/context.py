@@ -49,7 +49,16 @@ class Context:
         completed: whether :meth:`transaction` has completed the job.
     """
 
-    __slots__ = ("_database", "_keep", "_returns_value", "_started", "cancelled", "completed", "job")
+    __slots__ = (
+        "_database",
+        "_keep",
+        "_returns_value",
+        "_started",
+        "_superseded",
+        "cancelled",
+        "completed",
+        "job",
+    )
 
     def __init__(
         self,
@@ -71,6 +80,7 @@ class Context:
         self.job = job
         self.cancelled = False
         self.completed = False
+        self._superseded = False
         self._database = database
         self._keep = keep
         self._returns_value = returns_value
@@ -135,6 +145,7 @@ class Context:
 
     def _require_held(self, done: set[int]) -> None:
         if not done:
+            self._superseded = True
             raise Superseded(f"job {self.job.id}: attempt {self.job.attempt} no longer holds it; rolled back")
 
 

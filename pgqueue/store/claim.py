@@ -10,8 +10,9 @@ Running jobs are in no index: each entry would be written at every claim and rea
 holds a snapshot open, the entries of all that has ended would lie in the way. Instead it is noted whose jobs are
 to be looked for, and the table is read from end to end: when a worker departs without having retired, and when
 the answer to a claim was lost with its connection, so that jobs may be in the name of a worker that does not know
-of them. Then ``disown`` returns what the worker does not know, unspent. Where the answer came and the worker could
-not handle it, ``give_up`` ends those attempts as failed, so that a job that breaks its worker runs out of attempts.
+of them. Then what the worker does not know goes back unspent. Where the answer came and the worker could not handle
+it, those attempts end as failed, so that a job that breaks its worker runs out of attempts
+(:mod:`pgqueue.worker.reconcile`).
 """
 
 from collections import Counter
@@ -28,7 +29,7 @@ from pgqueue.store import finish
 from pgqueue.store.arrays import columns, numbers, texts
 from pgqueue.store.plan import Plan, Statement
 from pgqueue.values.job import HEAD, Claim, Mark
-from pgqueue.values.verdict import Returned, lost, plainer
+from pgqueue.values.verdict import Returned, describe, failed, lost
 
 NO_MARKS: Mapping[str, Mark] = MappingProxyType({})
 NO_TIME = datetime.min.replace(tzinfo=UTC)
@@ -190,40 +191,20 @@ def next_queues(after: str | None, limit: int) -> Plan[list[str]]:
     return [row[0] for row in rows]
 
 
-class Beat(msgspec.Struct, frozen=True):
-    """What a worker learns each beat.
-
-    Attributes:
-        disowned: jobs that were in its name without its knowing, and are ready again.
-        to_cancel: jobs it runs that somebody asked to cancel.
-    """
-
-    disowned: list[int]
-    to_cancel: list[int]
-
-
 def beat(
-    worker: UUID,
-    lease: timedelta,
-    known: Sequence[int],
-    *,
-    sure: bool = True,
-    now: datetime | None = None,
-) -> Plan[Beat | None]:
-    """Renew the lease and hear what there is to hear; None: the lease is lost, and every claim with it.
+    worker: UUID, lease: timedelta, known: Sequence[int], *, now: datetime | None = None
+) -> Plan[list[int] | None]:
+    """Renew the lease, and hear which jobs are to be cancelled; None: the lease is lost, and every claim with it.
 
     Args:
         worker: whose.
         lease: for how long from now.
         known: every job the worker knows to be in its name.
-        sure: whether that is certainly all; else the database returns what is not known. Run it within a
-            transaction then.
         now: the instant of the beat; the database's own by default.
     """
     if not (yield from renew(worker, lease, now=now)):
         return None
-    disowned = [] if sure else (yield from disown(worker, known))
-    return Beat(disowned, (yield from cancel_requests(worker, known)) if known else [])
+    return (yield from cancel_requests(worker, known)) if known else []
 
 
 def disown(worker: UUID, known: Sequence[int], *, ran: Collection[int] = ()) -> Plan[list[int]]:
@@ -238,7 +219,7 @@ def disown(worker: UUID, known: Sequence[int], *, ran: Collection[int] = ()) -> 
     Returns:
         The ids. A job that was to be cancelled has ended as that; all others are in line again, or dead.
     """
-    unknown = yield from _unknown_claims(worker, known)
+    unknown = yield from unknown_claims(worker, known)
     how = "ran this attempt, and could not record how it ended"
     verdicts = [lost(one, seconds=0.0, how=how) if one.id in ran else Returned(one) for one in unknown]
     return sorted((yield from finish.finish(worker, verdicts, keep=True)))
@@ -246,9 +227,9 @@ def disown(worker: UUID, known: Sequence[int], *, ran: Collection[int] = ()) -> 
 
 def give_up(worker: UUID, known: Sequence[int], error: Exception) -> Plan[list[int]]:
     """End as failed, with this error, the attempts that the worker holds but does not know of; the ids."""
-    unknown = yield from _unknown_claims(worker, known)
-    failed = [plainer(Returned(one), error) for one in unknown]
-    return sorted((yield from finish.finish(worker, failed, keep=True)))
+    unknown = yield from unknown_claims(worker, known)
+    verdicts = [failed(one, describe(error, one.attempt)) for one in unknown]
+    return sorted((yield from finish.finish(worker, verdicts, keep=True)))
 
 
 def cancel_requests(worker: UUID, known: Sequence[int]) -> Plan[list[int]]:
@@ -257,8 +238,11 @@ def cancel_requests(worker: UUID, known: Sequence[int]) -> Plan[list[int]]:
     return [row[0] for row in rows]
 
 
-def _unknown_claims(worker: UUID, known: Sequence[int]) -> Plan[list[Claim]]:
-    """Claims as far as they are needed to end them: only numbers are read, which any row has."""
+def unknown_claims(worker: UUID, known: Sequence[int]) -> Plan[list[Claim]]:
+    """What the worker holds in the database but does not know of, as far as that is needed to end it.
+
+    Only numbers are read, which any row has. Run it within a transaction.
+    """
     yield Statement("read_through", {})
     rows = yield Statement("unknown_claims", {"worker": worker, "known": numbers([*known])})
     return [

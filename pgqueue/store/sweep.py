@@ -114,7 +114,7 @@ def _end_plainly(
     found: dict[int, UUID], job_id: int, refusal: psycopg.Error, now: datetime | None
 ) -> Generator[Maker, Any, States]:
     def judge(one: lost.TakenOver) -> Verdict:
-        return plainer(upkeep.judge_lost(one), refusal)
+        return plainer(upkeep.judge_lost(one), refusal)[0]
 
     states: States = {}
     try:

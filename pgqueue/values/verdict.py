@@ -1,6 +1,7 @@
 """What becomes of a job after an attempt: the pure decision, and the words for it."""
 
 import traceback
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Literal, TypeAlias
@@ -121,25 +122,35 @@ def lost(claim: Claim, *, seconds: float, how: str = "stopped renewing its lease
     return Again(claim, None, error)
 
 
-def plainer(verdict: Verdict, refusal: Exception) -> Verdict:
-    """What to record in place of a verdict that the database refused to store.
+def plainer(verdict: Verdict, refusal: Exception) -> Sequence[Verdict]:
+    """What to record in place of a verdict that the database refused to store, the best first.
 
     Args:
         verdict: what was refused.
         refusal: the database's words.
 
     Returns:
-        A success without its result; anything else as a failure whose error is the refusal itself, so that
-        the attempt is spent and the job cannot go round for ever.
+        A success without its result, which says why; a success without a word; a failure whose error is the refusal; a
+        failure that says nothing of it. A failure
+        spends the attempt, so that the job cannot run again and again for ever.
     """
     claim = verdict.claim
-    match verdict:
-        case Succeeded(seconds=seconds):
-            return without_result(claim, seconds, f"the database refused it: {_text(refusal)}")
-        case _ if claim.attempt >= claim.max_attempts:
-            return Buried(claim, 0.0, "exhausted", describe(refusal, claim.attempt))
-        case _:
-            return Again(claim, timedelta(minutes=1), describe(refusal, claim.attempt))
+    failures = [failed(claim, describe(refusal, claim.attempt)), failed(claim, _untold(claim.attempt))]
+    if not isinstance(verdict, Succeeded) or (verdict.result is None and verdict.error is None):
+        return failures
+    silent = without_result(claim, verdict.seconds, f"the database refused it: {_text(refusal)}")
+    return [silent, Succeeded(claim, verdict.seconds), *failures]
+
+
+def failed(claim: Claim, error: AttemptError) -> Verdict:
+    """An attempt that ran and of which nothing better can be recorded: again in a minute, or dead if it was the last."""
+    if claim.attempt >= claim.max_attempts:
+        return Buried(claim, 0.0, "exhausted", error)
+    return Again(claim, timedelta(minutes=1), error)
+
+
+def _untold(attempt: int) -> AttemptError:
+    return AttemptError(attempt, "VerdictRefused", "the database refused to store how this attempt ended")
 
 
 def without_result(claim: Claim, seconds: float, reason: str) -> Succeeded:

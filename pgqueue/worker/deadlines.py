@@ -25,12 +25,20 @@ class Deadlines:
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self, attempt: Attempt, seconds: float, loop: asyncio.AbstractEventLoop) -> None:
-        """Give an attempt so many seconds from now. Called in the attempt's own thread."""
+        """Give an attempt this many seconds from now. Called in the attempt's own thread."""
         attempt.deadline = time.monotonic() + seconds
         if attempt.deadline < self._due:
             self._due = attempt.deadline
             with suppress(RuntimeError):  # the loop is closed: the worker has gone
                 loop.call_soon_threadsafe(self._set, loop)
+
+    def overdue(self) -> list[Attempt]:
+        """The attempts whose time is up; each is named once."""
+        now = time.monotonic()
+        passed = [attempt for attempt in list(self._running.values()) if attempt.deadline <= now]
+        for attempt in passed:
+            attempt.deadline = math.inf
+        return passed
 
     def close(self) -> None:
         """Watch no longer."""
@@ -45,8 +53,6 @@ class Deadlines:
             self._timer = loop.call_later(max(0.0, self._due - time.monotonic()), self._ring, loop)
 
     def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
-        now = time.monotonic()
-        for attempt in list(self._running.values()):
-            if attempt.deadline <= now:
-                self._on_passed(attempt)
+        for attempt in self.overdue():
+            self._on_passed(attempt)
         self._set(loop)

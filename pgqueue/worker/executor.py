@@ -226,7 +226,8 @@ class Executor:
         if attempt.context.completed:
             log.error("task raised after its transaction had completed the job", extra=fields, exc_info=error)
             return None
-        if isinstance(error, Superseded):
+        own = attempt.context._superseded  # noqa: SLF001 - told to the worker alone; a take inside may raise it, too
+        if own and isinstance(error, Superseded):
             log.warning("attempt superseded: its transaction was rolled back", extra=fields)
             return None
         verdict = self._judge(task, attempt, error)

@@ -20,9 +20,9 @@ from pgqueue.store.portions import Portions
 from pgqueue.values.job import Claim
 from pgqueue.worker.calm import Calm
 from pgqueue.worker.completer import Completer
+from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.lines import Lines
 from pgqueue.worker.link import Link
-from pgqueue.worker.membership import Membership
 from pgqueue.worker.pace import HORIZON, Pace
 from pgqueue.worker.slots import Slots
 
@@ -44,7 +44,7 @@ class Fetcher:
     def __init__(
         self,
         link: Link,
-        member: Membership,
+        member: Heartbeat,
         slots: Slots,
         completer: Completer,
         *,
@@ -131,7 +131,7 @@ class Fetcher:
         no other does.
         """
         log.error("the answer to a claim could not be handled", extra={"jobs": room}, exc_info=error)
-        known = [*self._slots.hand.known(), *self._completer.known()]
+        known = self._completer.known(self._slots.hand.known)
         end = partial(claim.give_up, error=error) if room == 1 else claim.disown
         await self._link.run(lambda: end(self._member.id, known), whole=True)
         self._careful = 1

@@ -1,12 +1,13 @@
-"""The claims in a worker's hands, from their arrival to their verdicts, and the slots they may take.
+"""The claims of a worker, from their arrival to their verdicts, and the slots they may take.
 
-Only bookkeeping: who runs them is decided in :mod:`pgqueue.worker.slots`. The event loop and the threads of
-plain functions both reach in, so whatever takes more than one step is done under one lock.
+Only bookkeeping: what runs them is decided in :mod:`pgqueue.worker.slots`. The event loop, the threads of plain
+functions and the heartbeat's thread call it, so whatever takes more than one step is done under one lock.
 """
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
+from uuid import UUID
 
 from pgqueue.app.context import Context
 from pgqueue.values.job import Claim
@@ -20,9 +21,11 @@ class Hand:
     Attributes:
         size: how many slots there are.
         waiting: claims that have not started, in order.
-        running: attempts by job id. Whoever removes one has the word on how it ended.
+        running: attempts by job id. The caller that removes one records its outcome.
         taken: slots that a runner has, or that a runner on its way will have.
         ended: how many attempts have ended in all.
+        left_behind: how many plain functions were given up and have not returned: each has a thread, and no slot.
+        replaced: attempts whose job was claimed anew by this worker, for the caller of :meth:`take` to stop.
     """
 
     def __init__(
@@ -33,17 +36,20 @@ class Hand:
         Args:
             size: how many slots there are.
             context: makes what a task sees of its attempt.
-            is_plain: whether a claim is for a plain function.
+            is_plain: whether a claim is for a plain function; called under the lock, so it must not wait.
         """
         self.size = size
         self.waiting: deque[Claim] = deque()
         self.running: dict[int, Attempt] = {}
+        self.replaced: list[Attempt] = []
         self.taken = 0
         self.ended = 0
+        self.left_behind = 0
         self._context = context
         self._is_plain = is_plain
         self._lock = threading.Lock()
         self._verdicts: list[Verdict] = []
+        self._former: set[UUID] = set()
         self._coming = False
         self._closed = False
 
@@ -56,6 +62,14 @@ class Hand:
     def close(self) -> None:
         """Start nothing more."""
         self._closed = True
+
+    def add(self, claims: Sequence[Claim]) -> bool:
+        """Take claims of one worker id; False: its lease was lost, and they are not this worker's any more."""
+        with self._lock:
+            if claims and claims[0].worker_id in self._former:
+                return False
+            self.waiting.extend(claims)
+            return True
 
     def reserve(self) -> bool | None:
         """Take a slot for a runner that is to come.
@@ -76,6 +90,12 @@ class Hand:
         """The runner on its way is here."""
         self._coming = False
 
+    def unreserve(self) -> None:
+        """No runner will come: its slot is free."""
+        with self._lock:
+            self._coming = False
+            self.taken -= 1
+
     def take(self, *, plain: bool) -> Attempt | None:
         """Begin the next attempt, if it is of a runner's kind; None: nothing for it, and its slot is free."""
         with self._lock:
@@ -83,7 +103,9 @@ class Hand:
                 self.taken -= 1
                 return None
             claim = self.waiting.popleft()
-            attempt = self.running[claim.id] = Attempt(claim, self._context(claim))
+            if claim.id in self.running:
+                self._replace(self.running[claim.id])
+            attempt = self.running[claim.id] = Attempt(claim, self._context(claim), plain=plain)
             return attempt
 
     def settle(self, attempt: Attempt, verdict: Verdict | None) -> bool:
@@ -91,11 +113,25 @@ class Hand:
         with self._lock:
             if self.running.get(attempt.claim.id) is not attempt:
                 return False
-            del self.running[attempt.claim.id]
+            del self.running[attempt.claim.id]  # not _end: a call more for every job
             self.ended += 1
             if verdict is not None:
                 self._verdicts.append(verdict)
             return True
+
+    def give_up(self, attempt: Attempt, verdict: Verdict | None) -> bool:
+        """End an attempt of a plain function and leave that to itself: its slot is free. False: it has ended."""
+        with self._lock:
+            if self.running.get(attempt.claim.id) is not attempt:
+                return False
+            self._end(attempt, verdict)
+            self._detach(attempt)
+            return True
+
+    def came_back(self) -> None:
+        """A plain function that was left to itself has returned."""
+        with self._lock:
+            self.left_behind -= 1
 
     def free_slot(self) -> None:
         """A runner gives up its slot."""
@@ -108,10 +144,62 @@ class Hand:
             verdicts, self._verdicts = self._verdicts, []
             return verdicts
 
-    def drop(self, job_ids: set[int] | None = None) -> list[Claim]:
-        """Let go of these jobs, or of all, as far as they have not started; what was dropped."""
+    def drop(
+        self,
+        judge: Callable[[Claim], Verdict],
+        job_ids: Container[int] | None = None,
+        *,
+        plain: bool | None = None,
+    ) -> int:
+        """End claims that have not started, with these verdicts.
+
+        Args:
+            judge: makes the verdict.
+            job_ids: only these jobs.
+            plain: only those of plain functions, or of others.
+
+        Returns:
+            How many.
+        """
         with self._lock:
-            dropped = [claim for claim in self.waiting if job_ids is None or claim.id in job_ids]
+            dropped = [
+                claim
+                for claim in self.waiting
+                if (job_ids is None or claim.id in job_ids)
+                and (plain is None or self._is_plain(claim) is plain)
+            ]
             for claim in dropped:
                 self.waiting.remove(claim)
-            return dropped
+            self._verdicts += map(judge, dropped)
+            return len(dropped)
+
+    def abandon(self, former: UUID) -> list[Attempt]:
+        """Let go of everything: the lease of this worker id is lost. The attempts that were running."""
+        with self._lock:
+            self._former.add(former)
+            self.waiting.clear()
+            self._verdicts.clear()
+            attempts = list(self.running.values())
+            for attempt in attempts:
+                self._end(attempt, None)
+                if attempt.plain:
+                    self._detach(attempt)
+            return attempts
+
+    def _end(self, attempt: Attempt, verdict: Verdict | None) -> None:
+        del self.running[attempt.claim.id]
+        self.ended += 1
+        if verdict is not None:
+            self._verdicts.append(verdict)
+
+    def _replace(self, attempt: Attempt) -> None:
+        """The job of a running attempt was claimed anew: a server that crashed had forgotten the first claim."""
+        self._end(attempt, None)
+        if attempt.plain:
+            self._detach(attempt)
+        self.replaced.append(attempt)
+
+    def _detach(self, attempt: Attempt) -> None:
+        attempt.detached = True
+        self.taken -= 1
+        self.left_behind += 1

@@ -1,16 +1,48 @@
-"""Threads for tasks that are plain functions.
+"""Threads: those for tasks that are plain functions, and how any thread reaches the worker's event loop.
 
-They are daemons, so that a function that never returns cannot keep the process from ending, and there is no
-limit to them here: whoever starts work counts what may run at a time. A thread that was given up on comes back
-for more work whenever its function returns.
+Threads for tasks are daemons, so that a function that never returns cannot keep the process from ending. How many may
+run is decided by the caller. A thread that was given up comes back for more work whenever its function returns.
 """
 
+import asyncio
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeAlias
 
 Work: TypeAlias = Callable[[], object]
+
+
+class Home:
+    """The event loop in which a worker runs users' coroutines, and its thread.
+
+    Attributes:
+        loop: the loop; None before the worker runs.
+        thread: the thread's identity; None before the worker runs.
+    """
+
+    def __init__(self) -> None:
+        """Not known yet."""
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.thread: int | None = None
+
+    def here(self) -> None:
+        """The running loop is the one."""
+        self.loop, self.thread = asyncio.get_running_loop(), threading.get_ident()
+
+    def call(self, what: Work) -> None:
+        """Call something in the loop: at once where this is the loop's thread, else soon."""
+        if self.thread in (None, threading.get_ident()):
+            what()
+        else:
+            self.call_soon(what)
+
+    def call_soon(self, what: Work) -> None:
+        """Call something in the loop, at its next turn."""
+        if self.loop is not None:
+            with suppress(RuntimeError):  # the loop is closed: the worker has ended
+                self.loop.call_soon_threadsafe(what)
 
 
 class Threads:
@@ -28,7 +60,11 @@ class Threads:
         self._work: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
 
     def start(self, work: Work) -> None:
-        """Run it at once, in an idle thread if there is one."""
+        """Run it at once, in an idle thread if there is one.
+
+        Raises:
+            RuntimeError: the system starts no more threads for this process.
+        """
         with self._lock:
             reused = self.idle > 0
             self.idle -= reused

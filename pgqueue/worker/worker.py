@@ -4,9 +4,11 @@
 
     listener ┄┄look again┄┄▶ fetcher ──claims──▶ slots ──attempts──▶ executor
                                 ▲                  │ verdicts
-    membership (lease, beat)    └┄┄┄┄┄ room ┄┄┄┄┄┄┄┤
-    upkeep (tick, reclaim, …)                      ▼
+    upkeep (tick, reclaim, …)   └┄┄┄┄┄ room ┄┄┄┄┄┄┄┤
+                                                   ▼
                                                completer ──▶ database
+
+    heartbeat (lease), watch (does the loop turn?): in a thread of their own
 
 Stopping: claim no more; return what has not started; let what runs finish within the grace; stop and return
 the rest; record every verdict; leave the list. Stopping a second time ends the grace at once.
@@ -41,17 +43,21 @@ from pgqueue.worker.completer import LOCK_TIMEOUT, Completer
 from pgqueue.worker.executor import UNKNOWN_AFTER, Executor
 from pgqueue.worker.fetcher import Fetcher
 from pgqueue.worker.hand import Hand
+from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.lines import Lines
 from pgqueue.worker.link import LONGEST_PAUSE, Link, passes
-from pgqueue.worker.membership import Membership
+from pgqueue.worker.pools import Home
+from pgqueue.worker.reconcile import Reconciler
 from pgqueue.worker.slots import Slots
 from pgqueue.worker.upkeep import Service, services
+from pgqueue.worker.watch import Watch
 
 log = logging.getLogger("pgqueue.worker")
 
 # Nobody outside of the database is told of a claim, so it need not be on disk before the work begins. A server
 # that crashes within its wal_writer_delay may forget it: then the job is ready again, and its fence holds.
 UNCONFIRMED = {"synchronous_commit": "off"}
+LOCKED = (psycopg.errors.LockNotAvailable,)
 STALE_AFTER = 5.0
 LAST_WORDS = 2.0
 
@@ -70,6 +76,7 @@ class Worker:
         sweep: Duration = timedelta(seconds=5),
         grace: Duration = timedelta(seconds=30),
         unknown_after: Duration = UNKNOWN_AFTER,
+        blocked_after: Duration = timedelta(seconds=1),
     ) -> None:
         """Describe a worker; :meth:`run` starts it. Lengths of time are seconds, or timedeltas.
 
@@ -83,6 +90,8 @@ class Worker:
             grace: how long running jobs may go on after :meth:`stop`.
             unknown_after: a job whose task no worker has known for this long, each time it was due, is dead as
                 ``unknown``.
+            blocked_after: when an event loop that does not turn is logged with the task that blocks it, and its claims
+                that have not started go back.
 
         Raises:
             InvalidOption: a value is out of its range.
@@ -91,6 +100,7 @@ class Worker:
         if concurrency < 1:
             raise InvalidOption(f"concurrency={concurrency!r}: run at least one job at a time")
         lease, poll, sweep = as_limit("lease", lease), as_limit("poll", poll), as_limit("sweep", sweep)
+        blocked_after = as_limit("blocked_after", blocked_after)
         self.queue = queue
         self.queues = _served(queue, queues)
         for task in queue.tasks.values():
@@ -107,14 +117,18 @@ class Worker:
         waits = {"lock_timeout": f"{max(1, min(600_000, int(bound * 500)))}ms"}
         self._claims = Link("claims", database, bound=bound, settings={**waits, **UNCONFIRMED})
         self._upkeep = Link("upkeep", database, bound=bound, settings=waits)
-        self._finishes = Link(
-            "finishes",
-            database,
-            bound=bound,
-            settings=LOCK_TIMEOUT,
-            told=(psycopg.errors.LockNotAvailable,),
+        self._finishes = Link("finishes", database, bound=bound, settings=LOCK_TIMEOUT, told=LOCKED)
+        self._stand_in = Link(
+            "finishes while blocked", database, bound=bound, settings=LOCK_TIMEOUT, told=LOCKED
         )
-        self._completer = Completer(self._finishes, keep=queue.keeps_history, on_written=self._written)
+        self._home = Home()
+        self._completer = Completer(
+            self._finishes,
+            keep=queue.keeps_history,
+            on_written=self._written,
+            on_doubt=self._doubt,
+            home=self._home,
+        )
         self._keeps_history = queue.keeps_history
         self._executor = executor = Executor(
             queue.tasks,
@@ -123,17 +137,26 @@ class Worker:
             unknown_after=as_limit("unknown_after", unknown_after),
         )
         self._hand = Hand(concurrency, context=self._context, is_plain=executor.is_plain)
-        self._slots = Slots(self._hand, executor, self._completer, on_room=self._room_made)
+        self._slots = Slots(self._hand, executor, self._completer, on_room=self._room_made, home=self._home)
+        self._watch = Watch(self._home, after=blocked_after.total_seconds(), meanwhile=self._while_blocked)
         self._lines, self._calm = Lines(self.queues), Calm(on_stir=self._later.set)
-        self._member = Membership(
-            self._claims,
+        self._member = Heartbeat(
+            Link("heartbeat", database, bound=bound / 2, settings=waits),
             lease=lease,
             concurrency=concurrency,
             queues=self.queues,
-            known=lambda: [*self._hand.known(), *self._completer.known()],
+            known=self._known,
             on_lost=self._lost,
-            on_joined=self._look.set,
+            on_joined=lambda: self._home.call(self._look.set),
             on_cancel=self._slots.cancel,
+            beside=(self._watch.run,),
+        )
+        self._reconciler = Reconciler(
+            database,
+            self._claims,
+            worker=lambda: self._member.id,
+            known=self._known,
+            record=self._completer.add,
         )
         self._fetcher = Fetcher(
             self._claims,
@@ -157,7 +180,7 @@ class Worker:
         if self._stopping.is_set() and not self._hurry.is_set():
             self._hurry.set()
             joblog.hurried(self.id, len(self._hand.running))
-        self._stopping.set()
+        self._start_nothing()
 
     async def run(self) -> None:
         """Run jobs until stopped.
@@ -169,6 +192,7 @@ class Worker:
         pools = self._database.pools
         await pools.fit(self._concurrency)  # else jobs with a transaction each could wait for one another
         try:
+            self._home.here()
             await self._check_in()
             await self._work()
         finally:
@@ -192,7 +216,7 @@ class Worker:
         )  # fails at once, where a plan would wait for the database to come back
         catalogue = self._database.catalogue
         await self._claims.run(lambda: schema.verify(catalogue.schema, migrate_hint=catalogue.migrate_hint))
-        await self._member.join()
+        await self._member.start()
         await self._store_retention()
         joblog.started(self.id, claims.info, self.queues, list(self.queue.tasks))
 
@@ -214,9 +238,7 @@ class Worker:
 
     async def _wind_down(self, fetching: "asyncio.Task[None]") -> None:
         joblog.stopping(self.id, len(self._hand.running), self._grace)
-        self._stopping.set()
-        self._fetcher.stop()
-        self._hand.close()
+        self._start_nothing()
         grace_ends = time.monotonic() + self._grace
         await self._until(grace_ends, fetching)
         self._slots.return_waiting()
@@ -225,25 +247,45 @@ class Worker:
         await _within(LAST_WORDS, self._slots.emptied())
         await self._until(grace_ends, self._completer.flushed())
         await _within(LAST_WORDS, self._completer.flushed())
-        await _within(LAST_WORDS, self._member.leave())
+        await self._leave(_failure_of(fetching))
         joblog.stopped(self.id, self._completer.backlog)
 
+    def _start_nothing(self) -> None:
+        """From this moment on no job is claimed or started."""
+        self._fetcher.stop()
+        self._hand.close()
+        self._stopping.set()
+
     async def _until(self, deadline: float, work: "Coroutine[Any, Any, None] | asyncio.Task[None]") -> None:
-        """Let the work end by itself until the deadline, or until somebody is in a hurry; then cancel it."""
+        """Let the work end by itself until the deadline, or until :meth:`stop` is called again; then cancel it."""
         tasks = [asyncio.ensure_future(work), asyncio.ensure_future(self._hurry.wait())]
         patience = max(0.0, deadline - time.monotonic())
         await asyncio.wait(tasks, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
         await _cancel(*tasks)
 
+    async def _leave(self, failure: BaseException | None) -> None:
+        """Leave the list. Where it is not certain that nothing is held, the next sweep looks for that."""
+        clean = False
+        self._slots.give_back()
+        try:
+            await asyncio.wait_for(self._reconciler.compare(failure), LAST_WORDS)
+            await asyncio.wait_for(self._completer.flushed(), LAST_WORDS)
+            clean = True
+        except (TimeoutError, psycopg.Error, ConnectionFailed) as error:
+            log.warning("what this worker holds could not be compared", extra={"error": repr(error)})
+        finally:
+            await _within(LAST_WORDS, self._member.do(lambda: self._member.leave(clean=clean)))
+
     async def _close(self) -> None:
         self._slots.close()
+        await self._member.stop()
         for link in (self._claims, self._finishes, self._upkeep):
             await link.close()
 
     def _all_services(self, *, lease: timedelta, poll: timedelta, sweep: timedelta) -> Sequence[Service]:
         """What is to be done again and again: for this worker, and for the queue."""
         return (
-            Service("renew the lease", lease.total_seconds() / 3, self._member.beat),
+            Service("compare what is held", lease.total_seconds() / 3, self._reconciler.run_once),
             Service("return stale claims", 1.0, self._return_stale),
             Service(
                 "hear of jobs to cancel", cancelling.EVERY, self._cancelling.run_once, nudge=self._cancel_soon
@@ -297,7 +339,23 @@ class Worker:
         if returned:
             log.info("returned claims that did not get to start", extra={"jobs": returned})
 
+    def _known(self) -> list[int]:
+        return self._completer.known(self._hand.known)
+
+    async def _while_blocked(self) -> None:
+        """A task blocks the event loop: do here, in the heartbeat's thread, what cannot wait for it."""
+        self._slots.time_out()
+        returned = self._slots.return_waiting()
+        if returned:
+            log.info("returned claims that a blocked event loop cannot start", extra={"jobs": returned})
+        async with self._stand_in as link:
+            await self._completer.stand_in(link, self._hand.verdicts)
+
+    def _doubt(self, verdicts: Sequence[Verdict]) -> None:
+        self._reconciler.doubt(verdicts)
+
     def _written(self, verdicts: Sequence[Verdict]) -> None:
+        self._reconciler.ended(verdicts)
         self._fetcher.room_made()
         going_back = [verdict for verdict in verdicts if isinstance(verdict, Again | Returned | Unknown)]
         if going_back:
@@ -309,7 +367,7 @@ class Worker:
         self._fetcher.room_made()
 
     def _lost(self, worker: UUID) -> None:
-        self._slots.abandon()
+        self._slots.abandon(worker)
         self._completer.forget(worker)
 
     def _context(self, claim: Claim) -> Context:
@@ -327,6 +385,11 @@ def _served(queue: PgQueue, queues: Sequence[str] | None) -> list[str] | None:
     return checked
 
 
+def _failure_of(fetching: "asyncio.Task[None]") -> BaseException | None:
+    """What ended the fetcher, if it was an error: perhaps a job that it could not read."""
+    return fetching.exception() if fetching.done() and not fetching.cancelled() else None
+
+
 async def _first_of(*work: "Coroutine[Any, Any, Any] | asyncio.Task[None]") -> None:
     """Wait for the first to end; if it failed, fail."""
     tasks = [asyncio.ensure_future(one) for one in work]
@@ -338,7 +401,7 @@ async def _first_of(*work: "Coroutine[Any, Any, Any] | asyncio.Task[None]") -> N
 
 
 async def _within(seconds: float, work: Coroutine[Any, Any, None]) -> None:
-    """Give the work so many seconds, and then do without."""
+    """Give the work this many seconds, and then do without."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await work

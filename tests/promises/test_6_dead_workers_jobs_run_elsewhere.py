@@ -233,7 +233,7 @@ async def test_a_worker_keeps_its_lease_and_its_jobs_while_they_run(
     await queue.aclose()
 
 
-async def test_a_claim_whose_answer_was_lost_is_disowned_at_the_next_beat(
+async def test_a_claim_whose_answer_was_lost_is_disowned_at_the_next_comparison(
     queue: PgQueue, dsn: str, connection: psycopg.Connection[Any], running: Running
 ) -> None:
     @queue.task
@@ -270,16 +270,14 @@ async def test_a_job_whose_completion_is_held_up_is_not_disowned(
     await queue.aclose()
 
 
-def test_a_beat_disowns_nothing_that_is_known(queue: PgQueue) -> None:
+def test_nothing_that_is_known_is_disowned(queue: PgQueue) -> None:
     task = Workshop(queue).succeed
     known, unknown = task.enqueue(), task.enqueue()
     worker = listed(queue)
     do(queue, claim.claim(worker, {"default": 2}))
     other = task.enqueue()
     claimed(queue, listed(queue))
-    beat = do(queue, claim.beat(worker, LEASE, [known.id], sure=False))
-    assert beat is not None
-    assert beat.disowned == [unknown.id]
+    assert do(queue, claim.disown(worker, [known.id])) == [unknown.id]
     assert [handle.status() for handle in (known, unknown, other)] == [
         JobState.RUNNING,
         JobState.READY,

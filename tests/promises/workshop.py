@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import signal
+import time
 from datetime import timedelta
 from typing import LiteralString
 
@@ -37,6 +38,9 @@ class Workshop:
         self.die = queue.task(name="die", max_attempts=3)(self._die)
         self.hold = queue.task(name="hold")(self._hold)
         self.hold_and_commit = queue.task(name="hold_and_commit")(self._hold_and_commit)
+        self.block = queue.task(name="block", max_attempts=3)(self._block)
+        self.nap = queue.task(name="nap")(self._nap)
+        self.confirm = queue.task(name="confirm")(self._confirm)
         self.exclusive = queue.task(name="exclusive")(self._exclusive)
 
     async def _mark(self, ctx: Context) -> None:
@@ -76,6 +80,19 @@ class Workshop:
         async with ctx.transaction() as connection:
             await connection.execute("insert into busy values (%s)", [f"{ctx.job.id}/{ctx.attempt}"])
             await connection.execute(GATE)
+
+    async def _block(self, ctx: Context, *, seconds: float) -> None:
+        await self._mark(ctx)
+        time.sleep(seconds)  # noqa: ASYNC251 - the mistake itself
+
+    async def _nap(self, ctx: Context, *, seconds: float) -> None:
+        await self._mark(ctx)
+        await asyncio.sleep(seconds)
+
+    def _confirm(self, ctx: Context) -> None:
+        with self.queue.database.pooled() as connection:
+            connection.execute("insert into marks (job, attempt) values (%s, %s)", [ctx.job.id, ctx.attempt])
+            connection.execute(GATE)
 
     async def _exclusive(self, key: str) -> None:
         async with self.queue.database.apooled() as connection:

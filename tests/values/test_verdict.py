@@ -108,12 +108,18 @@ def test_a_delay_into_the_past_is_refused_where_it_is_raised(error: type[Snooze 
 
 
 def test_a_success_that_cannot_be_stored_is_recorded_without_its_result() -> None:
-    recorded = plainer(Succeeded(_claim(), 2.0, b'"\\u0000"'), ValueError("no NUL"))
+    recorded, *others = plainer(Succeeded(_claim(), 2.0, b'"\\u0000"'), ValueError("no NUL"))
 
     assert recorded == without_result(_claim(), 2.0, "the database refused it: no NUL")
     assert isinstance(recorded, Succeeded)
     assert (recorded.result, recorded.seconds) == (None, 2.0)
     assert recorded.error == AttemptError(1, NOT_KEPT, "the database refused it: no NUL")
+    assert [type(one) for one in others] == [Succeeded, Again, Again]
+    assert others[0] == Succeeded(_claim(), 2.0)
+
+
+def test_a_success_without_a_result_that_cannot_be_stored_spends_its_attempt() -> None:
+    assert [type(one) for one in plainer(Succeeded(_claim(attempt=3), 2.0), ValueError())] == [Buried, Buried]
 
 
 @pytest.mark.parametrize("attempt", [1, 3])
@@ -123,10 +129,14 @@ def test_a_failure_that_cannot_be_stored_spends_its_attempt_for_the_reason_of_th
     claim = _claim(attempt=attempt)
 
     for refused in (Returned(claim), Cancelled(claim), judge(claim, ValueError(), retry=POLICY, seconds=0.0)):
-        recorded = plainer(refused, ValueError("cannot store"))
-
-        assert isinstance(recorded, Buried if attempt == 3 else Again)
-        assert recorded.error.message == "cannot store"
+        for recorded, message in zip(
+            plainer(refused, ValueError("cannot store")),
+            ["cannot store", "the database refused to store how this attempt ended"],
+            strict=True,
+        ):
+            assert isinstance(recorded, Again | Buried)
+            assert isinstance(recorded, Buried) is (attempt == 3)
+            assert recorded.error.message == message
 
 
 class _Broken(Exception):

@@ -11,11 +11,13 @@ from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Verdict
 from pgqueue.worker.completer import Completer
 from pgqueue.worker.fetcher import Fetcher
+from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.lines import Lines
 from pgqueue.worker.link import Link
-from pgqueue.worker.membership import Membership
 from pgqueue.worker.pools import Threads
+from pgqueue.worker.reconcile import Reconciler
 from pgqueue.worker.slots import Slots
+from pgqueue.worker.watch import Watch
 from pgqueue.worker.worker import Worker
 
 FOR_EVER = timedelta(hours=10)
@@ -42,9 +44,24 @@ def ask(queue: PgQueue, statement: LiteralString, *params: object) -> list[tuple
         return cursor.fetchall() if cursor.description else []
 
 
-def member(worker: Worker) -> Membership:
-    """Being a worker: tests call its beat instead of waiting for it."""
+def member(worker: Worker) -> Heartbeat:
+    """Being a worker: tests of one that does not run call its parts."""
     return worker._member  # noqa: SLF001 - see above
+
+
+async def beat(worker: Worker) -> None:
+    """Renew a worker's lease, and hear what there is to hear, instead of waiting for that."""
+    await member(worker).do(member(worker).beat)
+
+
+def watch(worker: Worker) -> Watch:
+    """What knows whether the event loop turns."""
+    return worker._watch  # noqa: SLF001 - see above
+
+
+def reconciler(worker: Worker) -> Reconciler:
+    """What compares what the worker knows with what the database holds."""
+    return worker._reconciler  # noqa: SLF001 - see above
 
 
 def slots(worker: Worker) -> Slots:
@@ -86,7 +103,7 @@ def sleeps(worker: Worker) -> bool:
 async def dismantle(worker: Worker) -> None:
     """Close what a worker opened that was never run, only taken apart."""
     await slots(worker).emptied()
-    for link in links(worker):
+    for link in (*links(worker), member(worker)._link):  # noqa: SLF001 - see above
         await link.close()
     await worker.queue.aclose()
 

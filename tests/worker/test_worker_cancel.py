@@ -11,7 +11,19 @@ import psycopg
 import pytest
 from running import Running
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed, wait_none
-from worker.helping import FOR_EVER, ask, claimed, completer, dismantle, ended, member, slots, until, verdicts
+from worker.helping import (
+    FOR_EVER,
+    ask,
+    beat,
+    claimed,
+    completer,
+    dismantle,
+    ended,
+    member,
+    slots,
+    until,
+    verdicts,
+)
 
 from pgqueue import Context, JobState, PgQueue, Retry
 from pgqueue.values.verdict import Cancelled
@@ -51,7 +63,7 @@ async def test_a_running_async_task_is_cancelled_with_the_next_beat(queue: PgQue
     async with running(queue) as worker:
         await asyncio.wait_for(started.wait(), 20)
         assert job.cancel() is JobState.RUNNING
-        await member(worker).beat()
+        await beat(worker)
         (found,) = await ended(queue, job)
     assert (found.state, told) == (JobState.CANCELLED, [True])
 
@@ -69,7 +81,7 @@ async def test_a_plain_task_is_told_and_may_finish(queue: PgQueue, running: Runn
     async with running(queue) as worker:
         await until(started.is_set)
         job.cancel()
-        await member(worker).beat()
+        await beat(worker)
         go_on.set()
         (found,) = await ended(queue, job)
     assert (found.state, found.result) == (JobState.SUCCEEDED, True)
@@ -109,7 +121,7 @@ async def test_an_async_task_that_goes_on_regardless_succeeds(queue: PgQueue, ru
     async with running(queue) as worker:
         await asyncio.wait_for(started.wait(), 20)
         job.cancel()
-        await member(worker).beat()
+        await beat(worker)
         (found,) = await ended(queue, job)
     assert (found.state, found.result) == (JobState.SUCCEEDED, "done")
 
@@ -126,7 +138,7 @@ async def test_a_beat_cancels_only_what_was_asked(queue: PgQueue, running: Runni
     async with running(queue, concurrency=2) as worker:
         await until(lambda: len(slots(worker).hand.running) == 2 and started.n_waiting == 0)
         cancelled.cancel()
-        await member(worker).beat()
+        await beat(worker)
         await ended(queue, cancelled)
         assert other.status() is JobState.RUNNING
         release.set()
@@ -168,7 +180,7 @@ async def test_a_claim_that_waits_for_a_slot_is_cancelled_before_it_starts(queue
     await member(worker).join()
     slots(worker).add(claimed(queue, worker))
     assert job.cancel() is JobState.RUNNING
-    await member(worker).beat()
+    await beat(worker)
     release.set()
     await slots(worker).emptied()
     await completer(worker).run_once()

@@ -144,9 +144,7 @@ async def test_a_running_worker_returns_claims_that_find_no_slot(
     first = hold.enqueue()
     async with running(queue, concurrency=1) as worker:
         await asyncio.wait_for(started.wait(), 20)
-        await member(
-            worker
-        ).beat()  # behind the first of its own, which would return what it does not know yet
+        await until(lambda: claims_of(queue, worker) == [first.id])
         other = hold.enqueue()
         slots(worker).add(claimed(queue, worker))
         assert other.status() is JobState.RUNNING

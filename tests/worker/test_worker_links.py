@@ -12,6 +12,7 @@ from tenacity import wait_none
 from worker.helping import (
     FOR_EVER,
     ask,
+    beat,
     claimed,
     claims_of,
     completer,
@@ -20,6 +21,7 @@ from worker.helping import (
     fetcher,
     links,
     member,
+    reconciler,
     slots,
     until,
 )
@@ -129,7 +131,9 @@ async def test_a_restart_of_the_server_loses_and_doubles_nothing(running: Runnin
     assert effects == (300, 300)
 
 
-async def test_claims_whose_answer_was_lost_are_returned_unspent_by_the_next_beat(queue: PgQueue) -> None:
+async def test_claims_whose_answer_was_lost_are_returned_unspent_by_the_next_comparison(
+    queue: PgQueue,
+) -> None:
     @queue.task
     async def note() -> None: ...
 
@@ -138,13 +142,14 @@ async def test_claims_whose_answer_was_lost_are_returned_unspent_by_the_next_bea
     await member(worker).join()
     assert [one.id for one in claimed(queue, worker)] == [job.id]
     links(worker)[0].losses += 1
-    await member(worker).beat()
+    await reconciler(worker).run_once()
+    await completer(worker).run_once()
     await dismantle(worker)
     found = queue.job(job.id)
     assert (found.state, found.attempts, claims_of(queue, worker)) == (JobState.READY, 0, [])
 
 
-async def test_a_beat_leaves_alone_what_runs_waits_or_is_being_recorded(queue: PgQueue) -> None:
+async def test_a_comparison_leaves_alone_what_runs_waits_or_is_being_recorded(queue: PgQueue) -> None:
     release = asyncio.Event()
 
     @queue.task
@@ -157,7 +162,8 @@ async def test_a_beat_leaves_alone_what_runs_waits_or_is_being_recorded(queue: P
     await member(worker).join()
     slots(worker).add(claimed(queue, worker))
     await until(lambda: completer(worker).backlog == 1 and slots(worker).hand.running)
-    await member(worker).beat()
+    await reconciler(worker).compare()
+    assert completer(worker).backlog == 1
     assert claims_of(queue, worker) == [job.id for job in jobs]
     release.set()
     await dismantle(worker)
@@ -167,7 +173,7 @@ async def lose_lease(queue: PgQueue, worker: Worker) -> None:
     """Have the worker taken off the list, and its jobs reclaimed, and let it hear of that."""
     ask(queue, "delete from pgqueue.workers where id = %s", worker.id)
     queue.database.run(upkeep.reclaim())
-    await member(worker).beat()
+    await beat(worker)
 
 
 async def test_a_worker_that_lost_its_lease_lets_go_and_joins_afresh(
@@ -242,7 +248,7 @@ async def test_a_worker_that_lost_its_lease_claims_nothing_before_it_has_joined_
     worker = Worker(queue, poll=timedelta(seconds=0.01))
     await member(worker).join()
     ask(queue, "delete from pgqueue.workers")
-    await asyncio.gather(member(worker).beat(), fetcher(worker).run_once())
+    await asyncio.gather(beat(worker), fetcher(worker).run_once())
     await dismantle(worker)
     assert ask(queue, "select id from strangers") == []
 

@@ -1,0 +1,172 @@
+"""Whether the event loop of users' coroutines turns, and which task blocks it.
+
+A few times a second the heartbeat's thread asks the loop to answer. A loop that has not answered for ``after`` seconds
+is blocked: logged with the task, the job and the line, and again when it ends. Time in which this process did not run
+at all (it was stopped, or code held the GIL) is not the loop's: it is logged as what it is.
+"""
+
+import asyncio
+import logging
+import sys
+import sysconfig
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from types import FrameType
+
+from pgqueue.worker.attempt import Attempt
+from pgqueue.worker.executor import Executor
+from pgqueue.worker.pools import Home
+
+log = logging.getLogger("pgqueue.worker")
+
+LOOKS = 4
+"""The loop is asked this many times within the seconds after which it counts as blocked."""
+DEEPEST = 12
+"""At most this many lines of the stack are logged."""
+LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """What blocks the event loop.
+
+    Attributes:
+        since: when it began, in seconds of the monotonic clock.
+        where: the user's line, as ``file:line in function``.
+        job: the job's id, or None if no job of ours stands in the stack.
+        task: the job's task, or the asyncio task's name.
+        stack: where the loop's thread is, the innermost line last.
+    """
+
+    since: float
+    where: str
+    job: int | None
+    task: str
+    stack: tuple[str, ...]
+
+
+class Watch:
+    """Watches one event loop from another thread's.
+
+    Attributes:
+        blocked: what blocks it now; None: it turns.
+    """
+
+    def __init__(self, home: Home, *, after: float, meanwhile: Callable[[], Awaitable[None]]) -> None:
+        """Watch nothing yet.
+
+        Args:
+            home: the loop, and its thread.
+            after: seconds without an answer after which it is blocked.
+            meanwhile: called again and again while it is blocked.
+        """
+        self.blocked: Blocked | None = None
+        self._home = home
+        self._after = after
+        self._meanwhile = meanwhile
+        self._answered_at = 0.0
+
+    async def run(self) -> None:
+        """Watch for ever. A failure is logged, and the next look comes a moment later."""
+        while True:
+            try:
+                await self.run_once()
+            except Exception:
+                log.exception("the event loop could not be watched")
+                await asyncio.sleep(self._after)
+
+    async def run_once(self) -> None:
+        """Ask the loop once, and wait for its answer."""
+        asked_at, unanswered = time.monotonic(), 0
+        self._home.call_soon(self._answer)
+        await self._rest()
+        while self._answered_at < asked_at:
+            unanswered += 1
+            if unanswered >= LOOKS:
+                await self._while_blocked(asked_at)
+            if not await self._rest():
+                unanswered = 0
+        if self.blocked is not None:
+            self._end(self._answered_at - asked_at)
+
+    def _answer(self) -> None:
+        self._answered_at = time.monotonic()
+
+    async def _rest(self) -> bool:
+        """Sleep until the next look; whether this process ran meanwhile."""
+        pause = self._after / LOOKS
+        due = time.monotonic() + pause
+        await asyncio.sleep(pause)
+        late = time.monotonic() - due
+        if late < self._after:
+            return True
+        log.warning(
+            "this process did not run for a while: it was stopped, or code held the GIL",
+            extra={"seconds": round(late, 1)},
+        )
+        return False
+
+    async def _while_blocked(self, since: float) -> None:
+        if self.blocked is None:
+            self.blocked = look(self._home.thread, self._home.loop, since)
+            log.warning(
+                "the event loop is blocked: use await, a plain function or asyncio.to_thread for what waits or computes",
+                extra={
+                    "job": self.blocked.job,
+                    "task": self.blocked.task,
+                    "where": self.blocked.where,
+                    "seconds": round(time.monotonic() - since, 1),
+                    "stack": " < ".join(reversed(self.blocked.stack)),
+                },
+            )
+        try:
+            await self._meanwhile()
+        except Exception:
+            log.exception("what ended while the event loop is blocked could not be recorded")
+
+    def _end(self, seconds: float) -> None:
+        assert self.blocked is not None  # noqa: S101 - for the type checker
+        log.warning(
+            "the event loop turns again",
+            extra={
+                "job": self.blocked.job,
+                "task": self.blocked.task,
+                "where": self.blocked.where,
+                "seconds": round(seconds, 1),
+            },
+        )
+        self.blocked = None
+
+
+def look(thread: int | None, loop: asyncio.AbstractEventLoop | None, since: float) -> Blocked:
+    """See what a thread does, and for which job: that of the innermost attempt on its stack."""
+    stack: list[FrameType] = []
+    attempt: Attempt | None = None
+    for frame in _frames(thread):
+        if frame.f_code is Executor.run.__code__:
+            found = frame.f_locals.get("attempt")
+            attempt = found if isinstance(found, Attempt) else None
+            break
+        stack.append(frame)
+    lines = tuple(f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}" for frame in stack)
+    theirs = (place for place, frame in enumerate(stack) if _is_theirs(frame))
+    where = lines[next(theirs, 0)] if lines else "unknown"
+    if attempt is not None:
+        return Blocked(since, where, attempt.claim.id, attempt.claim.task, lines[DEEPEST - 1 :: -1])
+    current = None if loop is None else asyncio.current_task(loop)
+    name = "unknown" if current is None else current.get_name()
+    return Blocked(since, where, None, name, lines[DEEPEST - 1 :: -1])
+
+
+def _frames(thread: int | None) -> Iterator[FrameType]:
+    """A thread's stack, from the innermost frame outwards."""
+    frame = sys._current_frames().get(thread or 0)  # noqa: SLF001 - there is no other way, and it is documented
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _is_theirs(frame: FrameType) -> bool:
+    """Whether a line is the user's: neither Python's own nor an installed library's."""
+    return not frame.f_code.co_filename.startswith((*LIBRARIES, "<"))

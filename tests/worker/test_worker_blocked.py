@@ -1,0 +1,296 @@
+"""While a task blocks the event loop: the lease, what has ended, what waits, timeouts, cancelling, and the log.
+
+The loop of these tests is the one that is blocked, so another thread looks meanwhile, and ends the blocking when it has
+seen what it waits for.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from running import Running
+from worker.helping import (
+    FOR_EVER,
+    ask,
+    beat,
+    claimed,
+    completer,
+    dismantle,
+    ended,
+    member,
+    slots,
+    until,
+    verdicts,
+    watch,
+)
+
+from pgqueue import Context, JobHandle, JobState, PgQueue
+from pgqueue.store import upkeep
+from pgqueue.worker.watch import Blocked, Watch
+from pgqueue.worker.worker import Worker
+
+SOON = timedelta(seconds=0.1)
+GUARD = 20.0
+
+
+class Blocker:
+    """Lets a task block the loop until another thread has seen what it waits for."""
+
+    def __init__(self) -> None:
+        self.blocking = threading.Event()
+        self.released = threading.Event()
+        self.seen = False
+
+    def block(self) -> None:
+        """Block the calling thread."""
+        self.blocking.set()
+        self.released.wait(GUARD)
+
+    @contextmanager
+    def until(self, holds: Callable[[], object]) -> Iterator[None]:
+        """While the block runs: once the loop is blocked, wait for a condition, and release the loop."""
+
+        def look() -> None:
+            self.blocking.wait(GUARD)
+            ends = time.monotonic() + GUARD
+            while not self.seen and time.monotonic() < ends:
+                self.seen = bool(holds())
+                time.sleep(0.01)
+            self.released.set()
+
+        thread = threading.Thread(target=look, name="observer")
+        thread.start()
+        yield
+        thread.join()
+        assert self.seen
+
+
+@pytest.fixture
+def blocker(queue: PgQueue) -> Blocker:
+    """What the task ``block`` of the queue blocks in."""
+    made = Blocker()
+
+    @queue.task(name="block", priority=-1)
+    async def block() -> None:
+        made.block()
+
+    return made
+
+
+def enqueue_block(queue: PgQueue) -> JobHandle[Any]:
+    """Have the loop blocked, once everything of a higher priority has started."""
+    return queue.tasks["block"].enqueue()
+
+
+async def test_a_plain_function_that_returns_is_recorded(
+    queue: PgQueue, running: Running, blocker: Blocker
+) -> None:
+    @queue.task
+    def confirm() -> str:
+        blocker.blocking.wait(GUARD)
+        return "confirmed"
+
+    job, blocking = confirm.enqueue(), enqueue_block(queue)
+    with blocker.until(lambda: job.status() is JobState.SUCCEEDED):
+        async with running(queue, concurrency=2, blocked_after=SOON):
+            found, blocked = await ended(queue, job, blocking)
+    assert (found.result, found.attempts, blocked.attempts) == ("confirmed", 1, 1)
+
+
+async def test_the_lease_is_renewed(queue: PgQueue, running: Running, blocker: Blocker) -> None:
+    blocking = enqueue_block(queue)
+    renewed = "select id from pgqueue.workers where lease_until > started_at + interval '4 seconds'"
+    with blocker.until(lambda: ask(queue, renewed)):
+        async with running(queue, lease=timedelta(seconds=1.5)) as worker:
+            before = worker.id
+            await ended(queue, blocking)
+            assert worker.id == before
+
+
+async def test_claims_that_have_not_started_go_back_unspent(
+    queue: PgQueue, running: Running, blocker: Blocker
+) -> None:
+    @queue.task
+    async def note() -> None: ...
+
+    async with running(queue, concurrency=1, blocked_after=SOON, poll=FOR_EVER) as worker:
+        await until(lambda: ask(queue, "select id from pgqueue.workers"))
+        blocking = enqueue_block(queue)
+        waiting = [note.using(priority=-2).enqueue() for _ in range(3)]
+        with blocker.until(lambda: {job.status() for job in waiting} == {JobState.READY}):
+            slots(worker).add(claimed(queue, worker))
+            await ended(queue, blocking, *waiting)
+    assert [queue.job(job.id).attempts for job in waiting] == [1] * 3
+
+
+async def test_a_plain_functions_timeout_is_kept(queue: PgQueue, running: Running, blocker: Blocker) -> None:
+    @queue.task(timeout=0.3, max_attempts=1)
+    def linger() -> None:
+        blocker.released.wait(GUARD)
+
+    job, blocking = linger.enqueue(), enqueue_block(queue)
+    with blocker.until(lambda: job.status() is JobState.DEAD):
+        async with running(queue, concurrency=2, blocked_after=SOON):
+            await ended(queue, job, blocking)
+    assert [error.type for error in queue.job(job.id).errors] == ["pgqueue.errors.TimedOut"]
+
+
+async def test_a_plain_function_hears_that_it_is_cancelled(
+    queue: PgQueue, running: Running, blocker: Blocker
+) -> None:
+    told = threading.Event()
+
+    @queue.task
+    def linger(ctx: Context) -> None:
+        blocker.blocking.wait(GUARD)
+        job.cancel()
+        ends = time.monotonic() + GUARD
+        while not ctx.cancelled and time.monotonic() < ends:
+            time.sleep(0.01)
+        told.set()
+
+    job, blocking = linger.enqueue(), enqueue_block(queue)
+    with blocker.until(told.is_set):
+        async with running(queue, concurrency=2, lease=timedelta(seconds=1.5)):
+            await ended(queue, job, blocking)
+
+
+async def test_it_is_logged_with_the_task_the_job_and_the_line_and_again_when_it_ends(
+    queue: PgQueue, running: Running, blocker: Blocker, caplog: pytest.LogCaptureFixture
+) -> None:
+    blocking = enqueue_block(queue)
+    states: list[Blocked | None] = []
+    async with running(queue, blocked_after=SOON) as worker:
+        with blocker.until(lambda: seen(watch(worker), states)):
+            await ended(queue, blocking)
+        await until(lambda: watch(worker).blocked is None)
+    first, last = (one for one in caplog.records if "event loop" in one.getMessage())
+    for record in (first, last):
+        assert record.levelno == logging.WARNING
+        assert (record.__dict__["job"], record.__dict__["task"]) == (blocking.id, "block")
+        assert "test_worker_blocked.py:" in record.__dict__["where"]
+        assert record.__dict__["where"].endswith("in block")
+    assert " in wait" in first.__dict__["stack"]
+    assert states[-1] is not None
+    assert states[-1].job == blocking.id
+
+
+def seen(watched: Watch, states: list[Blocked | None]) -> bool:
+    """Note what blocks the loop; whether something does."""
+    states.append(watched.blocked)
+    return watched.blocked is not None
+
+
+async def test_what_blocks_outside_of_any_job_is_named_by_its_asyncio_task(
+    queue: PgQueue, running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    turns, blocking = "the event loop turns again", Blocker()
+
+    async def own() -> None:
+        blocking.block()
+
+    async with running(queue, blocked_after=SOON) as worker:
+        await until(lambda: ask(queue, "select id from pgqueue.workers"))
+        with blocking.until(lambda: watch(worker).blocked):
+            await asyncio.create_task(own(), name="my own")
+            await until(lambda: turns in caplog.messages)
+    first = next(one for one in caplog.records if "event loop is blocked" in one.getMessage())
+    assert (first.__dict__["job"], first.__dict__["task"]) == (None, "my own")
+    assert first.__dict__["where"].endswith("in block")
+
+
+async def test_a_loop_that_turns_is_not_called_blocked(
+    queue: PgQueue, running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    @queue.task
+    async def busy() -> None:
+        for _ in range(30):
+            time.sleep(0.05)  # noqa: ASYNC251 - 1.5 s of blocking in all, and the loop turns in between
+            await asyncio.sleep(0)
+
+    job = busy.enqueue()
+    async with running(queue, blocked_after=timedelta(seconds=1)):
+        await ended(queue, job)
+    assert [message for message in caplog.messages if "event loop" in message] == []
+
+
+async def test_a_lease_that_is_lost_meanwhile_starts_nothing_that_was_held_under_it(
+    queue: PgQueue, running: Running
+) -> None:
+    runs: list[int] = []
+    release, blocking = asyncio.Event(), Blocker()
+
+    @queue.task
+    async def hold() -> None:
+        await release.wait()
+
+    @queue.task
+    async def note(ctx: Context) -> None:
+        runs.append(ctx.attempt)
+
+    held = hold.enqueue()
+    async with running(queue, concurrency=1, lease=timedelta(seconds=1.5), blocked_after=FOR_EVER) as worker:
+        await until(lambda: slots(worker).hand.running)
+        before = worker.id
+        waiting = note.enqueue()
+        with blocking.until(lambda: worker.id != before):
+            slots(worker).add(claimed(queue, worker))
+            ask(queue, "delete from pgqueue.workers")
+            queue.database.run(upkeep.reclaim())
+            blocking.block()
+        release.set()
+        found = await ended(queue, waiting, held)
+    assert runs == [2]
+    assert [job.attempts for job in found] == [2, 2]
+
+
+async def test_claims_of_a_lost_lease_that_arrive_late_are_not_run(queue: PgQueue) -> None:
+    @queue.task
+    async def note() -> None: ...
+
+    note.enqueue()
+    worker = Worker(queue, poll=FOR_EVER)
+    await member(worker).join()
+    late = claimed(queue, worker)
+    ask(queue, "delete from pgqueue.workers")
+    await beat(worker)
+    slots(worker).add(late)
+    assert not slots(worker).hand.waiting
+    await dismantle(worker)
+
+
+async def test_a_batch_that_was_on_its_way_is_written_once_more_and_nothing_is_superseded(
+    queue: PgQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The loop stops turning with a statement on its way; nobody knows whether the database has it."""
+
+    @queue.task
+    def confirm() -> None: ...
+
+    worker = Worker(queue, poll=FOR_EVER)
+    await member(worker).join()
+    jobs = [confirm.enqueue() for _ in range(3)]
+    slots(worker).add(claimed(queue, worker))
+    await slots(worker).emptied()
+    writing = asyncio.create_task(completer(worker).run_once())
+    await until(lambda: completer(worker).backlog and not verdicts(worker))
+    stand_in = threading.Thread(target=lambda: asyncio.run(_stand_in(worker)))
+    stand_in.start()
+    stand_in.join()  # the loop is blocked
+    assert {job.status() for job in jobs} == {JobState.SUCCEEDED}
+    assert sorted(completer(worker).known()) == [job.id for job in jobs]
+    await writing
+    assert completer(worker).backlog == 0
+    assert [message for message in caplog.messages if "superseded" in message] == []
+    await dismantle(worker)
+
+
+async def _stand_in(worker: Worker) -> None:
+    """What the heartbeat's thread does."""
+    await worker._while_blocked()  # noqa: SLF001 - see above

@@ -1,0 +1,277 @@
+"""No job stays in the name of a worker that does not know of it, and no verdict is lost that the database may take later."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from running import Running
+from worker.helping import (
+    FOR_EVER,
+    ask,
+    claimed,
+    claims_of,
+    completer,
+    dismantle,
+    ended,
+    member,
+    reconciler,
+    slots,
+    until,
+    verdicts,
+)
+
+from pgqueue import JobState, PgQueue, Superseded
+from pgqueue.errors import JobError
+from pgqueue.store import upkeep
+from pgqueue.values.verdict import Returned, Succeeded
+from pgqueue.worker import completer as completing
+from pgqueue.worker.worker import Worker
+
+REFUSE = """
+create function public.refuse() returns trigger language plpgsql as $$
+begin raise exception 'not in this table'; end $$
+"""
+REFUSE_ENDING = """
+create trigger refuse before update or delete on pgqueue.jobs
+for each row when (old.status = 'running') execute function public.refuse()
+"""
+REFUSE_HISTORY = """
+create trigger refuse before insert on pgqueue.job_history for each row execute function public.refuse()
+"""
+
+
+async def test_a_success_that_no_history_takes_spends_its_attempt_and_the_job_ends(
+    queue: PgQueue, running: Running
+) -> None:
+    """H3: the job was running for ever in the name of a live worker that knew nothing of it."""
+    ask(queue, REFUSE)
+    ask(queue, REFUSE_HISTORY)
+
+    @queue.task(max_attempts=1)
+    async def note() -> str:
+        return "done"
+
+    job = note.enqueue()
+    async with running(queue):
+        (found,) = await ended(queue, job)
+    assert (found.state, found.attempts) == (JobState.DEAD, 1)
+    assert "not in this table" in found.errors[0].message
+
+
+async def test_a_verdict_that_is_refused_in_any_words_is_kept_and_recorded_when_it_is_taken(
+    queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(completing, "REFUSED_FOR", 0.05)
+    ask(queue, REFUSE)
+    runs: list[None] = []
+
+    @queue.task
+    async def note() -> str:
+        runs.append(None)
+        return "done"
+
+    other = note.using(queue="other").enqueue()
+    async with running(queue) as worker:
+        await ended(queue, other)
+        ask(queue, REFUSE_ENDING)
+        job = note.enqueue()
+        await until(lambda: any("verdict not recorded" in message for message in caplog.messages))
+        assert completer(worker).known() == [job.id]
+        ask(queue, "drop trigger refuse on pgqueue.jobs")
+        (found,) = await ended(queue, job)
+    assert (found.state, found.attempts, len(runs)) == (JobState.SUCCEEDED, 1, 2)
+
+
+async def test_a_worker_that_leaves_with_a_verdict_that_is_refused_leaves_its_job_to_a_sweep_spent(
+    queue: PgQueue, running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    ask(queue, REFUSE)
+
+    @queue.task(max_attempts=1)
+    async def note() -> None: ...
+
+    async with running(queue) as worker:
+        await until(lambda: ask(queue, "select id from pgqueue.workers"))
+        ask(queue, REFUSE_ENDING)
+        job = note.enqueue()
+        await until(lambda: any("verdict not recorded" in message for message in caplog.messages))
+    assert (job.status(), claims_of(queue, worker)) == (JobState.RUNNING, [job.id])
+    ask(queue, "drop trigger refuse on pgqueue.jobs")
+    assert queue.database.run(upkeep.reclaim()) == {job.id: JobState.DEAD}
+    assert queue.job(job.id).attempts == 1
+
+
+async def test_a_superseded_that_is_not_the_attempts_own_is_an_error_like_any_other(
+    queue: PgQueue, running: Running
+) -> None:
+    @queue.task(max_attempts=1)
+    async def let_out() -> None:
+        raise Superseded("of a take inside the task")
+
+    job = let_out.enqueue()
+    async with running(queue):
+        (found,) = await ended(queue, job)
+    assert (found.state, found.errors[0].type) == (JobState.DEAD, "pgqueue.errors.Superseded")
+
+
+@pytest.mark.parametrize("most", [1, 2])
+async def test_a_job_whose_verdict_changed_nothing_is_found_by_the_next_comparison_and_is_spent(
+    most: int, queue: PgQueue
+) -> None:
+    @queue.task(max_attempts=most)
+    async def note() -> None: ...
+
+    job = note.enqueue()
+    worker = Worker(queue, poll=FOR_EVER)
+    await member(worker).join()
+    slots(worker).add(claimed(queue, worker))
+    await slots(worker).emptied()
+    ask(queue, "update pgqueue.jobs set claims = claims + 1")
+    await completer(worker).run_once()
+    assert claims_of(queue, worker) == [job.id]
+    await reconciler(worker).run_once()
+    await completer(worker).run_once()
+    await dismantle(worker)
+    found = queue.job(job.id)
+    assert (found.state, found.attempts) == (JobState.DEAD if most == 1 else JobState.READY, 1)
+    assert [error.type for error in found.errors] == ["WorkerLost"]
+
+
+async def test_without_a_doubt_nothing_is_compared(queue: PgQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads the jobs from end to end."""
+
+    @queue.task
+    async def note() -> None: ...
+
+    note.enqueue()
+    worker = Worker(queue, poll=FOR_EVER)
+    await member(worker).join()
+    slots(worker).add(claimed(queue, worker))
+    await slots(worker).emptied()
+    await completer(worker).run_once()
+    monkeypatch.setattr(reconciler(worker), "compare", None)
+    await reconciler(worker).run_once()
+    await dismantle(worker)
+
+
+async def test_a_claim_that_is_answered_during_a_comparison_is_not_taken_for_unknown(
+    queue: PgQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @queue.task
+    async def note() -> None: ...
+
+    job = note.enqueue()
+    worker = Worker(queue, poll=FOR_EVER)
+    await member(worker).join()
+    answer = claimed(queue, worker)
+
+    async def settled() -> None:
+        slots(worker).add(answer)
+        await slots(worker).emptied()
+        await completer(worker).run_once()
+
+    monkeypatch.setattr(worker._claims, "settled", settled)  # noqa: SLF001 - the moment cannot be had otherwise
+    await reconciler(worker).compare()
+    assert verdicts(worker) == []
+    await dismantle(worker)
+    assert job.status() is JobState.SUCCEEDED
+
+
+async def test_a_stop_in_good_order_finds_what_the_worker_does_not_know_of(
+    queue: PgQueue, running: Running
+) -> None:
+    @queue.task(max_attempts=1)
+    async def note() -> None: ...
+
+    async with running(queue, queues=["none"]) as worker:
+        await until(lambda: ask(queue, "select id from pgqueue.workers"))
+        job = note.enqueue()
+        assert [one.id for one in claimed(queue, worker)] == [job.id]
+    found = queue.job(job.id)
+    assert (found.state, found.attempts) == (JobState.READY, 0)
+
+
+async def test_what_ended_the_worker_spends_the_attempts_of_what_it_could_not_read(
+    queue: PgQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job whose row breaks the worker would else be claimed for ever, unspent each time."""
+
+    @queue.task(max_attempts=1)
+    async def note() -> None: ...
+
+    job = note.enqueue()
+    worker = Worker(queue, poll=FOR_EVER)
+
+    def unreadable(*_: object) -> None:
+        raise JobError("this row cannot be read")
+
+    monkeypatch.setattr(slots(worker), "add", unreadable)
+    with pytest.raises(JobError, match="this row"):
+        await asyncio.wait_for(worker.run(), 30)
+    found = queue.job(job.id)
+    assert (found.state, found.attempts, found.errors[0].message) == (
+        JobState.DEAD,
+        1,
+        "this row cannot be read",
+    )
+
+
+async def test_a_table_that_is_locked_holds_up_verdicts_and_ends_nothing(
+    queue: PgQueue, running: Running
+) -> None:
+    """As by a migration. The completer let the lock's timeout out, and the worker ended."""
+    started, release = asyncio.Event(), asyncio.Event()
+
+    @queue.task
+    async def note() -> None:
+        started.set()
+        await release.wait()
+
+    job = note.enqueue()
+    async with running(queue) as worker:
+        await asyncio.wait_for(started.wait(), 20)
+        with queue.database.pooled() as other, other.transaction():
+            other.execute("lock table pgqueue.jobs in share mode")
+            release.set()
+            await until(lambda: len(completer(worker)._later) == 1)  # noqa: SLF001 - when it has been put off
+        await ended(queue, job)
+    assert queue.job(job.id).attempts == 1
+
+
+async def test_a_batch_is_bounded_by_its_bytes(queue: PgQueue) -> None:
+    """1,000 results of 1 MB were one message, which the server refused for ever."""
+
+    @queue.task
+    async def note() -> None: ...
+
+    queue.enqueue_many(note.call() for _ in range(20))
+    worker = Worker(queue, poll=FOR_EVER)
+    await member(worker).join()
+    claims = claimed(queue, worker)
+    result = b'"' + b"x" * 1_000_000 + b'"'
+    completer(worker).add(*(Succeeded(one, 0.0, result) for one in claims[:12]), *map(Returned, claims[12:]))
+    sizes = []
+    while completer(worker).backlog:
+        before = completer(worker).backlog
+        await completer(worker).run_once()
+        sizes.append(before - completer(worker).backlog)
+    await dismantle(worker)
+    assert sizes == [7, 13]
+
+
+async def test_one_result_that_is_larger_than_a_batch_may_be_is_a_batch(
+    queue: PgQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(completing, "MOST_BYTES", 10)
+
+    @queue.task
+    async def note() -> str:
+        return "longer than that"
+
+    jobs = [note.enqueue() for _ in range(3)]
+    worker = Worker(queue, poll=timedelta(seconds=0.1))
+    runner = asyncio.create_task(worker.run())
+    found = await ended(queue, *jobs)
+    worker.stop()
+    await runner
+    assert [job.result for job in found] == ["longer than that"] * 3
