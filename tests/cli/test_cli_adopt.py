@@ -558,7 +558,7 @@ async def test_base64_gives_a_parameter_of_bytes_just_the_bytes(
         (b"\xff", "its payload cannot be read as json"),
         (b'{"n": NaN}', "its payload cannot be read as json"),
         (b'{"s": "\\ud800"}', "its payload cannot be read as json"),
-        (b'{"s": "\\u0000"}', "its payload holds NUL"),
+        (b'{"s": "\\u0000"}', "its payload cannot be stored: a string holds NUL"),
     ],
 )
 def test_a_payload_that_cannot_be_arguments_stays_and_the_others_go(  # noqa: PLR0917 - fixtures
