@@ -56,7 +56,7 @@ def list_jobs(
 @json_option
 @with_queue
 def show(queue: PgQueue, /, *, job_id: int, as_json: bool) -> None:
-    """Show everything that is recorded of a job: the error of every failed attempt, and why it does not run."""
+    """Show everything that is recorded of a job: the errors of its failed attempts, and why it does not run."""
     job = queue.job(job_id)
     if as_json:
         print_json(job)
@@ -128,3 +128,5 @@ def _show_error(error: AttemptError) -> None:
     click.echo(f"\nattempt {error.attempt}{at}: {spelled_out(error.type)}: {spelled_out(error.message)}")
     if error.traceback:
         click.echo(spelled_out(error.traceback.rstrip(), keep="\n"))
+    if error.left_out:
+        click.echo(f"\n({error.left_out} more errors came here; of many, the first and the last are kept)")

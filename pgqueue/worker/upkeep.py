@@ -37,6 +37,8 @@ TIDYING: Sequence[Callable[[], Plan[int]]] = (
     upkeep.release_holds,
 )
 """What can wait, in this order; each step commits by itself."""
+DROPPING = frozenset({upkeep.drop_history, upkeep.drop_strays, upkeep.drop_dead})
+"""Those that drop what is past the retention."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,7 @@ def services(
     sweep: float,
     look: asyncio.Event,
     later: asyncio.Event,
+    drops: Callable[[], bool] = lambda: True,
 ) -> Sequence[Service]:
     """The services of a queue.
 
@@ -98,6 +101,7 @@ def services(
         sweep: seconds between two ticks at the most.
         look: to set when there may be new ready jobs.
         later: is set when a job was put back for later, perhaps sooner than the next known to be due.
+        drops: whether to drop what is past the retention.
     """
 
     async def tick() -> float:
@@ -120,9 +124,7 @@ def services(
             look.set()
 
     async def tidy() -> None:
-        async with opened(tidying()) as own:
-            for step in TIDYING:
-                await _try_step(own, step)
+        await _tidy(tidying(), drops=drops())
 
     async def note_orphans() -> None:
         async with opened(tidying()) as own:
@@ -142,6 +144,13 @@ async def opened(link: Link) -> AsyncIterator[Link]:
         yield link
     finally:
         await link.close()
+
+
+async def _tidy(link: Link, *, drops: bool) -> None:
+    async with opened(link) as own:
+        for step in TIDYING:
+            if drops or step not in DROPPING:
+                await _try_step(own, step)
 
 
 async def _try_step(link: Link, step: Callable[[], Plan[int]]) -> None:

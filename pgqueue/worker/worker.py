@@ -65,6 +65,9 @@ LAST_WORDS = 2.0
 class Worker:
     """Runs the jobs of a queue, ``concurrency`` at a time, until it is stopped."""
 
+    drops_history = True
+    """Whether it drops what is past the retention. The pipeline's own worker leaves that to others."""
+
     def __init__(
         self,
         queue: PgQueue,
@@ -299,6 +302,7 @@ class Worker:
                 sweep=sweep.total_seconds(),
                 look=self._look,
                 later=self._later,
+                drops=lambda: self.drops_history,
             ),
         )
 

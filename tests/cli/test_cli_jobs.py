@@ -122,6 +122,15 @@ def test_show_says_why_a_job_does_not_run(dsn: str) -> None:
     assert "\nnow " not in pgqueue("jobs", "show", "3", dsn=dsn).stdout
 
 
+@pytest.mark.usefixtures("shelf")
+def test_show_tells_how_many_errors_are_not_kept(queue: PgQueue, dsn: str) -> None:
+    with queue.database.pooled() as connection:
+        connection.execute(
+            "update pgqueue.dead_jobs set errors = jsonb_set(errors, '{0,left_out}', '354') where id = 3"
+        )
+    assert "\n(354 more errors came here; " in pgqueue("jobs", "show", "3", dsn=dsn).stdout
+
+
 def test_show_refuses_a_job_that_there_is_no_record_of(dsn: str) -> None:
     result = pgqueue("jobs", "show", "99", dsn=dsn)
     assert result.exit_code == 2

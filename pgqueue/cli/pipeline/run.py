@@ -69,6 +69,9 @@ def run(
 async def worked(chain: PgQueue, queue_name: str, key: str, first: int) -> Outcome:
     """Work until no job has the chain's key, or until told to stop."""
     worker = Worker(chain, queues=[queue_name], concurrency=1)
+    worker.drops_history = (
+        False  # not before it is in the lake; and the retention is not this command's to know
+    )
     heed_signals(worker.stop, supervised=False)
     working = asyncio.create_task(worker.run())
     try:
