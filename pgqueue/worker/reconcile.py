@@ -9,6 +9,7 @@ Running jobs are in no index: the jobs are read from end to end, on a connection
 neither claims nor verdicts wait. A claim that is answered while they are read is none of the unknown ones.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from uuid import UUID
@@ -54,6 +55,7 @@ class Reconciler:
         self._doubtful = False
         self._ran: set[int] = set()
         self._ended: set[int] | None = None
+        self._one_at_a_time = asyncio.Lock()
 
     def doubt(self, verdicts: Sequence[Verdict]) -> None:
         """Verdicts were refused or changed nothing. May be called in any thread."""
@@ -81,6 +83,10 @@ class Reconciler:
         Args:
             failure: what ended this worker: a job that is unknown now may be the cause, so its attempt is spent.
         """
+        async with self._one_at_a_time:  # that of a leaving worker may come while another is under way
+            await self._compare(failure)
+
+    async def _compare(self, failure: BaseException | None) -> None:
         losses, worker = self._claims.losses, self._worker()
         self._doubtful, ran = False, set(self._ran)
         before = set(self._known())

@@ -177,6 +177,23 @@ async def test_a_claim_that_is_answered_during_a_comparison_is_not_taken_for_unk
     assert job.status() is JobState.SUCCEEDED
 
 
+async def test_two_comparisons_at_a_time_come_one_after_the_other(queue: PgQueue) -> None:
+    """As when a worker leaves while it compares."""
+
+    @queue.task
+    async def note() -> None: ...
+
+    job = note.enqueue()
+    worker = Worker(queue, poll=FOR_EVER)
+    await member(worker).join()
+    claimed(queue, worker)
+    await asyncio.gather(reconciler(worker).compare(), reconciler(worker).compare())
+    assert [verdict.claim.id for verdict in verdicts(worker)] == [job.id]
+    await completer(worker).run_once()
+    await dismantle(worker)
+    assert (job.status(), queue.job(job.id).attempts) == (JobState.READY, 0)
+
+
 async def test_a_stop_in_good_order_finds_what_the_worker_does_not_know_of(
     queue: PgQueue, running: Running
 ) -> None:
