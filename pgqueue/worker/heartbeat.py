@@ -46,6 +46,7 @@ class Heartbeat:
         lease: timedelta,
         concurrency: int,
         queues: Sequence[str] | None,
+        tasks: Callable[[], Sequence[str]],
         known: Callable[[], Sequence[int]],
         on_lost: Callable[[UUID], object],
         on_joined: Callable[[], object],
@@ -59,6 +60,7 @@ class Heartbeat:
             lease: how soon others may have the claims if this process dies.
             concurrency: how many jobs it runs at a time.
             queues: what it serves; None: all.
+            tasks: the tasks that it knows, when it joins.
             known: every job it knows to be in its name.
             on_lost: told the old id when the lease is lost: what it held are other workers' jobs now.
             on_joined: called when it has joined afresh after that.
@@ -69,6 +71,7 @@ class Heartbeat:
         self._lease = lease
         self._concurrency = concurrency
         self._queues = queues
+        self._tasks = tasks
         self._known = known
         self._on_lost = on_lost
         self._on_joined = on_joined
@@ -110,7 +113,13 @@ class Heartbeat:
     async def join(self) -> None:
         """Make this worker known."""
         info = claim.WorkerInfo(
-            self.id, socket.gethostname(), os.getpid(), self._concurrency, __version__, self._queues
+            self.id,
+            socket.gethostname(),
+            os.getpid(),
+            self._concurrency,
+            __version__,
+            self._queues,
+            self._tasks(),
         )
         await self._link.run(lambda: claim.register(info, self._lease))
 

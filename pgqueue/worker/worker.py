@@ -148,6 +148,7 @@ class Worker:
             lease=lease,
             concurrency=concurrency,
             queues=self.queues,
+            tasks=lambda: sorted(queue.tasks),
             known=self._known,
             on_lost=self._lost,
             on_joined=lambda: self._home.call(self._look.set),

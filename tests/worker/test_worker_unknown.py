@@ -151,6 +151,19 @@ async def test_a_running_worker_gives_it_up_after_the_time_that_it_was_told(
         await until(lambda: ask(queue, "select status from pgqueue.jobs") == [("scheduled",)])
 
 
+async def test_workers_say_which_tasks_they_know_so_a_job_that_none_knows_is_given_up_beside_others(
+    queue: PgQueue, dsn: str, running: Running
+) -> None:
+    @queue.task(name="noop")
+    async def noop() -> None: ...
+
+    with psycopg.connect(dsn, autocommit=True) as own:
+        put(own, task="'gone'", unknown_since="now() - interval '2 hours'")
+    async with running(queue, unknown_after=3600), running(queue, unknown_after=3600):
+        await until(lambda: ask(queue, "select reason from pgqueue.dead_jobs") == [("unknown",)])
+        assert ask(queue, "select distinct tasks from pgqueue.workers") == [(["noop"],)]
+
+
 def test_a_worker_refuses_to_give_up_at_once(queue: PgQueue) -> None:
     with pytest.raises(InvalidOption, match="unknown_after"):
         Worker(queue, unknown_after=0)
