@@ -64,15 +64,13 @@ class Watch:
             if type(value) in _PLAIN:
                 continue
             becomes = getattr(arrived, name)
-            if not _equal(list(value) if name == self._starred else value, becomes):
-                self._warn_of_change(name, value, becomes)
+            found = _difference(name, list(value) if name == self._starred else value, becomes)
+            if found is not None:
+                self._warn_of_change(name, *found)
         if self._timed and _NAIVE.search(data):
             self._look_for_naive(given)
 
-    def _warn_of_change(self, name: str, value: object, becomes: object) -> None:
-        path, value, becomes = _difference(name, value, becomes)
-        if isinstance(value, msgspec.Raw):  # JSON already: its user knows
-            return
+    def _warn_of_change(self, name: str, path: str, value: object, becomes: object) -> None:
         warn_there(
             f"task {self._task}: `{path}` is a {type(value).__qualname__}, {value!r:.60}, and arrives as a "
             f"{type(becomes).__qualname__}, {becomes!r:.60}: JSON does not say what it was; annotate the parameter "
@@ -148,15 +146,22 @@ def _equal(value: object, other: object) -> bool:
         return False
 
 
-def _difference(path: str, value: Any, other: Any) -> tuple[str, object, object]:  # noqa: ANN401 - any value
-    """The first part in which two values differ, and where it is."""
+def _difference(path: str, value: Any, other: Any) -> tuple[str, object, object] | None:  # noqa: ANN401 - any value
+    """The first part in which two values differ, and where it is; None: nothing is other than its annotation says."""
+    if _equal(value, other) or isinstance(value, msgspec.Raw):  # Raw is JSON already: its user knows
+        return None
     if isinstance(value, dict) and isinstance(other, dict) and value.keys() == other.keys():
         pairs = [(f"{path}[{key!r}]", value[key], other[key]) for key in value]
-    elif isinstance(value, list) and isinstance(other, list) and len(value) == len(other):
+    elif _came_as_asked(value, other) and len(value) == len(other):
         pairs = [(f"{path}[{place}]", *pair) for place, pair in enumerate(zip(value, other, strict=True))]
     else:
         return path, value, other
-    return next((_difference(*pair) for pair in pairs if not _equal(*pair[1:])), (path, value, other))
+    return next((found for pair in pairs if (found := _difference(*pair))), None)
+
+
+def _came_as_asked(value: object, other: object) -> bool:
+    """Whether both are sequences, and the one that arrives is a list of old or a tuple by annotation."""
+    return isinstance(value, list | tuple) and (isinstance(other, tuple) or isinstance(value, type(other)))
 
 
 def _holds_naive(value: object) -> bool:

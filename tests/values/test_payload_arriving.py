@@ -110,6 +110,31 @@ def test_annotated_values_come_back_and_are_not_spoken_of() -> None:
     signature(send).encode((AWARE, Decimal(1), (1, 2), {"a"}, Point(1)), {})
 
 
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        (tuple, [1, 2]),
+        (tuple[Any, ...], [1, [2]]),
+        (list[tuple[Any, ...]], [[1], (2,)]),
+        (dict[str, tuple[Any, ...]], {"a": [1]}),
+        (dict[str, Any], {"a": msgspec.Raw(b"[1]")}),
+    ],
+    ids=repr,
+)
+def test_what_becomes_what_its_annotation_says_is_not_spoken_of(annotation: Any, value: object) -> None:
+    def send(value: Any) -> None: ...
+
+    send.__annotations__["value"] = annotation
+    signature(send).encode((value,), {})
+
+
+def test_a_list_that_is_annotated_a_tuple_is_looked_into() -> None:
+    def send(value: tuple[Any, ...]) -> None: ...
+
+    with pytest.warns(PgQueueWarning, match=r"`value\[1\]` is a Decimal"):
+        signature(send).encode(([1, Decimal(1)],), {})
+
+
 def test_collected_arguments_are_looked_into_one_by_one() -> None:
     def send(*values: Any, **more: Any) -> None: ...
 
