@@ -21,19 +21,12 @@ end $$
 """
 """As at the end of a week in which no worker ran."""
 
-HANGS: LiteralString = """
-create or replace function pgqueue.drop_old_history(at timestamptz) returns integer language sql as
-$$ select 0 from pg_advisory_xact_lock(42) $$
-"""
-"""A step of tidying that waits for a lock which a test may hold."""
-
 HOLDS_UP: dict[str, LiteralString] = {
     "a reader of the history": "select from pgqueue.job_history limit 1",
     "a lock on the history": "lock table pgqueue.job_history_default in share update exclusive mode",
     "an advisory lock": "select pg_advisory_xact_lock(hashtext('pgqueue.job_history'))",
     "an expired key": "update pgqueue.unique_holds set held_until = now() + interval '1 hour'",
     "a dead job": "update pgqueue.dead_jobs set priority = 1",
-    "a step that hangs": "select pg_advisory_xact_lock(42)",
 }
 
 
@@ -50,7 +43,6 @@ async def test_while_a_transaction_holds_up_tidying_all_else_goes_on(
             raise ValueError("once")
 
     ask(queue, NOTHING_AHEAD)
-    ask(queue, HANGS)
     ask(queue, "insert into pgqueue.unique_holds values ('key', 1, now() - interval '1 day')")
     lost = again.enqueue("lost")
     worker = claim.WorkerInfo(uuid4(), "test", 1, 1, "0", None)
@@ -69,6 +61,22 @@ async def test_while_a_transaction_holds_up_tidying_all_else_goes_on(
 
 def _a_moment(_: Any) -> float:
     return 0.1
+
+
+async def test_a_step_of_tidying_that_takes_long_holds_up_no_tick(queue: PgQueue, running: Running) -> None:
+    ask(
+        queue,
+        "create or replace function pgqueue.drop_old_history(at timestamptz) returns integer language sql as "
+        "$$ select 0 from pg_sleep(60) $$",
+    )
+
+    @queue.task
+    def work() -> None: ...
+
+    async with running(queue, poll=timedelta(seconds=0.1), sweep=timedelta(seconds=0.1)):
+        await until(lambda: ask(queue, "select pid from pg_stat_activity where wait_event = 'PgSleep'"))
+        (job,) = await ended(queue, work.using(delay=timedelta(seconds=0.3)).enqueue())
+    assert job.state is JobState.SUCCEEDED
 
 
 async def test_a_step_of_tidying_that_fails_is_logged_and_the_others_are_run(
