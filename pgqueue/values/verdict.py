@@ -131,8 +131,7 @@ def plainer(verdict: Verdict, refusal: Exception) -> Sequence[Verdict]:
 
     Returns:
         A success without its result, which says why; a success without a word; a failure whose error is the refusal; a
-        failure that says nothing of it. A failure
-        spends the attempt, so that the job cannot run again and again for ever.
+        failure that says nothing of it. A failure spends the attempt, so that the job cannot run again for ever.
     """
     claim = verdict.claim
     failures = [failed(claim, describe(refusal, claim.attempt)), failed(claim, _untold(claim.attempt))]

@@ -200,9 +200,8 @@ class Link:
 
     def _cut(self, connection: OwnAsyncConnection, bound: float, due: float) -> None:
         """The deadline has passed: end the connection, and the plan that waits for it with it."""
-        if (
-            asyncio.get_running_loop().time() - due > LATE
-        ):  # the answer may have come while the loop was blocked
+        late = asyncio.get_running_loop().time() - due
+        if late > LATE:  # the loop was blocked, and the answer may have come meanwhile
             self._start_timer(connection, min(bound, LATE))
             return
         log.warning(
