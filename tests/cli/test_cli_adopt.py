@@ -229,7 +229,9 @@ def test_with_an_app_arguments_that_do_not_fit_the_task_stay(
 
     report = adopted("procrastinate", dsn=dsn, app="shop:queue", code=1)
 
-    assert left(report)[0].startswith("its arguments do not fit the task: send: Expected `int`, got `str`")
+    assert left(report)[0].startswith(
+        "its arguments do not fit the task: shop.send: Expected `int`, got `str`"
+    )
     assert waiting(own) == [1]
     assert [job.args for job in ours(queue)] == [{"order_id": 42}]
 
