@@ -98,6 +98,7 @@ class Hold:
         )
         self.args: dict[int, dict[str, Any]] = {}
         self.unsettled: set[int] = set()
+        self.superseded = False
         self.looking = False
         self.lost = False
         self.taken_at = 0.0
@@ -204,7 +205,13 @@ class Hold:
         return finish.finish(self.worker.id, verdicts, keep=self.keep)
 
     def giving_up(self) -> Plan[None]:
-        """Leave the list. What may be in this take's name all the same goes back: spent, if it was handed over."""
+        """Leave the list. What may be in this take's name all the same goes back: spent, if it was handed over.
+
+        When the lease was lost, the note of the departure stays: a sweep finds by it what is still in this take's name.
+        """
+        if self.lost or self.superseded:
+            yield from claim.leave(self.worker.id)
+            return
         if self.looking or self.held or self.unsettled:
             yield from claim.disown(self.worker.id, (), ran=self.unsettled)
         yield from claim.retire(self.worker.id)
@@ -235,6 +242,7 @@ class Hold:
         self.unsettled -= {verdict.claim.id for verdict in verdicts}
         lost = {verdict.claim.id for verdict in verdicts} - done
         if lost:
+            self.superseded = True
             raise _superseded(lost)
 
     @property

@@ -3,6 +3,7 @@
 A new driver is one such class and one row in the conformance suite.
 """
 
+import asyncio
 import select
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -29,6 +30,8 @@ FIRST_TABLES = ("alembic_version", "jobs")
 FEW = 100
 # psycopg sends the transaction's own BEGIN before the first statement, whichever that is.
 BEGIN = "select"
+# What a session can keep beyond its transactions; not DISCARD ALL, which would forget our prepared statements, too.
+CLEAN = "reset session authorization; reset all; discard temp; unlisten *; select pg_catalog.pg_advisory_unlock_all()"
 
 
 class Blocking:
@@ -86,9 +89,22 @@ class OwnConnection(psycopg.Connection[Any]):
         It may also be a notice or a changed setting. Those are rare, and the answer is the same: use another
         connection. This costs 1 µs, and asking the server costs a round trip.
         """
+        if self.closed:
+            return True
         if self._heard is None:
             self._heard = _ear(self.fileno())
         return bool(self._heard())
+
+    def clean(self) -> None:
+        """Undo what a task did to the session, so that the next user of the connection finds it as new, or close it."""
+        try:
+            if _is_as_new(self):
+                self.row_factory = tuple_row
+                self.execute(CLEAN)
+            else:
+                self.close()
+        except psycopg.Error:
+            self.close()  # the transaction has ended as it has: this changes nothing of it
 
     def steps(self, catalogue: Catalogue) -> Blocking:
         """What runs steps here; whoever has the connection has it alone."""
@@ -148,9 +164,25 @@ class OwnAsyncConnection(psycopg.AsyncConnection[Any]):
 
     def is_cut_off(self) -> bool:
         """As :meth:`OwnConnection.is_cut_off`."""
+        if self.closed:
+            return True
         if self._heard is None:
             self._heard = _ear(self.fileno())
         return bool(self._heard())
+
+    async def clean(self) -> None:
+        """As :meth:`OwnConnection.clean`, awaited."""
+        try:
+            if _is_as_new(self):
+                self.row_factory = tuple_row
+                await self.execute(CLEAN)
+            else:
+                await self.close()
+        except psycopg.Error:
+            await self.close()  # as above
+        except asyncio.CancelledError:
+            await self.close()
+            raise
 
     def steps(self, catalogue: Catalogue) -> Awaiting:
         """What runs steps here; whoever has the connection has it alone."""
@@ -174,6 +206,13 @@ def _ear(descriptor: int) -> Callable[[], object]:
         poll.register(descriptor, select.POLLIN)
         return partial(poll.poll, 0)
     return lambda: select.select([descriptor], [], [], 0)[0]
+
+
+def _is_as_new(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Whether nothing is left of a transaction, so that resetting the session's settings is enough."""
+    if connection.closed or not connection.autocommit:
+        return False
+    return connection.info.transaction_status == TransactionStatus.IDLE
 
 
 def _is_to_begin(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:

@@ -188,15 +188,26 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[psycopg.Connection[Any]]:
-        """A transaction on a blocking connection from the pool; a :class:`psycopg.Rollback` ends it quietly."""
-        with self.pooled() as connection, connection.transaction():
-            yield connection
+        """A transaction on a blocking connection from the pool; a :class:`psycopg.Rollback` ends it quietly.
+
+        What the block sets for the session (``set search_path``, a role, a row factory) ends with it.
+        """
+        with self.pooled() as connection:
+            try:
+                with connection.transaction():
+                    yield connection
+            finally:
+                connection.clean()
 
     @asynccontextmanager
     async def atransaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
         """A transaction as :meth:`transaction` makes it, on an awaitable connection."""
-        async with self.apooled() as connection, connection.transaction():
-            yield connection
+        async with self.apooled() as connection:
+            try:
+                async with connection.transaction():
+                    yield connection
+            finally:
+                await connection.clean()
 
     def connect(self, dsn: str | None = None, *, settings: Mapping[str, str] = NO_SETTINGS) -> OwnConnection:
         """A blocking connection of one's own, in autocommit mode.

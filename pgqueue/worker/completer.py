@@ -16,7 +16,6 @@ more: the fence makes the second write harmless.
 """
 
 import asyncio
-import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -33,9 +32,10 @@ from pgqueue.store.plan import Plan
 from pgqueue.values.verdict import Succeeded, Verdict, plainer
 from pgqueue.worker import joblog
 from pgqueue.worker.link import Link, passes
+from pgqueue.worker.log import worker_log
 from pgqueue.worker.pools import Home
 
-log = logging.getLogger("pgqueue.worker")
+log = worker_log()
 
 LARGEST_BATCH = 1_000
 MOST_BYTES = 8_000_000

@@ -3,11 +3,11 @@
 import asyncio
 import concurrent.futures
 import inspect
-import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
+from types import AsyncGeneratorType, GeneratorType
 from typing import Any
 
 from pgqueue.app.task import Task
@@ -32,10 +32,13 @@ from pgqueue.values.verdict import (
 )
 from pgqueue.worker import joblog
 from pgqueue.worker.attempt import Attempt, Stop
+from pgqueue.worker.log import worker_log
 from pgqueue.worker.stepping import resumed
 
-log = logging.getLogger("pgqueue.worker")
+log = worker_log()
 
+NEVER_RAN = (GeneratorType, AsyncGeneratorType)
+"""What a call of a generator function gives; behind a decorator it is not seen when the task is registered."""
 UNKNOWN_TASK_DELAY = timedelta(seconds=15)
 UNKNOWN_AFTER = timedelta(days=3)
 
@@ -161,6 +164,12 @@ class Executor:
         if attempt.context.completed:
             joblog.succeeded(attempt.claim, attempt.context.seconds)
             return None
+        if isinstance(value, NEVER_RAN):
+            kind = type(value).__name__
+            error = TypeError(
+                f"the task returned a {kind}, whose body never runs; let the task itself loop over it"
+            )
+            return self._failed(self._tasks[attempt.claim.task], attempt, error)
         return self._succeeded(attempt.claim, attempt.context.seconds, value)
 
     def _raised(self, task: Task[..., Any], attempt: Attempt, error: BaseException) -> Verdict | None:

@@ -10,7 +10,6 @@ next tick (:mod:`pgqueue.worker.upkeep`).
 """
 
 import asyncio
-import logging
 import time
 from functools import partial
 
@@ -23,10 +22,11 @@ from pgqueue.worker.completer import Completer
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.lines import Lines
 from pgqueue.worker.link import Link
+from pgqueue.worker.log import worker_log
 from pgqueue.worker.pace import HORIZON, Pace
 from pgqueue.worker.slots import Slots
 
-log = logging.getLogger("pgqueue.worker")
+log = worker_log()
 
 LARGEST_PREFETCH = 1_000
 LARGEST_CLAIM = 500

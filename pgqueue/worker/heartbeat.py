@@ -13,7 +13,6 @@ that has passed.
 
 import asyncio
 import concurrent.futures
-import logging
 import os
 import random
 import socket
@@ -26,8 +25,9 @@ from uuid import UUID, uuid4
 from pgqueue.store import claim
 from pgqueue.values.version import __version__
 from pgqueue.worker.link import Link
+from pgqueue.worker.log import worker_log
 
-log = logging.getLogger("pgqueue.worker")
+log = worker_log()
 
 JITTER = 0.1
 

@@ -14,9 +14,10 @@ import psycopg
 
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Cancelled, Reason, Returned, Succeeded, Verdict
+from pgqueue.worker.log import worker_log as guarded
 
-log = logging.getLogger("pgqueue.jobs")
-worker_log = logging.getLogger("pgqueue.worker")
+log = guarded("pgqueue.jobs")
+worker_log = guarded()
 
 NAMED_TASKS = 20
 """A longer list of tasks is cut short in the log."""

@@ -9,7 +9,6 @@ cancellation either.
 """
 
 import asyncio
-import logging
 import os
 import socket
 from collections.abc import Callable, Mapping
@@ -25,9 +24,10 @@ from pgqueue.store.connection import OwnAsyncConnection
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan, arun
 from pgqueue.store.session import NO_SETTINGS, OWN, PLANNER
+from pgqueue.worker.log import worker_log
 
 T = TypeVar("T")
-log = logging.getLogger("pgqueue.worker")
+log = worker_log()
 
 AWAY = (psycopg.OperationalError, psycopg.InterfaceError, ConnectionFailed)
 """What a lost connection raises."""

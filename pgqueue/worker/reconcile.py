@@ -10,7 +10,6 @@ neither claims nor verdicts wait. A claim that is answered while they are read i
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from uuid import UUID
 
@@ -19,8 +18,9 @@ from pgqueue.store.database import Database
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Returned, Unknown, Verdict, describe, failed, lost
 from pgqueue.worker.link import LONG_READ, Link
+from pgqueue.worker.log import worker_log
 
-log = logging.getLogger("pgqueue.worker")
+log = worker_log()
 
 UNRECORDED = "ran this attempt, and could not record how it ended"
 

@@ -15,7 +15,6 @@ not returned, claims of plain functions go back for a while: other workers may h
 
 import asyncio
 import contextvars
-import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -30,9 +29,10 @@ from pgqueue.worker.completer import Completer
 from pgqueue.worker.deadlines import Deadlines
 from pgqueue.worker.executor import Executor
 from pgqueue.worker.hand import Hand
+from pgqueue.worker.log import worker_log
 from pgqueue.worker.pools import Home, Threads
 
-log = logging.getLogger("pgqueue.worker")
+log = worker_log()
 
 BREATH = 0.005
 """After this many seconds of unbroken work a runner lets the loop see to everything else."""

@@ -5,7 +5,6 @@ plan, one row here and one test.
 """
 
 import asyncio
-import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -21,8 +20,9 @@ from pgqueue.store.sweep import arun_sweep, reclaiming
 from pgqueue.worker.calm import Calm
 from pgqueue.worker.lines import Lines
 from pgqueue.worker.link import LONG_READ, Link
+from pgqueue.worker.log import worker_log
 
-log = logging.getLogger("pgqueue.worker")
+log = worker_log()
 
 JITTER = 0.1
 ORPHANS_FIRST = 30.0

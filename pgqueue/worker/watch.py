@@ -6,7 +6,6 @@ at all (it was stopped, or code held the GIL) is not the loop's: it is logged as
 """
 
 import asyncio
-import logging
 import sys
 import sysconfig
 import time
@@ -16,9 +15,10 @@ from types import FrameType
 
 from pgqueue.worker.attempt import Attempt
 from pgqueue.worker.executor import Executor
+from pgqueue.worker.log import worker_log
 from pgqueue.worker.pools import Home
 
-log = logging.getLogger("pgqueue.worker")
+log = worker_log()
 
 LOOKS = 4
 """The loop is asked this many times within the seconds after which it counts as blocked."""

@@ -15,7 +15,6 @@ the rest; record every verdict; leave the list. Stopping a second time ends the 
 """
 
 import asyncio
-import logging
 import os
 import socket
 import time
@@ -46,13 +45,14 @@ from pgqueue.worker.hand import Hand
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.lines import Lines
 from pgqueue.worker.link import LONGEST_PAUSE, Link, passes
+from pgqueue.worker.log import worker_log
 from pgqueue.worker.pools import Home
 from pgqueue.worker.reconcile import Reconciler
 from pgqueue.worker.slots import Slots
 from pgqueue.worker.upkeep import Service, services
 from pgqueue.worker.watch import Watch
 
-log = logging.getLogger("pgqueue.worker")
+log = worker_log()
 
 # Nobody outside of the database is told of a claim, so it need not be on disk before the work begins. A server
 # that crashes within its wal_writer_delay may forget it: then the job is ready again, and its fence holds.

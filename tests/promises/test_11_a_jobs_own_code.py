@@ -1,0 +1,158 @@
+"""Promise 11, what a task's own code does: to the session of its transaction, to the program's logging, to itself."""
+
+import logging
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+from running import Running
+from worker.helping import ask, ended
+
+from pgqueue import Context, JobState, PgQueue
+from pgqueue.values.retry import Retry
+
+SESSION = (
+    "set search_path = tenant_a",
+    "set default_transaction_read_only = on",
+    "create temp table notes (text text)",
+)
+
+EVERY_CONNECTION = 12
+"""More jobs than the pool has connections, which it gives in turn."""
+
+
+@pytest.fixture
+def notes(queue: PgQueue) -> PgQueue:
+    """A queue in whose database two schemas have a table of one name."""
+    ask(queue, "create table public.notes (text text)")
+    ask(queue, "create schema tenant_a")
+    ask(queue, "create table tenant_a.notes (text text)")
+    return queue
+
+
+def _write(connection: psycopg.Connection[object]) -> None:
+    connection.execute("insert into notes values ('x')")
+
+
+@pytest.mark.parametrize("statement", SESSION)
+async def test_what_a_task_sets_for_its_session_ends_with_its_transaction(
+    statement: str, notes: PgQueue, running: Running
+) -> None:
+    @notes.task(max_attempts=1)
+    def sets(ctx: Context) -> None:
+        with ctx.transaction() as connection:
+            connection.row_factory = dict_row
+            connection.execute(statement.encode())
+
+    @notes.task(max_attempts=1)
+    def writes(ctx: Context) -> None:
+        with ctx.transaction() as connection:
+            _write(connection)
+            assert connection.execute("select 1").fetchone() == (1,)
+
+    async with running(notes, concurrency=1):
+        await ended(notes, sets.enqueue())
+        jobs = await ended(notes, *[writes.enqueue() for _ in range(EVERY_CONNECTION)])
+
+    assert {(job.state, job.errors) for job in jobs} == {(JobState.SUCCEEDED, ())}
+    assert ask(notes, "select count(*) from public.notes") == [(EVERY_CONNECTION,)]
+
+
+@pytest.mark.parametrize("statement", SESSION)
+async def test_what_an_async_task_sets_for_its_session_ends_with_its_transaction(
+    statement: str, notes: PgQueue, running: Running
+) -> None:
+    @notes.task(max_attempts=1)
+    async def sets(ctx: Context) -> None:
+        async with ctx.transaction() as connection:
+            await connection.execute(statement.encode())
+
+    @notes.task(max_attempts=1)
+    async def writes(ctx: Context) -> None:
+        async with ctx.transaction() as connection:
+            await connection.execute("insert into notes values ('x')")
+
+    async with running(notes, concurrency=1):
+        await ended(notes, sets.enqueue())
+        jobs = await ended(notes, *[writes.enqueue() for _ in range(EVERY_CONNECTION)])
+
+    assert {(job.state, job.errors) for job in jobs} == {(JobState.SUCCEEDED, ())}
+    assert ask(notes, "select count(*) from public.notes") == [(EVERY_CONNECTION,)]
+
+
+async def test_a_connection_that_a_task_has_closed_or_left_in_a_transaction_is_not_used_again(
+    queue: PgQueue, running: Running
+) -> None:
+    @queue.task(max_attempts=1)
+    def closes(ctx: Context) -> None:
+        with ctx.transaction() as connection:
+            pass
+        connection.close()
+
+    @queue.task(max_attempts=1)
+    def other(ctx: Context) -> None:
+        with ctx.transaction():
+            pass
+
+    async with running(queue, concurrency=1):
+        await ended(queue, closes.enqueue())
+        jobs = await ended(queue, *[other.enqueue() for _ in range(EVERY_CONNECTION)])
+    assert {job.state for job in jobs} == {JobState.SUCCEEDED}
+
+
+@pytest.fixture
+def broken_log() -> Iterator[None]:
+    """A program whose logging raises for records without a field of its own."""
+
+    def needs_a_field(record: logging.LogRecord) -> bool:
+        return bool(record.request_id)  # type: ignore[attr-defined]  # that is the mistake
+
+    loggers = [logging.getLogger(name) for name in ("pgqueue.jobs", "pgqueue.worker")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.addFilter(needs_a_field)
+        logger.setLevel(logging.INFO)
+    yield
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.removeFilter(needs_a_field)
+        logger.setLevel(level)
+
+
+@pytest.mark.usefixtures("broken_log")
+async def test_a_filter_of_the_programs_logging_that_raises_ends_no_worker(
+    queue: PgQueue, running: Running, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @queue.task
+    def succeeds() -> None: ...
+
+    @queue.task(max_attempts=1)
+    def fails() -> None:
+        raise ValueError("no")
+
+    async with running(queue, concurrency=1):
+        jobs = await ended(queue, succeeds.enqueue(), fails.enqueue(), succeeds.enqueue())
+
+    assert [job.state for job in jobs] == [JobState.SUCCEEDED, JobState.DEAD, JobState.SUCCEEDED]
+    assert "request_id" in capsys.readouterr().err
+
+
+async def test_a_generator_that_a_task_returns_is_a_failure_for_its_body_never_ran(
+    queue: PgQueue, running: Running
+) -> None:
+    @queue.task(retry=Retry(), max_attempts=1)
+    def returns() -> object:
+        return (number for number in range(3))
+
+    @queue.task(max_attempts=1)
+    async def areturns() -> object:
+        async def numbers() -> object:
+            yield 1  # type: ignore[misc]
+
+        return numbers()
+
+    async with running(queue, concurrency=1):
+        jobs = await ended(queue, returns.enqueue(), areturns.enqueue())
+
+    assert [job.state for job in jobs] == [JobState.DEAD, JobState.DEAD]
+    assert "whose body never runs" in jobs[0].errors[0].message
