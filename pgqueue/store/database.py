@@ -221,11 +221,12 @@ class Database:
         """
         dsn = dsn or self.dsn
         while True:
+            left_out = self._unknown_settings
             try:
                 with connection_errors(dsn, self.dsn_settings):
                     return OwnConnection.connect(dsn, **self.connect_options(dsn, settings))
             except ConnectionFailed as error:
-                if not self._learns_unknown(error, settings):
+                if not self._learns_unknown(error, settings, left_out):
                     raise
 
     async def aconnect(
@@ -234,11 +235,12 @@ class Database:
         """An awaitable connection as :meth:`connect` makes it."""
         dsn = dsn or self.dsn
         while True:
+            left_out = self._unknown_settings
             try:
                 with connection_errors(dsn, self.dsn_settings):
                     return await OwnAsyncConnection.connect(dsn, **self.connect_options(dsn, settings))
             except ConnectionFailed as error:
-                if not self._learns_unknown(error, settings):
+                if not self._learns_unknown(error, settings, left_out):
                     raise
 
     def verify(self) -> None:
@@ -294,11 +296,16 @@ class Database:
             options["options"] = startup_options(dsn, known)
         return {"autocommit": True, "prepare_threshold": None if self.behind_pooler else 2, **options}
 
-    def _learns_unknown(self, error: ConnectionFailed, settings: Mapping[str, str]) -> bool:
-        """Remember settings that the server does not know; whether there was a new one, and so another try helps."""
-        learned = unknown_settings(str(error), settings) - self._unknown_settings
-        self._unknown_settings |= learned
-        return bool(learned)
+    def _learns_unknown(
+        self, error: ConnectionFailed, settings: Mapping[str, str], left_out: frozenset[str]
+    ) -> bool:
+        """Remember settings that the server does not know; whether this try sent one, and so another try helps.
+
+        Several connections may be opened at the same time: another one may have learned of it during this try.
+        """
+        unknown = unknown_settings(str(error), settings)
+        self._unknown_settings |= unknown
+        return bool(unknown - left_out)
 
     def _verification(self) -> Plan[str]:
         return schema.verify(self.catalogue.schema, migrate_hint=self.catalogue.migrate_hint)

@@ -345,6 +345,18 @@ def test_a_pool_without_a_free_connection_says_that_nothing_was_done(
     assert count(queue) == 1
 
 
+async def test_connections_opened_at_once_all_do_without_a_setting_that_the_server_does_not_know(
+    dsn: str,
+) -> None:
+    database = PgQueue(dsn).database
+    settings = {"a_setting_of_tomorrow": "1", "lock_timeout": "7s"}
+    opened = await asyncio.gather(*[database.aconnect(settings=settings) for _ in range(3)])
+    for connection in opened:
+        async with connection:
+            cursor = await connection.execute("show lock_timeout")
+            assert await cursor.fetchone() == ("7s",)
+
+
 def test_nobody_listens_through_a_pooler_but_past_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PGQUEUE_DIRECT_DSN", raising=False)
     pooled, direct = "postgresql://pooler/app", "postgresql://server/app"

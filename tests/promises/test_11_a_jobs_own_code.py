@@ -147,7 +147,7 @@ async def test_a_generator_that_a_task_returns_is_a_failure_for_its_body_never_r
     @queue.task(max_attempts=1)
     async def areturns() -> object:
         async def numbers() -> object:
-            yield 1  # type: ignore[misc]
+            yield 1
 
         return numbers()
 

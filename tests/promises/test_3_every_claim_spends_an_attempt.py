@@ -305,6 +305,8 @@ def test_a_take_spends_attempts_as_a_worker_does(queue: PgQueue) -> None:
     for attempt in (1, 2):
         with pytest.raises(ValueError, match="oops"):
             take_and_fail(attempt)
+        if attempt == 1:
+            assert queue.retry(handle.id)  # ready at once, before the policy's delay is over
     job = queue.job(handle.id)
     assert (job.state, job.reason) == (JobState.DEAD, "exhausted")
     assert [(error.attempt, error.message) for error in job.errors] == [(1, "oops"), (2, "oops")]
