@@ -66,7 +66,7 @@ class Copies:
                     if self._stopping.is_set():
                         return
                     name = f"{self._template}_{number}"
-                    _do(connection, "create database {} template {}", name, self._template)
+                    _do(connection, "create database {} template {} strategy file_copy", name, self._template)
                     self._ready.put(name)
         except BaseException as error:  # noqa: BLE001 - whoever waits for a copy is to hear of it
             self._ready.put(error)

@@ -118,7 +118,7 @@ def test_options_of_a_queue_out_of_range_are_refused(options: dict[str, Any]) ->
         {"timeout": -1},
         {"timeout": float("nan")},
         {"timeout": "soon"},
-        {"retry": Retry(stop=stop_after_attempt(0))},
+        pytest.param({"retry": Retry(stop=stop_after_attempt(0))}, id="retry without an attempt"),
     ],
     ids=str,
 )

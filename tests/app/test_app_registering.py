@@ -97,7 +97,9 @@ def test_a_number_of_attempts_is_a_policy() -> None:
     assert isinstance(task.retry.stop, stop_after_attempt)
 
 
-@pytest.mark.parametrize("retry", [0, -1, True, 3.0, "3", stop_after_attempt(3), Retry], ids=repr)
+@pytest.mark.parametrize(
+    "retry", [0, -1, True, 3.0, "3", pytest.param(stop_after_attempt(3), id="a stop"), Retry], ids=repr
+)
 def test_what_is_no_policy_is_refused(retry: Any) -> None:
     with pytest.raises(InvalidOption, match=r"use a pgqueue\.Retry, or a number of attempts from 1"):
         PgQueue("").task(retry=retry)
