@@ -2,4 +2,4 @@
 -- index: none
 -- locks: none
 -- run by: pgqueue.testing.drain
-select current_database()
+select current_database()::text

@@ -264,7 +264,7 @@ def test_the_settings_are_the_options_of_a_queue_in_capitals() -> None:
         ({"HISTORY": 7}, "timedelta"),
         ({"POOL_SIZE": 0}, "pool_size=0"),
         ({"POOL_SIZE": True}, "POOL_SIZE"),
-        ({"QUEUES": "mail"}, "list or tuple"),
+        ({"QUEUES": "mail"}, "use a list of names"),
         ({"HEALTH_MIN_WORKERS": -1}, "from zero"),
         ({"HEALTH_MAX_WAIT": timedelta(0)}, "above zero"),
         (["SCHEMA"], "use a dict"),

@@ -34,7 +34,10 @@ OURS = [name for name in STATEMENTS if not name.startswith(("adopt_", *PIPELINES
 """Without those that the command runs on other queues' tables, which are not there, and without the data pipeline's,
 which runs on connections of its own: psycopg's and ADBC's.
 """
-READ_ALIKE = {"bool", "int2", "int4", "int8", "float8", "text", "varchar", "timestamptz", "uuid", "void"}
+READ_ALIKE = {
+    *("bool", "int2", "int4", "int8", "float8", "text", "varchar", "timestamptz", "uuid", "void"),
+    *("int8[]", "text[]"),
+}
 """Types of columns that both drivers read as the same Python values."""
 
 

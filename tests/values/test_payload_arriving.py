@@ -117,7 +117,7 @@ def test_annotated_values_come_back_and_are_not_spoken_of() -> None:
         (tuple[Any, ...], [1, [2]]),
         (list[tuple[Any, ...]], [[1], (2,)]),
         (dict[str, tuple[Any, ...]], {"a": [1]}),
-        (dict[str, Any], {"a": msgspec.Raw(b"[1]")}),
+        pytest.param(dict[str, Any], {"a": msgspec.Raw(b"[1]")}, id="raw"),
     ],
     ids=repr,
 )
