@@ -16,9 +16,10 @@ demo: $(VENV)/demo
 demo-pipeline: $(VENV)/demo-pipeline | java
 	@$(BIN)/pgqueue pipeline demo
 
-# Both suites at once: each waits for its own server most of the time.
+# One suite after the other: each uses both cores by itself.
 test: check
-	@$(MAKE) --no-print-directory -j2 --output-sync=target unit unit-oldest
+	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory unit-oldest
 
 # Everything that reads the code without running it.
 check: $(VENV)/installed
@@ -34,7 +35,7 @@ unit: $(VENV)/installed | pgbouncer java
 
 # The core suite again, on the PostgreSQL that Debian packages.
 unit-oldest: $(VENV)/installed | debian-postgresql
-	PGQUEUE_TEST_SERVER=debian $(BIN)/pytest -q -n 2 --dist loadfile tests/store tests/promises tests/worker
+	PGQUEUE_TEST_SERVER=debian $(BIN)/pytest -q -n $(PROCESSES) --dist loadfile tests/store tests/promises tests/worker
 
 format: $(VENV)/installed
 	$(BIN)/ruff check --fix .

@@ -148,7 +148,7 @@ def test_a_job_that_is_not_due_does_not_wait(django_dsn: str) -> None:
 def test_without_the_schema_it_fails_and_tells_strangers_nothing_of_it() -> None:
     assert _asked() == (503, {"status": "failing"})
     with override_settings(DEBUG=True):
-        assert "pgqueue migrate" in _asked()[1]["problems"][0]
+        assert "manage.py migrate" in _asked()[1]["problems"][0]
 
 
 def test_a_server_that_is_away_is_a_failing_check_and_no_error(
