@@ -34,6 +34,10 @@ from pgqueue.worker.pools import Home, Threads
 
 log = worker_log()
 
+# asyncio itself holds its tasks weakly: one that has been given up, and waits for what nothing else holds, would be
+# destroyed as garbage in the middle of its work.
+_runners: set["asyncio.Task[None]"] = set()
+
 BREATH = 0.005
 """After this many seconds of unbroken work a runner lets the loop see to everything else."""
 LEFT_BEHIND = 4
@@ -203,7 +207,10 @@ class Slots:
 
     def _start_serving(self) -> None:
         assert self._home.loop is not None  # noqa: S101 - for the type checker
-        self._home.loop.create_task(self._serve(), name="pgqueue runner", context=self._surroundings.copy())
+        context = self._surroundings.copy()
+        runner = self._home.loop.create_task(self._serve(), name="pgqueue runner", context=context)
+        _runners.add(runner)
+        runner.add_done_callback(_runners.discard)
 
     async def _serve(self) -> None:
         """Be a runner of ``async def`` tasks."""
