@@ -81,6 +81,8 @@ def shop(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     return f"{name}:queue"
 
 
+# A task without annotations is the point: its values arrive as JSON has them, of which an enqueue warns.
+@pytest.mark.filterwarnings("ignore::pgqueue.errors.PgQueueWarning")
 def test_every_type_arrives_in_the_form_that_an_enqueue_of_the_same_values_has(
     spark: "SparkSession", dsn: str, queue: PgQueue
 ) -> None:
