@@ -89,6 +89,7 @@ async def test_a_verdict_that_waits_for_a_locked_row_is_told_once_and_when_it_is
         connection.execute("select from pgqueue.jobs where id = %s for update", [locked.id])
         release.set()
         await ended(queue, other)
+        await until(lambda: of_jobs(caplog) != [])  # the database says it first, then the worker
         assert [one["job"] for one in of_jobs(caplog)] == [other.id]
         connection.rollback()
         await ended(queue, locked)
