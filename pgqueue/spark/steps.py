@@ -32,8 +32,8 @@ from pgqueue.errors import (
 )
 from pgqueue.spark.config import Config
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.store import lake as plans
 from pgqueue.store.database import Database
+from pgqueue.store.pipeline import lake as plans
 from pgqueue.values.retry import Retry
 
 if TYPE_CHECKING:

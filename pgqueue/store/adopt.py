@@ -165,8 +165,8 @@ def from_procrastinate(adoption: Adoption, *, now: datetime | None = None) -> Pl
         yield from _move(
             adoption,
             now,
-            waiting=lambda params: Statement("adopt_procrastinate_waiting", params),
-            remove=lambda params: Statement("adopt_procrastinate_remove", params),
+            waiting=lambda params: Statement("adopt/procrastinate_waiting", params),
+            remove=lambda params: Statement("adopt/procrastinate_remove", params),
         )
     )
 
@@ -187,8 +187,8 @@ def from_pgqueuer(adoption: Adoption, *, now: datetime | None = None) -> Plan[Ta
         yield from _move(
             adoption,
             now,
-            waiting=lambda params: Statement("adopt_pgqueuer_waiting", params),
-            remove=lambda params: Statement("adopt_pgqueuer_remove", params),
+            waiting=lambda params: Statement("adopt/pgqueuer_waiting", params),
+            remove=lambda params: Statement("adopt/pgqueuer_remove", params),
         )
     )
 
@@ -196,9 +196,9 @@ def from_pgqueuer(adoption: Adoption, *, now: datetime | None = None) -> Plan[Ta
 def _look_in(schema: str | None, tables: Mapping[str, Sequence[str]]) -> Plan[None]:
     """Find the tables, and refuse what is not as it is known here."""
     if schema is not None:
-        yield Statement("adopt_search_path", {"from_schema": schema})
+        yield Statement("adopt/search_path", {"from_schema": schema})
     for table, columns in tables.items():
-        found = {row[0] for row in (yield Statement("adopt_columns", {"source": table}))}
+        found = {row[0] for row in (yield Statement("adopt/columns", {"source": table}))}
         if not found:
             where = (
                 "on the search path" if schema is None else f"in the schema {schema!r} or on the search path"

@@ -1,4 +1,9 @@
-"""The statements of ``sql/``, by name, for one schema."""
+"""The statements of ``sql/``, by name, for one schema.
+
+The queue's own statements stand in ``sql/`` itself, and are read at once. Those of the pipeline, of adoption and of
+made-up data stand in folders, and are named ``folder/name``: a folder is read when one of its statements is first asked
+for, since most processes need none of them.
+"""
 
 from collections.abc import Iterator
 from functools import cache
@@ -19,7 +24,7 @@ class Catalogue:
     """
 
     def __init__(self, schema: str, migrate_hint: str) -> None:
-        """Read every file of ``sql/``.
+        """Read the queue's own statements.
 
         Args:
             schema: lower-case letters, digits and underscores, so that it never needs quoting.
@@ -30,15 +35,16 @@ class Catalogue:
         """
         self.schema = check_schema(schema)
         self.migrate_hint = migrate_hint
-        self._texts = {name: in_schema(text, schema).encode() for name, text in _written().items()}
+        self._texts = _Texts(schema)
+        self._texts.read("")
 
     def __getitem__(self, name: str) -> bytes:
         """The text of a statement, as it is sent."""
         return self._texts[name]
 
     def __iter__(self) -> Iterator[str]:
-        """The names of all statements."""
-        return iter(self._texts)
+        """The names of the queue's own statements."""
+        return iter(_written(""))
 
     @property
     def wake_channel(self) -> str:
@@ -59,11 +65,36 @@ def in_schema(text: str, schema: str) -> str:
     return text.replace(WRITTEN_FOR, f"{schema}.")
 
 
+class _Texts(dict[str, bytes]):
+    """What statements say, by name; a dictionary, since each enqueue looks one up."""
+
+    def __init__(self, schema: str) -> None:
+        super().__init__()
+        self._schema = schema
+
+    def __missing__(self, name: str) -> bytes:
+        """Read the folder of a statement that is asked for the first time.
+
+        Raises:
+            KeyError: there is no such statement.
+        """
+        folder, separator, _ = name.rpartition("/")
+        if separator:
+            self.read(folder)
+        return dict(self)[name]
+
+    def read(self, folder: str) -> None:
+        """Read all statements of a folder."""
+        self.update({name: in_schema(text, self._schema).encode() for name, text in _written(folder).items()})
+
+
 @cache
-def _written() -> dict[str, str]:
+def _written(folder: str) -> dict[str, str]:
+    where = files("pgqueue.sql").joinpath(folder) if folder else files("pgqueue.sql")
+    prefix = f"{folder}/" if folder else ""
     return {
-        file.name.removesuffix(".sql"): _body(file.read_text(encoding="utf-8"))
-        for file in files("pgqueue.sql").iterdir()
+        prefix + file.name.removesuffix(".sql"): _body(file.read_text(encoding="utf-8"))
+        for file in where.iterdir()
         if file.name.endswith(".sql")
     }
 

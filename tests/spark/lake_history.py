@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, LiteralString
 import psycopg
 
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.store.lake import Share
+from pgqueue.store.pipeline.lake import Share
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

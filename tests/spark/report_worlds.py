@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.manifest import Day
-from pgqueue.store.lake import Origin
+from pgqueue.store.pipeline.lake import Origin
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pgqueue.spark.lake.lake import ENDED, ENDED_COLUMNS, WORKER_COLUMNS, WORKERS, Lake
 from pgqueue.spark.lake.manifest import Batch, EndedDay
-from pgqueue.store.lake import NOTHING, Origin
+from pgqueue.store.pipeline.lake import NOTHING, Origin
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,7 +10,7 @@ from pyspark.sql.types import DataType, StructType
 
 from pgqueue.spark.writing.log import writes
 from pgqueue.spark.writing.writer import JobsWriter, Staged, stage_partition, writer
-from pgqueue.store.sink import Write
+from pgqueue.store.pipeline.sink import Write
 
 KINDS: dict[str, DataType] = {
     "order_id": types.LongType(),

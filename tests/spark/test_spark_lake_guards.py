@@ -24,11 +24,11 @@ from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.manifest import Batch, EndedDay
 from pgqueue.spark.lake.prune import Fate, prune
 from pgqueue.spark.lake.status import DayState, status
-from pgqueue.store import lake as plans
 from pgqueue.store import upkeep
 from pgqueue.store.connection import Blocking
 from pgqueue.store.database import Database
-from pgqueue.store.lake import Origin, first_open_day
+from pgqueue.store.pipeline import lake as plans
+from pgqueue.store.pipeline.lake import Origin, first_open_day
 from pgqueue.store.plan import Plan, T, run
 
 OURS = Origin("1", 2, "pgqueue")

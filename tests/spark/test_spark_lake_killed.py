@@ -20,7 +20,7 @@ from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.prune import prune
 from pgqueue.spark.lake.status import DayState, status
 from pgqueue.spark.lake.verify import Finding, verify
-from pgqueue.store import lake as plans
+from pgqueue.store.pipeline import lake as plans
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

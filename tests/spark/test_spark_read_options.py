@@ -23,7 +23,7 @@ from pgqueue.errors import ConfigurationError, InvalidOption, PipelineError
 from pgqueue.spark.reading.options import Options, batch_options, stream_options
 from pgqueue.spark.reading.pushdown import taken
 from pgqueue.spark.source import PgQueueSource, here
-from pgqueue.store.extract_tables import TABLES
+from pgqueue.store.pipeline.extract_tables import TABLES
 
 DSN = "postgresql://nobody@nowhere.invalid/none"
 

@@ -30,8 +30,8 @@ from pgqueue.errors import DatabaseError, PipelineError, SchemaMissing
 from pgqueue.spark.reading.columns import schema_of
 from pgqueue.spark.reading.dealing import shares_of
 from pgqueue.spark.reading.reader import snapshot
-from pgqueue.store.extract import Piece
-from pgqueue.store.extract_tables import TABLES
+from pgqueue.store.pipeline.extract import Piece
+from pgqueue.store.pipeline.extract_tables import TABLES
 
 PARTITION = f"pgqueue.job_history_{NOW:%Y%m%d}"
 LONG = {"text": "x" * 500}

@@ -39,7 +39,7 @@ from pgqueue.spark.report.page import page
 from pgqueue.spark.report.report import QUESTIONS, Answers, Summary, answers, report, write
 from pgqueue.spark.report.rollups import HOURS as HOUR_COLUMNS
 from pgqueue.spark.report.section import Column, Kind, Plot, Section, State, Table
-from pgqueue.store.lake import Origin
+from pgqueue.store.pipeline.lake import Origin
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -19,8 +19,8 @@ from pgqueue.spark.lake.manifest import Day
 from pgqueue.spark.rollup.rollup import rollup
 from pgqueue.spark.rollup.rows import rows_of
 from pgqueue.store.database import Database
-from pgqueue.store.lake import origin
-from pgqueue.store.rollups import ROLLUPS
+from pgqueue.store.pipeline.lake import origin
+from pgqueue.store.pipeline.rollups import ROLLUPS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,7 +18,7 @@ from pgqueue.spark.scale import in_duckdb
 from pgqueue.spark.scale import measure as scale_measure
 from pgqueue.spark.scale.agree import BOUND, MIDDLES, OUTERMOST, PERCENTILES, RANKS, Sketched, compare
 from pgqueue.spark.scale.scale import Scaled, Step
-from pgqueue.store.scale import Exact
+from pgqueue.store.made_up.scale import Exact
 
 HOUR = datetime(2026, 3, 28, 7, tzinfo=UTC)
 KEY = ("mail", "send", HOUR)

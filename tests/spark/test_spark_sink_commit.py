@@ -15,10 +15,10 @@ from pgqueue import PgQueue
 from pgqueue.errors import InvalidOption, PipelineError
 from pgqueue.spark.writing.log import rejected, writes
 from pgqueue.spark.writing.writer import stage_partition
-from pgqueue.store import sink
 from pgqueue.store.connection import Blocking
+from pgqueue.store.pipeline import sink
+from pgqueue.store.pipeline.sink_stage import StagedJob, stage
 from pgqueue.store.plan import run
-from pgqueue.store.sink_stage import StagedJob, stage
 
 AGES_AGO: LiteralString = "update pgqueue.sink_attempts set staged_at = now() - interval '25 hours'"
 REFUSE_ONE: LiteralString = """

@@ -11,9 +11,9 @@ from store.crowd import until_somebody_waits
 
 from pgqueue import PgQueue
 from pgqueue.spark.writing.log import rejected, writes
-from pgqueue.store import sink
+from pgqueue.store.pipeline import sink
+from pgqueue.store.pipeline.sink_stage import Part
 from pgqueue.store.plan import Row, Step, run
-from pgqueue.store.sink_stage import Part
 
 HOLDERS: LiteralString = "select unique_key, args->>'order_id', collisions from pgqueue.jobs where unique_key is not null order by id"
 NOBODY = UUID(int=0)
@@ -57,11 +57,11 @@ def test_a_commit_waits_for_an_enqueue_of_the_same_key_and_is_then_rejected(dsn:
 
 def test_a_holder_that_ends_between_the_statements_makes_for_another_try() -> None:
     answers: dict[str, list[list[Row]]] = {
-        "sink_record": [[(NOBODY,)]],
-        "sink_add_unique": [[(0,)], [(1,)]],
-        "sink_reject": [[(0,)], [(0,)]],
-        "sink_settle": [[(NOBODY, None, None, "bill", 1, 1, 0, 0, None, None)]],
-        "sink_leave": [[]],
+        "pipeline/sink_record": [[(NOBODY,)]],
+        "pipeline/sink_add_unique": [[(0,)], [(1,)]],
+        "pipeline/sink_reject": [[(0,)], [(0,)]],
+        "pipeline/sink_settle": [[(NOBODY, None, None, "bill", 1, 1, 0, 0, None, None)]],
+        "pipeline/sink_leave": [[]],
     }
     asked: list[str] = []
 
@@ -73,7 +73,7 @@ def test_a_holder_that_ends_between_the_statements_makes_for_another_try() -> No
     done = run(sink.commit(sink.NewWrite(NOBODY, "bill"), [Part(0, NOBODY, 1, 1)]), Answers())
 
     assert done.enqueued == 1
-    assert asked.count("sink_add_unique") == 2
+    assert asked.count("pipeline/sink_add_unique") == 2
 
 
 def test_a_key_that_is_held_until_its_job_started_is_so_for_rows_too(dsn: str) -> None:

@@ -17,6 +17,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
 from store.drivers import async_engine, asyncpg_connection, one_database
 from store.samples import adding, new_job
+from store.sqlfiles import SQL
 
 from pgqueue import PgQueue, Task
 from pgqueue.errors import UnsupportedConnection
@@ -27,13 +28,9 @@ from pgqueue.values.job import JobState
 
 database = one_database
 CATALOGUE = catalogue_of("pgqueue")
-STATEMENTS = sorted(name for name in CATALOGUE if not CATALOGUE[name].startswith(b"copy"))
-PIPELINES = ("extract_", "generate_", "lake_", "rollup_", "scale_", "sink_")
-COPIES = sorted(name for name in set(CATALOGUE) - set(STATEMENTS) if not name.startswith(PIPELINES))
-OURS = [name for name in STATEMENTS if not name.startswith(("adopt_", *PIPELINES))]
-"""Without those that the command runs on other queues' tables, which are not there, and without the data pipeline's,
-which runs on connections of its own: psycopg's and ADBC's.
-"""
+OURS = sorted(name for name in CATALOGUE if not CATALOGUE[name].startswith(b"copy"))
+COPIES = sorted(set(CATALOGUE) - set(OURS))
+STATEMENTS = sorted(set(SQL) - set(COPIES))
 READ_ALIKE = {
     *("bool", "int2", "int4", "int8", "float8", "text", "varchar", "timestamptz", "uuid", "void"),
     *("int8[]", "text[]"),

@@ -4,36 +4,31 @@ import ast
 import json
 import re
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from store.sqlfiles import SQL
 
 import pgqueue.store
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.session import PLANNER
 
-SQL = {
-    file.name.removesuffix(".sql"): file.read_text(encoding="utf-8")
-    for file in files("pgqueue.sql").iterdir()
-    if file.name.endswith(".sql")
-}
 STORE = Path(pgqueue.store.__file__).parent
 KEYS = ("index", "locks", "run by")
 STEPS = {"Statement", "Copy"}
 
 UNPLANNED = {
     *(name for name, text in SQL.items() if re.search("^copy ", text, re.MULTILINE)),
-    *(name for name in SQL if name.startswith(("adopt_procrastinate", "adopt_pgqueuer"))),
+    *(name for name in SQL if name.startswith(("adopt/procrastinate", "adopt/pgqueuer"))),
 }
 """COPY has no plan; and the tables of other queues are not there: ``test_cli_adopt`` brings them."""
 
 GIVEN = {
     "purge_dead": {"ids": "'{1}'"},
-    "sink_writes": {"limit": "10"},
-    "sink_forget": {"keep": "'4990 hours'"},  # next to none is as old as that
+    "pipeline/sink_writes": {"limit": "10"},
+    "pipeline/sink_forget": {"keep": "'4990 hours'"},  # next to none is as old as that
 }
 """Filters that may be left out, and measures: the index serves those that are given, so the plan is not a generic one."""
 
@@ -55,7 +50,7 @@ def test_a_file_says_what_it_does_by_what_index_and_locks_and_for_whom(name: str
 
 
 def test_every_file_is_sent_by_a_plan_and_every_plan_finds_its_file() -> None:
-    sent = {name for module in STORE.glob("*.py") for name in _sent_by(ast.parse(module.read_text()))}
+    sent = {name for module in STORE.rglob("*.py") for name in _sent_by(ast.parse(module.read_text()))}
 
     assert sent == set(SQL)
 

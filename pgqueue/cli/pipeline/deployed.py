@@ -8,7 +8,7 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, local, print_json, print_table
 from pgqueue.cli.values import instant
-from pgqueue.store import rollups
+from pgqueue.store.pipeline import rollups
 
 
 @click.command()

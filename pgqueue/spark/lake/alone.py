@@ -12,9 +12,10 @@ import psycopg
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from pgqueue.errors import ConfigurationError, PipelineError
-from pgqueue.store import control, lake
+from pgqueue.store import control
 from pgqueue.store.connection import Blocking
 from pgqueue.store.database import Database
+from pgqueue.store.pipeline import lake
 from pgqueue.store.plan import run
 
 PATIENCE = 2.0

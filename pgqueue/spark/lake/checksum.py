@@ -1,4 +1,4 @@
-"""The checksum of ended jobs, in Spark. PostgreSQL has the same one in ``sql/lake_checksum.sql``.
+"""The checksum of ended jobs, in Spark. PostgreSQL has the same one in ``sql/pipeline/lake_checksum.sql``.
 
 A row is spelled out as text, column by column; 60 bits of the text's MD5 are a number; the numbers are added up. So the
 sum does not depend on the order or on who holds the rows, and sums of parts add up to that of the whole. Equal rows that
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from pgqueue.store.lake import Share
+from pgqueue.store.pipeline.lake import Share
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

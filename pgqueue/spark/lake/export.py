@@ -26,9 +26,9 @@ from pgqueue.spark.lake.frames import Staged, folder_of, queues_placed
 from pgqueue.spark.lake.lake import ENDED, Lake
 from pgqueue.spark.lake.manifest import Batch, EndedDay, all_columns
 from pgqueue.spark.lake.others import ended, keep_deploys, keep_workers
-from pgqueue.store import lake as plans
 from pgqueue.store.database import Database
-from pgqueue.store.lake import MARGIN, Contents, Share, first_open_day
+from pgqueue.store.pipeline import lake as plans
+from pgqueue.store.pipeline.lake import MARGIN, Contents, Share, first_open_day
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

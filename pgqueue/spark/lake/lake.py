@@ -25,7 +25,7 @@ from pgqueue.errors import LakeError, LakeOfAnother
 from pgqueue.spark.lake.folder import UNFINISHED, Folder
 from pgqueue.spark.lake.frames import QUEUE_NAME, Staged, queues_named, read, write
 from pgqueue.spark.lake.manifest import DataFile, Day, EndedDay, Marker, all_columns, decode, encode
-from pgqueue.store.lake import Origin
+from pgqueue.store.pipeline.lake import Origin
 
 if TYPE_CHECKING:
     from os import PathLike

@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from pgqueue.errors import LakeError, LakeTooNew
-from pgqueue.store.lake import NOTHING, Origin, Share
+from pgqueue.store.pipeline.lake import NOTHING, Origin, Share
 
 T = TypeVar("T")
 FORMAT = 1

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from pgqueue.spark.lake.lake import DEPLOY_COLUMNS, DEPLOYS, ENDED_COLUMNS, WORKER_COLUMNS, WORKERS, Lake
-from pgqueue.store import lake as plans
 from pgqueue.store.database import Database
+from pgqueue.store.pipeline import lake as plans
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

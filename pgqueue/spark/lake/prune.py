@@ -18,10 +18,10 @@ from pgqueue.errors import InvalidOption
 from pgqueue.spark.lake.alone import alone
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.manifest import EndedDay
-from pgqueue.store import lake as plans
 from pgqueue.store.connection import Blocking
 from pgqueue.store.database import Database
-from pgqueue.store.lake import DayThere, Share
+from pgqueue.store.pipeline import lake as plans
+from pgqueue.store.pipeline.lake import DayThere, Share
 from pgqueue.store.plan import run
 
 KEEP = timedelta(days=7)

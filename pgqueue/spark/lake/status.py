@@ -6,9 +6,9 @@ from enum import StrEnum
 
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.manifest import EndedDay
-from pgqueue.store import lake as plans
 from pgqueue.store.database import Database
-from pgqueue.store.lake import MARGIN, DayThere, Known, first_open_day
+from pgqueue.store.pipeline import lake as plans
+from pgqueue.store.pipeline.lake import MARGIN, DayThere, Known, first_open_day
 
 
 class DayState(StrEnum):

@@ -25,9 +25,9 @@ from pgqueue.spark.lake.checksum import IS_DEAD, digest, shares
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.manifest import EndedDay
 from pgqueue.spark.lake.others import dead
-from pgqueue.store import lake as plans
 from pgqueue.store.database import Database
-from pgqueue.store.lake import Known, Share
+from pgqueue.store.pipeline import lake as plans
+from pgqueue.store.pipeline.lake import Known, Share
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

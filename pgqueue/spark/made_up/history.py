@@ -26,9 +26,9 @@ from pgqueue.spark.made_up.plan import (
     story,
 )
 from pgqueue.spark.made_up.world import FAILURES, TASKS
-from pgqueue.store import generate as plans
-from pgqueue.store import lake
 from pgqueue.store.database import Database
+from pgqueue.store.made_up import generate as plans
+from pgqueue.store.pipeline import lake
 from pgqueue.values.version import __version__
 
 _FAILURES = msgspec.json.encode({**FAILURES, **{task.name: task.failures for task in TASKS}})

@@ -2,7 +2,7 @@
 
 A day is planned in cells, one for each hour and task: how many jobs ended in it, and how they ran, waited and failed.
 The cells add up to the wish exactly. PostgreSQL makes the rows of a day from its cells in one statement
-(``sql/generate_day.sql``), and whatever differs from row to row comes from a hash of the job's id and the seed. So a
+(``sql/made_up/day.sql``), and whatever differs from row to row comes from a hash of the job's id and the seed. So a
 history does not depend on how many connections made it, or in which order.
 """
 
@@ -93,7 +93,7 @@ class Wish:
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
-    """The jobs of one task that ended in one hour; ``sql/generate_day.sql`` makes rows of it.
+    """The jobs of one task that ended in one hour; ``sql/made_up/day.sql`` makes rows of it.
 
     Attributes:
         hour: of the day, 0 to 23.

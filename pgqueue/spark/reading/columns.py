@@ -39,7 +39,7 @@ from pyspark.sql.types import (
 
 from pgqueue.errors import InvalidOption, PipelineError
 from pgqueue.spark.reading.parsing import parser
-from pgqueue.store.extract_tables import TABLES, Kind
+from pgqueue.store.pipeline.extract_tables import TABLES, Kind
 from pgqueue.values.nearest import did_you_mean
 
 TYPES: Mapping[Kind, tuple[DataType, ...]] = {

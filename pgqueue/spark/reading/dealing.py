@@ -18,11 +18,11 @@ from psycopg import sql
 from pgqueue.spark.reading.fetching import Fetch, Kept
 from pgqueue.spark.reading.options import BatchOptions
 from pgqueue.spark.reading.pushdown import days_of
-from pgqueue.store import extract
-from pgqueue.store import extract_where as where
-from pgqueue.store.extract import Piece, Planner
-from pgqueue.store.extract_tables import DEAD, HISTORY
-from pgqueue.store.extract_where import Condition
+from pgqueue.store.pipeline import extract
+from pgqueue.store.pipeline import extract_where as where
+from pgqueue.store.pipeline.extract import Piece, Planner
+from pgqueue.store.pipeline.extract_tables import DEAD, HISTORY
+from pgqueue.store.pipeline.extract_where import Condition
 
 SOURCES = {HISTORY: "history", DEAD: "dead"}
 JOBS = "jobs"

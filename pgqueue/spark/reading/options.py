@@ -12,7 +12,7 @@ from typing import TypeVar
 from pgqueue.errors import ConfigurationError, InvalidOption
 from pgqueue.store.database import Database
 from pgqueue.store.dsn import dsn_in_environment
-from pgqueue.store.extract_tables import TABLES, Table
+from pgqueue.store.pipeline.extract_tables import TABLES, Table
 from pgqueue.values.nearest import remedy
 
 V = TypeVar("V")

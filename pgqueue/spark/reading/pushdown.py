@@ -11,8 +11,8 @@ from datetime import UTC, date, datetime
 
 from pyspark.sql import datasource as spark
 
-from pgqueue.store.extract_tables import Kind, Table
-from pgqueue.store.extract_where import Condition, Operator
+from pgqueue.store.pipeline.extract_tables import Kind, Table
+from pgqueue.store.pipeline.extract_where import Condition, Operator
 
 COMPARED: dict[type[spark.Filter], Operator] = {
     spark.EqualTo: Operator.EQUAL,

@@ -30,10 +30,10 @@ from pgqueue.spark.reading.dealing import kept_at_all
 from pgqueue.spark.reading.fetching import Fetch, Kept
 from pgqueue.spark.reading.options import EARLIEST, StreamOptions
 from pgqueue.spark.reading.reader import conditions_of, read_part, shape_of
-from pgqueue.store import extract
-from pgqueue.store import extract_where as where
-from pgqueue.store.extract import GROUPS_AT_ONCE, Planner, State
-from pgqueue.store.extract_tables import HISTORY
+from pgqueue.store.pipeline import extract
+from pgqueue.store.pipeline import extract_where as where
+from pgqueue.store.pipeline.extract import GROUPS_AT_ONCE, Planner, State
+from pgqueue.store.pipeline.extract_tables import HISTORY
 
 QUIET = timedelta(seconds=0.2)
 """How long to leave the database alone when it had nothing new: Spark asks again within a hundredth of a second."""

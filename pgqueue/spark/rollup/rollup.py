@@ -25,8 +25,8 @@ from pgqueue.spark.rollup import busy as rollup_busy
 from pgqueue.spark.rollup import jobs as rollup_jobs
 from pgqueue.spark.rollup.failures import failures
 from pgqueue.spark.rollup.rows import rows_of
-from pgqueue.store import rollups
-from pgqueue.store.lake import origin
+from pgqueue.store.pipeline import rollups
+from pgqueue.store.pipeline.lake import origin
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
-from pgqueue.store.scale import Exact
+from pgqueue.store.made_up.scale import Exact
 
 PERCENTILES = (0.5, 0.9, 0.99)
 BOUND, OUTERMOST = 0.0133, 0.035

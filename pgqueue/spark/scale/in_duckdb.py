@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from pgqueue.store.scale import Exact
+from pgqueue.store.made_up.scale import Exact
 
 ROLLUP = """
 select queue, task, epoch_us(ended_at) // 3600000000 as hour, count(*),

@@ -18,9 +18,9 @@ from pgqueue.spark.made_up.plan import Wish
 from pgqueue.spark.scale import in_duckdb
 from pgqueue.spark.scale.agree import MIDDLES, RANKS, Agreement, Key, Sketched, compare
 from pgqueue.spark.scale.measure import Took, measured
-from pgqueue.store import scale as plans
 from pgqueue.store.database import Database
-from pgqueue.store.scale import Exact
+from pgqueue.store.made_up import scale as plans
+from pgqueue.store.made_up.scale import Exact
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

@@ -3,12 +3,12 @@
 from typing import TypeVar
 from uuid import UUID
 
-from pgqueue.store import sink
 from pgqueue.store.connection import Blocking
 from pgqueue.store.database import Database
+from pgqueue.store.pipeline import sink
+from pgqueue.store.pipeline.sink import Rejected, Write
 from pgqueue.store.plan import Plan
 from pgqueue.store.plan import run as run_plan
-from pgqueue.store.sink import Rejected, Write
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from pgqueue.errors import PayloadError, PayloadNotEncodable, PayloadTooLarge, P
 from pgqueue.spark.writing.app import find_app
 from pgqueue.spark.writing.columns import RESERVED, Reader, arguments_of, reader_of
 from pgqueue.spark.writing.target import Target
-from pgqueue.store.sink_stage import StagedJob
+from pgqueue.store.pipeline.sink_stage import StagedJob
 from pgqueue.values.options import check_key, check_run_at
 from pgqueue.values.payload import DEFAULT_LIMIT, encode_result
 

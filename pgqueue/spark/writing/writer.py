@@ -14,7 +14,7 @@ driver      ``abort`` if anything failed, the commit included: what was staged i
 Rows that cannot be jobs are not an error of the attempt that found them: Spark would try it again, to no avail, and
 stop the others, so that nobody would know how many there are.
 
-What makes all this happen exactly once is told in :mod:`pgqueue.store.sink`.
+What makes all this happen exactly once is told in :mod:`pgqueue.store.pipeline.sink`.
 """
 
 import logging
@@ -35,10 +35,11 @@ from pgqueue.errors import InvalidOption, PipelineError, RowsRefused
 from pgqueue.spark.writing.options import read_options
 from pgqueue.spark.writing.rows import SHOWN, Refusal, Rows
 from pgqueue.spark.writing.target import Target, decide
-from pgqueue.store import schema, sink
+from pgqueue.store import schema
 from pgqueue.store.connection import Blocking
+from pgqueue.store.pipeline import sink
+from pgqueue.store.pipeline.sink_stage import Part, stage
 from pgqueue.store.plan import run
-from pgqueue.store.sink_stage import Part, stage
 
 logger = logging.getLogger("pgqueue.spark")
 QUERY = "sql.streaming.queryId"

@@ -1,0 +1,165 @@
+"""Statements over the tables that Spark reads, which ask for no more than is wanted.
+
+A table's own statement is wrapped: the columns that are wanted around it, the conditions behind it. PostgreSQL plans that
+as if only those columns had been written, so what nobody asked for is not computed, and a condition reaches the index or
+the pages that it is about. Names come from the tables, values are literals of psycopg's; nothing else is put together.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from enum import StrEnum
+from typing import Any
+
+from psycopg import sql
+
+from pgqueue.store.catalogue import Catalogue
+from pgqueue.store.pipeline.extract_tables import Table
+
+TRANSACTION = "ended_in"
+A_DAY = timedelta(days=1)
+
+
+class Operator(StrEnum):
+    """How a column is compared."""
+
+    EQUAL = "="
+    SAME = "is not distinct from"
+    LESS = "<"
+    AT_MOST = "<="
+    MORE = ">"
+    AT_LEAST = ">="
+    IN = "in"
+    IS_NULL = "is null"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What is asked of a column.
+
+    Attributes:
+        column: one of the table's.
+        operator: how it is compared.
+        values: with what: one value; one or more for IN, none for IS_NULL.
+        negated: whether the opposite is asked; of a null, neither is true.
+    """
+
+    column: str
+    operator: Operator
+    values: tuple[Any, ...] = ()
+    negated: bool = False
+
+
+def asked(table: Table, condition: Condition) -> sql.Composable:
+    """A condition, in SQL. One on the day becomes one on the time, by which PostgreSQL finds partitions."""
+    if condition.column == "day" and table.ended and condition.operator is not Operator.IS_NULL:
+        said = _on_day(table.ended, condition)
+    else:
+        said = _plain(condition)
+    return sql.SQL("(not {})").format(said) if condition.negated else said
+
+
+def statement(
+    table: Table, columns: Sequence[str], conditions: Iterable[sql.Composable], catalogue: Catalogue
+) -> sql.Composed:
+    """A table's own statement, wrapped: these columns, in this order, of the rows that meet every condition."""
+    return sql.SQL("select {} from ({}) as extracted where {}").format(
+        sql.SQL(", ").join(map(sql.Identifier, columns)),
+        sql.SQL(catalogue[table.statement].decode()),
+        sql.SQL(" and ").join([sql.SQL("true"), *conditions]),
+    )
+
+
+def on_day(table: Table, day: date) -> sql.Composable:
+    """Rows of a UTC day."""
+    return _within(str(table.ended), day, day)
+
+
+def on_no_day(table: Table, days: Iterable[date]) -> sql.Composable:
+    """Rows of none of these UTC days: those that no known partition holds."""
+    return sql.SQL("(not {})").format(
+        sql.SQL("({})").format(
+            sql.SQL(" or ").join(
+                [sql.SQL("false"), *(_within(str(table.ended), *run) for run in _runs(days))]
+            )
+        )
+    )
+
+
+def from_source(source: str) -> sql.Composable:
+    """Rows of one of the tables that are shown as one."""
+    return sql.SQL("source = {}").format(sql.Literal(source))
+
+
+def in_pages(part: int, first: int, before: int | None) -> sql.Composable:
+    """Rows in a stretch of the pages of a table or partition, named by its oid; without an end: all that follow."""
+    found = sql.SQL("part = {} and place >= {}::tid").format(sql.Literal(part), sql.Literal(f"({first},0)"))
+    if before is None:
+        return found
+    return sql.SQL("{} and place < {}::tid").format(found, sql.Literal(f"({before},0)"))
+
+
+def ended_before(after: int, running: Iterable[int]) -> sql.Composable:
+    """Rows that ended in a transaction below a number that was not in progress."""
+    column = sql.Identifier(TRANSACTION)
+    known = [sql.SQL("{} < {}").format(column, sql.Literal(after))]
+    known += [sql.SQL("{} <> {}").format(column, sql.Literal(number)) for number in running]
+    return sql.SQL(" and ").join(known)
+
+
+def ended_between(start: int, end: int, *, share: int = 0, of: int = 1) -> sql.Composable:
+    """Rows that ended in a transaction of a range, whose end is not in it; of those one share of several, by their ids."""
+    found = sql.SQL("{0} >= {1} and {0} < {2}").format(
+        sql.Identifier(TRANSACTION), sql.Literal(start), sql.Literal(end)
+    )
+    if of == 1:
+        return found
+    return sql.SQL("{} and mod(id, {}) = {}").format(found, sql.Literal(of), sql.Literal(share))
+
+
+def _plain(condition: Condition) -> sql.Composable:
+    column, operator = sql.Identifier(condition.column), sql.SQL(condition.operator.value)
+    if condition.operator is Operator.IS_NULL:
+        return sql.SQL("({} {})").format(column, operator)
+    values: sql.Composable = sql.SQL(", ").join(map(sql.Literal, condition.values))
+    if condition.operator is Operator.IN:
+        values = sql.SQL("({})").format(values)
+    return sql.SQL("({} {} {})").format(column, operator, values)
+
+
+def _on_day(ended: str, condition: Condition) -> sql.Composable:
+    column, day = sql.Identifier(ended), condition.values[0]
+    match condition.operator:
+        case Operator.LESS:
+            return sql.SQL("({} < {})").format(column, _midnight(day))
+        case Operator.AT_LEAST:
+            return sql.SQL("({} >= {})").format(column, _midnight(day))
+        case Operator.AT_MOST:
+            return sql.SQL("({} < {})").format(column, _midnight(day, after=1))
+        case Operator.MORE:
+            return sql.SQL("({} >= {})").format(column, _midnight(day, after=1))
+    days = sql.SQL(" or ").join(_within(ended, one, one) for one in condition.values)
+    return sql.SQL("({})").format(days)
+
+
+def _within(ended: str, first: date, last: date) -> sql.Composable:
+    """From the midnight that begins the first day until the one that ends the last."""
+    return sql.SQL("({0} >= {1} and {0} < {2})").format(
+        sql.Identifier(ended), _midnight(first), _midnight(last, after=1)
+    )
+
+
+def _midnight(day: date, *, after: int = 0) -> sql.Composable:
+    """The UTC midnight that begins a day; counted on by PostgreSQL, whose calendar goes past the year 9999."""
+    return sql.SQL("(({} + {})::timestamp at time zone 'UTC')").format(sql.Literal(day), sql.Literal(after))
+
+
+def _runs(days: Iterable[date]) -> list[tuple[date, date]]:
+    """Days as unbroken runs: the first and the last of each."""
+    runs: list[tuple[date, date]] = []
+    for day in sorted(days):
+        if runs and day - runs[-1][1] == A_DAY:
+            runs[-1] = (runs[-1][0], day)
+        else:
+            runs.append((day, day))
+    return runs

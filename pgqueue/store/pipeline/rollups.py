@@ -1,0 +1,101 @@
+"""Plans that keep the roll-up tables and the list of deploys.
+
+What the figures are is :mod:`pgqueue.spark.rollup.rollup`'s business; here a day's figures replace the former ones.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime
+from types import MappingProxyType
+
+import msgspec
+
+from pgqueue.store.pipeline import lake
+from pgqueue.store.plan import Copy, Plan, Statement
+
+ROLLUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "hours": (
+            *(
+                "day",
+                "hour",
+                "queue",
+                "task",
+                "jobs",
+                "succeeded",
+                "cancelled",
+                "dead",
+                "attempts",
+                "retries",
+            ),
+            *("run_seconds", "wait_seconds", "busy_seconds", "wait_p50", "wait_p90", "wait_p99"),
+            *("run_p50", "run_p90", "run_p99", "wait_sketch", "run_sketch"),
+            *("slo_good", "slo_total", "slo_objective", "slo_attained", "slo_burn"),
+        ),
+        "days": (
+            *("day", "queue", "task", "jobs", "succeeded", "cancelled", "dead", "attempts", "retries"),
+            *("run_seconds", "wait_seconds", "busy_seconds", "wait_p50", "wait_p90", "wait_p99"),
+            *("run_p50", "run_p90", "run_p99", "wait_sketch", "run_sketch"),
+            *("slo_good", "slo_total", "slo_objective", "slo_attained", "slo_burn"),
+        ),
+        "failures": (
+            *("day", "hour", "queue", "task", "error_type", "reason", "failures", "jobs", "dead"),
+            *("first_at", "last_at", "sample"),
+        ),
+        "tenants": (
+            *("day", "hour", "queue", "tenant", "jobs", "run_seconds", "wait_seconds", "wait_p90", "cost"),
+        ),
+        "workers": (
+            *("day", "hour", "worker_id", "host", "concurrency", "alive_seconds", "busy_seconds"),
+            "utilisation",
+        ),
+    }
+)
+"""The roll-up tables, ``rollup_`` before each name, with their columns in the order in which they are sent."""
+
+
+class Deploy(msgspec.Struct, frozen=True):
+    """When which version of the user's code went live."""
+
+    deployed_at: datetime
+    version: str
+
+
+def replace_day(day: date, made_from: str, rows: Mapping[str, Iterable[bytes]]) -> Plan[None]:
+    """Put a day's figures in place of the former ones; to be run as a whole, so that nobody sees half a day.
+
+    Two that replace the same day do it one after the other.
+
+    Args:
+        day: a UTC day.
+        made_from: which state of the lake and of the configuration the figures are of; see :func:`made`.
+        rows: for each of :data:`ROLLUPS` its rows as CSV, in the order of its columns.
+    """
+    yield Statement("pipeline/rollup_note", {"day": day, "made_from": made_from}, returns=False)
+    yield Statement("pipeline/rollup_clear", {"day": day}, returns=False)
+    yield Copy("pipeline/rollup_hours", rows["hours"])
+    yield Copy("pipeline/rollup_days", rows["days"])
+    yield Copy("pipeline/rollup_failures", rows["failures"])
+    yield Copy("pipeline/rollup_tenants", rows["tenants"])
+    yield Copy("pipeline/rollup_workers", rows["workers"])
+
+
+def made() -> Plan[dict[date, str]]:
+    """The days that are in the roll-ups, and what each is made from."""
+    return {row[0]: row[1] for row in (yield Statement("pipeline/rollup_made", {}))}
+
+
+def note_deploy(version: str, *, at: datetime | None = None) -> Plan[Deploy]:
+    """Note that a version went live.
+
+    Args:
+        version: any name for it.
+        at: when; now, on the database's clock, by default. What was noted of the same instant is replaced.
+    """
+    ((deployed_at,),) = yield Statement("pipeline/rollup_deployed", {"version": version, "at": at})
+    return Deploy(deployed_at, version)
+
+
+def deploys() -> Plan[list[Deploy]]:
+    """The versions that went live, newest first."""
+    found = yield from lake.deploys()
+    return [Deploy(*one) for one in reversed(found)]

@@ -1,0 +1,275 @@
+"""Plans that enqueue a DataFrame: rows are staged by many, and become jobs by one, in one transaction.
+
+A *write* is one DataFrame, or one batch of a stream. Each of its partitions is staged by one or more *attempts*: Spark
+tries again what failed or is slow, and a try that was given up may still be at work. No attempt knows whether it will
+count, so each stages under a number of its own, and :func:`commit` is told which numbers to take. All others are
+passed over, whenever they end.
+
+=================  ==============================================================================================
+what fails         what becomes of it
+=================  ==============================================================================================
+an attempt         its rows are never taken; :func:`abandon` deletes them, or a later write's :func:`sweep`
+the driver         before the commit: as an attempt; after it: all is enqueued, and a name tells a second run so
+the commit         it is rolled back; nothing is enqueued
+the server         the staged rows are gone; the commit counts fewer than were staged, and is refused
+=================  ==============================================================================================
+
+A write that has a name is recorded under it in the transaction that enqueues its jobs: of two writes of one name the
+second waits for the first, and then finds that there is nothing left to do.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import msgspec
+
+from pgqueue.errors import InvalidOption, PipelineError
+from pgqueue.store.enqueue import TRIES, enqueue
+from pgqueue.store.pipeline.sink_stage import Part
+from pgqueue.store.plan import Plan, Row, Statement
+from pgqueue.values.job import Enqueued, NewJob, Outcome
+from pgqueue.values.unique import Unique
+
+IDLE = timedelta(days=1)
+"""A write that has staged nothing for so long has lost its driver."""
+KEPT = timedelta(days=30)
+"""For how long it is listed which rows were rejected, and writes that cannot be repeated."""
+TAKEN_AT_ONCE = 1_000
+
+
+class NewWrite(msgspec.Struct, frozen=True):
+    """What is to be written.
+
+    Attributes:
+        id: the write's own number.
+        task: the task that all rows are calls of.
+        run: what the write is called, so that it happens once; a stream's is its query's id. None: it has no name.
+        batch: of a stream: which of its batches.
+        unique: what a taken unique key means.
+    """
+
+    id: UUID
+    task: str
+    run: str | None = None
+    batch: int | None = None
+    unique: Unique = Unique()
+
+
+class Write(msgspec.Struct, frozen=True):
+    """What became of a write: the fields of ``sql/pipeline/sink_writes.sql``, in its order.
+
+    Attributes:
+        id: the write's own number.
+        run: what it was called; of a stream its query's id; None: it had no name.
+        batch: of a stream: which of its batches.
+        task: the task that all rows are calls of.
+        rows: how many rows were staged; 0 where it was known from the start that there was nothing to do.
+        enqueued: how many became jobs.
+        rejected: how many did not, because a job held their unique key.
+        changed: how many gave a waiting job of their key new contents or a new time, as its policy says.
+        repeats: the write of the same name that had enqueued the jobs before, so that this one enqueued none.
+        at: when.
+    """
+
+    id: UUID
+    run: str | None
+    batch: int | None
+    task: str
+    rows: int
+    enqueued: int
+    rejected: int
+    changed: int
+    repeats: UUID | None
+    at: datetime
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """A row that became no job: the fields of ``sql/pipeline/sink_rejected.sql``, in its order.
+
+    Attributes:
+        partition: the row's partition.
+        place: which row of the partition, from 1.
+        unique_key: the key that was taken.
+        job_id: the job that held it.
+    """
+
+    partition: int
+    place: int
+    unique_key: str
+    job_id: int
+
+
+class _Counts(msgspec.Struct):
+    enqueued: int = 0
+    rejected: int = 0
+    changed: int = 0
+
+    @property
+    def rows(self) -> int:
+        return self.enqueued + self.rejected + self.changed
+
+
+def commit(write: NewWrite, parts: Sequence[Part], *, now: datetime | None = None) -> Plan[Write]:
+    """Enqueue what these attempts staged; to be run within a transaction.
+
+    Jobs stand in line in the order of the rows. Where rows have unique keys with a period or a policy other than
+    ``reject``, these are enqueued one at a time, after the others and in the order of the keys.
+
+    Args:
+        write: what is written.
+        parts: one attempt per partition, in the order of the partitions.
+        now: the instant; the database's own by default.
+
+    Returns:
+        What was recorded. ``repeats`` is set if a write of this name had been there before; nothing was enqueued then.
+
+    Raises:
+        InvalidOption: the name is that of a write of another task.
+        PipelineError: rows that were staged are gone.
+    """
+    rows = sum(part.rows for part in parts)
+    if not (yield Statement("pipeline/sink_record", _named(write) | {"rows": rows})):
+        repeated = yield from _repeat(write, rows)
+        yield from abandon(write.id)
+        return repeated
+    counts = yield from _add(write, parts, now)
+    if counts.rows != rows:
+        raise PipelineError(
+            f"{rows - counts.rows:,} of {rows:,} staged rows are gone: the database was restarted, or the write rested "
+            f"for longer than {IDLE.days} day and was swept away; nothing was enqueued, write it again"
+        )
+    totals = {"enqueued": counts.enqueued, "rejected": counts.rejected, "changed": counts.changed}
+    settled = yield Statement("pipeline/sink_settle", {"write": write.id, **totals})
+    yield from abandon(write.id)
+    return Write(*settled[0])
+
+
+def find(run: str, batch: int | None = None) -> Plan[Write | None]:
+    """The write of a name that enqueued its jobs; None: there was none yet."""
+    rows = yield Statement("pipeline/sink_find", {"run": run, "batch": batch})
+    return Write(*rows[0]) if rows else None
+
+
+def require_task(earlier: Write, task: str) -> None:
+    """Refuse to take a write of another task for this one; a stream may have changed its task.
+
+    Raises:
+        InvalidOption: the earlier write was of another task.
+    """
+    if earlier.task != task and earlier.batch is None:
+        raise InvalidOption(
+            f"run={earlier.run!r} names a write of the task {earlier.task!r}, which enqueued {earlier.enqueued:,} jobs "
+            f"at {earlier.at:%Y-%m-%d %H:%M:%S%z}; give the one of {task!r} another name"
+        )
+
+
+def abandon(write: UUID) -> Plan[None]:
+    """Delete what a write has staged; to be run within a transaction.
+
+    An attempt that is staging rows at this moment is left to :func:`sweep`: nobody waits for it.
+    """
+    yield from _clear((yield Statement("pipeline/sink_leave", {"write": write})))
+
+
+def sweep(*, now: datetime | None = None) -> Plan[int]:
+    """Delete what writes have staged whose driver is gone, and forget writes of long ago; how many attempts went.
+
+    To be run within a transaction, by any number at once.
+    """
+    idle = yield Statement("pipeline/sink_idle", {"now": now, "idle": IDLE})
+    yield from _clear(idle)
+    yield Statement("pipeline/sink_forget", {"now": now, "keep": KEPT}, returns=False)
+    return len(idle)
+
+
+def writes(*, run: str | None = None, task: str | None = None, limit: int = 100) -> Plan[list[Write]]:
+    """The latest writes, newest first; of a run and of a task, where these are given."""
+    rows = yield Statement("pipeline/sink_writes", {"run": run, "task": task, "limit": limit})
+    return [Write(*row) for row in rows]
+
+
+def rejected(write: UUID, *, limit: int = 1_000) -> Plan[list[Rejected]]:
+    """The rows of a write whose unique key was taken, in their order."""
+    rows = yield Statement("pipeline/sink_rejected", {"write": write, "limit": limit})
+    return [Rejected(*row) for row in rows]
+
+
+def _named(write: NewWrite) -> dict[str, object]:
+    return {"write": write.id, "run": write.run, "batch": write.batch, "task": write.task}
+
+
+def _repeat(write: NewWrite, rows: int) -> Plan[Write]:
+    found = yield Statement("pipeline/sink_find", {"run": write.run, "batch": write.batch})
+    earlier = Write(*found[0])
+    require_task(earlier, write.task)
+    recorded = yield Statement("pipeline/sink_repeat", _named(write) | {"rows": rows, "repeats": earlier.id})
+    return Write(*recorded[0])
+
+
+def _add(write: NewWrite, parts: Sequence[Part], now: datetime | None) -> Plan[_Counts]:
+    counts = _Counts()
+    keyed = sum(part.keyed for part in parts)
+    if keyed and write.unique.period is None and write.unique.collision == "reject":
+        yield from _add_unique(write, parts, counts, now)
+        return counts
+    for part in parts:  # the index gives a partition's rows in their order, unsorted
+        if part.rows > part.keyed:
+            params = {"attempt": part.attempt, "task": write.task, "now": now}
+            counts.enqueued += (yield Statement("pipeline/sink_add", params))[0][0]
+    if keyed:
+        yield from _add_singly(write, [part.attempt for part in parts], counts, now)
+    return counts
+
+
+def _add_unique(write: NewWrite, parts: Sequence[Part], counts: _Counts, now: datetime | None) -> Plan[None]:
+    attempts = [part.attempt for part in parts]
+    until_started = write.unique.until == "started"
+    params = {"attempts": attempts, "task": write.task, "unique_until_started": until_started, "now": now}
+    for _ in range(TRIES):  # a job that holds a key may end between the two statements
+        counts.enqueued += (yield Statement("pipeline/sink_add_unique", params))[0][0]
+        counts.rejected += (
+            yield Statement("pipeline/sink_reject", {"attempts": attempts, "write": write.id})
+        )[0][0]
+        if counts.rows == sum(part.rows for part in parts):
+            return
+
+
+def _add_singly(
+    write: NewWrite, attempts: Sequence[UUID], counts: _Counts, now: datetime | None
+) -> Plan[None]:
+    """Enqueue rows one at a time, by the plan that serves a single enqueue."""
+    while taken := (yield Statement("pipeline/sink_take", {"attempts": attempts, "limit": TAKEN_AT_ONCE})):
+        answers = []
+        for row in sorted(taken, key=lambda row: row[:3]):
+            answer = yield from enqueue(_job(write, row), now=now)
+            answers.append((row, answer))
+        counts.enqueued += sum(answer.outcome is Outcome.ADDED for _, answer in answers)
+        refused = [(row, answer) for row, answer in answers if answer.outcome is Outcome.REJECTED]
+        counts.rejected += len(refused)
+        counts.changed += sum(
+            answer.outcome in {Outcome.REPLACED, Outcome.RESCHEDULED} for _, answer in answers
+        )
+        if refused:
+            yield Statement("pipeline/sink_note", _noted(write.id, refused), returns=False)
+
+
+def _job(write: NewWrite, row: Row) -> NewJob:
+    key, _, _, queue, args, priority, max_attempts, run_at = row
+    return NewJob(write.task, args.encode(), queue, priority, max_attempts, run_at, None, key, write.unique)
+
+
+def _noted(write: UUID, refused: Sequence[tuple[Row, Enqueued]]) -> dict[str, object]:
+    return {
+        "write": write,
+        "partitions": [row[1] for row, _ in refused],
+        "places": [row[2] for row, _ in refused],
+        "unique_keys": [row[0] for row, _ in refused],
+        "job_ids": [answer.id for _, answer in refused],
+    }
+
+
+def _clear(left: Sequence[Row]) -> Plan[None]:
+    """Delete the rows of attempts that have just been taken off the list; a statement of its own, to see them all."""
+    if left:
+        yield Statement("pipeline/sink_clear", {"attempts": [row[0] for row in left]}, returns=False)

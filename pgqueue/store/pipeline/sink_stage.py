@@ -1,0 +1,93 @@
+"""Plans that stage the rows of a DataFrame, each attempt at a partition under its own number.
+
+What becomes of them is decided by :mod:`pgqueue.store.pipeline.sink`.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from functools import lru_cache
+from itertools import islice
+from uuid import UUID
+
+import msgspec
+
+from pgqueue.store.plan import Copy, Plan, Statement
+
+ROWS_PER_CHUNK = 500
+NULL = rb"\N"
+ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
+"""What COPY would take for its own, as it reads it."""
+
+
+class StagedJob(msgspec.Struct, frozen=True, gc=False):
+    """A row as a job to be, every option decided.
+
+    Attributes:
+        place: which row of its partition it is, from 1.
+        queue: the queue's name.
+        priority: -100…100, higher runs sooner.
+        max_attempts: after how many attempts the job is dead.
+        args: the arguments as a JSON object, without control characters, as msgspec writes it.
+        run_at: the earliest time to run, or None: at once.
+        unique_key: what no two live jobs may share, or None.
+    """
+
+    place: int
+    queue: str
+    priority: int
+    max_attempts: int
+    args: bytes
+    run_at: datetime | None = None
+    unique_key: str | None = None
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A partition as one attempt staged it.
+
+    Attributes:
+        partition: which one.
+        attempt: the attempt's number.
+        rows: how many rows were staged.
+        keyed: how many of them have a unique key.
+    """
+
+    partition: int
+    attempt: UUID
+    rows: int
+    keyed: int
+
+
+def stage(write: UUID, part: Part, jobs: Iterable[StagedJob]) -> Plan[None]:
+    """Stage some rows of a partition; to be run within a transaction, once for every block of rows.
+
+    Args:
+        write: the write's number.
+        part: which partition and attempt; its counts are not looked at.
+        jobs: drawn while they are sent, so whoever makes them must not use this connection.
+    """
+    named = {"write": write, "attempt": part.attempt, "partition": part.partition}
+    yield Statement("pipeline/sink_touch", named, returns=False)
+    yield Copy("pipeline/sink_stage", _copy_chunks(part.attempt, jobs))
+
+
+def _copy_chunks(attempt: UUID, jobs: Iterable[StagedJob]) -> Iterator[bytes]:
+    """The rows in COPY's text format. JSON escapes control characters itself; backslashes are left to us."""
+    rows, number = iter(jobs), str(attempt).encode()
+    while chunk := list(islice(rows, ROWS_PER_CHUNK)):
+        yield b"".join(
+            b"%b\t%d\t%b\t%b\t%b\t%b\n"
+            % (
+                number,
+                job.place,
+                _copy_options(job.queue, job.priority, job.max_attempts),
+                job.args.replace(b"\\", b"\\\\"),
+                NULL if job.run_at is None else job.run_at.isoformat().encode(),
+                NULL if job.unique_key is None else job.unique_key.translate(ESCAPES).encode(),
+            )
+            for job in chunk
+        )
+
+
+@lru_cache(maxsize=1024)
+def _copy_options(queue: str, priority: int, max_attempts: int) -> bytes:
+    return f"{queue.translate(ESCAPES)}\t{priority}\t{max_attempts}".encode()

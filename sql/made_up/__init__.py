@@ -1,0 +1,1 @@
+"""The statements that make history up, and roll it up in plain SQL to compare."""
