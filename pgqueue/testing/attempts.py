@@ -11,7 +11,7 @@ from pgqueue.errors import PayloadNotDecodable, UnknownTask
 from pgqueue.testing.trouble import WorkerDied
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Buried, Verdict
-from pgqueue.worker.attempt import Attempt
+from pgqueue.worker.claims import Attempt
 from pgqueue.worker.executor import Executor
 
 

@@ -30,7 +30,7 @@ from pgqueue.values.job import Claim, Job, JobState
 from pgqueue.values.options import check_queues
 from pgqueue.values.verdict import Verdict
 from pgqueue.values.version import __version__
-from pgqueue.worker.attempt import Attempt
+from pgqueue.worker.claims import Attempt
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,9 +31,9 @@ from pgqueue.store import finish
 from pgqueue.store.plan import Plan
 from pgqueue.values.verdict import Succeeded, Verdict, plainer
 from pgqueue.worker import joblog
-from pgqueue.worker.link import Link, passes
-from pgqueue.worker.log import worker_log
-from pgqueue.worker.pools import Home
+from pgqueue.worker.connection import WorkerConnection, passes
+from pgqueue.worker.joblog import worker_log
+from pgqueue.worker.signals import TaskLoop
 
 log = worker_log()
 
@@ -51,12 +51,12 @@ class Completer:
 
     def __init__(
         self,
-        link: Link,
+        link: WorkerConnection,
         *,
         keep: bool,
         on_written: Callable[[Sequence[Verdict]], object],
         on_doubt: Callable[[Sequence[Verdict]], object] = lambda _: None,
-        home: Home | None = None,
+        home: TaskLoop | None = None,
     ) -> None:
         """Begin with nothing.
 
@@ -71,7 +71,7 @@ class Completer:
         self._keep = keep
         self._on_written = on_written
         self._on_doubt = on_doubt
-        self._home = home or Home()
+        self._home = home or TaskLoop()
         self._lock = threading.Lock()
         self._waiting: list[Verdict] = []
         self._writing: list[Verdict] = []
@@ -132,7 +132,7 @@ class Completer:
             self._on_written(batch)
         self._look_after()
 
-    async def stand_in(self, link: Link, more: Callable[[], Iterable[Verdict]]) -> None:
+    async def stand_in(self, link: WorkerConnection, more: Callable[[], Iterable[Verdict]]) -> None:
         """Record what there is, in the place of :meth:`run`, whose event loop is blocked. In another thread's loop.
 
         Args:
@@ -315,12 +315,16 @@ Ask = Callable[..., Awaitable[Any]]
 """Runs a plan; its result, and whether a try was cut off after which the statement may have been done."""
 
 
-async def _patiently(link: Link, make: Callable[[], Plan[Any]], *, whole: bool = False) -> tuple[Any, bool]:
+async def _patiently(
+    link: WorkerConnection, make: Callable[[], Plan[Any]], *, whole: bool = False
+) -> tuple[Any, bool]:
     before = link.losses
     return await link.run(make, whole=whole), link.losses != before
 
 
-async def _once(link: Link, make: Callable[[], Plan[Any]], *, whole: bool = False) -> tuple[Any, bool]:
+async def _once(
+    link: WorkerConnection, make: Callable[[], Plan[Any]], *, whole: bool = False
+) -> tuple[Any, bool]:
     return await link.once(make, whole=whole), False
 
 

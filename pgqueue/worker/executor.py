@@ -5,10 +5,11 @@ import concurrent.futures
 import inspect
 import math
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from datetime import timedelta
-from types import AsyncGeneratorType, GeneratorType
-from typing import Any
+from functools import partial
+from types import AsyncGeneratorType, GeneratorType, coroutine
+from typing import Any, TypeVar
 
 from pgqueue.app.task import Task
 from pgqueue.errors import PayloadError, PayloadNotDecodable, PayloadTooLarge, Superseded, TimedOut
@@ -31,10 +32,10 @@ from pgqueue.values.verdict import (
     without_result,
 )
 from pgqueue.worker import joblog
-from pgqueue.worker.attempt import Attempt, Stop
-from pgqueue.worker.log import worker_log
-from pgqueue.worker.stepping import resumed
+from pgqueue.worker.claims import Attempt, Stop
+from pgqueue.worker.joblog import worker_log
 
+T = TypeVar("T")
 log = worker_log()
 
 NEVER_RAN = (GeneratorType, AsyncGeneratorType)
@@ -291,3 +292,27 @@ def _awaited(value: Awaitable[Any], attempt: Attempt, loop: asyncio.AbstractEven
     if attempt.stopped is not None:  # told before there was anything to cancel
         future.cancel()
     return future.result()
+
+
+@coroutine
+def resumed(work: Coroutine[Any, Any, T], waits_for: object) -> Generator[Any, Any, T]:
+    """The rest of a coroutine, for the current task to await.
+
+    Args:
+        work: the coroutine; ``send(None)`` was called once.
+        waits_for: what that returned.
+
+    Returns:
+        What the coroutine returns.
+    """
+    while True:
+        try:
+            answer = yield waits_for
+        except BaseException as error:  # noqa: BLE001 - a cancellation, most likely; it is the coroutine's
+            step = partial(work.throw, error)
+        else:
+            step = partial(work.send, answer)
+        try:
+            waits_for = step()
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # StopIteration types a return value as Any

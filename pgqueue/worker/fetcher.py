@@ -10,21 +10,22 @@ next tick (:mod:`pgqueue.worker.upkeep`).
 """
 
 import asyncio
+import math
 import time
+from collections.abc import Callable
 from functools import partial
 
 from pgqueue.errors import PgQueueError
 from pgqueue.store import claim
 from pgqueue.store.portions import Portions
 from pgqueue.values.job import Claim
-from pgqueue.worker.calm import Calm
 from pgqueue.worker.completer import Completer
+from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.heartbeat import Heartbeat
-from pgqueue.worker.lines import Lines
-from pgqueue.worker.link import Link
-from pgqueue.worker.log import worker_log
-from pgqueue.worker.pace import HORIZON, Pace
-from pgqueue.worker.slots import Slots
+from pgqueue.worker.joblog import worker_log
+from pgqueue.worker.queues import Queues
+from pgqueue.worker.runners import Runners
+from pgqueue.worker.signals import Activity
 
 log = worker_log()
 
@@ -43,13 +44,13 @@ class Fetcher:
 
     def __init__(
         self,
-        link: Link,
+        link: WorkerConnection,
         member: Heartbeat,
-        slots: Slots,
+        slots: Runners,
         completer: Completer,
         *,
-        lines: Lines,
-        calm: Calm,
+        lines: Queues,
+        calm: Activity,
         look: asyncio.Event,
     ) -> None:
         """Begin asleep.
@@ -180,3 +181,36 @@ class Fetcher:
                 await self._look.wait()
         except TimeoutError:
             pass
+
+
+HORIZON = 0.1
+"""Seconds: as many claims are held as would start within this."""
+FADING = 0.1
+"""Seconds in which a former rate fades to 1/e."""
+SHORTEST = 0.01
+"""Two looks within so many seconds say nothing about a pace: jobs that end together are no crowd."""
+
+
+class Pace:
+    """Jobs per second of late, told from a counter."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Begin at a standstill.
+
+        Args:
+            clock: seconds, from any beginning.
+        """
+        self._clock = clock
+        self._count = 0
+        self._at = clock()
+        self._rate = 0.0
+
+    def at(self, count: int) -> float:
+        """The pace, now that so many have ended in all."""
+        now = self._clock()
+        elapsed = now - self._at
+        if elapsed >= SHORTEST:
+            faded = self._rate * math.exp(-elapsed / FADING)
+            self._rate = max((count - self._count) / elapsed, faded)
+            self._count, self._at = count, now
+        return self._rate

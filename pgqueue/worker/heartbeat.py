@@ -24,8 +24,8 @@ from uuid import UUID, uuid4
 
 from pgqueue.store import claim
 from pgqueue.values.version import __version__
-from pgqueue.worker.link import Link
-from pgqueue.worker.log import worker_log
+from pgqueue.worker.connection import WorkerConnection
+from pgqueue.worker.joblog import worker_log
 
 log = worker_log()
 
@@ -41,7 +41,7 @@ class Heartbeat:
 
     def __init__(
         self,
-        link: Link,
+        link: WorkerConnection,
         *,
         lease: timedelta,
         concurrency: int,

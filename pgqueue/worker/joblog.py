@@ -7,17 +7,41 @@ one look at its level.
 """
 
 import logging
+import sys
+import traceback
 from collections.abc import Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 import psycopg
 
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Cancelled, Reason, Returned, Succeeded, Verdict
-from pgqueue.worker.log import worker_log as guarded
 
-log = guarded("pgqueue.jobs")
-worker_log = guarded()
+
+class WorkerLog(logging.LoggerAdapter[logging.Logger]):
+    """A logger whose records are told to standard error where the program's logging raises."""
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:  # noqa: ANN401 - those of logging
+        """Log a record; never raise."""
+        if not self.isEnabledFor(level):
+            return
+        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
+        try:
+            self.logger.log(level, msg, *args, **kwargs)
+        except Exception:  # noqa: BLE001 - a filter of the program may raise anything
+            if logging.raiseExceptions and sys.stderr is not None:
+                traceback.print_exc()
+
+
+def worker_log(name: str = "pgqueue.worker") -> WorkerLog:
+    """The logger of this name, which never raises."""
+    return WorkerLog(logging.getLogger(name), {})
+
+
+log = worker_log("pgqueue.jobs")
+about_worker = worker_log()
+
 
 NAMED_TASKS = 20
 """A longer list of tasks is cut short in the log."""
@@ -41,9 +65,9 @@ def started(
         "queues": "all" if queues is None else ", ".join(queues),
         "tasks": _listed(sorted(tasks)),
     }
-    worker_log.info("worker started", extra=fields)
+    about_worker.info("worker started", extra=fields)
     if not tasks:
-        worker_log.warning(
+        about_worker.warning(
             "no task is registered, so no job can run here: import the modules that define your tasks"
         )
 
@@ -56,13 +80,13 @@ def stopping(worker: UUID, running: int, grace: float) -> None:
         words += (
             f": waiting up to {grace:g} s for {_jobs(running)}; Ctrl-C again returns {them} to the queue now"
         )
-    worker_log.info(words, extra={"worker": str(worker), "running": running})
+    about_worker.info(words, extra={"worker": str(worker), "running": running})
 
 
 def hurried(worker: UUID, running: int) -> None:
     """Say what a worker does that was told to stop a second time."""
     words = f"worker stopping now: {_jobs(running)} returned to the queue"
-    worker_log.info(words, extra={"worker": str(worker), "running": running})
+    about_worker.info(words, extra={"worker": str(worker), "running": running})
 
 
 def stopped(worker: UUID, unrecorded: int) -> None:
@@ -70,9 +94,9 @@ def stopped(worker: UUID, unrecorded: int) -> None:
     fields = {"worker": str(worker)}
     if unrecorded:
         words = "worker stopped before the database recorded how %s ended; other workers run them again"
-        worker_log.error(words, _jobs(unrecorded), extra=fields)
+        about_worker.error(words, _jobs(unrecorded), extra=fields)
     else:
-        worker_log.info("worker stopped", extra=fields)
+        about_worker.info("worker stopped", extra=fields)
 
 
 def ended(verdicts: Sequence[Verdict]) -> None:

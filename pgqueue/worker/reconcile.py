@@ -17,8 +17,8 @@ from pgqueue.store import claim
 from pgqueue.store.database import Database
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Returned, Unknown, Verdict, describe, failed, lost
-from pgqueue.worker.link import LONG_READ, Link
-from pgqueue.worker.log import worker_log
+from pgqueue.worker.connection import LONG_READ, WorkerConnection
+from pgqueue.worker.joblog import worker_log
 
 log = worker_log()
 
@@ -31,7 +31,7 @@ class Reconciler:
     def __init__(
         self,
         database: Database,
-        claims: Link,
+        claims: WorkerConnection,
         *,
         worker: Callable[[], UUID],
         known: Callable[[], Iterable[int]],
@@ -92,7 +92,7 @@ class Reconciler:
         before = set(self._known())
         self._ended = set(before)
         try:
-            async with Link("compare", self._database, bound=LONG_READ) as link:
+            async with WorkerConnection("compare", self._database, bound=LONG_READ) as link:
                 held = await link.run(lambda: claim.unknown_claims(worker, sorted(before)), whole=True)
             await self._claims.settled()
             known = self._ended.union(self._known())

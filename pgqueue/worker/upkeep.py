@@ -10,17 +10,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from uuid import UUID
 
 import psycopg
 
 from pgqueue.errors import ConnectionFailed
-from pgqueue.store import upkeep
+from pgqueue.store import claim, upkeep
 from pgqueue.store.plan import Plan
 from pgqueue.store.sweep import arun_sweep, reclaiming
-from pgqueue.worker.calm import Calm
-from pgqueue.worker.lines import Lines
-from pgqueue.worker.link import LONG_READ, Link
-from pgqueue.worker.log import worker_log
+from pgqueue.worker.connection import LONG_READ, WorkerConnection
+from pgqueue.worker.joblog import worker_log
+from pgqueue.worker.queues import Queues
+from pgqueue.worker.signals import Activity
 
 log = worker_log()
 
@@ -78,11 +79,11 @@ class Service:
 
 
 def services(
-    link: Link,
-    tidying: Callable[[], Link],
+    link: WorkerConnection,
+    tidying: Callable[[], WorkerConnection],
     *,
-    lines: Lines,
-    calm: Calm,
+    lines: Queues,
+    calm: Activity,
     poll: float,
     sweep: float,
     look: asyncio.Event,
@@ -138,7 +139,7 @@ def services(
 
 
 @asynccontextmanager
-async def opened(link: Link) -> AsyncIterator[Link]:
+async def opened(link: WorkerConnection) -> AsyncIterator[WorkerConnection]:
     """A connection for one run, which is closed afterwards: it is needed for a moment, every ten minutes."""
     try:
         yield link
@@ -146,14 +147,14 @@ async def opened(link: Link) -> AsyncIterator[Link]:
         await link.close()
 
 
-async def _tidy(link: Link, *, drops: bool) -> None:
+async def _tidy(link: WorkerConnection, *, drops: bool) -> None:
     async with opened(link) as own:
         for step in TIDYING:
             if drops or step not in DROPPING:
                 await _try_step(own, step)
 
 
-async def _try_step(link: Link, step: Callable[[], Plan[int]]) -> None:
+async def _try_step(link: WorkerConnection, step: Callable[[], Plan[int]]) -> None:
     """Run a step of tidying. One that fails is logged and tried again at the next turn; the others go on."""
     try:
         count = await link.once(step, bound=LONG_READ)
@@ -169,3 +170,50 @@ async def _try_step(link: Link, step: Callable[[], Plan[int]]) -> None:
 def _about(seconds: float) -> float:
     """Give or take a tenth, so that workers that start together spread out."""
     return seconds * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - spreads load, no secret
+
+
+CANCEL_EVERY = 0.8
+"""Seconds between two looks of a worker that cannot listen; a service comes back within a tenth more."""
+
+
+class CancelRequests:
+    """Asks which of the jobs in hand are to be cancelled, when there is a reason to."""
+
+    def __init__(
+        self,
+        link: WorkerConnection,
+        *,
+        worker: Callable[[], UUID],
+        known: Callable[[], Sequence[int]],
+        can_listen: Callable[[], bool],
+        on_cancel: Callable[[Sequence[int]], object],
+    ) -> None:
+        """Begin with nothing heard.
+
+        Args:
+            link: the connection to ask on.
+            worker: in whose name the jobs are held.
+            known: every job in hand.
+            can_listen: whether notifications are heard.
+            on_cancel: told which jobs are to be cancelled.
+        """
+        self._link = link
+        self._worker = worker
+        self._known = known
+        self._can_listen = can_listen
+        self._on_cancel = on_cancel
+        self._told = False
+
+    def hear(self) -> None:
+        """A job of some worker is to be cancelled."""
+        self._told = True
+
+    async def run_once(self) -> None:
+        """Ask, if a notification was heard or none can be."""
+        told, self._told = self._told, False
+        known = self._known() if told or not self._can_listen() else ()
+        if not known:
+            return
+        asked = await self._link.run(lambda: claim.cancel_requests(self._worker(), known))
+        if asked:
+            self._on_cancel(asked)

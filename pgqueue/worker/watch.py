@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType
 
-from pgqueue.worker.attempt import Attempt
+from pgqueue.worker.claims import Attempt
 from pgqueue.worker.executor import Executor
-from pgqueue.worker.log import worker_log
-from pgqueue.worker.pools import Home
+from pgqueue.worker.joblog import worker_log
+from pgqueue.worker.signals import TaskLoop
 
 log = worker_log()
 
@@ -53,7 +53,7 @@ class Watch:
         blocked: what blocks it now; None: it turns.
     """
 
-    def __init__(self, home: Home, *, after: float, meanwhile: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, home: TaskLoop, *, after: float, meanwhile: Callable[[], Awaitable[None]]) -> None:
         """Watch nothing yet.
 
         Args:

@@ -35,21 +35,19 @@ from pgqueue.store.session import OWN
 from pgqueue.values.job import Claim
 from pgqueue.values.options import check_queues
 from pgqueue.values.verdict import Again, Returned, Unknown, Verdict
-from pgqueue.worker import cancelling, joblog
-from pgqueue.worker.attempt import Stop
-from pgqueue.worker.calm import Calm
+from pgqueue.worker import joblog
+from pgqueue.worker.claims import Claims, Stop
 from pgqueue.worker.completer import LOCK_TIMEOUT, Completer
+from pgqueue.worker.connection import LONGEST_PAUSE, WorkerConnection, passes
 from pgqueue.worker.executor import UNKNOWN_AFTER, Executor
 from pgqueue.worker.fetcher import Fetcher
-from pgqueue.worker.hand import Hand
 from pgqueue.worker.heartbeat import Heartbeat
-from pgqueue.worker.lines import Lines
-from pgqueue.worker.link import LONGEST_PAUSE, Link, passes
-from pgqueue.worker.log import worker_log
-from pgqueue.worker.pools import Home
+from pgqueue.worker.joblog import worker_log
+from pgqueue.worker.queues import Queues
 from pgqueue.worker.reconcile import Reconciler
-from pgqueue.worker.slots import Slots
-from pgqueue.worker.upkeep import Service, services
+from pgqueue.worker.runners import Runners
+from pgqueue.worker.signals import Activity, TaskLoop
+from pgqueue.worker.upkeep import CANCEL_EVERY, CancelRequests, Service, services
 from pgqueue.worker.watch import Watch
 
 log = worker_log()
@@ -118,13 +116,15 @@ class Worker:
         self._later = asyncio.Event()
         bound = lease.total_seconds() / 2  # a plan's deadline, in seconds
         waits = {"lock_timeout": f"{max(1, min(600_000, int(bound * 500)))}ms"}
-        self._claims = Link("claims", database, bound=bound, settings={**waits, **UNCONFIRMED})
-        self._upkeep = Link("upkeep", database, bound=bound, settings=waits)
-        self._finishes = Link("finishes", database, bound=bound, settings=LOCK_TIMEOUT, told=LOCKED)
-        self._stand_in = Link(
+        self._claims = WorkerConnection("claims", database, bound=bound, settings={**waits, **UNCONFIRMED})
+        self._upkeep = WorkerConnection("upkeep", database, bound=bound, settings=waits)
+        self._finishes = WorkerConnection(
+            "finishes", database, bound=bound, settings=LOCK_TIMEOUT, told=LOCKED
+        )
+        self._stand_in = WorkerConnection(
             "finishes while blocked", database, bound=bound, settings=LOCK_TIMEOUT, told=LOCKED
         )
-        self._home = Home()
+        self._home = TaskLoop()
         self._completer = Completer(
             self._finishes,
             keep=queue.keeps_history,
@@ -139,12 +139,12 @@ class Worker:
             longest_result=queue.max_payload,
             unknown_after=as_limit("unknown_after", unknown_after),
         )
-        self._hand = Hand(concurrency, context=self._context, is_plain=executor.is_plain)
-        self._slots = Slots(self._hand, executor, self._completer, on_room=self._room_made, home=self._home)
+        self._hand = Claims(concurrency, context=self._context, is_plain=executor.is_plain)
+        self._slots = Runners(self._hand, executor, self._completer, on_room=self._room_made, home=self._home)
         self._watch = Watch(self._home, after=blocked_after.total_seconds(), meanwhile=self._while_blocked)
-        self._lines, self._calm = Lines(self.queues), Calm(on_stir=self._later.set)
+        self._lines, self._calm = Queues(self.queues), Activity(on_stir=self._later.set)
         self._member = Heartbeat(
-            Link("heartbeat", database, bound=bound / 2, settings=waits),
+            WorkerConnection("heartbeat", database, bound=bound / 2, settings=waits),
             lease=lease,
             concurrency=concurrency,
             queues=self.queues,
@@ -292,11 +292,11 @@ class Worker:
             Service("compare what is held", lease.total_seconds() / 3, self._reconciler.run_once),
             Service("return stale claims", 1.0, self._return_stale),
             Service(
-                "hear of jobs to cancel", cancelling.EVERY, self._cancelling.run_once, nudge=self._cancel_soon
+                "hear of jobs to cancel", CANCEL_EVERY, self._cancelling.run_once, nudge=self._cancel_soon
             ),
             *services(
                 self._upkeep,
-                lambda: Link("tidying", self._database),
+                lambda: WorkerConnection("tidying", self._database),
                 lines=self._lines,
                 calm=self._calm,
                 poll=poll.total_seconds(),
@@ -307,8 +307,8 @@ class Worker:
             ),
         )
 
-    def _made_cancelling(self) -> cancelling.Cancelling:
-        return cancelling.Cancelling(
+    def _made_cancelling(self) -> CancelRequests:
+        return CancelRequests(
             self._claims,
             worker=lambda: self.id,
             known=self._hand.known,

@@ -37,11 +37,11 @@ from worker.helping import links
 
 from pgqueue import Context, JobHandle, JobState, PgQueue
 from pgqueue.store import claim, upkeep
+from pgqueue.worker.claims import Claims
 from pgqueue.worker.completer import Completer
+from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.executor import Executor
-from pgqueue.worker.hand import Hand
-from pgqueue.worker.link import Link
-from pgqueue.worker.slots import Slots
+from pgqueue.worker.runners import Runners
 from pgqueue.worker.worker import Worker
 
 A_MOMENT = timedelta(microseconds=1)
@@ -419,11 +419,11 @@ def test_a_process_told_to_stop_leaves_every_job_ended_or_unspent(
 async def test_a_claim_whose_runner_has_not_come_yet_ends_unspent(why: str, queue: PgQueue) -> None:
     handle = await Workshop(queue).succeed.aenqueue()
     held = claimed(queue, listed(queue))
-    link = Link("finishes", queue.database)
+    link = WorkerConnection("finishes", queue.database)
     completer = Completer(link, keep=True, on_written=lambda _: None)
     executor = Executor(queue.tasks, longest_result=100)
-    hand = Hand(1, context=lambda one: Context(one, queue.database, keep=True), is_plain=executor.is_plain)
-    slots = Slots(hand, executor, completer, on_room=lambda: None)
+    hand = Claims(1, context=lambda one: Context(one, queue.database, keep=True), is_plain=executor.is_plain)
+    slots = Runners(hand, executor, completer, on_room=lambda: None)
     slots.add([held])
     if why == "cancel":
         slots.cancel([held.id])

@@ -10,13 +10,13 @@ from pgqueue.store import claim
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Verdict
 from pgqueue.worker.completer import Completer
+from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.fetcher import Fetcher
 from pgqueue.worker.heartbeat import Heartbeat
-from pgqueue.worker.lines import Lines
-from pgqueue.worker.link import Link
-from pgqueue.worker.pools import Threads
+from pgqueue.worker.queues import Queues
 from pgqueue.worker.reconcile import Reconciler
-from pgqueue.worker.slots import Slots
+from pgqueue.worker.runners import Runners
+from pgqueue.worker.threads import Threads
 from pgqueue.worker.watch import Watch
 from pgqueue.worker.worker import Worker
 
@@ -64,7 +64,7 @@ def reconciler(worker: Worker) -> Reconciler:
     return worker._reconciler  # noqa: SLF001 - see above
 
 
-def slots(worker: Worker) -> Slots:
+def slots(worker: Worker) -> Runners:
     """Who runs and who waits."""
     return worker._slots  # noqa: SLF001 - tests look, and hand over claims themselves
 
@@ -79,7 +79,7 @@ def fetcher(worker: Worker) -> Fetcher:
     return worker._fetcher  # noqa: SLF001 - see above
 
 
-def lines(worker: Worker) -> Lines:
+def lines(worker: Worker) -> Queues:
     """What it serves, and where it starts to look."""
     return worker._lines  # noqa: SLF001 - see above
 
@@ -89,7 +89,7 @@ def completer(worker: Worker) -> Completer:
     return worker._completer  # noqa: SLF001 - see above
 
 
-def links(worker: Worker) -> tuple[Link, Link, Link]:
+def links(worker: Worker) -> tuple[WorkerConnection, WorkerConnection, WorkerConnection]:
     """The worker's own connections."""
     return worker._claims, worker._finishes, worker._upkeep  # noqa: SLF001 - tests close what they opened
 

@@ -1,4 +1,4 @@
-"""Cancelling: a waiting job at once, a running one when its worker hears of it, by a notification or by asking."""
+"""CancelRequests: a waiting job at once, a running one when its worker hears of it, by a notification or by asking."""
 
 import asyncio
 import threading
@@ -27,11 +27,11 @@ from worker.helping import (
 
 from pgqueue import Context, JobState, PgQueue, Retry
 from pgqueue.values.verdict import Cancelled
-from pgqueue.worker.cancelling import Cancelling
+from pgqueue.worker.upkeep import CancelRequests
 from pgqueue.worker.worker import Worker
 
 if TYPE_CHECKING:
-    from pgqueue.worker.link import Link
+    from pgqueue.worker.connection import WorkerConnection
 
 
 async def test_a_waiting_job_is_cancelled_at_once(queue: PgQueue, running: Running) -> None:
@@ -243,8 +243,8 @@ async def test_a_worker_asks_only_if_it_runs_something_and_has_a_reason_to(
     known: list[int], asks: int, *, can_listen: bool, told: bool
 ) -> None:
     link, cancelled = Asked(), list[int]()
-    cancelling = Cancelling(
-        cast("Link", link),
+    cancelling = CancelRequests(
+        cast("WorkerConnection", link),
         worker=lambda: UUID(int=1),
         known=lambda: known,
         can_listen=lambda: can_listen,

@@ -28,7 +28,7 @@ from worker.helping import (
 from pgqueue import JobHandle, JobState, PgQueue
 from pgqueue.worker import fetcher as fetching
 from pgqueue.worker import worker as worker_module
-from pgqueue.worker.pace import HORIZON
+from pgqueue.worker.fetcher import HORIZON
 from pgqueue.worker.worker import Worker
 
 SOON = timedelta(seconds=0.01)

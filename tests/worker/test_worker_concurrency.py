@@ -13,7 +13,7 @@ from worker.helping import FOR_EVER, claimed, dismantle, ended, member, slots, u
 
 from pgqueue import PgQueue, Retry
 from pgqueue.values.verdict import Succeeded
-from pgqueue.worker import pools
+from pgqueue.worker.threads import Threads
 from pgqueue.worker.worker import Worker
 
 tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
@@ -232,7 +232,7 @@ async def test_a_plain_task_sees_the_context_of_the_worker(queue: PgQueue, runni
 
 
 async def test_an_idle_thread_is_used_again() -> None:
-    threads, used = pools.Threads(), list[int]()
+    threads, used = Threads(), list[int]()
     turn = threading.Semaphore(0)
 
     def work() -> None:
@@ -251,7 +251,7 @@ async def test_an_idle_thread_is_used_again() -> None:
 
 
 async def test_a_thread_that_is_busy_when_the_pool_closes_ends_after_its_work() -> None:
-    threads, release = pools.Threads(), threading.Event()
+    threads, release = Threads(), threading.Event()
     before = set(threading.enumerate())
     threads.start(lambda: release.wait(20))
     (thread,) = set(threading.enumerate()) - before

@@ -17,7 +17,7 @@ from pgqueue import PgQueue
 from pgqueue.errors import ConnectionFailed
 from pgqueue.store import upkeep
 from pgqueue.store.plan import Plan, Statement
-from pgqueue.worker.link import LATE, Link, passes
+from pgqueue.worker.connection import LATE, WorkerConnection, passes
 from pgqueue.worker.worker import Worker
 
 SHORT = timedelta(seconds=3)
@@ -73,7 +73,7 @@ async def test_a_role_that_sets_timeouts_of_its_own_does_not_set_the_workers(
 async def test_options_of_the_users_own_are_kept_beside_ours(asked: PgQueue, dsn: str) -> None:
     queue = PgQueue(make_conninfo(dsn, options="-c work_mem=7MB -c search_path=theirs"))
     queue.database.catalogue = asked.database.catalogue
-    link = Link("test", queue.database)
+    link = WorkerConnection("test", queue.database)
     found = [await link.run(lambda: setting("work_mem")), await link.run(lambda: setting("search_path"))]
     await link.close()
     assert found == ["7MB", "pg_catalog"]
@@ -81,7 +81,7 @@ async def test_options_of_the_users_own_are_kept_beside_ours(asked: PgQueue, dsn
 
 async def test_a_setting_that_the_server_does_not_know_is_left_out(asked: PgQueue) -> None:
     """As transaction_timeout before PostgreSQL 17."""
-    link = Link("test", asked.database, settings={"not_known_here": "0", "work_mem": "7MB"})
+    link = WorkerConnection("test", asked.database, settings={"not_known_here": "0", "work_mem": "7MB"})
     assert await link.run(lambda: setting("work_mem")) == "7MB"
     await link.close()
 
@@ -89,7 +89,7 @@ async def test_a_setting_that_the_server_does_not_know_is_left_out(asked: PgQueu
 async def test_a_plan_that_gets_no_answer_is_run_on_a_new_connection(dsn: str) -> None:
     async with Proxy(dsn).running() as proxy:
         silent = PgQueue(proxy.dsn)
-        link = Link("test", silent.database, bound=0.5)
+        link = WorkerConnection("test", silent.database, bound=0.5)
         await link.run(upkeep.tick)
         before = proxy.opened
         proxy.silence_those_open()
@@ -101,7 +101,7 @@ async def test_a_plan_that_gets_no_answer_is_run_on_a_new_connection(dsn: str) -
 
 async def test_a_server_that_accepts_and_says_nothing_is_no_connection(dsn: str) -> None:
     async with Proxy(dsn).running() as proxy:
-        link = Link("test", PgQueue(proxy.dsn).database, bound=0.5)
+        link = WorkerConnection("test", PgQueue(proxy.dsn).database, bound=0.5)
         proxy._flow.clear()  # noqa: SLF001 - silent from the first byte
         with pytest.raises(ConnectionFailed):
             await link.once(upkeep.tick)
@@ -109,7 +109,7 @@ async def test_a_server_that_accepts_and_says_nothing_is_no_connection(dsn: str)
 
 async def test_a_late_timer_does_not_cut_a_connection_whose_answer_has_come(queue: PgQueue) -> None:
     """A task that blocks the event loop makes the timer late, not the server silent."""
-    link = Link("test", queue.database, bound=0.2)
+    link = WorkerConnection("test", queue.database, bound=0.2)
     await link.run(upkeep.tick)
     running = asyncio.create_task(link.run(upkeep.tick))
     for _ in range(3):
@@ -122,7 +122,7 @@ async def test_a_late_timer_does_not_cut_a_connection_whose_answer_has_come(queu
 
 
 async def test_a_long_read_may_have_a_longer_deadline(queue: PgQueue) -> None:
-    link = Link("test", queue.database, bound=0.2)
+    link = WorkerConnection("test", queue.database, bound=0.2)
     with psycopg.connect(queue.database.dsn) as other:
         other.execute("lock table pgqueue.departed in access exclusive mode")
         reading = asyncio.create_task(link.run(upkeep.reclaim, bound=60))
@@ -135,7 +135,7 @@ async def test_a_long_read_may_have_a_longer_deadline(queue: PgQueue) -> None:
 
 
 async def test_a_link_can_be_open_for_a_block_only(queue: PgQueue) -> None:
-    link = Link("tidy", queue.database)
+    link = WorkerConnection("tidy", queue.database)
     for _ in range(2):
         async with link:
             await link.run(upkeep.tick)

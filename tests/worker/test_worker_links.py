@@ -29,7 +29,7 @@ from worker.helping import (
 from pgqueue import Context, JobHandle, JobState, PgQueue, Retry
 from pgqueue.embedded import embedded_binaries, throwaway_server
 from pgqueue.store import schema, upkeep
-from pgqueue.worker.link import Link
+from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.worker import Worker
 
 SHORT = timedelta(seconds=0.6)
@@ -277,7 +277,7 @@ async def test_a_row_that_somebody_has_locked_holds_up_no_other_completion(
 
 
 async def test_a_link_interrupted_while_it_is_made_ready_is_closed(queue: PgQueue) -> None:
-    link = Link("test", queue.database)
+    link = WorkerConnection("test", queue.database)
     connecting = asyncio.create_task(link.run(upkeep.tick))
     for _ in range(10):  # as far as the first answer of the server
         await asyncio.sleep(0)

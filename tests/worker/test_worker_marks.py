@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from pgqueue.values.job import HEAD, Claim, Mark
-from pgqueue.worker.marks import LONGEST, SHARE, Marks
+from pgqueue.worker.queues import LONGEST, SHARE, Marks
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 QUICK, SLOW = 0.004, 0.2

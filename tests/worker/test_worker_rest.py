@@ -10,10 +10,10 @@ import pytest
 from pgqueue.store import upkeep
 from pgqueue.store.plan import Plan, Row, Statement, Step
 from pgqueue.values.job import HEAD, Claim
-from pgqueue.worker.calm import CALM_AFTER, Calm
-from pgqueue.worker.lines import FORGET_AFTER, LOOK_AROUND_AFTER, Lines
-from pgqueue.worker.link import Link
-from pgqueue.worker.pace import HORIZON, SHORTEST, Pace
+from pgqueue.worker.connection import WorkerConnection
+from pgqueue.worker.fetcher import FADING, SHORTEST, Pace
+from pgqueue.worker.queues import FORGET_AFTER, LOOK_AROUND_AFTER, Queues
+from pgqueue.worker.signals import CALM_AFTER, Activity
 from pgqueue.worker.upkeep import Service, services
 
 WORKER = UUID(int=1)
@@ -31,7 +31,7 @@ class Clock:
 
 def test_all_is_calm_when_nothing_has_happened_for_a_while_and_it_would_have_been_heard() -> None:
     clock, stirs = Clock(), list[None]()
-    calm = Calm(lambda: stirs.append(None), clock)
+    calm = Activity(lambda: stirs.append(None), clock)
     calm.deaf = False
     clock.now += CALM_AFTER - 0.1
     almost = calm.reigns
@@ -43,7 +43,7 @@ def test_all_is_calm_when_nothing_has_happened_for_a_while_and_it_would_have_bee
 
 def test_the_first_sign_of_life_ends_the_calm_and_tells_once() -> None:
     clock, stirs = Clock(), list[None]()
-    calm = Calm(lambda: stirs.append(None), clock)
+    calm = Activity(lambda: stirs.append(None), clock)
     calm.deaf = False
     calm.stir()
     assert stirs == []
@@ -59,7 +59,7 @@ def test_the_pace_rises_at_once_and_fades() -> None:
     pace = Pace(clock)
     clock.now += 0.01
     assert round(pace.at(50)) == 5_000
-    clock.now += HORIZON
+    clock.now += FADING
     assert 1_800 < pace.at(50) < 1_900  # 5,000 / e
     clock.now += 10
     assert pace.at(50) < 1
@@ -76,7 +76,7 @@ def test_two_looks_in_one_moment_are_no_standstill() -> None:
 
 def test_a_queue_is_found_kept_and_forgotten() -> None:
     clock = Clock()
-    lines = Lines(None, clock)
+    lines = Queues(None, clock)
     assert _asked(lines, [[("mail",)], []]) == ["new_queues", "claim"]
     assert lines.starts() == {"mail": HEAD}
     clock.now += FORGET_AFTER
@@ -86,7 +86,7 @@ def test_a_queue_is_found_kept_and_forgotten() -> None:
 
 def test_jobs_in_known_queues_put_off_the_search_for_others_for_a_moment_only() -> None:
     clock = Clock()
-    lines = Lines(None, clock)
+    lines = Queues(None, clock)
     _asked(lines, [[("mail",)], []])
     assert _asked(lines, [[_row("mail")]]) == ["claim"]
     clock.now += LOOK_AROUND_AFTER
@@ -94,7 +94,7 @@ def test_jobs_in_known_queues_put_off_the_search_for_others_for_a_moment_only() 
 
 
 def test_a_worker_of_given_queues_looks_for_no_others() -> None:
-    assert _asked(Lines(["mail"], Clock()), [[]]) == ["claim"]
+    assert _asked(Queues(["mail"], Clock()), [[]]) == ["claim"]
 
 
 @pytest.mark.parametrize(
@@ -105,20 +105,20 @@ async def test_the_next_tick_comes_by_poll_by_sweep_once_calm_reigns_or_when_a_j
     next_in: float | None, pause: float, *, calmly: bool
 ) -> None:
     clock = Clock()
-    calm = Calm(asyncio.Event().set, clock)
+    calm = Activity(asyncio.Event().set, clock)
     calm.deaf = False
     clock.now += CALM_AFTER if calmly else 0.0
     assert await _ticking(calm, upkeep.Ticked(0, next_in, lost=False, ready=False)).run_once() == pause
 
 
-def _ticking(calm: Calm, ticked: upkeep.Ticked) -> Service:
+def _ticking(calm: Activity, ticked: upkeep.Ticked) -> Service:
     """The service that ticks, where the database says so."""
-    link = AsyncMock(spec=Link)
+    link = AsyncMock(spec=WorkerConnection)
     link.run.return_value = ticked
     ticking, *_ = services(
         link,
         lambda: link,
-        lines=Lines(["mail"]),
+        lines=Queues(["mail"]),
         calm=calm,
         poll=1.0,
         sweep=5.0,
@@ -128,7 +128,7 @@ def _ticking(calm: Calm, ticked: upkeep.Ticked) -> Service:
     return ticking
 
 
-def _asked(lines: Lines, answers: Sequence[Sequence[Row]]) -> list[str]:
+def _asked(lines: Queues, answers: Sequence[Sequence[Row]]) -> list[str]:
     """The statements of a look for one job, given these answers."""
     plan: Plan[list[Claim]] = lines.claim(WORKER, 1)
     asked: list[Step] = []

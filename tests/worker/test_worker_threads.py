@@ -10,8 +10,8 @@ from tenacity import wait_fixed
 from worker.helping import ask, claimed, ended, slots, threads, until
 
 from pgqueue import Context, JobState, PgQueue, Retry
-from pgqueue.worker import slots as slotting
-from pgqueue.worker.pools import Work
+from pgqueue.worker import runners as slotting
+from pgqueue.worker.threads import Work
 
 LATER = Retry(wait=wait_fixed(3600))
 

@@ -12,7 +12,7 @@ from pgqueue.cli.bench.place import APPLICATION, SCHEMA
 from pgqueue.cli.bench.processes import FLOOR, OURS, Contender
 from pgqueue.cli.bench.sizes import Sizes
 from pgqueue.cli.bench.stage import BenchFailed, Stage
-from pgqueue.worker.calm import CALM_AFTER
+from pgqueue.worker.signals import CALM_AFTER
 from pgqueue.worker.upkeep import JITTER, ORPHANS_FIRST
 
 COUNTERS = """

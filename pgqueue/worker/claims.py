@@ -1,21 +1,81 @@
 """The claims of a worker, from their arrival to their verdicts, and the slots they may take.
 
-Only bookkeeping: what runs them is decided in :mod:`pgqueue.worker.slots`. The event loop, the threads of plain
+Only bookkeeping: what runs them is decided in :mod:`pgqueue.worker.runners`. The event loop, the threads of plain
 functions and the heartbeat's thread call it, so whatever takes more than one step is done under one lock.
 """
 
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Container, Sequence
+from enum import Enum, auto
+from typing import Protocol
 from uuid import UUID
 
 from pgqueue.app.context import Context
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Verdict
-from pgqueue.worker.attempt import Attempt
 
 
-class Hand:
+class Stop(Enum):
+    """Why an attempt was stopped from outside."""
+
+    SHUTDOWN = auto()
+    """The worker stops and its grace is over: the job goes back."""
+    CANCEL = auto()
+    """Somebody asked for the job to be cancelled."""
+    LOST = auto()
+    """The job is not this attempt's any more: the worker lost its lease, or claimed the job anew."""
+
+
+class Interruptible(Protocol):
+    """What an attempt waits in: an asyncio task, or the future of a coroutine that a plain function handed out."""
+
+    def cancel(self) -> object:
+        """Have it end soon."""
+
+
+class Attempt:
+    """A claim that is being run.
+
+    Attributes:
+        claim: which.
+        context: what its task sees.
+        stopped: why it was told to stop, if it was.
+        runner: what to cancel so that the task itself ends; None while a plain function runs in a thread, and
+            once it has ended.
+        deadline: when to give up a plain function, in seconds of the monotonic clock.
+        plain: whether it is one of a plain function, in a thread.
+        detached: whether its runner has lost its slot: the function is left to itself, and its thread goes when it
+            returns.
+    """
+
+    __slots__ = ("claim", "context", "deadline", "detached", "plain", "runner", "stopped")
+
+    def __init__(self, claim: Claim, context: Context, *, plain: bool = False) -> None:
+        """Not told anything yet."""
+        self.claim = claim
+        self.context = context
+        self.plain = plain
+        self.stopped: Stop | None = None
+        self.runner: Interruptible | None = None
+        self.deadline = math.inf
+        self.detached = False
+
+    def stop(self, why: Stop) -> None:
+        """Tell it to stop. A plain function is only told; it ends when it looks, or by itself.
+
+        Called in the event loop; for a plain function in any thread.
+        """
+        if self.stopped is why:
+            return  # told already; do not interrupt its clearing up
+        self.stopped = why
+        self.context.cancelled = True
+        if self.runner is not None:
+            self.runner.cancel()
+
+
+class Claims:
     """What waits, what runs, what has ended and is not yet passed on.
 
     Attributes:
@@ -139,7 +199,7 @@ class Hand:
             self.taken -= 1
 
     def verdicts(self) -> list[Verdict]:
-        """Hand over what has ended."""
+        """Claims over what has ended."""
         with self._lock:
             verdicts, self._verdicts = self._verdicts, []
             return verdicts

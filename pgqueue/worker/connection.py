@@ -24,7 +24,7 @@ from pgqueue.store.connection import OwnAsyncConnection
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan, arun
 from pgqueue.store.session import NO_SETTINGS, OWN, PLANNER
-from pgqueue.worker.log import worker_log
+from pgqueue.worker.joblog import worker_log
 
 T = TypeVar("T")
 log = worker_log()
@@ -51,7 +51,7 @@ def passes(error: BaseException) -> bool:
     return isinstance(error, AWAY)
 
 
-class Link:
+class WorkerConnection:
     """Runs plans, with patience: while the database is away it tries again, with growing pauses.
 
     Attributes:

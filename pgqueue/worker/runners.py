@@ -24,13 +24,12 @@ from uuid import UUID
 
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Cancelled, Returned, Verdict
-from pgqueue.worker.attempt import Attempt, Stop
+from pgqueue.worker.claims import Attempt, Claims, Stop
 from pgqueue.worker.completer import Completer
-from pgqueue.worker.deadlines import Deadlines
 from pgqueue.worker.executor import Executor
-from pgqueue.worker.hand import Hand
-from pgqueue.worker.log import worker_log
-from pgqueue.worker.pools import Home, Threads
+from pgqueue.worker.joblog import worker_log
+from pgqueue.worker.signals import TaskLoop
+from pgqueue.worker.threads import Deadlines, Threads
 
 log = worker_log()
 
@@ -48,7 +47,7 @@ LOG_EVERY = 15.0
 """Seconds between two log records about missing threads."""
 
 
-class Slots:
+class Runners:
     """Starts waiting claims as slots become free, and passes verdicts to the completer.
 
     Attributes:
@@ -58,12 +57,12 @@ class Slots:
 
     def __init__(
         self,
-        hand: Hand,
+        hand: Claims,
         executor: Executor,
         completer: Completer,
         *,
         on_room: Callable[[], object],
-        home: Home | None = None,
+        home: TaskLoop | None = None,
     ) -> None:
         """Begin with no runner.
 
@@ -79,7 +78,7 @@ class Slots:
         self._executor = executor
         self._completer = completer
         self._on_room = on_room
-        self._home = home or Home()
+        self._home = home or TaskLoop()
         self._threads = Threads()
         self._deadlines = Deadlines(hand.running, self._time_out)
         self._surroundings = contextvars.copy_context()  # else a job would see what the last one left behind

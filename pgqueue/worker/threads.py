@@ -1,12 +1,67 @@
-"""When to give up plain functions that take too long: one timer, set for whichever is due first."""
+"""Threads: those for tasks that are plain functions, and how any thread reaches the worker's event loop.
+
+Threads for tasks are daemons, so that a function that never returns cannot keep the process from ending. How many may
+run is decided by the caller. A thread that was given up comes back for more work whenever its function returns.
+"""
 
 import asyncio
 import math
+import queue
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import TypeAlias
 
-from pgqueue.worker.attempt import Attempt
+from pgqueue.worker.claims import Attempt
+
+Work: TypeAlias = Callable[[], object]
+
+
+class Threads:
+    """Runs work in threads, and keeps them for more. Safe to use from any thread.
+
+    Attributes:
+        idle: how many wait for work.
+    """
+
+    def __init__(self) -> None:
+        """Start no thread yet."""
+        self._lock = threading.Lock()
+        self.idle = 0
+        self._closed = False
+        self._work: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+
+    def start(self, work: Work) -> None:
+        """Run it at once, in an idle thread if there is one.
+
+        Raises:
+            RuntimeError: the system starts no more threads for this process.
+        """
+        with self._lock:
+            reused = self.idle > 0
+            self.idle -= reused
+        if reused:
+            self._work.put(work)
+        else:
+            threading.Thread(target=self._serve, args=(work,), name="pgqueue-task", daemon=True).start()
+
+    def close(self) -> None:
+        """Let idle threads end now, and the others when their work is done."""
+        with self._lock:
+            self._closed = True
+            for _ in range(self.idle):
+                self._work.put(None)
+
+    def _serve(self, work: Work | None) -> None:
+        while work is not None:
+            work()
+            del work  # else its last job would be kept alive for as long as the thread waits
+            with self._lock:
+                if self._closed:
+                    return
+                self.idle += 1
+            work = self._work.get()
 
 
 class Deadlines:

@@ -7,7 +7,7 @@ from pgqueue.app.context import Context
 from pgqueue.store.database import Database
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Returned
-from pgqueue.worker.hand import Hand
+from pgqueue.worker.claims import Claims
 
 WORKER = UUID(int=1)
 NOON = datetime(2031, 5, 4, 12, tzinfo=UTC)
@@ -17,9 +17,9 @@ def _claim(job_id: int) -> Claim:
     return Claim(job_id, WORKER, 1, 1, 25, 0, "default", "task", "{}", NOON, NOON, 0.0)
 
 
-def _hand(*job_ids: int) -> Hand:
+def _hand(*job_ids: int) -> Claims:
     """A hand of one slot, which is taken, and these claims waiting."""
-    hand = Hand(
+    hand = Claims(
         1, context=lambda claim: Context(claim, Database("nowhere"), keep=True), is_plain=lambda _: False
     )
     hand.waiting.extend(map(_claim, job_ids))
