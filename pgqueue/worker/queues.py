@@ -190,9 +190,11 @@ class Marks:
         return {} if self._clock() >= self._head_at else self._marks
 
     def head_in(self) -> float:
-        """In how many seconds the head is to be looked at again; infinity while every look starts there."""
-        left = self._head_at - self._clock()
-        return left if left > 0 else math.inf
+        """In how many seconds the head is to be looked at again; infinity if the last look started there.
+
+        The moment may pass between a look behind the marks and this call: then it is now, not never.
+        """
+        return max(0.0, self._head_at - self._clock()) if self._head_at else math.inf
 
     def learn(
         self, starts: dict[str, Mark], claims: Iterable[Claim], seconds: float, *, queues: int = 1

@@ -82,3 +82,14 @@ def test_marks_never_move_back() -> None:
     marks.learn({}, claims(2, first=8), SLOW)
     marks.learn(marks.starts(), claims(1, first=3), QUICK)
     assert marks.starts() == {"default": Mark(0, NOON, 9)}
+
+
+def test_a_moment_that_passed_between_a_look_and_a_wait_is_now_and_not_never() -> None:
+    """Under load a worker that had looked behind its marks waited for ever: the moment for the head had just passed."""
+    clock = Clock()
+    marks = Marks(clock)
+    marks.learn({}, [], SLOW)
+    clock.now += SHARE * SLOW + 1
+    assert marks.head_in() == 0
+    marks.learn({}, [], QUICK)
+    assert marks.head_in() == float("inf")
