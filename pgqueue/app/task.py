@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 import msgspec
 
@@ -17,7 +17,7 @@ from pgqueue.app.context import Context
 from pgqueue.app.handle import JobHandle
 from pgqueue.app.naming import objection_to
 from pgqueue.errors import Duration, InvalidOption, PayloadNotEncodable
-from pgqueue.values.hints import hinting, method_hint
+from pgqueue.values.hints import answering_elsewhere, hinting
 from pgqueue.values.job import NewJob
 from pgqueue.values.nearest import did_you_mean
 from pgqueue.values.options import DEFAULT_UNIQUE, JobOptions
@@ -48,6 +48,7 @@ class Call(msgspec.Struct, Generic[R], frozen=True, gc=False):
     job: NewJob
 
 
+@answering_elsewhere
 class Task(Generic[P, R]):
     """A function that can be enqueued with its own arguments.
 
@@ -186,14 +187,6 @@ class Task(Generic[P, R]):
     def returns(self) -> ReturnType:
         """What the function says that it returns."""
         return ReturnType(self.function)
-
-    if not TYPE_CHECKING:  # else type checkers would take any attribute for one of these
-
-        def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - there is none
-            """Say which method was meant by one of another queue's."""
-            raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute {name!r}{method_hint(name)}"
-            )
 
     def _consider_options(self) -> None:
         """What an enqueue need not find out each time: why it is refused, and which arguments make its key."""

@@ -6,11 +6,13 @@ the last ones: at once smaller after long arguments, and at most twice as large 
 """
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from pgqueue.values.job import Claim
 
 LARGEST_ANSWER = 16_000_000
 """Characters of arguments that an answer is meant to hold at most."""
+_ARGS = attrgetter("args")
 FIRST = 100
 """Jobs in an answer before anything is known."""
 
@@ -30,5 +32,5 @@ class Portions:
     def learn(self, claims: Sequence[Claim]) -> None:
         """Take note of an answer."""
         if claims:
-            length = sum(len(one.args) for one in claims) / len(claims)
+            length = sum(map(len, map(_ARGS, claims))) / len(claims)
             self._length = max(1.0, length, self._length / 2)

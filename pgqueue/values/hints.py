@@ -4,12 +4,13 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import ParamSpec, TypeVar
+from typing import NoReturn, ParamSpec, TypeVar
 
 from pgqueue.values.nearest import nearest
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 METHODS: Mapping[str, str] = MappingProxyType(
     {
@@ -19,7 +20,10 @@ METHODS: Mapping[str, str] = MappingProxyType(
         "defer": ".enqueue(...)",
         "defer_async": ".aenqueue(...)",
         "delay": ".enqueue(...)",
+        "delay_async": ".aenqueue(...)",
+        "enqueue_async": ".aenqueue(...)",
         "kiq": ".aenqueue(...)",
+        "map": "queue.enqueue_many(task.call(...) for ...)",
         "options": ".using(...)",
         "s": ".call(...)",
         "schedule": ".using(delay=...).enqueue(...)",
@@ -72,10 +76,28 @@ def hinting(function: Callable[P, R]) -> Callable[P, R]:
     return hinted
 
 
-def method_hint(name: str) -> str:
-    """The end of an ``AttributeError`` for a task's method that is not there."""
-    meant = METHODS.get(name)
-    return "" if meant is None else f"; did you mean {meant}?"
+def answering_elsewhere(kind: type[T]) -> type[T]:
+    """Have a class of tasks answer the methods of other queues' tasks, which it lacks, with what to write here.
+
+    Each is a descriptor of its own. A ``__getattr__`` would be called for them only, and yet make each look-up of
+    any attribute slower: Python 3.11 specialises none on such a class.
+    """
+    for name in METHODS.keys() - vars(kind).keys():
+        setattr(kind, name, _Elsewhere(name))
+    return kind
+
+
+class _Elsewhere:
+    """A method that the class does not have: looking it up raises ``AttributeError``, as for any other such name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, task: object, kind: type) -> NoReturn:
+        shown = (kind if task is None else type(task)).__name__
+        raise AttributeError(
+            f"{shown!r} object has no attribute {self._name!r}; did you mean {METHODS[self._name]}?"
+        )
 
 
 def option_hint(name: str) -> str | None:
