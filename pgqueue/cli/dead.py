@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import click
 
 from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli.answers import READY, left_alone, report
 from pgqueue.cli.app import with_queue
-from pgqueue.cli.outcome import READY, left_alone, report
 from pgqueue.cli.output import zone
 from pgqueue.cli.pages import attempts, last_error, paged, print_page
 from pgqueue.cli.values import JOB_ID, LENGTH

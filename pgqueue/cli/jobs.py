@@ -7,8 +7,8 @@ import click
 import msgspec
 
 from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli.answers import READY, Answer, left_alone, report
 from pgqueue.cli.app import with_queue
-from pgqueue.cli.outcome import READY, Outcome, left_alone, report
 from pgqueue.cli.output import json_option, local, print_json, spelled_out, zone
 from pgqueue.cli.pages import attempts, last_error, paged, print_page
 from pgqueue.cli.values import JOB_ID
@@ -93,14 +93,14 @@ def retry(queue: PgQueue, /, *, job_ids: tuple[int, ...]) -> None:
     report({job_id: READY if queue.retry(job_id) else left_alone(queue, job_id) for job_id in job_ids})
 
 
-def _cancelled(queue: PgQueue, job_id: int) -> Outcome:
+def _cancelled(queue: PgQueue, job_id: int) -> Answer:
     match queue.cancel(job_id):
         case None:
             return left_alone(queue, job_id)
         case JobState.RUNNING:
-            return Outcome(done=True, words="running; its worker is asked to stop it")
+            return Answer(done=True, words="running; its worker is asked to stop it")
         case state:
-            return Outcome(done=True, words=str(state))
+            return Answer(done=True, words=str(state))
 
 
 def _row(job: Job) -> list[object]:

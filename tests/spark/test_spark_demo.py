@@ -16,7 +16,7 @@ from pgqueue.cli.pipeline import demo as demos
 from pgqueue.cli.pipeline import demo_tasks, demo_verdict
 from pgqueue.cli.pipeline.demo_steps import tomorrow
 from pgqueue.spark.config import load
-from pgqueue.spark.made_up.plan import Wish, story
+from pgqueue.spark.made_up.days import Wish, story
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,8 +15,7 @@ from databases import dsn_of
 from pgqueue import PgQueue
 from pgqueue.errors import InvalidOption, PipelineError
 from pgqueue.spark.made_up import history as generating
-from pgqueue.spark.made_up.history import generate, last_closed_day
-from pgqueue.spark.made_up.plan import (
+from pgqueue.spark.made_up.days import (
     CROWD_HOUR,
     CROWD_TENANT,
     FIRST_ID,
@@ -27,6 +26,7 @@ from pgqueue.spark.made_up.plan import (
     spread,
     story,
 )
+from pgqueue.spark.made_up.history import generate, last_closed_day
 from pgqueue.spark.made_up.world import BUSIEST, FAILURES, TASKS, WAITS, shares
 from pgqueue.values.job import AttemptError
 

@@ -8,7 +8,7 @@ import pytest
 from cli.commands import pgqueue, printed
 from spark.lake_history import DAY, NEXT, ask, died, ended, history_ids, lake_ids
 
-from pgqueue.spark import steps
+from pgqueue.spark import pipeline_jobs
 from pgqueue.spark.lake.lake import Lake
 
 if TYPE_CHECKING:
@@ -64,13 +64,13 @@ def test_run_takes_the_chain_from_the_history_to_the_report(
     spark: "SparkSession", dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = ended(dsn, DAY, 5)
-    monkeypatch.setattr(steps, "_session", lambda: spark)
+    monkeypatch.setattr(pipeline_jobs, "_session", lambda: spark)
 
     result = _pipeline(dsn, "run", "--lake", str(tmp_path / "lake"))
 
     assert result.exit_code == 0, result.stderr
     said = [line.split(":")[0] for line in result.stderr.splitlines()]
-    assert said == [name for name in steps.WORK for _ in ("begun", "done")], result.stderr
+    assert said == [name for name in pipeline_jobs.WORK for _ in ("begun", "done")], result.stderr
     assert set(ids).isdisjoint(history_ids(dsn))
     lake = Lake(tmp_path / "lake")
     assert lake_ids(spark, lake) == ids

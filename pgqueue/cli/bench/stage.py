@@ -13,7 +13,7 @@ from pgqueue.cli.bench import place
 from pgqueue.cli.bench.floor import TABLES
 from pgqueue.cli.bench.place import SCHEMA, Place
 from pgqueue.cli.bench.processes import FLOOR, OURS, Contender, Crew
-from pgqueue.cli.endings import end_like_an_interrupt
+from pgqueue.cli.signals import end_like_an_interrupt
 from pgqueue.errors import ConfigurationError, PgQueueError
 from pgqueue.store import schema
 from pgqueue.store.database import Database

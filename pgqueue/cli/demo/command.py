@@ -27,7 +27,7 @@ from pgqueue.cli.demo.screen import Screen
 from pgqueue.cli.demo.stage import Connection, Holder, Progress
 from pgqueue.cli.demo.verdict import Summary
 from pgqueue.cli.demo.workers import Crew, WorkerFailed
-from pgqueue.cli.endings import end_like_an_interrupt
+from pgqueue.cli.signals import end_like_an_interrupt
 from pgqueue.embedded import embedded_server
 from pgqueue.errors import ConfigurationError
 from pgqueue.store.dsn import dsn_in_environment

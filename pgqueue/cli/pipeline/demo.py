@@ -24,16 +24,16 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli import logs
 from pgqueue.cli.demo.screen import Screen
 from pgqueue.cli.demo.workers import Crew, WorkerFailed
-from pgqueue.cli.endings import end_like_an_interrupt
 from pgqueue.cli.output import print_json
 from pgqueue.cli.pipeline import demo_tasks, demo_verdict
 from pgqueue.cli.pipeline.demo_verdict import Verdict
 from pgqueue.cli.pipeline.generate import lines
+from pgqueue.cli.signals import end_like_an_interrupt
 from pgqueue.embedded import embedded_server
 from pgqueue.errors import ConfigurationError, PipelineError
 from pgqueue.spark.config import load
+from pgqueue.spark.made_up.days import Wish, story
 from pgqueue.spark.made_up.history import generate, last_closed_day
-from pgqueue.spark.made_up.plan import Wish, story
 from pgqueue.store import control, schema
 from pgqueue.store.database import Database
 from pgqueue.values.retry import Retry
@@ -182,7 +182,7 @@ def _pipeline(dsn: str, folder: Path, ended_at: datetime, screen: Screen) -> Tol
     """
     from pgqueue.cli.pipeline.demo_steps import tomorrow, work  # noqa: PLC0415 - PyArrow
     from pgqueue.cli.pipeline.run import worked  # noqa: PLC0415 - as above
-    from pgqueue.spark import steps  # noqa: PLC0415 - as above
+    from pgqueue.spark import pipeline_jobs  # noqa: PLC0415 - as above
 
     told = Told()
     chain = PgQueue(dsn)
@@ -190,7 +190,7 @@ def _pipeline(dsn: str, folder: Path, ended_at: datetime, screen: Screen) -> Tol
     def written(page: str) -> None:
         told.page = page
 
-    tasks = steps.register(
+    tasks = pipeline_jobs.register(
         chain,
         load(folder / "pipeline.toml"),
         lake=str(folder / "lake"),
@@ -198,9 +198,9 @@ def _pipeline(dsn: str, folder: Path, ended_at: datetime, screen: Screen) -> Tol
         retry=Retry(stop=stop_after_attempt(1)),  # somebody is watching
         tell=screen.say,
     )
-    first = steps.start(tasks)
+    first = pipeline_jobs.start(tasks)
     logs.configure("error")
-    dead, finished = asyncio.run(worked(chain, steps.QUEUE, steps.KEY, first.id))
+    dead, finished = asyncio.run(worked(chain, pipeline_jobs.QUEUE, pipeline_jobs.KEY, first.id))
     chain.close()
     if dead is not None or not finished:
         raise PipelineError(f"a step failed: {dead.errors[-1].message if dead else 'told to stop'}")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, time, timedelta
 
-from pgqueue.spark.steps import WORK, Surroundings, Work
+from pgqueue.spark.pipeline_jobs import WORK, Surroundings, Work
 
 SOON_AFTER = time(0, 5)
 

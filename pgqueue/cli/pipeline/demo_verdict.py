@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pgqueue.spark.made_up.plan import Story
+from pgqueue.spark.made_up.days import Story
 
 if TYPE_CHECKING:
     from pgqueue.spark.lake.lake import Lake

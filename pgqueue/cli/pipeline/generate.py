@@ -10,9 +10,9 @@ from pgqueue.cli.app import with_queue
 from pgqueue.cli.bench.bars import bar
 from pgqueue.cli.output import json_option, print_json
 from pgqueue.cli.values import day
+from pgqueue.spark.made_up.days import CROWD_HOUR, CROWD_TENANT, SLOWED, SLOWER, STORM_HOURS, Day, Wish
 from pgqueue.spark.made_up.history import Generated, last_closed_day
 from pgqueue.spark.made_up.history import generate as make_history
-from pgqueue.spark.made_up.plan import CROWD_HOUR, CROWD_TENANT, SLOWED, SLOWER, STORM_HOURS, Day, Wish
 from pgqueue.spark.made_up.world import BUSIEST
 
 

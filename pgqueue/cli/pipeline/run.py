@@ -20,7 +20,7 @@ LIVE = [JobState.BLOCKED, JobState.SCHEDULED, JobState.READY, JobState.RUNNING]
 LOOK = 0.5
 
 
-class Outcome(NamedTuple):
+class Worked(NamedTuple):
     """How a chain ended: dead, if a step is; unfinished, if the process was told to stop before."""
 
     dead: Job | None
@@ -45,28 +45,28 @@ def run(
     told = load(config)
     where = lake_of(lake, told)
 
-    from pgqueue.spark import steps  # noqa: PLC0415 - PyArrow, after all that can be refused without it
+    from pgqueue.spark import pipeline_jobs  # noqa: PLC0415 - PyArrow, after all that can be refused without it
 
     # A queue of our own in the same database: it has no other tasks, and leaves the history's retention to yours.
     chain = PgQueue()
     chain.database = queue.database
-    tasks = steps.register(chain, told, lake=where, keep=keep, tell=_tell)
+    tasks = pipeline_jobs.register(chain, told, lake=where, keep=keep, tell=_tell)
     queue.database.verify()
-    first = steps.start(tasks)
+    first = pipeline_jobs.start(tasks)
     if not first.accepted:
         _tell(f"a chain is under way already, as job {first.id}")
     if enqueue_only:
         click.echo(first.id)
         return
     logs.configure("error")
-    dead, finished = asyncio.run(worked(chain, steps.QUEUE, steps.KEY, first.id))
+    dead, finished = asyncio.run(worked(chain, pipeline_jobs.QUEUE, pipeline_jobs.KEY, first.id))
     if dead is not None:
         _tell(f"{dead.task} failed for good; `pgqueue jobs show {dead.id}` has its errors")
     if dead is not None or not finished:
         click.get_current_context().exit(1)
 
 
-async def worked(chain: PgQueue, queue_name: str, key: str, first: int) -> Outcome:
+async def worked(chain: PgQueue, queue_name: str, key: str, first: int) -> Worked:
     """Work until no job has the chain's key, or until told to stop."""
     worker = Worker(chain, queues=[queue_name], concurrency=1)
     worker.drops_history = (
@@ -85,7 +85,7 @@ async def worked(chain: PgQueue, queue_name: str, key: str, first: int) -> Outco
         dead = await chain.ajobs(unique_key=key, state=JobState.DEAD, limit=1)
         await chain.aclose()
     newest = dead[0] if dead and dead[0].id >= first else None
-    return Outcome(newest, finished and not live)
+    return Worked(newest, finished and not live)
 
 
 def _tell(words: str) -> None:

@@ -19,15 +19,15 @@ import msgspec
 from pgqueue.cli.app import Settings
 from pgqueue.cli.bench import plots
 from pgqueue.cli.bench.bars import bar
-from pgqueue.cli.endings import end_like_an_interrupt
 from pgqueue.cli.output import json_option, print_json, print_table
 from pgqueue.cli.own_schema import own_schema
 from pgqueue.cli.pipeline.scale_plots import draw
+from pgqueue.cli.signals import end_like_an_interrupt
 from pgqueue.cli.values import names
 from pgqueue.embedded import embedded_server
 from pgqueue.errors import ConfigurationError
+from pgqueue.spark.made_up.days import Wish
 from pgqueue.spark.made_up.history import last_closed_day
-from pgqueue.spark.made_up.plan import Wish
 from pgqueue.spark.scale.measure import parent
 from pgqueue.spark.scale.scale import Ground, Scaled
 from pgqueue.spark.scale.scale import scale as measure

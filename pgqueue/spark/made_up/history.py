@@ -1,6 +1,6 @@
 """Making up history: refuses what it would spoil, then makes the days, several at a time.
 
-What the days hold is planned in :mod:`pgqueue.spark.made_up.plan`; the rows are made inside PostgreSQL. Each day is one
+What the days hold is planned in :mod:`pgqueue.spark.made_up.days`; the rows are made inside PostgreSQL. Each day is one
 transaction, so a call that was interrupted is finished by the same call.
 """
 
@@ -14,7 +14,7 @@ from time import perf_counter
 import msgspec
 
 from pgqueue.errors import PipelineError
-from pgqueue.spark.made_up.plan import (
+from pgqueue.spark.made_up.days import (
     CROWD_TENANT,
     FIRST_ID,
     IDS_A_DAY,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from pgqueue.spark.config import Config, Slo
+from pgqueue.spark.made_up.days import Wish
 from pgqueue.spark.made_up.history import generate
-from pgqueue.spark.made_up.plan import Wish
 from pgqueue.spark.scale import in_duckdb
 from pgqueue.spark.scale.agree import MIDDLES, RANKS, Agreement, Key, Sketched, compare
 from pgqueue.spark.scale.measure import Took, measured

@@ -1,6 +1,6 @@
 """Plans that make up history: rows of past days, made inside PostgreSQL, and what is asked before.
 
-What the rows are to be is decided elsewhere (:mod:`pgqueue.spark.made_up.plan`); here a day is a JSON array of cells.
+What the rows are to be is decided elsewhere (:mod:`pgqueue.spark.made_up.days`); here a day is a JSON array of cells.
 """
 
 from collections.abc import Mapping, Sequence

@@ -12,30 +12,30 @@ from pgqueue.values.job import JobState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Answer:
     """Whether the asked was done, and in words what was."""
 
     done: bool
     words: str
 
 
-READY = Outcome(done=True, words="ready")
+READY = Answer(done=True, words="ready")
 
 
-def left_alone(queue: PgQueue, job_id: int) -> Outcome:
+def left_alone(queue: PgQueue, job_id: int) -> Answer:
     """Why nothing was done: the state that the job is in."""
     try:
         job = queue.job(job_id)
     except JobNotFound:
-        return Outcome(done=False, words="there is no record of it")
+        return Answer(done=False, words="there is no record of it")
     taken = job.state is JobState.DEAD and job.unique_key is not None
     why = f"; a live job holds its unique key {job.unique_key!r}" if taken else ""
-    return Outcome(done=False, words=f"left alone: {job.state}{why}")
+    return Answer(done=False, words=f"left alone: {job.state}{why}")
 
 
-def report(outcomes: Mapping[int, Outcome]) -> None:
+def report(answers: Mapping[int, Answer]) -> None:
     """Print a line per job; end with exit code 1 where something was not done."""
-    for job_id, outcome in outcomes.items():
+    for job_id, outcome in answers.items():
         click.echo(f"{job_id}: {spelled_out(outcome.words)}", err=not outcome.done)
-    if not all(outcome.done for outcome in outcomes.values()):
+    if not all(outcome.done for outcome in answers.values()):
         click.get_current_context().exit(1)

@@ -16,24 +16,24 @@ from pgqueue import PgQueue, Retry
 from pgqueue.app.context import Context
 from pgqueue.app.task import Task
 from pgqueue.errors import ConfigurationError, DuplicateTask, NotVerified, Superseded
-from pgqueue.spark import steps
+from pgqueue.spark import pipeline_jobs
 from pgqueue.spark.config import Config
 from pgqueue.store import claim, upkeep
 from pgqueue.values.job import JobState
 
 Tasks = Mapping[str, Task[[], None]]
-AT_ONCE = Retry(wait=wait_none(), stop=stop_after_attempt(3), retry=steps.PATIENT.retry)
+AT_ONCE = Retry(wait=wait_none(), stop=stop_after_attempt(3), retry=pipeline_jobs.PATIENT.retry)
 NAMES = ["export", "verify", "rollup", "report", "prune"]
 
 
 def _register(queue: PgQueue, works: Mapping[str, Callable[[], object]], **more: Any) -> Tasks:
     """Steps that do no more than this."""
 
-    def step(name: str) -> steps.Work:
+    def step(name: str) -> pipeline_jobs.Work:
         return lambda _: str(works[name]())
 
     work = {name: step(name) for name in works}
-    return steps.register(queue, Config(), lake="/nowhere", work=work, retry=AT_ONCE, **more)
+    return pipeline_jobs.register(queue, Config(), lake="/nowhere", work=work, retry=AT_ONCE, **more)
 
 
 def _live(queue: PgQueue) -> list[tuple[str, str]]:
@@ -52,9 +52,9 @@ async def test_the_steps_run_in_their_order_and_leave_a_history(queue: PgQueue, 
     tasks = _register(queue, works, tell=said.append)
     assert list(tasks) == NAMES
 
-    steps.start(tasks)
+    pipeline_jobs.start(tasks)
     async with running(
-        queue, queues=[steps.QUEUE], concurrency=1
+        queue, queues=[pipeline_jobs.QUEUE], concurrency=1
     ):  # else the next step may begin before this one is told
         await _ended(queue)
 
@@ -69,16 +69,18 @@ async def test_the_steps_run_in_their_order_and_leave_a_history(queue: PgQueue, 
 async def test_there_is_one_chain_at_a_time_whichever_step_it_is_at(queue: PgQueue, running: Running) -> None:
     handles = []
     tasks: Tasks = {}
-    works = {name: lambda: handles.append(steps.start(tasks)) for name in ("export", "verify", "prune")}
+    works = {
+        name: lambda: handles.append(pipeline_jobs.start(tasks)) for name in ("export", "verify", "prune")
+    }
     tasks = _register(queue, works)
 
-    first = steps.start(tasks)
+    first = pipeline_jobs.start(tasks)
     async with running(queue):
         await _ended(queue)
 
     assert [handle.accepted for handle in handles] == [False] * 3
     assert handles[0].id == first.id
-    assert steps.start(tasks).accepted
+    assert pipeline_jobs.start(tasks).accepted
 
 
 async def test_a_step_that_fails_is_run_again_and_the_chain_goes_on(queue: PgQueue, running: Running) -> None:
@@ -90,7 +92,7 @@ async def test_a_step_that_fails_is_run_again_and_the_chain_goes_on(queue: PgQue
             raise OSError("the lake is away")
 
     said: list[str] = []
-    steps.start(_register(queue, {"export": fail_once, "prune": lambda: None}, tell=said.append))
+    pipeline_jobs.start(_register(queue, {"export": fail_once, "prune": lambda: None}, tell=said.append))
     async with running(queue):
         await _ended(queue)
 
@@ -106,13 +108,13 @@ async def test_what_another_attempt_would_not_mend_ends_the_chain_and_the_next_o
         raise NotVerified("day 2026-01-20: its files hold 5 rows")
 
     tasks = _register(queue, {"verify": differ, "prune": lambda: None})
-    steps.start(tasks)
+    pipeline_jobs.start(tasks)
     async with running(queue):
         await _ended(queue)
 
     (dead,) = queue.jobs(state=JobState.DEAD)
     assert (dead.task, dead.attempts, dead.reason) == ("pgqueue.pipeline.verify", 1, "refused")
-    assert steps.start(tasks).accepted
+    assert pipeline_jobs.start(tasks).accepted
 
 
 async def test_a_step_that_cannot_hand_over_has_not_completed(
@@ -130,7 +132,7 @@ async def test_a_step_that_cannot_hand_over_has_not_completed(
     monkeypatch.setattr(queue, "find_task", find)
     worked: list[str] = []
     works = {name: lambda name=name: worked.append(name) for name in ("export", "prune")}
-    steps.start(_register(queue, works))
+    pipeline_jobs.start(_register(queue, works))
     async with running(queue):
         await _ended(queue)
 
@@ -141,21 +143,21 @@ async def test_a_step_that_cannot_hand_over_has_not_completed(
 
 def test_a_step_whose_job_is_somebody_elses_hands_nothing_over(queue: PgQueue) -> None:
     tasks = _register(queue, {"export": lambda: None, "prune": lambda: None})
-    steps.start(tasks)
+    pipeline_jobs.start(tasks)
     former = listed(queue)
-    (held,) = do(queue, claim.claim(former, {steps.QUEUE: 1}))
+    (held,) = do(queue, claim.claim(former, {pipeline_jobs.QUEUE: 1}))
     do(queue, claim.leave(former))
     do(queue, upkeep.reclaim())
     context = Context(held, queue.database, keep=True)
 
     with pytest.raises(Superseded):
         tasks["export"].function(context)
-    assert _live(queue) == [("pgqueue.pipeline.export", steps.KEY)]
+    assert _live(queue) == [("pgqueue.pipeline.export", pipeline_jobs.KEY)]
 
 
 async def test_a_step_may_take_longer_than_the_lease(queue: PgQueue, running: Running) -> None:
     leave = threading.Event()
-    steps.start(_register(queue, {"export": lambda: leave.wait(60)}))
+    pipeline_jobs.start(_register(queue, {"export": lambda: leave.wait(60)}))
     lease = timedelta(seconds=3)
 
     def renewals() -> set[object]:
@@ -175,10 +177,10 @@ async def test_a_step_may_take_longer_than_the_lease(queue: PgQueue, running: Ru
 
 def test_a_chain_needs_a_lake_and_a_name_of_its_own(queue: PgQueue) -> None:
     with pytest.raises(ConfigurationError, match="no lake"):
-        steps.register(queue, Config())
-    steps.register(queue, Config(lake="/lake"))
+        pipeline_jobs.register(queue, Config())
+    pipeline_jobs.register(queue, Config(lake="/lake"))
     with pytest.raises(DuplicateTask):
-        steps.register(queue, Config(lake="/lake"))
+        pipeline_jobs.register(queue, Config(lake="/lake"))
 
 
 @pytest.fixture
@@ -186,14 +188,14 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The command's steps do nothing but note that they ran."""
     seen: list[str] = []
 
-    def step(name: str) -> steps.Work:
-        def work(given: steps.Surroundings) -> str:
+    def step(name: str) -> pipeline_jobs.Work:
+        def work(given: pipeline_jobs.Surroundings) -> str:
             seen.append(f"{name} {given.lake.uri} {given.keep.days}")
             return "done"
 
         return work
 
-    monkeypatch.setattr(steps, "WORK", {name: step(name) for name in ("export", "prune")})
+    monkeypatch.setattr(pipeline_jobs, "WORK", {name: step(name) for name in ("export", "prune")})
     return seen
 
 
@@ -202,7 +204,7 @@ def test_the_command_takes_up_a_chain_that_a_killed_process_has_left(
 ) -> None:
     assert pgqueue("pipeline", "run", "--lake", "/lake", "--enqueue-only", dsn=dsn).stdout == "1\n"
     former = listed(queue)
-    do(queue, claim.claim(former, {steps.QUEUE: 1}))
+    do(queue, claim.claim(former, {pipeline_jobs.QUEUE: 1}))
     ask(dsn, "update pgqueue.workers set lease_until = now() - interval '1 second'")
 
     result = pgqueue("pipeline", "run", "--lake", "/lake", "--keep", "3d", dsn=dsn)
@@ -217,10 +219,10 @@ def test_the_command_takes_up_a_chain_that_a_killed_process_has_left(
 def test_the_command_fails_when_a_step_fails_for_good_and_leaves_retention_alone(
     dsn: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def refuse(_: steps.Surroundings) -> str:
+    def refuse(_: pipeline_jobs.Surroundings) -> str:
         raise ConfigurationError("no such thing")
 
-    monkeypatch.setattr(steps, "WORK", {"export": refuse})
+    monkeypatch.setattr(pipeline_jobs, "WORK", {"export": refuse})
     ask(dsn, "select pgqueue.ensure_history_days('2026-01-20', '2026-01-20')")
     result = pgqueue("pipeline", "run", "--lake", str(tmp_path), dsn=dsn)
 
