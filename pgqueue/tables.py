@@ -10,6 +10,7 @@ They are for reading: what is written past pgqueue's own functions is not bound 
 with the real tables, column by column; those whose type is a domain there have its base type here.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -30,7 +31,9 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSON, JSONB
 from sqlalchemy.types import TypeEngine
 
+from pgqueue.store import columns
 from pgqueue.store.catalogue import catalogue_of
+from pgqueue.store.columns import Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,19 @@ class Tables:
     all_jobs: Table
 
 
+TYPES: Mapping[Type, Callable[[], TypeEngine[Any]]] = {
+    Type.BIGINT: BigInteger,
+    Type.INTEGER: Integer,
+    Type.SMALLINT: SmallInteger,
+    Type.BOOLEAN: Boolean,
+    Type.TEXT: Text,
+    Type.UUID: Uuid,
+    Type.JSON: JSON,
+    Type.JSONB: JSONB,
+    Type.TIMESTAMP: lambda: DateTime(timezone=True),
+}
+
+
 def tables(schema: str = "pgqueue") -> Tables:
     """The tables of a schema; the same objects each time.
 
@@ -75,86 +91,21 @@ def _tables(schema: str) -> Tables:
     metadata = MetaData(schema=schema)
     return Tables(
         metadata,
-        jobs=Table("jobs", metadata, *_jobs()),
-        job_history=Table("job_history", metadata, *_job_history()),
-        dead_jobs=Table("dead_jobs", metadata, *_dead_jobs()),
+        jobs=Table("jobs", metadata, *_columns(columns.JOBS)),
+        job_history=Table("job_history", metadata, *_columns(columns.HISTORY)),
+        dead_jobs=Table("dead_jobs", metadata, *_columns(columns.DEAD)),
         workers=Table("workers", metadata, *_workers()),
         former_workers=Table("former_workers", metadata, *_former_workers()),
         queues=Table("queues", metadata, *_queues()),
-        all_jobs=Table("all_jobs", metadata, *_all_jobs()),
+        all_jobs=Table("all_jobs", metadata, *_columns(columns.ALL_JOBS)),
     )
 
 
-def _jobs() -> list[Column[Any]]:
+def _columns(described: columns.Columns) -> list[Column[Any]]:
+    """A table of jobs. ``id`` is the key of each, for an ORM to tell rows apart."""
     return [
-        *_as_enqueued(JSON()),
-        *_spent(),
-        _optional("claimed_at", _instant()),
-        _required("claims", Integer()),
-        _required("unique_until_started", Boolean()),
-        _required("cancel_requested", Boolean()),
-        _required("status", Text()),
-        _optional("unknown_since", _instant()),
-    ]
-
-
-def _job_history() -> list[Column[Any]]:
-    return [
-        *_as_enqueued(JSON()),
-        *_spent(),
-        _optional("started_at", _instant()),
-        _required("finished_at", _instant()),
-        _required("outcome", Text()),
-        _required("ended_in", BigInteger()),
-        _optional("result", JSONB()),
-    ]
-
-
-def _dead_jobs() -> list[Column[Any]]:
-    return [
-        *_as_enqueued(JSONB()),
-        *_spent(),
-        _optional("started_at", _instant()),
-        _required("died_at", _instant()),
-        _required("reason", Text()),
-        _required("ended_in", BigInteger()),
-    ]
-
-
-def _all_jobs() -> list[Column[Any]]:
-    return [
-        *_as_enqueued(JSONB()),
-        *_spent(),
-        _required("state", Text()),
-        _optional("started_at", _instant()),
-        _optional("ended_at", _instant()),
-        _optional("reason", Text()),
-        _optional("result", JSONB()),
-    ]
-
-
-def _as_enqueued(args: JSON) -> list[Column[Any]]:
-    """What every job says of itself. ``id`` is the key of them all, for an ORM to tell rows apart."""
-    return [
-        Column("id", BigInteger, primary_key=True),
-        _required("queue", Text()),
-        _required("task", Text()),
-        _required("args", args),
-        _required("priority", SmallInteger()),
-        _required("run_at", _instant()),
-        _required("created_at", _instant()),
-        _required("max_attempts", SmallInteger()),
-        _optional("unique_key", Text()),
-    ]
-
-
-def _spent() -> list[Column[Any]]:
-    """What has become of every job so far."""
-    return [
-        _required("attempts", SmallInteger()),
-        _required("collisions", Integer()),
-        _optional("worker_id", Uuid()),
-        _optional("errors", JSONB()),
+        Column(name, TYPES[kind](), nullable=nullable, primary_key=name == "id")
+        for name, kind, nullable in described
     ]
 
 

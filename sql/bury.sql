@@ -15,13 +15,13 @@ with done as (
 ),
 dead as (
     insert into pgqueue.dead_jobs (id, run_at, created_at, started_at, died_at, worker_id, collisions, priority,
-                                   attempts, max_attempts, reason, queue, task, unique_key, args, errors)
+                                   attempts, max_attempts, reason, queue, task, unique_key, args, errors, meta)
     select case when taken then pgqueue.free_id() else id end,
            run_at, created_at, clock.now - pg_catalog.make_interval(secs => (%(seconds)s::float8[])[place]), clock.now,
            worker_id, collisions, priority, attempts, max_attempts, (%(reasons)s::text[])[place], queue, task, unique_key,
            pgqueue.as_jsonb(args),
            pgqueue.with_error(errors, (%(errors)s::text[])[place]::jsonb
-               || case when taken then pg_catalog.jsonb_build_object('former_id', id) else '{}' end, clock.now)
+               || case when taken then pg_catalog.jsonb_build_object('former_id', id) else '{}' end, clock.now), meta
     from done cross join (select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now) as clock
     cross join lateral (select exists (select from pgqueue.dead_jobs as other where other.id = done.id) as taken) as found
 )

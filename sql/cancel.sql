@@ -17,9 +17,9 @@ gone as (
 ),
 cancelled as (
     insert into pgqueue.job_history (id, run_at, created_at, started_at, finished_at, worker_id, collisions, priority,
-                                     attempts, max_attempts, outcome, queue, task, unique_key, args, errors)
+                                     attempts, max_attempts, outcome, queue, task, unique_key, args, errors, meta)
     select id, run_at, created_at, null, coalesce(%(now)s::timestamptz, clock_timestamp()), null, collisions, priority,
-           attempts, max_attempts, 'cancelled', queue, task, unique_key, args, errors
+           attempts, max_attempts, 'cancelled', queue, task, unique_key, args, errors, meta
     from gone
     returning id, 'cancelled' as state
 )

@@ -13,10 +13,10 @@ with done as (
     returning *, (%(errors)s::text[])[pg_catalog.width_bucket(id, %(ids)s::bigint[])] as error
 )
 insert into pgqueue.job_history (id, run_at, created_at, started_at, finished_at, worker_id, collisions, priority,
-                                 attempts, max_attempts, outcome, queue, task, unique_key, args, errors)
+                                 attempts, max_attempts, outcome, queue, task, unique_key, args, errors, meta)
 select id, run_at, created_at, claimed_at, clock.now, worker_id, collisions, priority,
        attempts, max_attempts, 'cancelled', queue, task, unique_key, args,
        case when error is null then errors
-            else pgqueue.with_error(errors, error::jsonb, clock.now) end
+            else pgqueue.with_error(errors, error::jsonb, clock.now) end, meta
 from done, (select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now) as clock
 returning id

@@ -37,7 +37,8 @@ claimed as (
               case when job.attempts > 1  -- since the last revival
                    then coalesce(extract(epoch from job.claimed_at - pgqueue.instant(
                        coalesce(job.errors->-1->>'since', job.errors->(1 - job.attempts)->>'at'))), 0)
-                   else 0 end::float8 as failing_seconds
+                   else 0 end::float8 as failing_seconds,
+              job.meta::text as meta
 )
 select * from claimed
 order by priority desc, run_at, id

@@ -13,12 +13,12 @@ with done as (
 ),
 kept as (
     insert into pgqueue.job_history (id, run_at, created_at, started_at, finished_at, worker_id, collisions, priority,
-                                     attempts, max_attempts, outcome, queue, task, unique_key, args, errors, result)
+                                     attempts, max_attempts, outcome, queue, task, unique_key, args, errors, result, meta)
     select id, run_at, created_at, clock.now - pg_catalog.make_interval(secs => (%(seconds)s::float8[])[place]), clock.now,
            worker_id, collisions, priority, attempts, max_attempts, 'succeeded', queue, task, unique_key, args,
            case when (%(errors)s::text[])[place] is null then errors  -- else why the result is not kept
                 else pgqueue.with_error(errors, (%(errors)s::text[])[place]::jsonb, clock.now) end,
-           (%(results)s::text[])[place]::jsonb
+           (%(results)s::text[])[place]::jsonb, meta
     from done, (select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now) as clock
     where %(keep)s::boolean
 )

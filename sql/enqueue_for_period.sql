@@ -21,10 +21,10 @@ due as (
 ),
 added as (
     insert into pgqueue.jobs (id, queue, task, args, priority, status, run_at, max_attempts,
-                              unique_key, unique_until_started)
+                              unique_key, unique_until_started, meta)
     select due.job_id, %(queue)s::text, %(task)s::text, %(args)s::json, %(priority)s::smallint,
            case when due.run_at > due.now then 'scheduled' else 'ready' end, due.run_at, %(max_attempts)s::smallint,
-           %(unique_key)s::text, %(unique_until_started)s::boolean
+           %(unique_key)s::text, %(unique_until_started)s::boolean, %(meta)s::jsonb
     from due
     on conflict (unique_key) where unique_key is not null do nothing
     returning id

@@ -4,7 +4,7 @@
 -- run by: PgQueue.jobs
 select id, state, queue, task, args::text, priority, pgqueue.as_datetime(run_at), pgqueue.as_datetime(created_at),
        pgqueue.as_datetime(started_at), pgqueue.as_datetime(ended_at),
-       attempts, max_attempts, unique_key, collisions, worker_id, errors::text, reason, result::text
+       attempts, max_attempts, unique_key, collisions, worker_id, errors::text, reason, result::text, meta::text
 from pgqueue.all_jobs
 where (%(states)s::text[] is null or state = any(%(states)s::text[]))
   and (%(queue)s::text is null or queue = %(queue)s::text)

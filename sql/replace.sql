@@ -4,7 +4,7 @@
 -- run by: Task.enqueue with Unique(collision="replace")
 update pgqueue.jobs as job
 set queue = %(queue)s::text, task = %(task)s::text, args = %(args)s::json, priority = %(priority)s::smallint,
-    max_attempts = %(max_attempts)s::smallint,
+    max_attempts = %(max_attempts)s::smallint, meta = %(meta)s::jsonb,
     unique_until_started = %(unique_until_started)s::boolean, run_at = due.run_at, collisions = collisions + 1,
     status = case when job.status = 'blocked' then 'blocked'
                   when due.run_at > due.now then 'scheduled' else 'ready' end

@@ -36,12 +36,12 @@ gone as (
 ),
 buried as (
     insert into pgqueue.dead_jobs (id, run_at, created_at, started_at, died_at, worker_id, collisions, priority,
-                                   attempts, max_attempts, reason, queue, task, unique_key, args, errors)
+                                   attempts, max_attempts, reason, queue, task, unique_key, args, errors, meta)
     select id, run_at, created_at, null, clock.now, worker_id, collisions, priority, attempts, max_attempts, 'unknown', queue, task,
            unique_key, pgqueue.as_jsonb(args),
            pgqueue.with_error(errors, pg_catalog.jsonb_build_object('attempt', attempts, 'type', 'UnknownTask', 'traceback', null,
                'message', 'no worker that serves queue ' || queue || ' has known task ' || task || ' since ' || unknown_since),
-               clock.now)
+               clock.now), meta
     from gone cross join clock
     returning id
 )

@@ -30,6 +30,7 @@ from pgqueue.store.connection import Awaiting, Blocking
 from pgqueue.store.database import Database
 from pgqueue.store.joining import joinable
 from pgqueue.store.plan import Plan, arun, run
+from pgqueue.store.records import object_of
 from pgqueue.values.job import Claim
 from pgqueue.values.result import NOT_RETURNED
 from pgqueue.values.verdict import Succeeded
@@ -90,6 +91,11 @@ class Context:
     def attempt(self) -> int:
         """Which attempt this is, from 1."""
         return self.job.attempt
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """What the enqueuer sent along with the job; empty: nothing."""
+        return {} if self.job.meta is None else object_of(self.job.meta)
 
     @property
     def seconds(self) -> float:

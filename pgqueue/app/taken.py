@@ -7,6 +7,7 @@ from typing import Any
 
 from pgqueue.app.hold import Hold
 from pgqueue.errors import Duration, as_delay
+from pgqueue.store.records import object_of
 from pgqueue.values.job import Claim
 
 
@@ -19,6 +20,7 @@ class TakenJob:
         queue: the queue it was taken from.
         args: its arguments by parameter name, as plain JSON values.
         attempt: which attempt this is, from 1.
+        meta: what the enqueuer sent along with the job; empty: nothing.
         lost: whether the lease was lost, so that the job may run elsewhere.
         cancelled: whether somebody asked to cancel the job.
     """
@@ -54,6 +56,11 @@ class TakenJob:
     def attempt(self) -> int:
         """Which attempt this is, from 1."""
         return self._claim.attempt
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """What the enqueuer sent along with the job; empty: nothing."""
+        return {} if self._claim.meta is None else object_of(self._claim.meta)
 
     @property
     def lost(self) -> bool:

@@ -6,7 +6,7 @@ are kept. Tests can put another one in its place. What can be a task at all is d
 
 import copy
 import inspect
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
@@ -19,6 +19,7 @@ from pgqueue.app.naming import objection_to
 from pgqueue.errors import Duration, InvalidOption, PayloadNotEncodable
 from pgqueue.values.hints import answering_elsewhere, hinting
 from pgqueue.values.job import NewJob
+from pgqueue.values.meta import encode_meta
 from pgqueue.values.nearest import did_you_mean
 from pgqueue.values.options import DEFAULT_UNIQUE, JobOptions
 from pgqueue.values.payload import Signature
@@ -145,6 +146,7 @@ class Task(Generic[P, R]):
         max_attempts: int | None = None,
         unique_key: str | None = None,
         unique: Unique | None = None,
+        meta: Mapping[str, Any] | None = None,
     ) -> "Task[P, R]":
         """This task with other options, for one enqueue or many; None leaves an option as it is.
 
@@ -158,6 +160,7 @@ class Task(Generic[P, R]):
             max_attempts: after how many attempts the job is dead.
             unique_key: what no two live jobs may share.
             unique: what happens when they would; ``Unique(by=...)`` makes the key from arguments.
+            meta: what is sent along for other programs, such as tags: an object of JSON values, at most 8 kB.
 
         Raises:
             InvalidOption: a value is out of its range.
@@ -172,6 +175,7 @@ class Task(Generic[P, R]):
             max_attempts=max_attempts,
             unique_key=unique_key,
             unique=unique,
+            meta=None if meta is None else encode_meta(meta),
         )
         changed._consider_options()  # noqa: SLF001 - of this same class
         if connection is not None:
@@ -232,6 +236,7 @@ class Task(Generic[P, R]):
             options.delay,
             options.unique_key if names is None else self._derived_key(data, names),
             options.unique,
+            options.meta,
         )
 
     def _derived_key(self, data: bytes, names: tuple[str, ...]) -> str:

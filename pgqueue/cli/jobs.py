@@ -119,7 +119,7 @@ def _when(job: Job) -> str:
 def _shown(name: str, value: object) -> str:
     if isinstance(value, datetime):
         return f"{local(value)} {zone()}"
-    text = msgspec.json.encode(value).decode() if name in {"args", "result"} else str(value)
+    text = msgspec.json.encode(value).decode() if name in {"args", "result", "meta"} else str(value)
     return spelled_out(text)
 
 

@@ -38,7 +38,7 @@ __all__ = ["DeadJobAdmin", "JobAdmin", "QueueAdmin", "WorkerAdmin"]  # importing
 
 ON_RECORD_BY_KEY = Q(state__in=sorted(set(JobState) - {JobState.SUCCEEDED, JobState.CANCELLED}))
 
-LONG = ("args", "errors")
+LONG = ("args", "errors", "meta")
 """Fields that may be long, and so are read for the page of one only."""
 
 
@@ -91,6 +91,11 @@ class EnqueuedAdmin(ReadOnlyAdmin):
         """The arguments."""
         return as_json(job.args)
 
+    @admin.display(description="sent along")
+    def meta_shown(self, job: Job | DeadJob) -> SafeString | str:
+        """What the enqueuer sent along for other programs."""
+        return as_json(job.meta)
+
     @admin.display(description="reason")
     def reason_shown(self, job: Job | DeadJob) -> str:
         """Why it is dead, and what that means."""
@@ -139,7 +144,7 @@ class JobAdmin(EnqueuedAdmin):
         ("Call", ("args_shown", "result_shown")),
         ("Attempts", ("tries", "errors_shown", "worker")),
         ("Times", ("created", "due", "started", "ended")),
-        ("Options", ("priority", "unique_key", "collisions")),
+        ("Options", ("priority", "unique_key", "collisions", "meta_shown")),
     )
 
     def has_cancel_permission(self, request: HttpRequest) -> bool:
@@ -217,7 +222,7 @@ class DeadJobAdmin(EnqueuedAdmin):
         ("Call", ("args_shown",)),
         ("Attempts", ("tries", "errors_shown", "worker_id")),
         ("Times", ("created", "due", "started", "ended")),
-        ("Options", ("priority", "unique_key", "collisions")),
+        ("Options", ("priority", "unique_key", "collisions", "meta_shown")),
     )
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ANN401, ARG002 - Django's call

@@ -86,6 +86,7 @@ class Enqueued(ReadOnly):
     collisions: "models.IntegerField[int, int]" = models.IntegerField()
     worker_id: "models.UUIDField[UUID | None, UUID | None]" = models.UUIDField("worker", null=True)
     errors = ValueField(null=True)
+    meta = ValueField(null=True)
 
     class Meta:
         """A base of models."""

@@ -26,7 +26,7 @@ def enqueue(job: NewJob, *, now: datetime | None = None) -> Plan[Enqueued]:
     """
     if job.unique_key is not None:
         return (yield from _enqueue_unique(job, _params(job, now)))
-    if job.run_at is None and job.delay is None and now is None:
+    if job.run_at is None and job.delay is None and job.meta is None and now is None:
         rows = yield Statement("enqueue_now", _basic_params(job))
     else:
         rows = yield Statement("enqueue", _params(job, now))
@@ -180,8 +180,13 @@ def _basic_params(job: NewJob) -> dict[str, object]:
 
 
 def _params(job: NewJob, now: datetime | None) -> dict[str, object]:
-    due = {"run_at": job.run_at, "delay": job.delay, "now": now}
-    return _basic_params(job) | due | ({} if job.unique_key is None else _unique_params(job))
+    more = {
+        "run_at": job.run_at,
+        "delay": job.delay,
+        "meta": None if job.meta is None else job.meta.decode(),
+        "now": now,
+    }
+    return _basic_params(job) | more | ({} if job.unique_key is None else _unique_params(job))
 
 
 def _unique_params(job: NewJob) -> dict[str, object]:
@@ -204,6 +209,7 @@ def _columns(numbered: list[tuple[int, NewJob]], clock: datetime) -> dict[str, o
         "max_attempts": [job.max_attempts for job in jobs],
         "unique_keys": [job.unique_key for job in jobs],
         "unique_until_started": [job.unique.until == "started" for job in jobs],
+        "metas": [None if job.meta is None else job.meta.decode() for job in jobs],
     }
 
 
@@ -218,7 +224,7 @@ def _copy_chunks(numbered: list[tuple[int, NewJob]], clock: datetime) -> Iterato
     rows, at_once = iter(numbered), _copy_time(clock, clock)
     while chunk := list(islice(rows, ROWS_PER_CHUNK)):
         yield b"".join(
-            b"%d\t%b\t%b\t%d\t%b\t%d\n"
+            b"%d\t%b\t%b\t%d\t%b\t%d\t%b\n"
             % (
                 job_id,
                 _copy_names(job.queue, job.task),
@@ -228,6 +234,7 @@ def _copy_chunks(numbered: list[tuple[int, NewJob]], clock: datetime) -> Iterato
                 if job.run_at is None and job.delay is None
                 else _copy_time(_run_at(job, clock), clock),
                 job.max_attempts,
+                b"\\N" if job.meta is None else job.meta.replace(b"\\", b"\\\\"),
             )
             for job_id, job in chunk
         )

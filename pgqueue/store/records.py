@@ -5,6 +5,7 @@ Such a value is shown as its text, so that one job never fails a page of others.
 the statements.
 """
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -22,15 +23,17 @@ _errors = msgspec.json.Decoder(tuple[AttemptError, ...])
 
 def job_of(row: Row) -> Job:
     """The record in a row."""
-    values = list(row)
-    values[1] = JobState(row[1])
-    values[4] = _arguments(row[4])
-    values[15] = () if row[15] is None else _attempt_errors(row[15])
-    values[17] = None if row[17] is None else _value(row[17])
-    return Job(*values)
+    values = dict(zip(Job.__struct_fields__, row, strict=True))
+    values["state"] = JobState(values["state"])
+    for name, read in _READ.items():
+        if values[name] is not None:
+            values[name] = read(values[name])
+    values["errors"] = values["errors"] or ()
+    return Job(**values)
 
 
-def _arguments(text: str) -> dict[str, Any]:
+def object_of(text: str) -> dict[str, Any]:
+    """A JSON object; what is none, or cannot be read, is shown as text."""
     found = _value(text)
     if isinstance(found, str):  # what jsonb cannot hold, as pgqueue.as_jsonb() gives it
         return {UNREADABLE: found[:SHOWN]}
@@ -49,3 +52,12 @@ def _attempt_errors(text: str) -> tuple[AttemptError, ...]:
         return _errors.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return (AttemptError(attempt=0, type=UNREADABLE, message=text[:SHOWN]),)
+
+
+_READ: Mapping[str, Callable[[str], Any]] = {
+    "args": object_of,
+    "errors": _attempt_errors,
+    "result": _value,
+    "meta": object_of,
+}
+"""How the JSON of a column is read; it comes as text."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
     from sqlalchemy import Connection
 
-REVISION = "0003"
+REVISION = "0004"
 """The revision that this code is written for."""
 
 _one_at_a_time = threading.RLock()

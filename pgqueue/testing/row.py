@@ -56,6 +56,7 @@ class Row:
             errors=self.errors,
             reason=self.reason,
             result=None if self.result is None else msgspec.json.decode(self.result),
+            meta=None if self.new.meta is None else msgspec.json.decode(self.new.meta),
         )
 
     def claimed(self, worker: UUID, now: datetime) -> Claim:
@@ -79,6 +80,7 @@ class Row:
             run_at=self.run_at,
             created_at=self.created_at,
             failing_seconds=0.0 if since is None else (now - since).total_seconds(),
+            meta=None if self.new.meta is None else self.new.meta.decode(),
         )
 
     def wait(self, state: JobState) -> None:

@@ -80,6 +80,7 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
         delay: the same, counted from the database's now, or None.
         unique_key: what no two live jobs may share, or None.
         unique: what happens when they would.
+        meta: what is sent along for other programs, as a JSON object, or None.
     """
 
     task: str
@@ -91,6 +92,7 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     delay: timedelta | None = None
     unique_key: str | None = None
     unique: Unique = Unique()
+    meta: bytes | None = None
 
 
 class Enqueued(msgspec.Struct, frozen=True, gc=False):
@@ -127,6 +129,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     run_at: datetime
     created_at: datetime
     failing_seconds: float
+    meta: str | None = None
 
 
 class Mark(NamedTuple):
@@ -182,6 +185,7 @@ class Job(msgspec.Struct, frozen=True):
     errors: tuple[AttemptError, ...]
     reason: str | None
     result: Any
+    meta: dict[str, Any] | None = None
 
 
 class QueueCount(msgspec.Struct, frozen=True):

@@ -35,6 +35,7 @@ class JobOptions:
             here; not negative. Give one of the two.
         unique_key: what no two live jobs may share: 1 to 1,000 characters, at most 2,600 bytes.
         unique: what happens when they would.
+        meta: what is sent along for other programs, as :func:`pgqueue.values.meta.encode_meta` makes it.
 
     Raises:
         InvalidOption: a value is out of its range; the message says which and what is allowed.
@@ -47,6 +48,7 @@ class JobOptions:
     delay: timedelta | None = None
     unique_key: str | None = None
     unique: Unique = DEFAULT_UNIQUE
+    meta: bytes | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""

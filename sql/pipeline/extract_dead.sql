@@ -5,5 +5,5 @@
 select id, queue, task, reason, priority, run_at, created_at, started_at, died_at,
        (died_at at time zone 'UTC')::date as day, worker_id::text as worker_id, attempts, max_attempts, collisions,
        unique_key, args::text as args, errors::text as errors, ended_in,
-       tableoid as part, ctid as place
+       meta::text as meta, tableoid as part, ctid as place
 from pgqueue.dead_jobs

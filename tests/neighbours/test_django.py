@@ -24,7 +24,9 @@ import pgqueue.django
 from pgqueue.app.task import Call
 from pgqueue.django import DjangoQueue, queue
 from pgqueue.django.database import DjangoDatabase
+from pgqueue.django.models import DeadJob, Job
 from pgqueue.errors import ConfigurationError, ConnectionFailed, InvalidOption, SchemaMissing
+from pgqueue.store import columns
 from pgqueue.values.job import JobState
 
 
@@ -351,3 +353,9 @@ async def test_a_take_is_on_a_connection_of_its_own(django_dsn: str) -> None:
         assert [job.id for job in jobs] == [handle.id]
 
     assert _committed(django_dsn) == []
+
+
+def test_the_models_have_every_column_of_their_tables() -> None:
+    for model, described in ((Job, columns.ALL_JOBS), (DeadJob, columns.DEAD)):
+        fields = {field.name for field in model._meta.get_fields()}  # noqa: SLF001 - Django's own name for it
+        assert fields == {column.name for column in described} - {columns.ENDED_IN.name}

@@ -9,12 +9,12 @@ import psycopg
 import pytest
 from promises.asking import ask
 from store.crowd import until_somebody_waits
-from store.former_release import STATEMENTS, FormerWorker, at_work
+from store.former_release import RELEASES, STATEMENTS, FormerWorker, at_work
 from store.migrating import consists_of
 
 from pgqueue.store import schema
 
-FORMER = "0002"
+FORMER = RELEASES[-1]
 RECORDS = """
 select id from pgqueue.job_history union all select id from pgqueue.dead_jobs union all select id from pgqueue.jobs
 """
@@ -25,6 +25,12 @@ def former(empty_dsn: str) -> str:
     """A database with the schema of the previous release."""
     schema.migrate(empty_dsn, revision=FORMER)
     return empty_dsn
+
+
+@pytest.fixture(params=RELEASES)
+def release(request: pytest.FixtureRequest) -> str:
+    """A former release."""
+    return str(request.param)
 
 
 def while_somebody_reads(dsn: str, worker: FormerWorker, migrate: Callable[[], None]) -> None:
@@ -46,12 +52,14 @@ def _is_done_or_waits(dsn: str, migrating: Any) -> bool:
 
 
 def test_workers_of_the_former_release_go_on_before_while_and_after_it_is_upgraded_and_downgraded(
-    former: str,
+    empty_dsn: str, release: str
 ) -> None:
-    with at_work(former) as worker:
+    former = empty_dsn
+    schema.migrate(former, revision=release)
+    with at_work(former, release) as worker:
         while_somebody_reads(former, worker, lambda: schema.migrate(former))
         worker.goes_on()
-        while_somebody_reads(former, worker, lambda: schema.migrate(former, revision=FORMER))
+        while_somebody_reads(former, worker, lambda: schema.migrate(former, revision=release))
         worker.goes_on()
 
     recorded = [job_id for (job_id,) in ask(former, RECORDS)]
@@ -60,10 +68,10 @@ def test_workers_of_the_former_release_go_on_before_while_and_after_it_is_upgrad
 
 
 def test_every_statement_of_the_former_release_is_one_for_this_schema(
-    connection: psycopg.Connection[Any],
+    connection: psycopg.Connection[Any], release: str
 ) -> None:
     refused = {}
-    for name, text in STATEMENTS.items():
+    for name, text in STATEMENTS[release].items():
         try:
             with connection.transaction(force_rollback=True):
                 _begin(connection, text)

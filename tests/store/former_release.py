@@ -1,8 +1,8 @@
-"""The previous release as the database sees it: the statements that it sends, word for word.
+"""Former releases as the database sees them: the statements that they send, word for word.
 
-``former/0002`` holds a copy of that release's ``sql/``, taken when revision 0003 began. Its workers name the columns of
-revision 0002 and expect its answers, so this file fills in the parameters and reads the rows itself: today's plans
-belong to today's statements.
+``former/NNNN`` holds a copy of the ``sql/`` of the release of that revision, taken when the next one began. Its workers
+name the columns of that revision and expect its answers, so this file fills in the parameters and reads the rows itself:
+today's plans belong to today's statements.
 """
 
 import json
@@ -10,15 +10,22 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import cycle
+from itertools import count, cycle
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
 
-FORMER = Path(__file__).parent / "former" / "0002"
-STATEMENTS = {file.stem: file.read_text() for file in FORMER.glob("*.sql")}
+FORMER = Path(__file__).parent / "former"
+RELEASES = ("0002", "0003")
+STATEMENTS = {
+    release: {
+        str(file.relative_to(FORMER / release).with_suffix("")): file.read_text()
+        for file in (FORMER / release).rglob("*.sql")
+    }
+    for release in RELEASES
+}
 LEASE = "30 seconds"
 ENDS = ("complete", "bury", "put_back", "cancel_ended")
 AT_ONCE = 4
@@ -28,16 +35,21 @@ TURNS = 20
 
 
 class FormerRelease:
-    """The former release's statements, on one connection."""
+    """A former release's statements, on one connection."""
 
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], release: str) -> None:
         """Wrap a connection that commits each statement."""
         self._connection = connection
+        self._statements = STATEMENTS[release]
+        self._counts_claims = release == "0002"
+        self._fences = count(1)
         self.id = uuid4()
 
     def send(self, name: str, **params: Any) -> list[tuple[Any, ...]]:
         """Send a statement as that release did; its rows."""
-        cursor = self._connection.execute(STATEMENTS[name].encode(), {"now": None} | params, binary=True)
+        cursor = self._connection.execute(
+            self._statements[name].encode(), {"now": None} | params, binary=True
+        )
         return cursor.fetchall() if cursor.description else []
 
     def register(self) -> None:
@@ -51,6 +63,7 @@ class FormerRelease:
             concurrency=1,
             version="former",
             queues=None,
+            tasks=None,
         )
 
     def enqueue(self) -> set[int]:
@@ -76,28 +89,35 @@ class FormerRelease:
     def _copy(self) -> set[int]:
         ((first, last),) = self.send("reserve_ids", count=1)
         row = f"{first}\tdefault\tbill\t{{}}\t0\tready\t2020-01-01T00:00:00+00:00\t25\n"
-        with self._connection.cursor().copy(STATEMENTS["enqueue_copy"].encode()) as copy:
+        with self._connection.cursor().copy(self._statements["enqueue_copy"].encode()) as copy:
             copy.write(row)
         assert first == last
         return {first}
 
-    def claim(self, count: int) -> list[tuple[int, int]]:
+    def claim(self, most: int) -> list[tuple[int, int]]:
         """Take jobs; the id and the number of the claim of each."""
-        mark = {"mark_ranks": [-101], "mark_run_ats": ["0001-01-01T00:00:00+00:00"], "mark_ids": [0]}
-        rows = self.send("claim", worker=self.id, queues=["default"], quotas=[count], **mark)
+        line = {"mark_ranks": [-101], "mark_run_ats": ["0001-01-01T00:00:00+00:00"], "mark_ids": [0]}
+        fence = next(self._fences)
+        rows = self.send(
+            "claim", worker=self.id, queues=["default"], quotas=[most], limit=None, fence=fence, **line
+        )
         assert all(len(row) == 11 for row in rows)
+        assert self._counts_claims or all(row[1] == fence for row in rows)
         return [(row[0], row[1]) for row in rows]
 
     def end(self, how: str, taken: list[tuple[int, int]]) -> set[int]:
         """Record the same verdict on each; the ids for which it was taken."""
         taken = sorted(taken)
         error = json.dumps({"attempt": 1, "type": "ValueError", "message": "no"})
+        numbers = [number for _, number in taken]
+        fence = (
+            {"claims": numbers, "claim": None} if self._counts_claims else {"fences": numbers, "fence": None}
+        )
         rows = self.send(
             how,
             worker=self.id,
             ids=[job_id for job_id, _ in taken],
-            claims=[claims for _, claims in taken],
-            claim=None,
+            **fence,
             seconds=[0.5] * len(taken),
             results=['{"total": 3}'] * len(taken),
             keep=True,
@@ -116,20 +136,27 @@ class FormerRelease:
         self.send("tick", limit=5000, queues=["default"], elsewhere=True, **line)
         self.send("expire_workers")
         lost: list[UUID] = [row[0] for row in self.send("departed")]
-        if lost:
-            self.send("reclaim", workers=lost)
-        self.send("ensure_history_days", days=7)
-        self.send("release_holds")
+        if self._counts_claims:
+            if lost:
+                self.send("reclaim", workers=lost)
+            self.send("ensure_history_days", days=7)
+        else:
+            found = [job_id for job_id, _ in self.send("left_behind", workers=lost)] if lost else []
+            self.send("take_over", ids=found, workers=lost)
+            for (day,) in self.send("missing_history_days", days=7):
+                self.send("make_history_day", day=day)
+        self.send("release_holds", limit=100)
 
 
 class FormerWorker:
-    """A program of the former release: it enqueues, claims and ends jobs, one turn after the other, until stopped."""
+    """A program of a former release: it enqueues, claims and ends jobs, one turn after the other, until stopped."""
 
-    def __init__(self, dsn: str) -> None:
+    def __init__(self, dsn: str, release: str) -> None:
         """Begin with nothing done."""
         self.enqueued: set[int] = set()
         self.ended: list[int] = []
         self._dsn = dsn
+        self._release = release
         self._stopping = threading.Event()
         self._told = threading.Condition()
         self._failed: Exception | None = None
@@ -146,7 +173,7 @@ class FormerWorker:
 
     def _run(self) -> None:
         with psycopg.connect(self._dsn, autocommit=True, options="-c statement_timeout=10s") as own:
-            release, ways = FormerRelease(own), cycle(ENDS)
+            release, ways = FormerRelease(own, self._release), cycle(ENDS)
             release.register()
             while not self._stopping.is_set():
                 self._turn(release, next(ways))
@@ -182,9 +209,9 @@ class FormerWorker:
 
 
 @contextmanager
-def at_work(dsn: str) -> Iterator[FormerWorker]:
+def at_work(dsn: str, release: str) -> Iterator[FormerWorker]:
     """Such a program, for the length of a block; what goes wrong with it fails the test."""
-    worker = FormerWorker(dsn)
+    worker = FormerWorker(dsn, release)
     with ThreadPoolExecutor(1) as threads:
         running = threads.submit(worker.run)
         try:

@@ -300,8 +300,8 @@ def test_what_could_not_be_put_back_is_ended_only_if_somebody_asked_for_it() -> 
     ("state", "error", "words"),
     [
         ((None, None), SchemaMissing, 'schema "shop" has no tables yet; run `pgqueue migrate`'),
-        (("0002", "0001"), SchemaTooOld, "at revision 0002, this code needs 0003; run `pgqueue migrate`"),
-        (("0009", "0004"), SchemaTooNew, "needs code written for 0004 or later; this is for 0003"),
+        (("0002", "0001"), SchemaTooOld, "at revision 0002, this code needs 0004; run `pgqueue migrate`"),
+        (("0009", "0005"), SchemaTooNew, "needs code written for 0005 or later; this is for 0004"),
     ],
 )
 def test_a_schema_that_does_not_fit_is_refused_with_the_remedy(
@@ -312,7 +312,7 @@ def test_a_schema_that_does_not_fit_is_refused_with_the_remedy(
 
 
 def test_a_later_schema_that_this_code_may_still_work_on_is_accepted() -> None:
-    assert _told(schema.verify("shop"), [("0009", "0003")])[0] == "0009"
+    assert _told(schema.verify("shop"), [("0009", "0004")])[0] == "0009"
 
 
 def test_a_plan_is_driven_to_its_end_once() -> None:

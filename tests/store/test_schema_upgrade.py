@@ -122,7 +122,7 @@ def test_down_to_the_former_revision_and_up_again_ends_where_it_began(former: st
 
 
 def test_workers_of_the_former_release_go_on_before_while_and_after_it_is_upgraded(former: str) -> None:
-    with at_work(former) as worker, ThreadPoolExecutor(1) as threads:
+    with at_work(former, "0002") as worker, ThreadPoolExecutor(1) as threads:
         with psycopg.connect(former) as reader:
             reader.execute("select from pgqueue.job_history limit 1")
             upgrading = threads.submit(_upgraded, former, "0002")

@@ -171,4 +171,4 @@ def test_the_awaited_one_is_awaited_and_returns_the_same(kind: type, name: str) 
 def test_a_context_shows_only_what_a_task_may_use() -> None:
     shown = {name for name in dir(Context) if not name.startswith("_")}
 
-    assert shown == {"attempt", "cancelled", "completed", "job", "logger", "seconds", "transaction"}
+    assert shown == {"attempt", "cancelled", "completed", "job", "logger", "meta", "seconds", "transaction"}

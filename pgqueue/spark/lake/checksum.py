@@ -9,40 +9,24 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
+from pgqueue.store.pipeline.extract_tables import TABLES, Kind
 from pgqueue.store.pipeline.lake import Share
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 SEPARATOR, NULL = "\x1f", "\x1e"
-SPELLED = (
-    "id",
-    "queue",
-    "task",
-    "outcome",
-    "reason",
-    "priority",
-    "run_at",
-    "created_at",
-    "started_at",
-    "ended_at",
-    "worker_id",
-    "attempts",
-    "max_attempts",
-    "collisions",
-    "unique_key",
-    "args",
-    "errors",
-    "result",
-    "ended_in",
-)
-TIMES = {"run_at", "created_at", "started_at", "ended_at"}
+ENDED = TABLES["ended"].columns
+SPELLED = [name for name in ENDED if name not in {"meta", "day"}]
 IS_DEAD = "outcome = 'dead'"
 
 
 def digest() -> "Column":
     """60 bits of a row's MD5, as a decimal number."""
-    words = f.concat_ws(SEPARATOR, *(f.coalesce(_spelled(name), f.lit(NULL)) for name in SPELLED))
+    spelled = [f.coalesce(_spelled(name), f.lit(NULL)) for name in SPELLED]
+    words = f.concat_ws(
+        SEPARATOR, *spelled, _spelled("meta")
+    )  # a null is left out: days of before it keep their sum
     return f.conv(f.substring(f.md5(words), 1, 15), 16, 10).cast("decimal(20, 0)")
 
 
@@ -63,4 +47,4 @@ def shares(ended: "DataFrame") -> tuple[Share, Share]:
 
 def _spelled(name: str) -> "Column":
     """A column as text; an instant as microseconds since 1970."""
-    return (f.unix_micros(f.col(name)) if name in TIMES else f.col(name)).cast("string")
+    return (f.unix_micros(f.col(name)) if ENDED[name] is Kind.TIMESTAMP else f.col(name)).cast("string")

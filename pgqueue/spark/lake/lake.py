@@ -25,6 +25,7 @@ from pgqueue.errors import LakeError, LakeOfAnother
 from pgqueue.spark.lake.folder import UNFINISHED, Folder
 from pgqueue.spark.lake.frames import QUEUE_NAME, Staged, queues_named, read, write
 from pgqueue.spark.lake.manifest import DataFile, Day, EndedDay, Marker, all_columns, decode, encode
+from pgqueue.store.pipeline.extract_tables import TABLES, Kind
 from pgqueue.store.pipeline.lake import Origin
 
 if TYPE_CHECKING:
@@ -38,28 +39,16 @@ M = TypeVar("M", bound=Day)
 ENDED = "ended"
 WORKERS = "workers"
 DEPLOYS = "deploys"
-ENDED_COLUMNS: Mapping[str, str] = {
-    "id": "bigint",
-    "queue": "string",
-    "task": "string",
-    "outcome": "string",
-    "reason": "string",
-    "priority": "smallint",
-    "run_at": "timestamp",
-    "created_at": "timestamp",
-    "started_at": "timestamp",
-    "ended_at": "timestamp",
-    "worker_id": "string",
-    "attempts": "smallint",
-    "max_attempts": "smallint",
-    "collisions": "int",
-    "unique_key": "string",
-    "args": "string",
-    "errors": "string",
-    "result": "string",
-    "ended_in": "bigint",
-    "day": "date",
+TYPES: Mapping[Kind, str] = {
+    Kind.BIGINT: "bigint",
+    Kind.INTEGER: "int",
+    Kind.SMALLINT: "smallint",
+    Kind.TEXT: "string",
+    Kind.JSON: "string",
+    Kind.TIMESTAMP: "timestamp",
+    Kind.DATE: "date",
 }
+ENDED_COLUMNS: Mapping[str, str] = {name: TYPES[kind] for name, kind in TABLES["ended"].columns.items()}
 ENDED_FILES: Mapping[str, str] = {**ENDED_COLUMNS, QUEUE_NAME: "string"}
 WORKER_COLUMNS: Mapping[str, str] = {
     "id": "string",

@@ -1,11 +1,15 @@
 """The database's tables as Spark sees them: which columns they have, and what these hold.
 
-The statements stand in ``sql/extract_*.sql``, one for each table, with every cast; here is what they give.
+The statements stand in ``sql/pipeline/extract_*.sql``, one for each table, with every cast; here is what they give.
+Which columns jobs have is decided in :mod:`pgqueue.store.columns`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+
+from pgqueue.store import columns
+from pgqueue.store.columns import Type
 
 HISTORY = "job_history"
 DEAD = "dead_jobs"
@@ -41,92 +45,73 @@ class Table:
     ended: str | None = None
 
 
-def _table(name: str, *of: str, ended: str | None = None, **columns: Kind) -> Table:
-    return Table(statement=name, of=of, columns=columns, ended=ended)
-
-
-_LEADING = {"id": Kind.BIGINT, "queue": Kind.TEXT, "task": Kind.TEXT}
-_TIMES = {"run_at": Kind.TIMESTAMP, "created_at": Kind.TIMESTAMP, "started_at": Kind.TIMESTAMP}
-_ATTEMPTS = {
-    "worker_id": Kind.TEXT,
-    "attempts": Kind.SMALLINT,
-    "max_attempts": Kind.SMALLINT,
-    "collisions": Kind.INTEGER,
+KINDS: Mapping[Type, Kind] = {
+    Type.BIGINT: Kind.BIGINT,
+    Type.INTEGER: Kind.INTEGER,
+    Type.SMALLINT: Kind.SMALLINT,
+    Type.BOOLEAN: Kind.BOOLEAN,
+    Type.TEXT: Kind.TEXT,
+    Type.UUID: Kind.TEXT,
+    Type.JSON: Kind.JSON,
+    Type.JSONB: Kind.JSON,
+    Type.TIMESTAMP: Kind.TIMESTAMP,
 }
-_PAYLOAD = {"unique_key": Kind.TEXT, "args": Kind.JSON, "errors": Kind.JSON}
+NOT_READ = {"unknown_since"}
+
+
+def _kinds(described: columns.Columns, **renamed: str) -> dict[str, Kind]:
+    """What the columns hold; ``renamed``: the name of a column here, by its name in the database."""
+    return {renamed.get(name, name): KINDS[kind] for name, kind, _ in described if name not in NOT_READ}
+
+
+def _inserted(kinds: Mapping[str, Kind], after: str, **more: Kind) -> dict[str, Kind]:
+    """The columns with more behind one of them."""
+    found: dict[str, Kind] = {}
+    for name, kind in kinds.items():
+        found[name] = kind
+        if name == after:
+            found |= more
+    return found
+
+
+def _table(name: str, *of: str, ended: str | None = None, has: Mapping[str, Kind]) -> Table:
+    return Table(statement=name, of=of, columns=has, ended=ended)
+
 
 TABLES: Mapping[str, Table] = {
     "history": _table(
         "pipeline/extract_history",
         HISTORY,
         ended="finished_at",
-        **_LEADING,
-        outcome=Kind.TEXT,
-        priority=Kind.SMALLINT,
-        **_TIMES,
-        finished_at=Kind.TIMESTAMP,
-        day=Kind.DATE,
-        **_ATTEMPTS,
-        **_PAYLOAD,
-        result=Kind.JSON,
-        ended_in=Kind.BIGINT,
+        has=_inserted(_kinds(columns.HISTORY), "finished_at", day=Kind.DATE),
     ),
     "dead": _table(
         "pipeline/extract_dead",
         DEAD,
         ended="died_at",
-        **_LEADING,
-        reason=Kind.TEXT,
-        priority=Kind.SMALLINT,
-        **_TIMES,
-        died_at=Kind.TIMESTAMP,
-        day=Kind.DATE,
-        **_ATTEMPTS,
-        **_PAYLOAD,
-        ended_in=Kind.BIGINT,
+        has=_inserted(_kinds(columns.DEAD), "died_at", day=Kind.DATE),
     ),
-    "jobs": _table(
-        "pipeline/extract_jobs",
-        "jobs",
-        **_LEADING,
-        status=Kind.TEXT,
-        priority=Kind.SMALLINT,
-        run_at=Kind.TIMESTAMP,
-        created_at=Kind.TIMESTAMP,
-        claimed_at=Kind.TIMESTAMP,
-        **_ATTEMPTS,
-        claims=Kind.INTEGER,
-        unique_until_started=Kind.BOOLEAN,
-        cancel_requested=Kind.BOOLEAN,
-        **_PAYLOAD,
-    ),
+    "jobs": _table("pipeline/extract_jobs", "jobs", has=_kinds(columns.JOBS)),
     "ended": _table(
         "pipeline/extract_ended",
         HISTORY,
         DEAD,
         ended="ended_at",
-        **_LEADING,
-        outcome=Kind.TEXT,
-        reason=Kind.TEXT,
-        priority=Kind.SMALLINT,
-        **_TIMES,
-        ended_at=Kind.TIMESTAMP,
-        **_ATTEMPTS,
-        **_PAYLOAD,
-        result=Kind.JSON,
-        ended_in=Kind.BIGINT,
-        day=Kind.DATE,
+        has=_inserted(_kinds(columns.HISTORY, finished_at="ended_at"), "outcome", reason=Kind.TEXT)
+        | {"day": Kind.DATE},
     ),
     "workers": _table(
         "pipeline/extract_workers",
         "workers",
         "former_workers",
-        id=Kind.TEXT,
-        started_at=Kind.TIMESTAMP,
-        ended_at=Kind.TIMESTAMP,
-        concurrency=Kind.INTEGER,
-        host=Kind.TEXT,
-        version=Kind.TEXT,
-        queues=Kind.JSON,
+        has={
+            "id": Kind.TEXT,
+            "started_at": Kind.TIMESTAMP,
+            "ended_at": Kind.TIMESTAMP,
+            "concurrency": Kind.INTEGER,
+            "host": Kind.TEXT,
+            "version": Kind.TEXT,
+            "queues": Kind.JSON,
+        },
     ),
 }

@@ -1,0 +1,96 @@
+"""A job's columns: which the tables of live, ended and dead jobs have, and the view of all jobs.
+
+The database's own truth is ``sql/schema/``. This is the one description of it in Python: :mod:`pgqueue.tables` and the
+tables that Spark reads are made from it. ``tests/store/test_columns.py`` compares it with the database, the statements,
+Django's models and the values, and lists the files that a new column touches.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Type(StrEnum):
+    """The type of a column; where that is a domain, the type below it."""
+
+    BIGINT = "bigint"
+    INTEGER = "integer"
+    SMALLINT = "smallint"
+    BOOLEAN = "boolean"
+    TEXT = "text"
+    UUID = "uuid"
+    JSON = "json"
+    JSONB = "jsonb"
+    TIMESTAMP = "timestamp with time zone"
+
+
+class Column(NamedTuple):
+    """A column: its name, its type, and whether it may be null."""
+
+    name: str
+    type: Type
+    nullable: bool = False
+
+
+Columns = Sequence[Column]
+
+
+def _columns(
+    status: str, times: Columns, args: Type, *own: Column, marks: Columns = ()
+) -> tuple[Column, ...]:
+    """What all tables of jobs have, around what only some have.
+
+    Args:
+        status: the column that says what the job does, or how it ended.
+        times: when it was started and when it ended.
+        args: the type of its arguments.
+        own: the other columns of this table; they stand behind the errors.
+        marks: the same; they stand before the unique key.
+    """
+    return (
+        Column("id", Type.BIGINT),
+        Column("queue", Type.TEXT),
+        Column("task", Type.TEXT),
+        Column(status, Type.TEXT),
+        Column("priority", Type.SMALLINT),
+        Column("run_at", Type.TIMESTAMP),
+        Column("created_at", Type.TIMESTAMP),
+        *times,
+        Column("worker_id", Type.UUID, nullable=True),
+        Column("attempts", Type.SMALLINT),
+        Column("max_attempts", Type.SMALLINT),
+        Column("collisions", Type.INTEGER),
+        *marks,
+        Column("unique_key", Type.TEXT, nullable=True),
+        Column("args", args),
+        Column("errors", Type.JSONB, nullable=True),
+        *own,
+        Column("meta", Type.JSONB, nullable=True),
+    )
+
+
+_STARTED = Column("started_at", Type.TIMESTAMP, nullable=True)
+_RESULT = Column("result", Type.JSONB, nullable=True)
+ENDED_IN = Column("ended_in", Type.BIGINT)
+"""The transaction in which a job ended. The table itself fills it in."""
+
+JOBS = _columns(
+    "status",
+    (Column("claimed_at", Type.TIMESTAMP, nullable=True),),
+    Type.JSON,
+    Column("unknown_since", Type.TIMESTAMP, nullable=True),
+    marks=(
+        Column("claims", Type.INTEGER),
+        Column("unique_until_started", Type.BOOLEAN),
+        Column("cancel_requested", Type.BOOLEAN),
+    ),
+)
+HISTORY = _columns("outcome", (_STARTED, Column("finished_at", Type.TIMESTAMP)), Type.JSON, _RESULT, ENDED_IN)
+DEAD = _columns("reason", (_STARTED, Column("died_at", Type.TIMESTAMP)), Type.JSONB, ENDED_IN)
+ALL_JOBS = _columns(
+    "state",
+    (_STARTED, Column("ended_at", Type.TIMESTAMP, nullable=True)),
+    Type.JSONB,
+    Column("reason", Type.TEXT, nullable=True),
+    _RESULT,
+)
