@@ -1,6 +1,7 @@
 """Fixtures of the whole suite: a server, a fresh migrated database per test, a queue, running workers."""
 
 import asyncio
+import os
 import signal
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -13,7 +14,7 @@ from databases import Copies, dsn_of
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pytest_postgresql import factories
 from running import Running
-from servers import server
+from servers import server, use_memory
 
 from pgqueue import PgQueue
 from pgqueue.spark.session import session
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 
 # A suite that was started in the background ignores Ctrl-C, and so would every process that it starts and interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Compiling twice is worth it for programs that run for minutes. What a test starts inherits this as well.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+use_memory()
 
 _open = ExitStack()
 

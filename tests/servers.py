@@ -1,7 +1,9 @@
 """PostgreSQL servers for the suite: the embedded 18, Debian's own, or one that is already there."""
 
 import os
+import shutil
 import socket
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +12,16 @@ from pgqueue.embedded import embedded_server, throwaway_server
 from pgqueue.testing.databases import hasten
 
 DEBIAN = Path("/usr/lib/postgresql")
+MEMORY = Path("/dev/shm")  # noqa: S108 - a private folder is made in it
+ROOM = 4 * 1024**3
+"""Bytes that the suite may need there; it uses 1 GiB."""
+
+
+def use_memory() -> None:
+    """Keep all temporary files in memory where there is room: copying a database takes a third of the CPU time."""
+    if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ROOM:
+        os.environ["TMPDIR"] = str(MEMORY)
+        tempfile.tempdir = None
 
 
 @contextmanager

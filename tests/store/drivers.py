@@ -277,6 +277,13 @@ KINDS = (
     Kind("django", django_connection, atomic, atomic, _nothing),
 )
 
+DRIVERS = {"psycopg", "psycopg-async-autocommit", "asyncpg", "sqlalchemy-AsyncSession-asyncpg", "django"}
+"""The kinds on which a statement could behave differently: each driver, and those that set codecs or adapters on it.
+
+The other kinds only wrap these: pgqueue runs its statements on a cursor of its own, whatever cursor or row factory
+the connection has. ``test_transactions.py`` and ``test_every_kind.py`` run on all of them and would see a difference.
+"""
+
 
 @pytest.fixture(scope="module")
 def one_database(migrated_server: Any) -> Iterator[str]:
@@ -289,14 +296,27 @@ def one_database(migrated_server: Any) -> Iterator[str]:
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
 async def every_kind(request: pytest.FixtureRequest, database: str) -> AsyncIterator[Ask]:
-    """A connection of every kind in turn.
+    """A connection of every kind in turn, for tests of what differs between kinds: transactions and unwrapping.
 
     A file of tests takes both fixtures by name: ``ask, database = every_kind, one_database``.
     """
+    async with _opened(request.param, database) as ask:
+        yield ask
+
+
+@pytest.fixture(params=[kind for kind in KINDS if kind.name in DRIVERS], ids=lambda kind: kind.name)
+async def every_driver(request: pytest.FixtureRequest, database: str) -> AsyncIterator[Ask]:
+    """A connection of every driver in turn, for tests of what a statement does; used as :func:`every_kind`."""
+    async with _opened(request.param, database) as ask:
+        yield ask
+
+
+@asynccontextmanager
+async def _opened(kind: Kind, database: str) -> AsyncIterator[Ask]:
     with psycopg.connect(database) as connection:
         _sweep(connection)
-    async with _entered(request.param.open(database)) as connection:
-        yield Ask(request.param, connection, database)
+    async with _entered(kind.open(database)) as connection:
+        yield Ask(kind, connection, database)
 
 
 def _sweep(connection: psycopg.Connection[Any]) -> None:

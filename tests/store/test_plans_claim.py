@@ -1,7 +1,7 @@
-"""Conformance: how workers are known, and take and keep jobs, on every kind of connection."""
+"""Conformance: how workers are known, and take and keep jobs, on every driver."""
 
 import pytest
-from store.drivers import Ask, every_kind, one_database
+from store.drivers import Ask, every_driver, one_database
 from store.samples import (
     LEASE,
     MINUTE,
@@ -20,7 +20,7 @@ from pgqueue.store import claim, control, finish, upkeep
 from pgqueue.values.job import JobState, Mark
 from pgqueue.values.verdict import Again, Buried, Succeeded
 
-ask, database = every_kind, one_database
+ask, database = every_driver, one_database
 
 
 @pytest.mark.parametrize("count", [1, 6], ids=["one at a time", "all at once"])

@@ -1,4 +1,4 @@
-"""Conformance: looking at jobs and steering them, on every kind of connection."""
+"""Conformance: looking at jobs and steering them, on every driver."""
 
 from datetime import datetime
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 from store import crowd
-from store.drivers import Ask, every_kind, one_database
+from store.drivers import Ask, every_driver, one_database
 from store.samples import (
     LEASE,
     MINUTE,
@@ -28,7 +28,7 @@ from pgqueue.store.plan import Plan
 from pgqueue.values.job import JobState, QueueCount
 from pgqueue.values.verdict import Buried, Succeeded
 
-ask, database = every_kind, one_database
+ask, database = every_driver, one_database
 
 
 def _dead(*tasks: str, **options: object) -> Plan[list[int]]:

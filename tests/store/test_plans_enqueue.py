@@ -1,4 +1,4 @@
-"""Conformance: what the plans of ``pgqueue.store.enqueue`` do, on every kind of connection."""
+"""Conformance: what the plans of ``pgqueue.store.enqueue`` do, on every driver."""
 
 import json
 from datetime import timedelta
@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from store.drivers import Ask, every_kind, one_database
+from store.drivers import Ask, every_driver, one_database
 from store.samples import MINUTE, NOON, SECOND, adding, new_job, shown, taking
 
 from pgqueue.store import control, enqueue, finish, upkeep
@@ -17,7 +17,7 @@ from pgqueue.values.job import Enqueued, JobState, NewJob, Outcome
 from pgqueue.values.unique import Unique
 from pgqueue.values.verdict import Succeeded
 
-ask, database = every_kind, one_database
+ask, database = every_driver, one_database
 
 NASTY = "back\\slash \\N \\. tab\t line\n return\r quote\" 'single' é 日本 \U0001f40d {%s} %(name)s"
 

@@ -1,10 +1,10 @@
-"""Conformance: how attempts end and who may say so, on every kind of connection."""
+"""Conformance: how attempts end and who may say so, on every driver."""
 
 from uuid import uuid4
 
 import msgspec
 import pytest
-from store.drivers import Ask, every_kind, one_database
+from store.drivers import Ask, every_driver, one_database
 from store.samples import (
     MINUTE,
     NOON,
@@ -22,7 +22,7 @@ from pgqueue.store import claim, control, finish, upkeep
 from pgqueue.values.job import Claim, Job, JobState
 from pgqueue.values.verdict import Again, Buried, Cancelled, Returned, Succeeded
 
-ask, database = every_kind, one_database
+ask, database = every_driver, one_database
 
 SORTS = ("succeeded", "again", "buried", "returned", "cancelled")
 

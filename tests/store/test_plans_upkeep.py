@@ -1,9 +1,9 @@
-"""Conformance: what keeps the queue in order, on every kind of connection."""
+"""Conformance: what keeps the queue in order, on every driver."""
 
 from datetime import date, datetime, timedelta
 
 import psycopg
-from store.drivers import Ask, every_kind, one_database, partitions
+from store.drivers import Ask, every_driver, one_database, partitions
 from store.samples import (
     LEASE,
     MINUTE,
@@ -23,7 +23,7 @@ from pgqueue.store.plan import Plan
 from pgqueue.values.job import JobState
 from pgqueue.values.verdict import Again, Buried, Succeeded
 
-ask, database = every_kind, one_database
+ask, database = every_driver, one_database
 
 DAY = timedelta(days=1)
 

@@ -1,0 +1,56 @@
+"""A job's life on every kind of connection. What each statement does is tested on every driver, in ``test_plans_*.py``."""
+
+from datetime import timedelta
+
+from store.drivers import Ask, every_kind, one_database
+from store.samples import LEASE, MINUTE, NOON, SECOND, adding, error_of, new_job, shown, taking
+
+from pgqueue.store import claim, enqueue, finish, upkeep
+from pgqueue.values.job import JobState, Outcome
+from pgqueue.values.unique import Unique
+from pgqueue.values.verdict import Again, Succeeded
+
+ask, database = every_kind, one_database
+
+NASTY = b'{"text": "%s %(name)s \\u00e9 \\\\ \\t"}'
+
+
+async def test_a_job_fails_succeeds_and_is_read_back(ask: Ask) -> None:
+    given = new_job(args=NASTY, unique_key="key", unique=Unique(period=timedelta(days=1)))
+    (job_id,) = await ask(adding(given))
+    (first,) = await ask(taking())
+    again = Again(first, MINUTE, error_of(first, "50 % é"))
+    await ask(finish.finish(first.worker_id, [again], keep=True, now=NOON))
+    assert (await ask(upkeep.tick(now=NOON + MINUTE))).count == 1
+    (second,) = await ask(taking(now=NOON + MINUTE))
+    done = Succeeded(second, 2.5, b'{"total": [3]}')
+    await ask(finish.finish(second.worker_id, [done], keep=True, now=NOON + MINUTE))
+
+    job = await ask(shown(job_id))
+
+    assert (second.attempt, second.failing_seconds, job.attempts) == (2, 60.0, 2)
+    assert (job.state, job.result, job.ended_at) == (JobState.SUCCEEDED, {"total": [3]}, NOON + MINUTE)
+    assert job.args == {"text": "%s %(name)s é \\ \t"}
+    assert [(error.attempt, error.message) for error in job.errors] == [(1, "50 % é")]
+    assert (await ask(enqueue.enqueue(given, now=NOON))).outcome is Outcome.REJECTED
+
+
+async def test_a_batch_is_copied_and_claimed(ask: Ask) -> None:
+    batch = [new_job(f"é\\{number}", args=NASTY) for number in range(200)]
+    answers = await ask.whole(enqueue.enqueue_many(batch, now=NOON))
+
+    taken = await ask(taking(count=200))
+
+    assert [one.id for one in taken] == [answer.id for answer in answers]
+    assert [one.task for one in taken] == [job.task for job in batch]
+
+
+async def test_a_lost_workers_job_is_reclaimed(ask: Ask) -> None:
+    (job_id,) = await ask(adding(new_job()))
+    (taken,) = await ask(taking())
+    assert await ask(claim.renew(taken.worker_id, LEASE, now=NOON + SECOND))
+    await ask.whole(upkeep.reclaim(now=NOON + 2 * LEASE))
+
+    job = await ask(shown(job_id))
+
+    assert (job.state, [error.type for error in job.errors]) == (JobState.READY, ["WorkerLost"])
