@@ -137,7 +137,7 @@ class Desk:
         Returns:
             False if the job is neither scheduled nor dead, or a live job has taken its unique key.
         """
-        return self.database.run_whole(control.retry(_id(job_id)))
+        return self.database.run(control.retry(_id(job_id)))
 
     async def aretry(self, job_id: int) -> bool:
         """Make a job ready at once: a scheduled one before its time, a dead one with all its attempts.
@@ -145,7 +145,7 @@ class Desk:
         Returns:
             False if the job is neither scheduled nor dead, or a live job has taken its unique key.
         """
-        return await self.database.arun_whole(control.retry(_id(job_id)))
+        return await self.database.arun(control.retry(_id(job_id)))
 
     def retry_dead(
         self, *, task: str | None = None, queue: str | None = None, before: datetime | None = None
@@ -160,7 +160,7 @@ class Desk:
         Returns:
             The ids that went; those whose unique key is taken stay dead.
         """
-        return self.database.run_whole(control.retry_dead_matching(task=task, queue=queue, before=before))
+        return self.database.run(control.retry_dead_matching(task=task, queue=queue, before=before))
 
     async def aretry_dead(
         self, *, task: str | None = None, queue: str | None = None, before: datetime | None = None
@@ -175,9 +175,7 @@ class Desk:
         Returns:
             The ids that went; those whose unique key is taken stay dead.
         """
-        return await self.database.arun_whole(
-            control.retry_dead_matching(task=task, queue=queue, before=before)
-        )
+        return await self.database.arun(control.retry_dead_matching(task=task, queue=queue, before=before))
 
     def purge_dead(
         self,

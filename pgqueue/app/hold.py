@@ -19,7 +19,7 @@ from pgqueue.errors import InvalidOption, JobError, PayloadNotDecodable, Superse
 from pgqueue.store import claim, finish, upkeep
 from pgqueue.store.database import Database
 from pgqueue.store.listener import listen_statement
-from pgqueue.store.plan import Plan
+from pgqueue.store.plan import Plan, Steps, plan
 from pgqueue.store.portions import Portions
 from pgqueue.values.job import Claim
 from pgqueue.values.retry import Retry
@@ -103,14 +103,16 @@ class Hold:
         self.lost = False
         self.taken_at = 0.0
 
-    def arrive(self) -> Plan[upkeep.Ticked]:
+    @plan
+    def arrive(self) -> Steps[upkeep.Ticked]:
         """Be known as a worker, and put in line what is due; what there is to do besides."""
         self.looking = True
         if not (yield from claim.renew(self.worker.id, self.lease)):
             yield from claim.register(self.worker, self.lease)
         return (yield from upkeep.tick())
 
-    def look(self, ticked: upkeep.Ticked) -> Plan[float]:
+    @plan
+    def look(self, ticked: upkeep.Ticked) -> Steps[float]:
         """Claim what is ready into ``held``; returns for how long to wait if that was nothing."""
         if self.queues is None:
             yield from self._claim_from_all()
@@ -121,7 +123,7 @@ class Hold:
         longest = min(POLL, self.lease.total_seconds() / 3)
         return longest if ticked.next_in is None else max(0.0, min(longest, ticked.next_in))
 
-    def _claim_from_all(self) -> Plan[None]:
+    def _claim_from_all(self) -> Steps[None]:
         """Claim from all queues that have ready jobs, in the order of their names, some at a time."""
         after = None
         while len(self.held) < self.count:
@@ -132,7 +134,7 @@ class Hold:
                 break
             after = names[-1]
 
-    def _claim_from(self, names: Sequence[str]) -> Plan[None]:
+    def _claim_from(self, names: Sequence[str]) -> Steps[None]:
         """Claim from these queues, in this order; in parts, so that no answer is too long."""
         places = {name: place for place, name in enumerate(names)}
         while left := self.count - len(self.held):
@@ -204,7 +206,8 @@ class Hold:
         """Record verdicts; returns the ids that were still held."""
         return finish.finish(self.worker.id, verdicts, keep=self.keep)
 
-    def giving_up(self) -> Plan[None]:
+    @plan(transaction=True)
+    def giving_up(self) -> Steps[None]:
         """Leave the list. What may be in this take's name all the same goes back: spent, if it was handed over.
 
         When the lease was lost, the note of the departure stays: a sweep finds by it what is still in this take's name.

@@ -224,7 +224,7 @@ class PgQueue(Desk, Registry):
                 return self._handles([self.database.run(enqueue.enqueue(self._checked(job)), connection)])
             case _:
                 plan = enqueue.enqueue_many(self._drawn(jobs, connection))
-                return self._handles(self.database.run_whole(plan, connection))
+                return self._handles(self.database.run(plan, connection))
 
     async def _aadd(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
         """Add jobs as :meth:`_add` does, awaited."""
@@ -235,7 +235,7 @@ class PgQueue(Desk, Registry):
                 )
             case _:
                 plan = enqueue.enqueue_many(self._drawn(jobs, connection))
-                return self._handles(await self.database.arun_whole(plan, connection))
+                return self._handles(await self.database.arun(plan, connection))
 
     def _make_database(self, dsn: str | None, **options: Any) -> Database:  # noqa: ANN401 - Database's own
         """Where this queue's jobs are to be; a framework's queue overrides it."""

@@ -18,7 +18,7 @@ import asyncio
 import logging
 import threading
 import time
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -30,7 +30,7 @@ from pgqueue.app.taken import TakenJob
 from pgqueue.errors import ConnectionFailed, PgQueueError
 from pgqueue.store.connection import OwnAsyncConnection, OwnConnection
 from pgqueue.store.plan import Plan, arun, run
-from pgqueue.store.sweep import Maker, arun_sweep, reclaiming, run_sweep
+from pgqueue.store.sweep import arun_sweep, reclaiming, run_sweep
 from pgqueue.values.verdict import Buried, Verdict
 
 log = logging.getLogger("pgqueue.take")
@@ -80,7 +80,7 @@ class Take(Hold):
         try:
             self.heartbeat.stop()
             with suppress(psycopg.Error, PgQueueError):
-                self._run(self.giving_up(), whole=True)
+                self._run(self.giving_up())
         finally:
             self._connection.close()
 
@@ -89,7 +89,7 @@ class Take(Hold):
         while True:
             ticked = self._run(self.arrive())
             if ticked.lost:
-                run_sweep(reclaiming(), self._run_whole)
+                run_sweep(reclaiming(), self._run)
             pause = self._run(self.look(ticked))
             unreadable = self.unreadable()
             for verdict in unreadable:
@@ -113,18 +113,12 @@ class Take(Hold):
             self._run(self.recording([self.postponed(verdict, refusal)]))
         self.unsettled.discard(verdict.claim.id)
 
-    def _run_whole(self, plan: Plan[Any]) -> Any:  # noqa: ANN401 - as below
-        return self._run(plan, whole=True)
-
-    def _run(self, plan: Plan[Any], *, whole: bool = False) -> Any:  # noqa: ANN401 - whatever the plan returns
+    def _run(self, plan: Plan[Any]) -> Any:  # noqa: ANN401 - whatever the plan returns
         with self._one_at_a_time:  # the time that a plan waits for another is not the database's silence
             if self._connection.closed:
                 self._connection = self.database.connect()
             try:
-                with (
-                    within(self.patience, self._connection),
-                    self._connection.transaction() if whole else nullcontext(),
-                ):
+                with within(self.patience, self._connection):
                     return run(plan, self._connection.steps(self.database.catalogue))
             except psycopg.OperationalError as error:
                 raise _failure(self._connection, error) from error
@@ -174,7 +168,7 @@ class AsyncTake(Hold):
         try:
             self.heartbeat.stop()
             with suppress(psycopg.Error, PgQueueError):
-                await self._run(self.giving_up(), whole=True)
+                await self._run(self.giving_up())
         finally:
             await self._connection.close()
 
@@ -183,7 +177,7 @@ class AsyncTake(Hold):
         while True:
             ticked = await self._run(self.arrive())
             if ticked.lost:
-                await arun_sweep(reclaiming(), self._run_whole)
+                await arun_sweep(reclaiming(), self._run)
             pause = await self._run(self.look(ticked))
             unreadable = self.unreadable()
             for verdict in unreadable:
@@ -207,10 +201,7 @@ class AsyncTake(Hold):
             await self._run(self.recording([self.postponed(verdict, refusal)]))
         self.unsettled.discard(verdict.claim.id)
 
-    async def _run_whole(self, make: Maker) -> Any:  # noqa: ANN401 - as below
-        return await self._run(make(), whole=True)
-
-    async def _run(self, plan: Plan[Any], *, whole: bool = False) -> Any:  # noqa: ANN401 - whatever the plan returns
+    async def _run(self, plan: Plan[Any]) -> Any:  # noqa: ANN401 - whatever the plan returns
         async with (
             self._one_at_a_time
         ):  # the time that a plan waits for another is not the database's silence
@@ -218,8 +209,7 @@ class AsyncTake(Hold):
                 self._connection = await self.database.aconnect()
             watch = asyncio.get_running_loop().call_later(self.patience, cut_off, self._connection)
             try:
-                async with self._connection.transaction() if whole else nullcontext():
-                    return await arun(plan, self._connection.steps(self.database.catalogue))
+                return await arun(plan, self._connection.steps(self.database.catalogue))
             except psycopg.OperationalError as error:
                 raise _failure(self._connection, error) from error
             finally:

@@ -114,7 +114,7 @@ def retry(queue: PgQueue, /, **given: Any) -> None:  # noqa: ANN401 - a selectio
     """
     chosen = Selection(**given)
     if chosen.job_ids:
-        gone = set(queue.database.run_whole(control.retry_dead(chosen.job_ids)))
+        gone = set(queue.database.run(control.retry_dead(chosen.job_ids)))
         report({one: READY if one in gone else left_alone(queue, one) for one in chosen.job_ids})
         return
     click.echo(f"{len(queue.retry_dead(**chosen.filters(queue)))} ready again: {chosen}")

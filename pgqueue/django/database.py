@@ -105,18 +105,6 @@ class DjangoDatabase(Database):
             return await sync_to_async(self.run)(plan)
         return await super().arun(plan, connection)
 
-    def run_whole(self, plan: Plan[T], connection: object = None) -> T:
-        """Run a plan of several statements as a whole: in a transaction, or in a savepoint of Django's."""
-        used = self.joined() if connection is None else connection
-        with _in_djangos_words(used):
-            return super().run_whole(plan, used)
-
-    async def arun_whole(self, plan: Plan[T], connection: object = None) -> T:
-        """Run a plan as :meth:`run_whole` does, in the thread in which Django's asynchronous ORM runs."""
-        if connection is None and not self.joins(None):
-            return await sync_to_async(self.run_whole)(plan)
-        return await super().arun_whole(plan, connection)
-
     @contextmanager
     def transaction(self) -> Iterator[psycopg.Connection[Any]]:
         """Django's own transaction, which the ORM is in as well; a :class:`psycopg.Rollback` ends it quietly.

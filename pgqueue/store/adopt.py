@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from pgqueue.errors import ConfigurationError, JobError
 from pgqueue.store.enqueue import enqueue_many
-from pgqueue.store.plan import Plan, Statement
+from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.job import NewJob, Outcome
 
 BATCH = 1_000
@@ -149,7 +149,8 @@ class Adoption:
         }
 
 
-def from_procrastinate(adoption: Adoption, *, now: datetime | None = None) -> Plan[Tally]:
+@plan(transaction=True)
+def from_procrastinate(adoption: Adoption, *, now: datetime | None = None) -> Steps[Tally]:
     """Move what waits in Procrastinate's table.
 
     Args:
@@ -171,7 +172,8 @@ def from_procrastinate(adoption: Adoption, *, now: datetime | None = None) -> Pl
     )
 
 
-def from_pgqueuer(adoption: Adoption, *, now: datetime | None = None) -> Plan[Tally]:
+@plan(transaction=True)
+def from_pgqueuer(adoption: Adoption, *, now: datetime | None = None) -> Steps[Tally]:
     """Move what waits in PgQueuer's table.
 
     Args:
@@ -193,7 +195,7 @@ def from_pgqueuer(adoption: Adoption, *, now: datetime | None = None) -> Plan[Ta
     )
 
 
-def _look_in(schema: str | None, tables: Mapping[str, Sequence[str]]) -> Plan[None]:
+def _look_in(schema: str | None, tables: Mapping[str, Sequence[str]]) -> Steps[None]:
     """Find the tables, and refuse what is not as it is known here."""
     if schema is not None:
         yield Statement("adopt/search_path", {"from_schema": schema})
@@ -220,7 +222,7 @@ def _move(
     *,
     waiting: Callable[[Mapping[str, object]], Statement],
     remove: Callable[[Mapping[str, object]], Statement],
-) -> Plan[Tally]:
+) -> Steps[Tally]:
     tally, after = Tally(), BEFORE_ALL
     while rows := (yield waiting({"after": after, "limit": BATCH, "now": now, **adoption.filters()})):
         found = [Waiting(*row) for row in rows]
@@ -238,7 +240,7 @@ def _move(
 
 def _copy(
     found: Sequence[Waiting], judge: Callable[[Waiting], NewJob | str], tally: Tally, now: datetime | None
-) -> Plan[list[int]]:
+) -> Steps[list[int]]:
     """Add what the judge makes of waiting jobs; the ids, over there, of those that were added."""
     wanted: list[tuple[Waiting, NewJob]] = []
     for waiting in found:

@@ -81,7 +81,7 @@ class Asyncpg:
             raise
 
     @asynccontextmanager
-    async def whole(self) -> AsyncIterator[None]:
+    async def transaction(self) -> AsyncIterator[None]:
         """The steps within are done all or none: in a transaction, or in a savepoint of the user's.
 
         The savepoint is not asyncpg's own block, which refuses a transaction that was begun by a statement.

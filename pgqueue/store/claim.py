@@ -27,7 +27,7 @@ import msgspec
 
 from pgqueue.store import finish
 from pgqueue.store.arrays import columns, numbers, texts
-from pgqueue.store.plan import Plan, Statement
+from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.job import HEAD, Claim, Mark
 from pgqueue.values.verdict import Returned, describe, failed, lost
 
@@ -68,7 +68,8 @@ class WorkerInfo(msgspec.Struct, frozen=True):
     tasks: Sequence[str] | None = None
 
 
-def register(worker: WorkerInfo, lease: timedelta, *, now: datetime | None = None) -> Plan[None]:
+@plan
+def register(worker: WorkerInfo, lease: timedelta, *, now: datetime | None = None) -> Steps[None]:
     """Make a worker known. It is asleep until it says otherwise."""
     yield Statement(
         "register",
@@ -87,28 +88,33 @@ def register(worker: WorkerInfo, lease: timedelta, *, now: datetime | None = Non
     )
 
 
-def renew(worker: UUID, lease: timedelta, *, now: datetime | None = None) -> Plan[bool]:
+@plan
+def renew(worker: UUID, lease: timedelta, *, now: datetime | None = None) -> Steps[bool]:
     """Extend a worker's lease; False: it is lost, and every claim with it."""
     rows = yield Statement("renew", {"worker": worker, "lease": lease, "now": now})
     return bool(rows)
 
 
-def doze(worker: UUID, *, asleep: bool) -> Plan[None]:
+@plan
+def doze(worker: UUID, *, asleep: bool) -> Steps[None]:
     """Say whether the worker wants to be notified of new jobs."""
     yield Statement("doze", {"worker": worker, "asleep": asleep}, returns=False)
 
 
-def leave(worker: UUID) -> Plan[None]:
+@plan
+def leave(worker: UUID) -> Steps[None]:
     """Take a worker off the list; what it still holds is reclaimed by the next sweep."""
     yield Statement("leave", {"worker": worker}, returns=False)
 
 
-def retire(worker: UUID) -> Plan[None]:
+@plan
+def retire(worker: UUID) -> Steps[None]:
     """Take a worker off the list that holds nothing, so that nobody looks for its jobs."""
     yield from leave(worker)
     yield Statement("retire", {"worker": worker}, returns=False)
 
 
+@plan
 def claim(
     worker: UUID,
     quotas: Mapping[str, int],
@@ -116,7 +122,7 @@ def claim(
     limit: int | None = None,
     marks: Mapping[str, Mark] = NO_MARKS,
     now: datetime | None = None,
-) -> Plan[list[Claim]]:
+) -> Steps[list[Claim]]:
     """Take ready jobs, spending an attempt of each.
 
     Args:
@@ -144,6 +150,7 @@ def claim(
     return [Claim(row[0], worker, *row[1:]) for row in rows]
 
 
+@plan
 def fill(
     worker: UUID,
     queues: Sequence[str],
@@ -151,7 +158,7 @@ def fill(
     *,
     marks: Mapping[str, Mark] = NO_MARKS,
     now: datetime | None = None,
-) -> Plan[list[Claim]]:
+) -> Steps[list[Claim]]:
     """Claim from several queues, an equal share from each, until there is no room or nothing more is ready.
 
     Args:
@@ -174,13 +181,15 @@ def fill(
     return claims
 
 
-def new_queues(known: Sequence[str] = (), *, limit: int | None = None) -> Plan[list[str]]:
+@plan
+def new_queues(known: Sequence[str] = (), *, limit: int | None = None) -> Steps[list[str]]:
     """The queues in which ready jobs stand, other than those that are known; at most ``limit`` and perhaps one."""
     rows = yield Statement("new_queues", {"known": texts(known), "limit": limit})
     return sorted(row[0] for row in rows)
 
 
-def next_queues(after: str | None, limit: int) -> Plan[list[str]]:
+@plan
+def next_queues(after: str | None, limit: int) -> Steps[list[str]]:
     """The next queues in which ready jobs stand, in the database's order of names.
 
     Args:
@@ -191,9 +200,10 @@ def next_queues(after: str | None, limit: int) -> Plan[list[str]]:
     return [row[0] for row in rows]
 
 
+@plan
 def beat(
     worker: UUID, lease: timedelta, known: Sequence[int], *, now: datetime | None = None
-) -> Plan[list[int] | None]:
+) -> Steps[list[int] | None]:
     """Renew the lease, and hear which jobs are to be cancelled; None: the lease is lost, and every claim with it.
 
     Args:
@@ -207,11 +217,12 @@ def beat(
     return (yield from cancel_requests(worker, known)) if known else []
 
 
-def disown(worker: UUID, known: Sequence[int], *, ran: Collection[int] = ()) -> Plan[list[int]]:
+@plan(transaction=True)
+def disown(worker: UUID, known: Sequence[int], *, ran: Collection[int] = ()) -> Steps[list[int]]:
     """Return what the worker holds in the database but does not know of.
 
     Args:
-        worker: whose; to be run within a transaction.
+        worker: whose.
         known: the jobs that it knows to be in its name; they are left alone.
         ran: of the others those whose attempt was started here: that attempt is spent. A claim that was never started
             goes back unspent.
@@ -225,23 +236,26 @@ def disown(worker: UUID, known: Sequence[int], *, ran: Collection[int] = ()) -> 
     return sorted((yield from finish.finish(worker, verdicts, keep=True)))
 
 
-def give_up(worker: UUID, known: Sequence[int], error: Exception) -> Plan[list[int]]:
+@plan(transaction=True)
+def give_up(worker: UUID, known: Sequence[int], error: Exception) -> Steps[list[int]]:
     """End as failed, with this error, the attempts that the worker holds but does not know of; the ids."""
     unknown = yield from unknown_claims(worker, known)
     verdicts = [failed(one, describe(error, one.attempt)) for one in unknown]
     return sorted((yield from finish.finish(worker, verdicts, keep=True)))
 
 
-def cancel_requests(worker: UUID, known: Sequence[int]) -> Plan[list[int]]:
+@plan
+def cancel_requests(worker: UUID, known: Sequence[int]) -> Steps[list[int]]:
     """Which of the worker's jobs somebody asked to cancel."""
     rows = yield Statement("cancel_requests", {"worker": worker, "known": numbers([*known])})
     return [row[0] for row in rows]
 
 
-def unknown_claims(worker: UUID, known: Sequence[int]) -> Plan[list[Claim]]:
+@plan(transaction=True)
+def unknown_claims(worker: UUID, known: Sequence[int]) -> Steps[list[Claim]]:
     """What the worker holds in the database but does not know of, as far as that is needed to end it.
 
-    Only numbers are read, which any row has. Run it within a transaction.
+    Only numbers are read, which any row has.
     """
     yield Statement("read_through", {})
     rows = yield Statement("unknown_claims", {"worker": worker, "known": numbers([*known])})

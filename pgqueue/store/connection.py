@@ -60,7 +60,7 @@ class Blocking:
             raise schema_missing(self.catalogue, error.sqlstate, error.diag.message_primary) from error
 
     @contextmanager
-    def whole(self) -> Iterator[None]:
+    def transaction(self) -> Iterator[None]:
         """The steps within are done all or none: in a transaction, or in a savepoint of the user's."""
         if _is_to_begin(self._connection):
             self._connection.execute(BEGIN)
@@ -139,7 +139,7 @@ class Awaiting:
             raise schema_missing(self.catalogue, error.sqlstate, error.diag.message_primary) from error
 
     @asynccontextmanager
-    async def whole(self) -> AsyncIterator[None]:
+    async def transaction(self) -> AsyncIterator[None]:
         """The steps within are done all or none: in a transaction, or in a savepoint of the user's."""
         if _is_to_begin(self._connection):
             await self._connection.execute(BEGIN)

@@ -5,7 +5,7 @@ from datetime import datetime
 
 import msgspec
 
-from pgqueue.store.plan import Plan, Statement
+from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.records import job_of
 from pgqueue.store.upkeep import wake
 from pgqueue.values.job import Job, JobState, QueueCount
@@ -45,7 +45,8 @@ class Pulse(msgspec.Struct, frozen=True):
     unknown: tuple[UnknownTask, ...] = ()
 
 
-def show(job_id: int) -> Plan[Job | None]:
+@plan
+def show(job_id: int) -> Steps[Job | None]:
     """Everything recorded of one job, live or ended; None: no record."""
     if not _is_id(job_id):
         return None
@@ -53,6 +54,7 @@ def show(job_id: int) -> Plan[Job | None]:
     return job_of(rows[0]) if rows else None
 
 
+@plan
 def jobs(
     *,
     states: Collection[JobState] | None = None,
@@ -61,7 +63,7 @@ def jobs(
     unique_key: str | None = None,
     before: int | None = None,
     limit: int = 100,
-) -> Plan[list[Job]]:
+) -> Steps[list[Job]]:
     """Jobs that match every filter given, newest first.
 
     Args:
@@ -90,7 +92,8 @@ def jobs(
     return [job_of(row) for row in rows]
 
 
-def cancel(job_id: int, *, now: datetime | None = None) -> Plan[JobState | None]:
+@plan
+def cancel(job_id: int, *, now: datetime | None = None) -> Steps[JobState | None]:
     """End a waiting job, or ask a running one's worker to.
 
     Returns:
@@ -102,7 +105,8 @@ def cancel(job_id: int, *, now: datetime | None = None) -> Plan[JobState | None]
     return JobState(rows[0][0]) if rows else None
 
 
-def retry(job_id: int, *, now: datetime | None = None) -> Plan[bool]:
+@plan(transaction=True)
+def retry(job_id: int, *, now: datetime | None = None) -> Steps[bool]:
     """Make a job ready at once: a scheduled one before its time, a dead one with all its attempts."""
     if not _is_id(job_id):
         return False
@@ -113,7 +117,8 @@ def retry(job_id: int, *, now: datetime | None = None) -> Plan[bool]:
     return bool((yield from retry_dead([job_id], now=now)))
 
 
-def retry_dead(job_ids: Sequence[int], *, now: datetime | None = None) -> Plan[list[int]]:
+@plan
+def retry_dead(job_ids: Sequence[int], *, now: datetime | None = None) -> Steps[list[int]]:
     """Return dead jobs to their lines; the ids that went.
 
     A job stays dead while a live job has its unique key, and where ``jsonb`` could not hold its arguments.
@@ -122,39 +127,43 @@ def retry_dead(job_ids: Sequence[int], *, now: datetime | None = None) -> Plan[l
     return [row[0] for row in rows]
 
 
+@plan(transaction=True)
 def retry_dead_matching(
     *,
     task: str | None = None,
     queue: str | None = None,
     before: datetime | None = None,
     now: datetime | None = None,
-) -> Plan[list[int]]:
+) -> Steps[list[int]]:
     """Return to their lines the dead jobs that match every filter given; ``before``: dead since then."""
     _check_filters(queue=queue, task=task)
     rows = yield Statement("dead_ids", {"task": task, "queue": queue, "before": before})
     return (yield from retry_dead([row[0] for row in rows], now=now))
 
 
+@plan
 def purge_dead(
     *,
     job_ids: Sequence[int] | None = None,
     task: str | None = None,
     queue: str | None = None,
     before: datetime | None = None,
-) -> Plan[int]:
+) -> Steps[int]:
     """Forget the dead jobs that match every filter given; returns how many."""
     _check_filters(queue=queue, task=task)
     ids = None if job_ids is None else list(filter(_is_id, job_ids))
     return len((yield Statement("purge_dead", {"ids": ids, "task": task, "queue": queue, "before": before})))
 
 
-def pause(queue: str, *, now: datetime | None = None) -> Plan[None]:
+@plan
+def pause(queue: str, *, now: datetime | None = None) -> Steps[None]:
     """Stop a queue from being claimed from; what runs goes on. Any name that a job can have will do."""
     check_text("queue", queue)
     yield Statement("pause", {"queue": queue, "now": now}, returns=False)
 
 
-def resume(queue: str) -> Plan[bool]:
+@plan
+def resume(queue: str) -> Steps[bool]:
     """Let a paused queue be claimed from again; False: it was not paused."""
     check_text("queue", queue)
     resumed = yield Statement("resume", {"queue": queue})
@@ -163,14 +172,16 @@ def resume(queue: str) -> Plan[bool]:
     return bool(resumed)
 
 
-def clock() -> Plan[datetime]:
+@plan
+def clock() -> Steps[datetime]:
     """What time the database has."""
     rows = yield Statement("clock", {"now": None})
     moment: datetime = rows[0][0]
     return moment
 
 
-def worker_queues(*, now: datetime | None = None) -> Plan[set[str]]:
+@plan
+def worker_queues(*, now: datetime | None = None) -> Steps[set[str]]:
     """The queues that live workers serve by name.
 
     Args:
@@ -179,14 +190,16 @@ def worker_queues(*, now: datetime | None = None) -> Plan[set[str]]:
     return {row[0] for row in (yield Statement("worker_queues", {"now": now}))}
 
 
-def database_name() -> Plan[str]:
+@plan
+def database_name() -> Steps[str]:
     """The name of the database that answers."""
     rows = yield Statement("database_name", {})
     name: str = rows[0][0]
     return name
 
 
-def counts() -> Plan[tuple[list[QueueCount], list[str]]]:
+@plan
+def counts() -> Steps[tuple[list[QueueCount], list[str]]]:
     """Counts of jobs that have not succeeded or been cancelled, by queue and state; and the paused queues."""
     rows = yield Statement("counts", {})
     found = [
@@ -197,7 +210,8 @@ def counts() -> Plan[tuple[list[QueueCount], list[str]]]:
     return found, sorted({row[0] for row in rows if row[3]})
 
 
-def pulse(*, now: datetime | None = None) -> Plan[Pulse]:
+@plan
+def pulse(*, now: datetime | None = None) -> Steps[Pulse]:
     """Whether workers are alive, and whether jobs wait for long.
 
     Args:

@@ -115,7 +115,7 @@ class Database:
         )
 
     def run(self, plan: Plan[T], connection: object = None) -> T:
-        """Run a plan.
+        """Run a plan: in a transaction, or in a savepoint of the user's, where the plan says that it needs one.
 
         Args:
             plan: which.
@@ -140,29 +140,6 @@ class Database:
         try:
             async with self.apooled() as own:
                 return await arun(plan, own.steps(self.catalogue))
-        except psycopg.OperationalError as error:
-            raise failure(error) from error
-
-    def run_whole(self, plan: Plan[T], connection: object = None) -> T:
-        """Run a plan of several statements as a whole: in a transaction, or in a savepoint of the user's."""
-        used = self._used(connection)
-        if used is not None:
-            return _run_whole(plan, Blocking(unwrap(used), self.catalogue))
-        try:
-            with self.pooled() as own:
-                return _run_whole(plan, own.steps(self.catalogue))
-        except psycopg.OperationalError as error:
-            raise failure(error) from error
-
-    async def arun_whole(self, plan: Plan[T], connection: object = None) -> T:
-        """Run a plan as :meth:`run_whole` does, awaited."""
-        if connection is None and (joined := open_transaction(self)) is not None:
-            return await self._arun_joined(joined, plan, whole=True)
-        if connection is not None and connection is not OWN_CONNECTION:
-            return await _arun_whole(plan, await self._on(connection))
-        try:
-            async with self.apooled() as own:
-                return await _arun_whole(plan, own.steps(self.catalogue))
         except psycopg.OperationalError as error:
             raise failure(error) from error
 
@@ -316,14 +293,12 @@ class Database:
             return blocking_connection(joined)
         return None if connection is OWN_CONNECTION else connection
 
-    async def _arun_joined(self, joined: Open, plan: Plan[T], *, whole: bool = False) -> T:
+    async def _arun_joined(self, joined: Open, plan: Plan[T]) -> T:
         """Run a plan in a job's open transaction, one after the other."""
         if isinstance(joined.connection, psycopg.Connection):  # a plain function that runs a loop of its own
-            steps = Blocking(joined.connection, self.catalogue)
-            return _run_whole(plan, steps) if whole else run(plan, steps)
+            return run(plan, Blocking(joined.connection, self.catalogue))
         async with joined.turn:
-            joining = Awaiting(joined.connection, self.catalogue)
-            return await (_arun_whole if whole else arun)(plan, joining)
+            return await arun(plan, Awaiting(joined.connection, self.catalogue))
 
     async def _on(self, connection: object) -> Awaiting | Asyncpg:
         """What runs steps on a user's awaitable connection, by its driver."""
@@ -331,13 +306,3 @@ class Database:
         if isinstance(driver, psycopg.AsyncConnection):
             return Awaiting(driver, self.catalogue)
         return Asyncpg(driver, self.catalogue)
-
-
-def _run_whole(plan: Plan[T], connection: Blocking) -> T:
-    with connection.whole():
-        return run(plan, connection)
-
-
-async def _arun_whole(plan: Plan[T], connection: Awaiting | Asyncpg) -> T:
-    async with connection.whole():
-        return await arun(plan, connection)

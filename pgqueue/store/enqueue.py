@@ -6,7 +6,7 @@ from functools import lru_cache
 from itertools import chain, islice
 
 from pgqueue.errors import JobError
-from pgqueue.store.plan import Copy, Plan, Statement
+from pgqueue.store.plan import Copy, Statement, Steps, plan
 from pgqueue.values.job import Enqueued, NewJob, Outcome
 
 TRIES = 10
@@ -14,7 +14,8 @@ ROWS_PER_CHUNK = 500
 ROWS_PER_BLOCK = 2_500
 
 
-def enqueue(job: NewJob, *, now: datetime | None = None) -> Plan[Enqueued]:
+@plan
+def enqueue(job: NewJob, *, now: datetime | None = None) -> Steps[Enqueued]:
     """Add one job.
 
     Args:
@@ -33,8 +34,9 @@ def enqueue(job: NewJob, *, now: datetime | None = None) -> Plan[Enqueued]:
     return Enqueued(rows[0][0])
 
 
-def enqueue_many(jobs: Iterable[NewJob], *, now: datetime | None = None) -> Plan[list[Enqueued]]:
-    """Add many jobs; to be run within a transaction, since it takes several statements.
+@plan(transaction=True)
+def enqueue_many(jobs: Iterable[NewJob], *, now: datetime | None = None) -> Steps[list[Enqueued]]:
+    """Add many jobs, all or none.
 
     Jobs without a unique key travel by COPY, a block at a time: while the server reads one block, the next is
     drawn from ``jobs``, so whoever makes them must not use this connection. Jobs with a key follow in one
@@ -92,12 +94,12 @@ class _Blocks:
         yield from ()
 
 
-def _reserve(count: int) -> Plan[list[int]]:
+def _reserve(count: int) -> Steps[list[int]]:
     runs = yield Statement("reserve_ids", {"count": count})
     return [job_id for first, last in runs for job_id in range(first, last + 1)]
 
 
-def _enqueue_unique(job: NewJob, params: dict[str, object]) -> Plan[Enqueued]:
+def _enqueue_unique(job: NewJob, params: dict[str, object]) -> Steps[Enqueued]:
     """Insert, or deal with whoever holds the key. The holder may end between the two: then try again."""
     insert = _insert_for_period if job.unique.period else _insert_unique
     for _ in range(TRIES):
@@ -112,12 +114,12 @@ def _enqueue_unique(job: NewJob, params: dict[str, object]) -> Plan[Enqueued]:
     )
 
 
-def _insert_unique(params: dict[str, object]) -> Plan[int | None]:
+def _insert_unique(params: dict[str, object]) -> Steps[int | None]:
     rows = yield Statement("enqueue_unique", params)
     return rows[0][0] if rows else None
 
 
-def _insert_for_period(params: dict[str, object]) -> Plan[int | None]:
+def _insert_for_period(params: dict[str, object]) -> Steps[int | None]:
     """Take the hold and add the job; a live job without a hold may still have the key, and keeps it."""
     rows = yield Statement("enqueue_for_period", params)
     if not rows:
@@ -129,7 +131,7 @@ def _insert_for_period(params: dict[str, object]) -> Plan[int | None]:
     return int(job_id)
 
 
-def _on_collision(job: NewJob, params: dict[str, object]) -> Plan[Enqueued | None]:
+def _on_collision(job: NewJob, params: dict[str, object]) -> Steps[Enqueued | None]:
     if job.unique.collision == "replace":
         changed = yield Statement("replace", params)
         if changed:
@@ -146,7 +148,7 @@ def _on_collision(job: NewJob, params: dict[str, object]) -> Plan[Enqueued | Non
 
 def _enqueue_keyed(
     numbered: list[tuple[int, NewJob]], clock: datetime, now: datetime | None
-) -> Plan[dict[int, Enqueued]]:
+) -> Steps[dict[int, Enqueued]]:
     """Insert jobs with unique keys; return, for the ids that were not used, what to say instead."""
     numbered.sort(
         key=lambda pair: pair[1].unique_key or ""

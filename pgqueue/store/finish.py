@@ -12,15 +12,16 @@ from uuid import UUID
 import msgspec
 
 from pgqueue.store.arrays import numbers, texts
-from pgqueue.store.plan import Plan, Statement
+from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.verdict import Again, Buried, Cancelled, Returned, Succeeded, Unknown, Verdict
 
 V = TypeVar("V", bound=Verdict)
 
 
+@plan
 def finish(
     worker: UUID, verdicts: Sequence[Verdict], *, keep: bool, now: datetime | None = None
-) -> Plan[set[int]]:
+) -> Steps[set[int]]:
     """Record a batch of verdicts of any kinds.
 
     Args:
@@ -47,10 +48,11 @@ def finish(
     return done
 
 
+@plan(transaction=True)
 def finish_unlocked(
     worker: UUID, verdicts: Sequence[Verdict], *, keep: bool
-) -> Plan[tuple[set[int], set[int]]]:
-    """Record those verdicts whose jobs nobody else has locked; to be run within a transaction.
+) -> Steps[tuple[set[int], set[int]]]:
+    """Record those verdicts whose jobs no other transaction has locked.
 
     Args:
         worker: whose attempts they were.
@@ -66,9 +68,10 @@ def finish_unlocked(
     return (yield from finish(worker, free, keep=keep)), locked
 
 
+@plan
 def complete(
     worker: UUID, verdicts: Sequence[Succeeded], *, keep: bool, now: datetime | None = None
-) -> Plan[set[int]]:
+) -> Steps[set[int]]:
     """Move succeeded jobs to the history; arguments and result as for :func:`finish`."""
     verdicts = _by_id(verdicts)
     return (
@@ -87,9 +90,10 @@ def complete(
     )
 
 
+@plan
 def put_back(
     worker: UUID, verdicts: Sequence[Again | Returned], *, now: datetime | None = None
-) -> Plan[set[int]]:
+) -> Steps[set[int]]:
     """Return jobs to the line or the calendar; those that somebody asked to cancel end instead."""
     verdicts = _by_id(verdicts)
     return (
@@ -106,7 +110,8 @@ def put_back(
     )
 
 
-def bury(worker: UUID, verdicts: Sequence[Buried], *, now: datetime | None = None) -> Plan[set[int]]:
+@plan
+def bury(worker: UUID, verdicts: Sequence[Buried], *, now: datetime | None = None) -> Steps[set[int]]:
     """Move jobs to the dead table; those that somebody asked to cancel end as cancelled instead."""
     verdicts = _by_id(verdicts)
     return (
@@ -121,9 +126,10 @@ def bury(worker: UUID, verdicts: Sequence[Buried], *, now: datetime | None = Non
     )
 
 
+@plan
 def return_unknown(
     worker: UUID, verdicts: Sequence[Unknown], *, now: datetime | None = None
-) -> Plan[set[int]]:
+) -> Steps[set[int]]:
     """Return jobs whose task the worker does not know; those that have been unknown for too long are dead."""
     verdicts = _by_id(verdicts)
     one = verdicts[0]
@@ -136,13 +142,14 @@ def return_unknown(
     return done
 
 
+@plan
 def end_cancelled(
     worker: UUID,
     verdicts: Sequence[Verdict],
     *,
     now: datetime | None = None,
     only_requested: bool = False,
-) -> Plan[set[int]]:
+) -> Steps[set[int]]:
     """End jobs as cancelled; ``only_requested``: those that somebody asked to cancel, the rest left alone."""
     verdicts = _by_id(verdicts)
     return (
@@ -154,7 +161,7 @@ def end_cancelled(
 
 def _unless_cancelled(
     name: str, worker: UUID, verdicts: Sequence[Verdict], now: datetime | None, **params: object
-) -> Plan[set[int]]:
+) -> Steps[set[int]]:
     """Record failures; what is left over may have been asked to cancel."""
     done = yield from _fenced(name, worker, verdicts, now, errors=_errors(verdicts), **params)
     left = [verdict for verdict in verdicts if verdict.claim.id not in done]
@@ -170,7 +177,7 @@ def _by_id(verdicts: Sequence[V]) -> list[V]:
 
 def _fenced(
     name: str, worker: UUID, verdicts: Sequence[Verdict], now: datetime | None, **params: object
-) -> Plan[set[int]]:
+) -> Steps[set[int]]:
     fences = [verdict.claim.fence for verdict in verdicts]
     rows = yield Statement(
         name,

@@ -2,7 +2,7 @@
 
 The jobs are taken over: their rows are locked, so that no late word of the former attempt can come between, and come
 back as claims. Pure rules judge them (:func:`pgqueue.values.verdict.lost`), and the plan that ends every attempt,
-:func:`pgqueue.store.finish.finish`, ends them. Run each plan here within a transaction.
+:func:`pgqueue.store.finish.finish`, ends them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +15,7 @@ import msgspec
 
 from pgqueue.store.arrays import numbers
 from pgqueue.store.finish import finish
-from pgqueue.store.plan import Plan, Statement
+from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.job import Claim, JobState
 from pgqueue.values.verdict import Again, Buried, Returned, Verdict
 
@@ -40,7 +40,8 @@ class TakenOver(msgspec.Struct, frozen=True):
 Judge: TypeAlias = Callable[[TakenOver], Verdict]
 
 
-def left_behind(workers: Sequence[UUID]) -> Plan[dict[int, UUID]]:
+@plan(transaction=True)
+def left_behind(workers: Sequence[UUID]) -> Steps[dict[int, UUID]]:
     """The running jobs in the names of these workers, and in whose.
 
     It reads the jobs from end to end.
@@ -50,9 +51,10 @@ def left_behind(workers: Sequence[UUID]) -> Plan[dict[int, UUID]]:
     return dict(rows)
 
 
+@plan(transaction=True)
 def end_all(
     found: dict[int, UUID], judge: Judge, *, now: datetime | None = None
-) -> Plan[dict[int, JobState]]:
+) -> Steps[dict[int, JobState]]:
     """End jobs that were left behind, :data:`AT_ONCE` at a time; for the arguments see :func:`end`."""
     states: dict[int, JobState] = {}
     ids = list(found)
@@ -62,7 +64,8 @@ def end_all(
     return states
 
 
-def end(found: dict[int, UUID], judge: Judge, *, now: datetime | None = None) -> Plan[dict[int, JobState]]:
+@plan(transaction=True)
+def end(found: dict[int, UUID], judge: Judge, *, now: datetime | None = None) -> Steps[dict[int, JobState]]:
     """End jobs that were left behind.
 
     Args:

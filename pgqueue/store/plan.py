@@ -1,18 +1,27 @@
 """Plans: what to ask the database and what to make of the answers, without asking.
 
-A plan is a generator. It yields :class:`Statement` and :class:`Copy` steps, is sent the rows of each, and
-returns its result. :func:`run` drives one over a blocking connection, :func:`arun` over an awaitable one,
-and nothing above this floor knows which. Plans compose with ``yield from``; they decide on rows, never on
-a driver's exceptions; and they are used once, so whoever retries takes a function that makes them.
+A plan is a value. It knows its name, its arguments and whether it needs a transaction, and it can be run any number of
+times. The decorator :func:`plan` makes a function that returns plans of a generator function, which yields
+:class:`Statement` and :class:`Copy` steps, is sent the rows of each, and returns the result. A plan decides on rows,
+never on a driver's exceptions.
 
-A plan that is never run does nothing, which is easy to overlook: plans stay private to the package, and
-every public method runs its own.
+:func:`run` drives a plan over a blocking connection, :func:`arun` over an awaitable one, in a transaction if the plan
+needs one. Nothing above this floor knows which. Plans compose with ``yield from``. A plan that needs a transaction can
+only be composed into another one that says so, too: any other is refused when it is run.
+
+A plan that is never run does nothing, which is easy to overlook: plans stay private to the package, and every public
+method runs its own.
 """
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from functools import cache, wraps
+from inspect import Signature, signature
+from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar, final, overload
 
+P = ParamSpec("P")
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 Row: TypeAlias = tuple[Any, ...]
 
 
@@ -42,39 +51,185 @@ class Copy(NamedTuple):
     chunks: Iterable[bytes]
 
 
+@final
+class NeedsTransaction(NamedTuple):
+    """A composed plan needs a transaction. The driver of plans answers this step; no connection is given it.
+
+    Attributes:
+        name: which plan.
+    """
+
+    name: str
+
+
 Step: TypeAlias = Statement | Copy
-Plan: TypeAlias = Generator[Step, Sequence[Row], T]
+Steps: TypeAlias = Generator[Step | NeedsTransaction, Sequence[Row], T]
+"""What a plan's function returns: the steps of one run."""
+
+
+class Kind(NamedTuple):
+    """What all plans of one function have in common.
+
+    Attributes:
+        make: the generator function.
+        name: its module's last name and its own, as in ``control.retry``.
+        transaction: whether its steps belong together: all are done, or none.
+    """
+
+    make: Callable[..., Steps[Any]]
+    name: str
+    transaction: bool
+
+
+class Plan(Generic[T_co]):
+    """What to ask the database, with which arguments; made by a function that :func:`plan` decorates.
+
+    An argument that is an iterator is drawn by the first run, and a second run finds it empty.
+
+    Attributes:
+        kind: what it has in common with other plans of the same function.
+    """
+
+    __slots__ = ("_args", "_kwargs", "kind")
+
+    def __init__(self, kind: Kind, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Remember what to do. Nothing is asked until it is run."""
+        self.kind = kind
+        self._args = args
+        self._kwargs = kwargs
+
+    @property
+    def name(self) -> str:
+        """Which plan it is, as in ``control.retry``."""
+        return self.kind.name
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Its arguments by the names of the parameters, defaults included."""
+        bound = _signature(self.kind.make).bind(*self._args, **self._kwargs)
+        bound.apply_defaults()
+        return bound.arguments
+
+    def but(self, **changes: object) -> "Plan[T_co]":
+        """The same plan with other values for some of its arguments."""
+        return Plan(self.kind, (), self.arguments | changes)
+
+    def steps(self) -> Steps[T_co]:
+        """The steps of one run, from the first one on."""
+        return self.kind.make(*self._args, **self._kwargs)
+
+    def __iter__(self) -> Steps[T_co]:
+        """Its steps as a part of another plan, for ``yield from``."""
+        return self._composed() if self.kind.transaction else self.kind.make(*self._args, **self._kwargs)
+
+    def __repr__(self) -> str:
+        """The call that made it."""
+        given = [*map(repr, self._args), *(f"{name}={value!r}" for name, value in self._kwargs.items())]
+        return f"{self.name}({', '.join(given)})"
+
+    def _composed(self) -> Steps[T_co]:
+        yield NeedsTransaction(self.name)
+        return (yield from self.steps())
+
+
+@overload
+def plan(make: Callable[P, Steps[T]], /) -> Callable[P, Plan[T]]: ...
+@overload
+def plan(*, transaction: bool) -> Callable[[Callable[P, Steps[T]]], Callable[P, Plan[T]]]: ...
+def plan(
+    make: Callable[..., Steps[Any]] | None = None, /, *, transaction: bool = False
+) -> Callable[..., Any]:
+    """Make a generator function return plans: ``@plan`` or ``@plan(transaction=True)``.
+
+    Args:
+        make: the generator function.
+        transaction: whether the steps belong together. Then a run of the plan is a transaction, or a savepoint where
+            the caller has begun a transaction.
+    """
+    if make is None:
+        return lambda function: _planning(function, transaction=transaction)
+    return _planning(make, transaction=transaction)
+
+
+def _planning(make: Callable[P, Steps[T]], *, transaction: bool) -> Callable[P, Plan[T]]:
+    kind = Kind(make, f"{make.__module__.rpartition('.')[2]}.{make.__qualname__}", transaction)
+
+    @wraps(make)
+    def planned(*args: P.args, **kwargs: P.kwargs) -> Plan[T]:
+        return Plan(kind, args, kwargs)
+
+    return planned
 
 
 class Runs(Protocol):
-    """A connection that can run a step."""
+    """A connection that can run steps."""
 
     def execute(self, step: Step, /) -> Sequence[Row]:
         """Run one step and return its rows."""
 
+    def transaction(self) -> AbstractContextManager[object]:
+        """The steps within are done all or none: in a transaction, or in a savepoint of the caller's."""
+
 
 class RunsAsync(Protocol):
-    """A connection that can run a step, awaited."""
+    """A connection that can run steps, awaited."""
 
     async def execute(self, step: Step, /) -> Sequence[Row]:
         """Run one step and return its rows."""
 
+    def transaction(self) -> AbstractAsyncContextManager[object]:
+        """The steps within are done all or none: in a transaction, or in a savepoint of the caller's."""
+
 
 def run(plan: Plan[T], connection: Runs) -> T:
-    """Drive a plan over a blocking connection, and return its result."""
+    """Drive a plan over a blocking connection, in a transaction if it needs one; return its result."""
+    if not plan.kind.transaction:
+        return _run(plan, connection)
+    with connection.transaction():
+        return _run(plan, connection)
+
+
+async def arun(plan: Plan[T], connection: RunsAsync) -> T:
+    """Drive a plan over an awaitable connection, in a transaction if it needs one; return its result."""
+    if not plan.kind.transaction:
+        return await _arun(plan, connection)
+    async with connection.transaction():
+        return await _arun(plan, connection)
+
+
+def _run(plan: Plan[T], connection: Runs) -> T:
+    steps = plan.steps()
     try:
-        step = next(plan)
+        step = next(steps)
         while True:
-            step = plan.send(connection.execute(step))
+            if type(step) is NeedsTransaction:
+                _require_transaction(plan, step)
+                step = next(steps)
+            else:
+                step = steps.send(connection.execute(step))
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]  # a plan's return value, which StopIteration types as Any
 
 
-async def arun(plan: Plan[T], connection: RunsAsync) -> T:
-    """Drive a plan over an awaitable connection, and return its result."""
+async def _arun(plan: Plan[T], connection: RunsAsync) -> T:
+    steps = plan.steps()
     try:
-        step = next(plan)
+        step = next(steps)
         while True:
-            step = plan.send(await connection.execute(step))
+            if type(step) is NeedsTransaction:
+                _require_transaction(plan, step)
+                step = next(steps)
+            else:
+                step = steps.send(await connection.execute(step))
     except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]  # as above
+        return end.value  # type: ignore[no-any-return]  # a plan's return value, which StopIteration types as Any
+
+
+def _require_transaction(plan: Plan[Any], part: NeedsTransaction) -> None:
+    if not plan.kind.transaction:
+        raise TypeError(
+            f"{plan.name} runs {part.name}, which needs a transaction: decorate it with @plan(transaction=True)"
+        )
+
+
+_signature: Callable[[Callable[..., Any]], Signature] = cache(signature)

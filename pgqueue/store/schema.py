@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pgqueue.errors import ConfigurationError, DatabaseError, SchemaMissing, SchemaTooNew, SchemaTooOld
 from pgqueue.store.catalogue import MIGRATE_HINT, catalogue_of, in_schema
-from pgqueue.store.plan import Plan, Statement
+from pgqueue.store.plan import Statement, Steps, plan
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -30,7 +30,8 @@ REVISION = "0004"
 _one_at_a_time = threading.RLock()
 
 
-def verify(schema: str, *, migrate_hint: str = MIGRATE_HINT) -> Plan[str]:
+@plan
+def verify(schema: str, *, migrate_hint: str = MIGRATE_HINT) -> Steps[str]:
     """Check that the schema is one this code can work with; returns its revision.
 
     Args:

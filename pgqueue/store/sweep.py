@@ -1,8 +1,8 @@
 """Reclaiming as a row of transactions, so that one job which cannot be ended keeps no other from it.
 
-A sweep is a generator, one level above a plan: it yields makers of plans, is sent the result of each, and has a refusal
-of the database thrown in where it stands. Its driver runs each plan in a transaction of its own. There is one copy of
-the decision for workers, takes and tests; each drives it with the connection it has.
+A sweep is a generator, one level above a plan: it yields plans, is sent the result of each, and has a refusal of the
+database thrown in where it stands. Its driver runs each plan, in a transaction of its own. There is one copy of the
+decision for workers, takes and tests; each drives it with the connection it has.
 
 All goes in one transaction unless the database refuses it. Then the lost jobs are ended in batches: one that is refused
 is halved, until the failing job stands alone. That job is ended in plainer words, with the refusal as its error. If
@@ -12,14 +12,13 @@ that is refused as well, it is left as it is, logged, and tried again after :dat
 import logging
 from collections.abc import Awaitable, Callable, Generator
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any, TypeAlias
 from uuid import UUID
 
 import psycopg
 
 from pgqueue.store import lost, upkeep
-from pgqueue.store.plan import Plan
+from pgqueue.store.plan import Plan, Steps, plan
 from pgqueue.values.job import JobState
 from pgqueue.values.verdict import Verdict, plainer
 
@@ -28,15 +27,14 @@ log = logging.getLogger("pgqueue.upkeep")
 PAUSE = timedelta(minutes=1)
 
 States: TypeAlias = dict[int, JobState]
-Maker: TypeAlias = Callable[[], Plan[Any]]
-Sweep: TypeAlias = Generator[Maker, Any, States]
+Sweep: TypeAlias = Generator[Plan[Any], Any, States]
 
 
 def reclaiming(*, now: datetime | None = None) -> Sweep:
     """End the claims of lost workers; the state that each job is in now."""
     states: States
     try:
-        states = yield partial(upkeep.reclaim, now=now)
+        states = yield upkeep.reclaim(now=now)
     except psycopg.Error as refusal:
         _require_connection(refusal)
         log.warning("lost workers' jobs are ended one batch at a time: all at once was refused: %s", refusal)
@@ -45,7 +43,7 @@ def reclaiming(*, now: datetime | None = None) -> Sweep:
 
 
 def _sweep_in_batches(now: datetime | None) -> Sweep:
-    found: dict[int, UUID] = yield partial(_found, now=now)
+    found: dict[int, UUID] = yield _found(now=now)
     states: States = {}
     refused: set[int] = set()
     batches = [[*found]]
@@ -61,36 +59,36 @@ def _sweep_in_batches(now: datetime | None) -> Sweep:
                 states |= ended
             else:
                 refused.add(batch[0])
-    yield partial(upkeep.settle, found, states, refused=refused, pause=PAUSE, now=now)
+    yield upkeep.settle(found, states, refused=refused, pause=PAUSE, now=now)
     return states
 
 
-def run_sweep(steps: Sweep, run_whole: Callable[[Plan[Any]], Any]) -> States:
-    """Drive a sweep; ``run_whole`` runs a plan in a transaction of its own."""
+def run_sweep(steps: Sweep, run: Callable[[Plan[Any]], Any]) -> States:
+    """Drive a sweep; ``run`` runs a plan."""
     try:
-        make = next(steps)
+        plan = next(steps)
         while True:
             try:
-                result = run_whole(make())
+                result = run(plan)
             except psycopg.Error as refusal:
-                make = steps.throw(refusal)
+                plan = steps.throw(refusal)
             else:
-                make = steps.send(result)
+                plan = steps.send(result)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]  # a generator's return value, which StopIteration types as Any
 
 
-async def arun_sweep(steps: Sweep, run_whole: Callable[[Maker], Awaitable[Any]]) -> States:
-    """Drive a sweep, awaited; ``run_whole`` is given the maker of a plan, for a connection that tries again."""
+async def arun_sweep(steps: Sweep, run: Callable[[Plan[Any]], Awaitable[Any]]) -> States:
+    """Drive a sweep, awaited; ``run`` runs a plan."""
     try:
-        make = next(steps)
+        plan = next(steps)
         while True:
             try:
-                result = await run_whole(make)
+                result = await run(plan)
             except psycopg.Error as refusal:
-                make = steps.throw(refusal)
+                plan = steps.throw(refusal)
             else:
-                make = steps.send(result)
+                plan = steps.send(result)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]  # as above
 
@@ -101,18 +99,19 @@ def _require_connection(error: psycopg.Error) -> None:
         raise error
 
 
-def _found(*, now: datetime | None) -> Plan[dict[int, UUID]]:
+@plan(transaction=True)
+def _found(*, now: datetime | None) -> Steps[dict[int, UUID]]:
     workers = yield from upkeep.find_departed(now=now)
     return (yield from lost.left_behind(workers)) if workers else {}
 
 
-def _ending(found: dict[int, UUID], batch: list[int], judge: lost.Judge, now: datetime | None) -> Maker:
-    return partial(lost.end_all, {job_id: found[job_id] for job_id in batch}, judge, now=now)
+def _ending(
+    found: dict[int, UUID], batch: list[int], judge: lost.Judge, now: datetime | None
+) -> Plan[States]:
+    return lost.end_all({job_id: found[job_id] for job_id in batch}, judge, now=now)
 
 
-def _end_plainly(
-    found: dict[int, UUID], job_id: int, refusal: psycopg.Error, now: datetime | None
-) -> Generator[Maker, Any, States]:
+def _end_plainly(found: dict[int, UUID], job_id: int, refusal: psycopg.Error, now: datetime | None) -> Sweep:
     def judge(one: lost.TakenOver) -> Verdict:
         return plainer(upkeep.judge_lost(one), refusal)[0]
 

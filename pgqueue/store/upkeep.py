@@ -12,7 +12,7 @@ import msgspec
 from pgqueue.store import lost
 from pgqueue.store.arrays import columns, texts
 from pgqueue.store.claim import NO_MARKS
-from pgqueue.store.plan import Plan, Statement
+from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.job import JobState, Mark
 from pgqueue.values.verdict import Verdict
 from pgqueue.values.verdict import lost as lost_verdict
@@ -40,9 +40,10 @@ class Ticked(msgspec.Struct, frozen=True):
     refused: Sequence[int] = ()
 
 
+@plan
 def tick(
     lines: Mapping[str, Mark] = NO_MARKS, *, elsewhere: bool = False, now: datetime | None = None
-) -> Plan[Ticked]:
+) -> Steps[Ticked]:
     """Put due jobs in line, and wake whoever sleeps if there were any; look what else there is to do.
 
     Args:
@@ -69,10 +70,11 @@ def tick(
     return Ticked(count, next_in, lost, ready, all_refused)
 
 
-def reclaim(*, now: datetime | None = None) -> Plan[dict[int, JobState]]:
+@plan(transaction=True)
+def reclaim(*, now: datetime | None = None) -> Steps[dict[int, JobState]]:
     """Take workers whose lease has passed off the list, and end the claims of all that have left it.
 
-    To be run within a transaction: the rows of lost jobs are locked before they are ended. One job that the database
+    The rows of lost jobs are locked before they are ended. One job that the database
     refuses to end fails it all; :mod:`pgqueue.store.sweep` sets such a job aside.
 
     Returns:
@@ -87,7 +89,8 @@ def reclaim(*, now: datetime | None = None) -> Plan[dict[int, JobState]]:
     return states
 
 
-def find_departed(*, now: datetime | None = None) -> Plan[list[UUID]]:
+@plan(transaction=True)
+def find_departed(*, now: datetime | None = None) -> Steps[list[UUID]]:
     """Take workers whose lease has passed off the list; those that have left it, whose jobs are to be ended."""
     yield Statement("expire_workers", {"now": now})
     return [row[0] for row in (yield Statement("departed", {"now": now}))]
@@ -98,6 +101,7 @@ def judge_lost(one: lost.TakenOver) -> Verdict:
     return lost_verdict(one.claim, seconds=one.seconds)
 
 
+@plan(transaction=True)
 def settle(
     found: Mapping[int, UUID],
     states: Mapping[int, JobState],
@@ -106,7 +110,7 @@ def settle(
     refused: Collection[int] = (),
     pause: timedelta = timedelta(0),
     now: datetime | None = None,
-) -> Plan[None]:
+) -> Steps[None]:
     """Forget departed workers whose jobs have all been ended; wake sleepers if any of these jobs is ready.
 
     Args:
@@ -127,22 +131,25 @@ def settle(
         yield from wake()
 
 
-def note_orphans() -> Plan[int]:
+@plan(transaction=True)
+def note_orphans() -> Steps[int]:
     """See to it that jobs in the name of a worker that nobody has ever seen are reclaimed, too; how many workers.
 
     Running jobs that name no worker, as after a repair by hand, count as those of one more. It reads the jobs
-    from end to end; to be run within a transaction.
+    from end to end.
     """
     yield Statement("read_through", {})
     return len((yield Statement("orphans", {})))
 
 
-def wake() -> Plan[None]:
+@plan
+def wake() -> Steps[None]:
     """Tell sleeping workers to look again."""
     yield Statement("wake", {})
 
 
-def keep_for(history: timedelta | None, dead: timedelta | None, *, said_by: str) -> Plan["Kept"]:
+@plan
+def keep_for(history: timedelta | None, dead: timedelta | None, *, said_by: str) -> Steps["Kept"]:
     """Store for how long ended and dead jobs are kept, where a value is given.
 
     Args:
@@ -169,7 +176,8 @@ class Kept(msgspec.Struct, frozen=True):
     changed: bool
 
 
-def ensure_history_days(*, now: datetime | None = None) -> Plan[int]:
+@plan
+def ensure_history_days(*, now: datetime | None = None) -> Steps[int]:
     """Make the history's partitions for the coming days; returns how many it made.
 
     Most often none is missing, and nothing is locked. Each day is a statement, and so a transaction, of its own. A day
@@ -184,23 +192,27 @@ def ensure_history_days(*, now: datetime | None = None) -> Plan[int]:
     return made
 
 
-def drop_history(*, now: datetime | None = None) -> Plan[int]:
+@plan
+def drop_history(*, now: datetime | None = None) -> Steps[int]:
     """Drop the history's partitions that lie wholly before the stored retention; returns how many went."""
     rows = yield Statement("drop_history", {"now": now})
     return int(rows[0][0])
 
 
-def drop_strays(*, now: datetime | None = None) -> Plan[int]:
+@plan
+def drop_strays(*, now: datetime | None = None) -> Steps[int]:
     """Delete what the default partition holds from before the stored retention; returns how many rows."""
     return (yield from _some_at_a_time("drop_strays", now))
 
 
-def drop_dead(*, now: datetime | None = None) -> Plan[int]:
+@plan
+def drop_dead(*, now: datetime | None = None) -> Steps[int]:
     """Delete dead jobs from before the stored retention; returns how many."""
     return (yield from _some_at_a_time("drop_dead", now))
 
 
-def release_holds(*, now: datetime | None = None) -> Plan[int]:
+@plan
+def release_holds(*, now: datetime | None = None) -> Steps[int]:
     """Forget unique keys whose period is over; returns how many. Keys that a transaction has locked stay."""
     count, released = 0, DELETED_AT_ONCE
     while released == DELETED_AT_ONCE:
@@ -209,7 +221,7 @@ def release_holds(*, now: datetime | None = None) -> Plan[int]:
     return count
 
 
-def _some_at_a_time(name: str, now: datetime | None) -> Plan[int]:
+def _some_at_a_time(name: str, now: datetime | None) -> Steps[int]:
     """Delete in statements, and so transactions, of a bounded size."""
     count, deleted = 0, DELETED_AT_ONCE
     while deleted == DELETED_AT_ONCE:

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import NamedTuple
 
-from pgqueue.store.plan import Plan, Statement
+from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.records import job_of
 from pgqueue.values.job import Job
 from pgqueue.values.why import MOST_AHEAD, Facts, Why, explain
@@ -21,13 +21,15 @@ class Look(NamedTuple):
     result: str | None
 
 
-def look(job_id: int) -> Plan[Look | None]:
+@plan
+def look(job_id: int) -> Steps[Look | None]:
     """Everything recorded of one job, and its result as it is stored; None: no record."""
     rows = yield Statement("show", {"id": job_id})
     return Look(job_of(rows[0]), rows[0][-1]) if rows else None
 
 
-def why(job_id: int, *, now: datetime | None = None) -> Plan[Why]:
+@plan
+def why(job_id: int, *, now: datetime | None = None) -> Steps[Why]:
     """Why a job does not run.
 
     Args:

@@ -100,11 +100,11 @@ def drain(
                 attempt = shift.begin(found)
                 verdict = loop.run(shift.executor, attempt)
                 if verdict is not None:
-                    database.run_whole(shift.finish(verdict))
+                    database.run(shift.finish(verdict))
                 shift.end(attempt, database.run(control.show(found.id)))
         finally:
             loop.stop()
-            database.run_whole(claim.retire(shift.worker.id))
+            database.run(claim.retire(shift.worker.id))
     return shift.ran
 
 
@@ -148,25 +148,25 @@ async def adrain(
                 attempt = shift.begin(found)
                 verdict = await arun(shift.executor, attempt)
                 if verdict is not None:
-                    await database.arun_whole(shift.finish(verdict))
+                    await database.arun(shift.finish(verdict))
                 shift.end(attempt, await database.arun(control.show(found.id)))
         finally:
-            await database.arun_whole(claim.retire(shift.worker.id))
+            await database.arun(claim.retire(shift.worker.id))
     return shift.ran
 
 
 def _claimed(database: Database, shift: "Shift") -> Claim | None:
     """Take back the jobs of workers whose lease has passed, as a worker does, and claim the next job."""
     if not isinstance(database, Memory):  # which does both at once
-        run_sweep(reclaiming(), database.run_whole)
-    return database.run_whole(shift.look())
+        run_sweep(reclaiming(), database.run)
+    return database.run(shift.look())
 
 
 async def _aclaimed(database: Database, shift: "Shift") -> Claim | None:
     """As :func:`_claimed`, awaited."""
     if not isinstance(database, Memory):
-        await arun_sweep(reclaiming(), lambda make: database.arun_whole(make()))
-    return await database.arun_whole(shift.look())
+        await arun_sweep(reclaiming(), database.arun)
+    return await database.arun(shift.look())
 
 
 class Shift:

@@ -5,17 +5,16 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.store import enqueue
 from pgqueue.store.plan import Plan
 from pgqueue.testing.clock import Clock
 from pgqueue.testing.draining import adrain, drain
 from pgqueue.testing.memory import Memory
 from pgqueue.testing.modes import swapped
-from pgqueue.testing.plans import asked
 
 T = TypeVar("T")
 
-_ENQUEUES = {enqueue.enqueue.__code__, enqueue.enqueue_many.__code__}
+ENQUEUES = {"enqueue.enqueue", "enqueue.enqueue_many"}
+"""The plans after which jobs are run, by name."""
 
 
 class Eager(Memory):
@@ -35,7 +34,7 @@ class Eager(Memory):
 
     def run(self, plan: Plan[T], connection: object = None) -> T:
         """Answer a plan, and run what is due if it was an enqueue."""
-        enqueued = asked(plan)[0] in _ENQUEUES
+        enqueued = plan.name in ENQUEUES
         answer = super().run(plan, connection)
         if enqueued:
             drain(self._queue, raises=self._raises)
@@ -43,7 +42,7 @@ class Eager(Memory):
 
     async def arun(self, plan: Plan[T], connection: object = None) -> T:
         """Answer a plan, and run what is due if it was an enqueue."""
-        enqueued = asked(plan)[0] in _ENQUEUES
+        enqueued = plan.name in ENQUEUES
         answer = super().run(plan, connection)
         if enqueued:
             await adrain(self._queue, raises=self._raises)

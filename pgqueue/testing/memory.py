@@ -1,49 +1,45 @@
 """A queue without a database: what its public methods ask is answered from a dict.
 
-Every public method ends in one of four ways to run a plan. :class:`Memory` stands where the database does,
-reads from a plan what it asks, answers, and never starts it.
+Every public method runs a plan. :class:`Memory` stands where the database does: it answers a plan by its name and its
+arguments, and never runs it.
 """
 
 import threading
-from typing import NoReturn, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, TypeVar
 
 from pgqueue.app.desk import Desk
 from pgqueue.errors import NotInMemory
-from pgqueue.store import claim, control, enqueue, finish, waiting
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan
 from pgqueue.testing.clock import Clock
-from pgqueue.testing.plans import asked, next_claim
 from pgqueue.testing.table import Table
 
 T = TypeVar("T")
 
-_ANSWERED = {
-    plan.__code__: plan.__name__
-    for plan in (
-        enqueue.enqueue,
-        enqueue.enqueue_many,
-        control.show,
-        waiting.look,
-        waiting.why,
-        control.jobs,
-        control.counts,
-        control.clock,
-        control.cancel,
-        control.retry,
-        control.retry_dead,
-        control.retry_dead_matching,
-        control.purge_dead,
-        control.pause,
-        control.resume,
-        next_claim,
-        finish.finish,
-        claim.retire,
-    )
+ANSWERED: Mapping[str, Callable[..., Any]] = {
+    "enqueue.enqueue": Table.enqueue,
+    "enqueue.enqueue_many": Table.enqueue_many,
+    "control.show": Table.show,
+    "waiting.look": Table.look,
+    "waiting.why": Table.why,
+    "control.jobs": Table.jobs,
+    "control.counts": Table.counts,
+    "control.clock": Table.clock,
+    "control.cancel": Table.cancel,
+    "control.retry": Table.retry,
+    "control.retry_dead": Table.retry_dead,
+    "control.retry_dead_matching": Table.retry_dead_matching,
+    "control.purge_dead": Table.purge_dead,
+    "control.pause": Table.pause,
+    "control.resume": Table.resume,
+    "plans.next_claim": Table.next_claim,
+    "finish.finish": Table.finish,
+    "claim.retire": Table.retire,
 }
-"""Plans, by their code, and the method of :class:`Table` that answers each."""
-_TIMED = {control.clock.__code__}
-"""Those that ask for the time without taking one."""
+"""What answers each plan, by the plan's name. It takes the plan's arguments."""
+TIMED = "control.clock"
+"""The plan that asks for the time; it takes none."""
 
 
 class Memory(Database):
@@ -71,28 +67,18 @@ class Memory(Database):
 
     def run(self, plan: Plan[T], connection: object = None) -> T:  # noqa: ARG002 - there is no transaction to join
         """Answer a plan."""
-        code, given = asked(plan)
-        plan.close()
-        name = _ANSWERED.get(code)
-        if name is None:
-            self._refuse(f"{code.co_name!r} was asked of it")
-        if code in _TIMED or given.get("now", self) is None:
+        answering, given = ANSWERED.get(plan.name), plan.arguments
+        if answering is None:
+            self._refuse(f"{plan.name!r} was asked of it")
+        if plan.name == TIMED or given.get("now", plan) is None:
             given["now"] = self.clock.now
         with self._one_at_a_time:
-            answer: T = getattr(self._table, name)(**given)
+            answer: T = answering(self._table, **given)
             return answer
 
     async def arun(self, plan: Plan[T], connection: object = None) -> T:
         """Answer a plan."""
         return self.run(plan, connection)
-
-    def run_whole(self, plan: Plan[T], connection: object = None) -> T:
-        """Answer a plan."""
-        return self.run(plan, connection)
-
-    async def arun_whole(self, plan: Plan[T], connection: object = None) -> T:
-        """Answer a plan."""
-        return await self.arun(plan, connection)
 
     @property
     def dsn(self) -> str:

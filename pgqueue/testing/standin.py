@@ -13,7 +13,6 @@ from pgqueue.store.joining import OWN_CONNECTION
 from pgqueue.store.plan import Plan
 from pgqueue.store.unwrap import aunwrap, unwrap
 from pgqueue.testing.clock import Clock
-from pgqueue.testing.plans import dated
 
 T = TypeVar("T")
 
@@ -59,14 +58,6 @@ class StandIn:
         """Run a plan, as :meth:`Database.arun` does."""
         return await self.real.arun(self._dated(plan), self._chosen(connection))
 
-    def run_whole(self, plan: Plan[T], connection: object = None) -> T:
-        """Run a plan, as :meth:`Database.run_whole` does."""
-        return self.real.run_whole(self._dated(plan), self._chosen(connection))
-
-    async def arun_whole(self, plan: Plan[T], connection: object = None) -> T:
-        """Run a plan, as :meth:`Database.arun_whole` does."""
-        return await self.real.arun_whole(self._dated(plan), self._chosen(connection))
-
     @contextmanager
     def transaction(self) -> Iterator[psycopg.Connection[Any]]:
         """A transaction for a task: a savepoint where the test has a connection."""
@@ -94,7 +85,10 @@ class StandIn:
                 yield joined
 
     def _dated(self, plan: Plan[T]) -> Plan[T]:
-        return plan if self.clock is None else dated(plan, self.clock.now)
+        """The plan at the clock's instant, where it takes an instant and none is given."""
+        if self.clock is None or plan.arguments.get("now", plan) is not None:
+            return plan
+        return plan.but(now=self.clock.now)
 
     def _chosen(self, connection: object) -> object:
         if self._connection is not None and (connection is None or connection is OWN_CONNECTION):

@@ -218,7 +218,7 @@ class Completer:
         """Record a batch, as far as the database takes it."""
         worker = batch[0].claim.worker_id
         try:
-            done, cut = await ask(lambda: finish.finish(worker, batch, keep=self._keep))
+            done, cut = await ask(finish.finish(worker, batch, keep=self._keep))
         except psycopg.errors.LockNotAvailable:
             return await self._write_unlocked(ask, batch)
         except psycopg.Error as refusal:
@@ -231,9 +231,7 @@ class Completer:
         """Another transaction has locked a row: record the others. If it has locked the table, all wait."""
         worker = batch[0].claim.worker_id
         try:
-            (done, locked), cut = await ask(
-                lambda: finish.finish_unlocked(worker, batch, keep=self._keep), whole=True
-            )
+            (done, locked), cut = await ask(finish.finish_unlocked(worker, batch, keep=self._keep))
         except psycopg.errors.LockNotAvailable:
             done, locked, cut = set(), {verdict.claim.id for verdict in batch}, False
         held_up = [(HELD_UP_FOR, verdict) for verdict in batch if verdict.claim.id in locked]
@@ -260,7 +258,7 @@ class Completer:
         self._on_doubt(batch)
         for words in plainer(verdict, refusal):
             try:
-                written.done, _ = await ask(partial(_finish_one, words, keep=self._keep))
+                written.done, _ = await ask(finish.finish(words.claim.worker_id, [words], keep=self._keep))
             except psycopg.Error as again:
                 if passes(again):
                     raise
@@ -318,7 +316,7 @@ class Written:
     certain: bool = True
 
 
-Ask = Callable[..., Awaitable[Any]]
+Ask = Callable[[Plan[Any]], Awaitable[tuple[Any, bool]]]
 """Runs a plan; its result, and whether a try was cut off after which the statement may have been done."""
 
 
@@ -329,18 +327,10 @@ def _are_alike_and_small(batch: Sequence[Verdict]) -> bool:
     return not any(map(_RESULT, batch)) and len({*map(id, map(_WORKER, batch))}) == 1
 
 
-async def _patiently(
-    link: WorkerConnection, make: Callable[[], Plan[Any]], *, whole: bool = False
-) -> tuple[Any, bool]:
+async def _patiently(link: WorkerConnection, plan: Plan[Any]) -> tuple[Any, bool]:
     before = link.losses
-    return await link.run(make, whole=whole), link.losses != before
+    return await link.run(plan), link.losses != before
 
 
-async def _once(
-    link: WorkerConnection, make: Callable[[], Plan[Any]], *, whole: bool = False
-) -> tuple[Any, bool]:
-    return await link.once(make, whole=whole), False
-
-
-def _finish_one(verdict: Verdict, *, keep: bool) -> Plan[set[int]]:
-    return finish.finish(verdict.claim.worker_id, [verdict], keep=keep)
+async def _once(link: WorkerConnection, plan: Plan[Any]) -> tuple[Any, bool]:
+    return await link.once(plan), False

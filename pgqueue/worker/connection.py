@@ -12,7 +12,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -89,10 +89,9 @@ class WorkerConnection:
 
     async def run(
         self,
-        make: Callable[[], Plan[T]],
+        plan: Plan[T],
         then: Callable[[T], object] | None = None,
         *,
-        whole: bool = False,
         bound: float | None = None,
     ) -> T:
         """Run a plan until it has been run.
@@ -101,9 +100,8 @@ class WorkerConnection:
         plan a worker sends can bear that.
 
         Args:
-            make: makes the plan; a plan is used up by one try.
+            plan: what to run; in one transaction, if it needs one.
             then: told the result before another plan can run on this link.
-            whole: in one transaction, for plans whose statements belong together.
             bound: the deadline of each try in seconds; by default the link's.
 
         Returns:
@@ -113,7 +111,7 @@ class WorkerConnection:
             psycopg.Error: the database refused the statement itself, or the link's caller is told of such errors.
         """
         try:
-            return await self.once(make, then, whole=whole, bound=bound)
+            return await self.once(plan, then, bound=bound)
         except (psycopg.Error, ConnectionFailed) as error:
             if not self._tries_again(error):
                 raise
@@ -124,14 +122,13 @@ class WorkerConnection:
             before_sleep=self._log_retry,
             reraise=True,
         )
-        return await patient(self.once, make, then, whole=whole, bound=bound)
+        return await patient(self.once, plan, then, bound=bound)
 
     async def once(
         self,
-        make: Callable[[], Plan[T]],
+        plan: Plan[T],
         then: Callable[[T], object] | None = None,
         *,
-        whole: bool = False,
         bound: float | None = None,
     ) -> T:
         """Try a plan once; as for :meth:`run`, but whatever goes wrong is raised."""
@@ -139,8 +136,7 @@ class WorkerConnection:
             try:
                 connection = self._connection or await self.connect()
                 self._start_timer(connection, self._bound if bound is None else bound)
-                async with connection.transaction() if whole else nullcontext():
-                    result = await arun(make(), connection.steps(self._database.catalogue))
+                result = await arun(plan, connection.steps(self._database.catalogue))
             except BaseException as error:
                 self.losses += 1
                 if not (isinstance(error, psycopg.Error) and _keeps_connection(error)):

@@ -13,7 +13,6 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
-from functools import partial
 
 from pgqueue.errors import PgQueueError
 from pgqueue.store import claim
@@ -116,9 +115,7 @@ class Fetcher:
     async def _claimed(self, room: int) -> list[Claim] | None:
         """Claim; None: jobs were claimed, but the answer could not be handled, and they are dealt with."""
         try:
-            return await self._link.run(
-                lambda: self._lines.claim(self._member.id, room), then=self._slots.add
-            )
+            return await self._link.run(self._lines.claim(self._member.id, room), then=self._slots.add)
         except Exception as error:
             if isinstance(error, PgQueueError) or getattr(error, "sqlstate", None) is not None:
                 raise  # the server refused, or is away: nothing was claimed
@@ -133,8 +130,10 @@ class Fetcher:
         """
         log.error("the answer to a claim could not be handled", extra={"jobs": room}, exc_info=error)
         known = self._completer.known(self._slots.hand.known)
-        end = partial(claim.give_up, error=error) if room == 1 else claim.disown
-        await self._link.run(lambda: end(self._member.id, known), whole=True)
+        worker = self._member.id
+        await self._link.run(
+            claim.give_up(worker, known, error) if room == 1 else claim.disown(worker, known)
+        )
         self._careful = 1
 
     def _room(self) -> int:
@@ -169,7 +168,7 @@ class Fetcher:
             await self._doze(asleep=True)  # then look once more, for what was committed before this
 
     async def _doze(self, *, asleep: bool) -> None:
-        await self._link.run(lambda: claim.doze(self._member.id, asleep=asleep))
+        await self._link.run(claim.doze(self._member.id, asleep=asleep))
         self._asleep = asleep
 
     async def _wait(self) -> None:

@@ -121,12 +121,12 @@ class Heartbeat:
             self._queues,
             self._tasks(),
         )
-        await self._link.run(lambda: claim.register(info, self._lease))
+        await self._link.run(claim.register(info, self._lease))
 
     async def beat(self) -> None:
         """Renew the lease, and stop what is to be cancelled; if it is lost, let go and join afresh."""
         known = self._known()
-        to_cancel = await self._link.run(lambda: claim.beat(self.id, self._lease, known))
+        to_cancel = await self._link.run(claim.beat(self.id, self._lease, known))
         if self._leaving:
             return
         if to_cancel is None:
@@ -148,7 +148,7 @@ class Heartbeat:
             clean: it holds nothing. Else the next sweep looks for its jobs.
         """
         self._leaving = True
-        await self._link.run(lambda: claim.retire(self.id) if clean else claim.leave(self.id))
+        await self._link.run(claim.retire(self.id) if clean else claim.leave(self.id))
 
     def _live(self, started: "concurrent.futures.Future[None]") -> None:
         try:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from uuid import UUID
 
 from pgqueue.store import claim
-from pgqueue.store.plan import Plan
+from pgqueue.store.plan import Steps, plan
 from pgqueue.values.job import HEAD, Claim, Mark
 
 LOOK_AROUND_AFTER = 1.0
@@ -60,7 +60,8 @@ class Queues:
         starts = self.marks.starts()
         return {queue: starts.get(queue, HEAD) for queue in self._seen_at}
 
-    def claim(self, worker: UUID, room: int) -> Plan[list[Claim]]:
+    @plan
+    def claim(self, worker: UUID, room: int) -> Steps[list[Claim]]:
         """Take jobs from the known queues, and from others where it is time to look for those."""
         self.unfinished = False
         if self._round is not None:
@@ -81,7 +82,7 @@ class Queues:
             return (yield from self._go_around(worker, room, self._round))
         return (yield from self._ask_known(worker, room))
 
-    def _ask_known(self, worker: UUID, room: int) -> Plan[list[Claim]]:
+    def _ask_known(self, worker: UUID, room: int) -> Steps[list[Claim]]:
         queues = [*self._seen_at]
         turn = [*queues[self._first :], *queues[: self._first]]
         claims = yield from self._fill(worker, turn, room)
@@ -91,7 +92,7 @@ class Queues:
             self._seen_at |= dict.fromkeys((one.queue for one in claims), self._clock())
         return claims
 
-    def _go_around(self, worker: UUID, room: int, around: "_Round") -> Plan[list[Claim]]:
+    def _go_around(self, worker: UUID, room: int, around: "_Round") -> Steps[list[Claim]]:
         """Take jobs from the next queues that have any, until there is no room or the round is over."""
         claims: list[Claim] = []
         began, rounds = self._clock(), around.count
@@ -110,7 +111,7 @@ class Queues:
             self._round = None
         return claims
 
-    def _fill(self, worker: UUID, queues: Sequence[str], room: int) -> Plan[list[Claim]]:
+    def _fill(self, worker: UUID, queues: Sequence[str], room: int) -> Steps[list[Claim]]:
         starts, began = self.marks.starts(), self._clock()
         claims = yield from claim.fill(worker, queues, room, marks=starts)
         self.marks.learn(starts, claims, self._clock() - began, queues=len(queues))

@@ -93,7 +93,7 @@ class Reconciler:
         self._ended = set(before)
         try:
             async with WorkerConnection("compare", self._database, bound=LONG_READ) as link:
-                held = await link.run(lambda: claim.unknown_claims(worker, sorted(before)), whole=True)
+                held = await link.run(claim.unknown_claims(worker, sorted(before)))
             await self._claims.settled()
             known = self._ended.union(self._known())
         finally:

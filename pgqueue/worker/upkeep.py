@@ -106,7 +106,7 @@ def services(
     """
 
     async def tick() -> float:
-        ticked = await link.run(lambda: upkeep.tick(lines.starts(), elsewhere=lines.serves_all))
+        ticked = await link.run(upkeep.tick(lines.starts(), elsewhere=lines.serves_all))
         if ticked.refused:
             log.error(
                 "jobs set aside: the database refused to put them in line", extra={"jobs": ticked.refused}
@@ -119,7 +119,7 @@ def services(
         return pause if ticked.next_in is None else min(pause, ticked.next_in)
 
     async def reclaim() -> None:
-        states = await arun_sweep(reclaiming(), partial(link.once, whole=True, bound=LONG_READ))
+        states = await arun_sweep(reclaiming(), partial(link.once, bound=LONG_READ))
         if states:
             log.warning("reclaimed jobs of lost workers", extra={"jobs": len(states)})
             look.set()
@@ -129,7 +129,7 @@ def services(
 
     async def note_orphans() -> None:
         async with opened(tidying()) as own:
-            await own.once(upkeep.note_orphans, whole=True, bound=LONG_READ)
+            await own.once(upkeep.note_orphans(), bound=LONG_READ)
 
     return (
         Service("put due jobs in line, look for lost workers", sweep, tick, nudge=later),
@@ -157,7 +157,7 @@ async def _tidy(link: WorkerConnection, *, drops: bool) -> None:
 async def _try_step(link: WorkerConnection, step: Callable[[], Plan[int]]) -> None:
     """Run a step of tidying. One that fails is logged and tried again at the next turn; the others go on."""
     try:
-        count = await link.once(step, bound=LONG_READ)
+        count = await link.once(step(), bound=LONG_READ)
     except (psycopg.Error, ConnectionFailed) as error:
         log.warning(
             "tidying: a step failed, and is tried again", extra={"step": step.__name__, "error": str(error)}
@@ -214,6 +214,6 @@ class CancelRequests:
         known = self._known() if told or not self._can_listen() else ()
         if not known:
             return
-        asked = await self._link.run(lambda: claim.cancel_requests(self._worker(), known))
+        asked = await self._link.run(claim.cancel_requests(self._worker(), known))
         if asked:
             self._on_cancel(asked)

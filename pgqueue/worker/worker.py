@@ -219,7 +219,7 @@ class Worker:
             await self._claims.connect()
         )  # fails at once, where a plan would wait for the database to come back
         catalogue = self._database.catalogue
-        await self._claims.run(lambda: schema.verify(catalogue.schema, migrate_hint=catalogue.migrate_hint))
+        await self._claims.run(schema.verify(catalogue.schema, migrate_hint=catalogue.migrate_hint))
         await self._member.start()
         await self._store_retention()
         joblog.started(self.id, claims.info, self.queues, list(self.queue.tasks))
@@ -230,7 +230,7 @@ class Worker:
         if history is None and dead is None:
             return
         said_by = f"{socket.gethostname()} {os.getpid()}"
-        kept = await self._claims.run(lambda: upkeep.keep_for(history, dead, said_by=said_by))
+        kept = await self._claims.run(upkeep.keep_for(history, dead, said_by=said_by))
         if kept.changed:
             log.warning("retention changed", extra={"history": kept.history, "dead": kept.dead})
 

@@ -87,7 +87,7 @@ def registered(queue: PgQueue, lease: timedelta = LEASE) -> UUID:
 def explain(connection: psycopg.Connection[Any], plan: Plan[Any]) -> list[dict[str, Any]]:
     """Execute a plan's one statement, and return the nodes of how PostgreSQL did it."""
     catalogue = PgQueue("").database.catalogue
-    statement = next(plan)
+    statement = next(plan.steps())
     with connection.transaction(force_rollback=True), ClientCursor(connection) as cursor:
         text = f"explain (analyze, format json) {catalogue[statement.name].decode()}"
         found = cursor.execute(text.encode(), getattr(statement, "params", None)).fetchone()

@@ -57,7 +57,7 @@ def test_finishing_reads_nothing_that_is_gone_even_if_the_statistics_say_that_th
         claims = queue.database.run(claim.claim(worker, {"default": 50}))
         own.execute(SET_PLANNER.encode())
         own.execute("set plan_cache_mode = force_generic_plan")
-        statement = next(finish.complete(worker, [Succeeded(one, 0.0) for one in claims], keep=True))
+        statement = next(finish.complete(worker, [Succeeded(one, 0.0) for one in claims], keep=True).steps())
         assert isinstance(statement, Statement)
         pages = _pages(own, statement, "jobs_pkey")
     assert pages < CHURNED / 2, pages  # every entry of a job that is gone would cost a look into the table
@@ -82,7 +82,7 @@ def test_under_a_held_snapshot_a_worker_that_goes_around_many_queues_reads_nothi
         own.execute("set plan_cache_mode = force_generic_plan")
         pages = {}
         for after in (None, half[-1]):
-            statement = next(claim.next_queues(after, 2))
+            statement = next(claim.next_queues(after, 2).steps())
             assert isinstance(statement, Statement)
             pages[after] = _pages(own, statement, "jobs_ready")
             own.execute("deallocate planned")
@@ -122,7 +122,7 @@ def _registered(queue: PgQueue) -> UUID:
 
 def _pages_read(dsn: str, worker: UUID, marks: Mapping[str, Mark]) -> int:
     """How many pages a claim of a few jobs reads to find them; it is rolled back."""
-    statement = next(claim.claim(worker, {"default": 5}, marks=marks))
+    statement = next(claim.claim(worker, {"default": 5}, marks=marks).steps())
     assert isinstance(statement, Statement)
     sql = catalogue_of("pgqueue")[statement.name].decode()
     with psycopg.connect(dsn, cursor_factory=ClientCursor[Any]) as connection:

@@ -29,7 +29,7 @@ from pgqueue.store.connection import Blocking
 from pgqueue.store.database import Database
 from pgqueue.store.pipeline import lake as plans
 from pgqueue.store.pipeline.lake import Origin, first_open_day
-from pgqueue.store.plan import Plan, T, run
+from pgqueue.store.plan import Plan, Steps, T, plan, run
 
 OURS = Origin("1", 2, "pgqueue")
 NONE, A_MINUTE = timedelta(0), timedelta(minutes=1)  # other tests' databases are made on the same server
@@ -130,7 +130,8 @@ def test_a_holder_that_has_just_gone_is_waited_for(
     assert run(plans.lock(), Blocking(former, queue.database.catalogue))
     tried = plans.lock
 
-    def lock() -> Plan[bool]:
+    @plan
+    def lock() -> Steps[bool]:
         taken = yield from tried()
         former.close()  # after the first try, which fails
         return taken

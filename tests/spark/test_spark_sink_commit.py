@@ -68,7 +68,7 @@ def test_a_commit_waits_for_no_attempt_that_hangs(dsn: str, queue: PgQueue) -> N
     counted, hanging = (staged(made, 0, batch(order_id=[1])) for _ in range(2))
     with queue.database.connect() as connection:
         steps = Blocking(connection, queue.database.catalogue)
-        with steps.whole():
+        with steps.transaction():
             run(stage(made.new.id, hanging.part, [StagedJob(2, "default", 0, 25, b"{}")]), steps)
             made.commit([counted])
 

@@ -1,6 +1,7 @@
 """Unique keys of the rows of a DataFrame: who is rejected, where it is counted, and what other policies do."""
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import LiteralString
 from uuid import UUID
 
@@ -69,6 +70,9 @@ def test_a_holder_that_ends_between_the_statements_makes_for_another_try() -> No
         def execute(self, step: Step, /) -> list[Row]:
             asked.append(step.name)
             return answers[step.name].pop(0)
+
+        def transaction(self) -> nullcontext[None]:
+            return nullcontext()
 
     done = run(sink.commit(sink.NewWrite(NOBODY, "bill"), [Part(0, NOBODY, 1, 1)]), Answers())
 

@@ -21,12 +21,12 @@ def ask(connection: psycopg.Connection[Any], plan: Plan[T]) -> T:
     return run(plan, Blocking(connection, catalogue_of("pgqueue")))
 
 
-def asking(make: Callable[[], Plan[T]]) -> Deed[T]:
+def asking(plan: Plan[T]) -> Deed[T]:
     """The deed of running a plan in a transaction."""
 
     def deed(connection: psycopg.Connection[Any]) -> T:
         with connection.transaction():
-            return ask(connection, make())
+            return ask(connection, plan)
 
     return deed
 

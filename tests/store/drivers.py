@@ -79,17 +79,6 @@ class Ask:
             return await self.database.arun(plan, self.connection)
         return self.database.run(plan, self.connection)
 
-    async def whole(self, plan: Plan[T]) -> T:
-        """Run a plan of several statements as a whole, and commit."""
-        async with _entered(self.kind.single(self.connection)):
-            return await self.whole_within(plan)
-
-    async def whole_within(self, plan: Plan[T]) -> T:
-        """Run a plan of several statements as a whole in whatever transaction there is, and leave that open."""
-        if self.kind.awaits:
-            return await self.database.arun_whole(plan, self.connection)
-        return self.database.run_whole(plan, self.connection)
-
     def transaction(self) -> AbstractAsyncContextManager[None]:
         """The user's own transaction: an exception rolls it back."""
         return _entered(self.kind.transaction(self.connection))

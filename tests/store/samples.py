@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from pgqueue.store import claim, control, enqueue
-from pgqueue.store.plan import Plan
+from pgqueue.store.plan import Steps, plan
 from pgqueue.values.job import AttemptError, Claim, Job, NewJob
 from pgqueue.values.verdict import Again, Buried, Cancelled, Returned, Succeeded, Verdict
 
@@ -26,7 +26,8 @@ def worker_info(*, queues: list[str] | None = None) -> claim.WorkerInfo:
     return claim.WorkerInfo(uuid4(), "host", 1, 1, "0", queues)
 
 
-def adding(*jobs: NewJob, now: datetime = NOON) -> Plan[list[int]]:
+@plan
+def adding(*jobs: NewJob, now: datetime = NOON) -> Steps[list[int]]:
     """Enqueue jobs, one after the other; their ids."""
     ids: list[int] = []
     for job in jobs:
@@ -35,7 +36,8 @@ def adding(*jobs: NewJob, now: datetime = NOON) -> Plan[list[int]]:
     return ids
 
 
-def taking(*, worker: UUID | None = None, count: int = 100, now: datetime = NOON) -> Plan[list[Claim]]:
+@plan
+def taking(*, worker: UUID | None = None, count: int = 100, now: datetime = NOON) -> Steps[list[Claim]]:
     """Claim from the default queue, by a new worker if none is given."""
     if worker is None:
         info = worker_info()
@@ -44,14 +46,16 @@ def taking(*, worker: UUID | None = None, count: int = 100, now: datetime = NOON
     return (yield from claim.claim(worker, {"default": count}, now=now))
 
 
-def running(**changes: Any) -> Plan[Claim]:
+@plan
+def running(**changes: Any) -> Steps[Claim]:
     """Enqueue a job and claim it; nothing else may be ready."""
     yield from adding(new_job(**changes))
     (taken,) = yield from taking()
     return taken
 
 
-def shown(job_id: int) -> Plan[Job]:
+@plan
+def shown(job_id: int) -> Steps[Job]:
     """A job that there must be a record of."""
     job = yield from control.show(job_id)
     assert job is not None

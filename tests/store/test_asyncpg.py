@@ -23,7 +23,7 @@ from pgqueue import PgQueue, Task
 from pgqueue.errors import UnsupportedConnection
 from pgqueue.store.asyncpg import as_text, copied, rewritten
 from pgqueue.store.catalogue import catalogue_of
-from pgqueue.store.plan import Plan
+from pgqueue.store.plan import Steps, plan
 from pgqueue.values.job import JobState
 
 database = one_database
@@ -224,29 +224,35 @@ async def test_a_transaction_begun_by_a_statement_is_joined_too(
     assert _count(dsn) == ((2 if bulk else 1) if ending == "commit" else 0)
 
 
-async def test_a_whole_that_fails_within_a_transaction_begun_by_a_statement_takes_nothing_else_along(
+async def test_a_plan_with_a_transaction_that_fails_within_a_transaction_begun_by_a_statement_takes_nothing_else_along(
     alone: Any, queue: PgQueue, task: Task[[int], None]
 ) -> None:
     await alone.execute("begin")
     await task.using(connection=alone).aenqueue(1)
     with pytest.raises(asyncpg.InvalidTextRepresentationError):
-        await queue.database.arun_whole(adding(new_job(), new_job(args=b"no JSON")), alone)
+        await queue.database.arun(_adding_and_failing(), alone)
     await task.using(connection=alone).aenqueue(4)
     await alone.execute("commit")
     assert sorted(job.args["number"] for job in queue.jobs()) == [1, 4]
 
 
-async def test_a_whole_that_is_cancelled_within_a_transaction_takes_nothing_else_along(
+async def test_a_plan_with_a_transaction_that_is_cancelled_within_a_transaction_takes_nothing_else_along(
     alone: Any, queue: PgQueue, task: Task[[int], None]
 ) -> None:
     async with alone.transaction():
         await task.using(connection=alone).aenqueue(1)
         with pytest.raises(asyncio.CancelledError):
-            await queue.database.arun_whole(_adding_and_cancelled(), alone)
+            await queue.database.arun(_adding_and_cancelled(), alone)
     assert [job.task for job in queue.jobs()] == ["bill"]
 
 
-def _adding_and_cancelled() -> Plan[None]:
+@plan(transaction=True)
+def _adding_and_failing() -> Steps[None]:
+    yield from adding(new_job(), new_job(args=b"no JSON"))
+
+
+@plan(transaction=True)
+def _adding_and_cancelled() -> Steps[None]:
     yield from adding(new_job("cancelled"))
     raise asyncio.CancelledError
 

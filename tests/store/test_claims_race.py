@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -160,8 +159,8 @@ def test_of_a_renewal_and_an_expiry_at_once_exactly_one_wins(dsn: str) -> None:
             late = NOON + LEASE + SECOND
             renewed, reclaimed = at_once(
                 dsn,
-                asking(partial(claim.renew, taken.worker_id, LEASE, now=late)),
-                asking(partial(upkeep.reclaim, now=late)),
+                asking(claim.renew(taken.worker_id, LEASE, now=late)),
+                asking(upkeep.reclaim(now=late)),
             )
 
             assert reclaimed == ({} if renewed else {taken.id: JobState.READY})
@@ -181,7 +180,7 @@ def test_of_two_ends_of_one_attempt_exactly_one_is_recorded(dsn: str) -> None:
             done = at_once(
                 dsn,
                 *(
-                    asking(partial(finish.finish, taken.worker_id, [verdicts[one]], keep=True))
+                    asking(finish.finish(taken.worker_id, [verdicts[one]], keep=True))
                     for one in ("succeeded", sort)
                 ),
             )

@@ -1,14 +1,13 @@
 """Dead jobs that several retry or purge at once: each comes back once, and nobody deadlocks."""
 
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import psycopg
 from store.crowd import ask, asking, at_once, until_somebody_waits
 from store.samples import new_job, taking
 
 from pgqueue.store import control, enqueue, finish
-from pgqueue.store.plan import Plan
+from pgqueue.store.plan import Steps, plan
 from pgqueue.values.job import JobState, NewJob, Outcome
 from pgqueue.values.verdict import Succeeded
 
@@ -39,7 +38,7 @@ def test_a_job_that_another_retry_returned_and_that_has_ended_since_does_not_run
         ThreadPoolExecutor(1) as thread,
     ):
         holder.execute("select from pgqueue.dead_jobs where id = 1 for update")
-        many = thread.submit(at_once, dsn, asking(partial(control.retry_dead, ids)))
+        many = thread.submit(at_once, dsn, asking(control.retry_dead(ids)))
         until_somebody_waits(dsn)  # its snapshot is taken, and it waits for job 1
 
         assert ask(other, control.retry_dead([2])) == [2]
@@ -54,7 +53,8 @@ def test_a_job_that_another_retry_returned_and_that_has_ended_since_does_not_run
         assert job.state is JobState.SUCCEEDED
 
 
-def _purged() -> Plan[list[int]]:
+@plan
+def _purged() -> Steps[list[int]]:
     return [0] * (yield from control.purge_dead())
 
 
@@ -64,9 +64,9 @@ def test_a_job_is_retried_or_purged_and_never_both(dsn: str) -> None:
 
         forth, back, purged = at_once(
             dsn,
-            asking(partial(control.retry_dead, ids)),
-            asking(partial(control.retry_dead, ids[::-1])),
-            asking(_purged),
+            asking(control.retry_dead(ids)),
+            asking(control.retry_dead(ids[::-1])),
+            asking(_purged()),
         )
 
         with psycopg.connect(dsn) as connection:
@@ -81,13 +81,12 @@ def test_a_retry_and_a_batch_with_the_same_keys_never_wait_for_each_other_in_a_c
         ids = _bury(dsn, 300)
         batch = [new_job(unique_key=f"key {1000 - number}") for number in ids]
 
-        retried, added = at_once(
-            dsn, asking(partial(control.retry_dead, ids)), asking(partial(_added, batch))
-        )
+        retried, added = at_once(dsn, asking(control.retry_dead(ids)), asking(_added(batch)))
 
         assert len(retried) + len(added) == len(ids)
 
 
-def _added(batch: list[NewJob]) -> Plan[list[int]]:
+@plan(transaction=True)
+def _added(batch: list[NewJob]) -> Steps[list[int]]:
     answers = yield from enqueue.enqueue_many(batch)
     return [answer.id for answer in answers if answer.outcome is Outcome.ADDED]

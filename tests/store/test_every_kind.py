@@ -37,7 +37,7 @@ async def test_a_job_fails_succeeds_and_is_read_back(ask: Ask) -> None:
 
 async def test_a_batch_is_copied_and_claimed(ask: Ask) -> None:
     batch = [new_job(f"é\\{number}", args=NASTY) for number in range(200)]
-    answers = await ask.whole(enqueue.enqueue_many(batch, now=NOON))
+    answers = await ask(enqueue.enqueue_many(batch, now=NOON))
 
     taken = await ask(taking(count=200))
 
@@ -49,7 +49,7 @@ async def test_a_lost_workers_job_is_reclaimed(ask: Ask) -> None:
     (job_id,) = await ask(adding(new_job()))
     (taken,) = await ask(taking())
     assert await ask(claim.renew(taken.worker_id, LEASE, now=NOON + SECOND))
-    await ask.whole(upkeep.reclaim(now=NOON + 2 * LEASE))
+    await ask(upkeep.reclaim(now=NOON + 2 * LEASE))
 
     job = await ask(shown(job_id))
 

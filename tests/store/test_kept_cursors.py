@@ -11,7 +11,7 @@ from pgqueue.store import control, schema
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.connection import FEW, OwnAsyncConnection, OwnConnection
 from pgqueue.store.database import Database
-from pgqueue.store.plan import Plan, run
+from pgqueue.store.plan import Plan, Steps, plan, run
 from pgqueue.values.job import Job
 
 MANY = FEW + 1
@@ -73,7 +73,8 @@ def _jobs(limit: int) -> Plan[list[Job]]:
     return control.jobs(limit=limit)
 
 
-def _two_and_a_look() -> Plan[tuple[int, int, list[Job]]]:
+@plan
+def _two_and_a_look() -> Steps[tuple[int, int, list[Job]]]:
     first, second = yield from adding(new_job(), new_job())
     return first, second, (yield from _jobs(10))
 

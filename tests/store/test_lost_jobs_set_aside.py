@@ -1,6 +1,7 @@
 """A lost worker's job that cannot be ended keeps no other from it: it is set aside."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -36,11 +37,7 @@ def own(dsn: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 def _swept(own: psycopg.Connection[Any], **options: Any) -> dict[int, JobState]:
-    def run_whole(plan: Any) -> Any:
-        with own.transaction():
-            return ask(own, plan)
-
-    return run_sweep(reclaiming(**{"now": LATE} | options), run_whole)
+    return run_sweep(reclaiming(**{"now": LATE} | options), partial(ask, own))
 
 
 def _running(own: psycopg.Connection[Any], *ids: int) -> None:

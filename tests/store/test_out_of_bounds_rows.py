@@ -169,7 +169,7 @@ def test_text_that_postgresql_cannot_hold_is_refused_before_anything_is_sent(tex
     ]
     for plan in plans:
         with pytest.raises(InvalidOption, match=r"use a string without NUL .* and half surrogate pairs"):
-            next(plan)
+            next(plan.steps())
 
 
 def test_times_that_are_out_of_bounds_are_shown_in_every_zone(

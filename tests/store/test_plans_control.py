@@ -24,14 +24,15 @@ from store.samples import (
 from pgqueue.errors import SchemaTooNew, SchemaTooOld
 from pgqueue.store import claim, control, finish, schema
 from pgqueue.store.catalogue import catalogue_of
-from pgqueue.store.plan import Plan
+from pgqueue.store.plan import Steps, plan
 from pgqueue.values.job import JobState, QueueCount
 from pgqueue.values.verdict import Buried, Succeeded
 
 ask, database = every_driver, one_database
 
 
-def _dead(*tasks: str, **options: object) -> Plan[list[int]]:
+@plan
+def _dead(*tasks: str, **options: object) -> Steps[list[int]]:
     """Jobs that are dead; their ids."""
     ids: list[int] = []
     for task in tasks:

@@ -187,7 +187,7 @@ async def test_a_batch_takes_every_route_and_answers_in_order(ask: Ask) -> None:
         new_job("copied"),
     ]
 
-    answers = await ask.whole(enqueue.enqueue_many(batch, now=NOON))
+    answers = await ask(enqueue.enqueue_many(batch, now=NOON))
 
     added, rejected = Outcome.ADDED, Outcome.REJECTED
     outcomes = [answer.outcome for answer in answers]
@@ -203,7 +203,7 @@ async def test_a_batch_takes_every_route_and_answers_in_order(ask: Ask) -> None:
 
 
 async def test_an_empty_batch_adds_nothing(ask: Ask) -> None:
-    assert await ask.whole(enqueue.enqueue_many([], now=NOON)) == []
+    assert await ask(enqueue.enqueue_many([], now=NOON)) == []
     assert await ask(control.jobs()) == []
 
 
@@ -217,7 +217,7 @@ async def test_a_batch_of_more_than_one_chunk_keeps_what_was_written(
         for number in range(enqueue.ROWS_PER_CHUNK + 2)
     ]
 
-    answers = await ask.whole(enqueue.enqueue_many(batch, now=NOON))
+    answers = await ask(enqueue.enqueue_many(batch, now=NOON))
 
     assert len({answer.id for answer in answers}) == len(batch)
     for answer in (answers[0], answers[-1]):

@@ -19,7 +19,7 @@ from store.samples import (
 )
 
 from pgqueue.store import claim, control, finish, upkeep
-from pgqueue.store.plan import Plan
+from pgqueue.store.plan import Steps, plan
 from pgqueue.values.job import JobState
 from pgqueue.values.verdict import Again, Buried, Succeeded
 
@@ -250,7 +250,8 @@ async def test_dropping_history_gives_way_to_who_reads_it(ask: Ask) -> None:
     assert await ask(upkeep.drop_history(now=NOON + 15 * DAY)) > 0
 
 
-def _ended_at(when: datetime) -> Plan[int]:
+@plan
+def _ended_at(when: datetime) -> Steps[int]:
     """A job that succeeded then; its id."""
     taken = yield from running()
     yield from finish.complete(taken.worker_id, [Succeeded(taken, 0.0)], keep=True, now=when)

@@ -9,7 +9,7 @@ from store.samples import LEASE, MINUTE, NOON, adding, new_job, running, shown, 
 
 from pgqueue.store import claim, control, enqueue, finish, upkeep
 from pgqueue.store.catalogue import catalogue_of
-from pgqueue.store.plan import Plan
+from pgqueue.store.plan import Steps, plan
 from pgqueue.values.job import JobState
 from pgqueue.values.verdict import Succeeded
 
@@ -130,7 +130,8 @@ def ear(dsn: str) -> Any:
     opened.connection.close()
 
 
-def _worker(*, asleep: bool) -> Plan[None]:
+@plan
+def _worker(*, asleep: bool) -> Steps[None]:
     info = worker_info()
     yield from claim.register(info, LEASE, now=NOON)
     yield from claim.doze(info.id, asleep=asleep)

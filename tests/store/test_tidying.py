@@ -13,6 +13,7 @@ from store.drivers import partitions
 from store.samples import NOON, adding, new_job, worker_info
 
 from pgqueue.store import claim, finish, upkeep
+from pgqueue.store.plan import Steps, plan
 from pgqueue.values.verdict import Succeeded
 
 DAY = timedelta(days=1)
@@ -110,7 +111,8 @@ def test_days_are_made_beside_two_writers_for_whose_day_there_is_no_partition(
     assert found == (written + 2, 1)
 
 
-def _completing(count: int, *, queue: str = "default") -> Any:
+@plan
+def _completing(count: int, *, queue: str = "default") -> Steps[int]:
     yield from adding(*(new_job(queue=queue) for _ in range(count)))
     info = worker_info()
     yield from claim.register(info, DAY, now=NOON)

@@ -15,7 +15,7 @@ from store.samples import adding, new_job
 
 from pgqueue import PgQueue, Task
 from pgqueue.errors import SchemaMissing, UnsupportedConnection
-from pgqueue.store.plan import Plan
+from pgqueue.store.plan import Steps, plan
 from pgqueue.values.job import NewJob
 
 ask, database = every_kind, one_database
@@ -51,18 +51,20 @@ async def test_a_savepoint_rolled_back_takes_its_jobs_and_no_others(ask: Ask) ->
     assert _jobs(ask) == ["before", "after"]
 
 
-async def test_a_whole_that_fails_leaves_nothing_and_the_users_transaction_goes_on(ask: Ask) -> None:
+async def test_a_plan_with_a_transaction_that_fails_leaves_nothing_and_the_users_transaction_goes_on(
+    ask: Ask,
+) -> None:
     async with ask.transaction():
         await ask.within(adding(new_job("before")))
         with suppress(_Undone):
-            await ask.whole_within(_adding_and_failing())
+            await ask.within(_adding_and_failing())
         await ask.within(adding(new_job("after")))
     assert _jobs(ask) == ["before", "after"]
 
 
-async def test_a_whole_that_fails_outside_of_a_transaction_leaves_nothing(ask: Ask) -> None:
+async def test_a_plan_with_a_transaction_that_fails_outside_of_a_transaction_leaves_nothing(ask: Ask) -> None:
     with suppress(_Undone):
-        await ask.whole(_adding_and_failing())
+        await ask(_adding_and_failing())
     assert _jobs(ask) == []
 
 
@@ -114,7 +116,8 @@ async def _undo(ask: Ask, part: AbstractAsyncContextManager[None], *jobs: NewJob
             _raise_if(undone=True)
 
 
-def _adding_and_failing() -> Plan[None]:
+@plan(transaction=True)
+def _adding_and_failing() -> Steps[None]:
     yield from adding(new_job("failing"))
     raise _Undone
 

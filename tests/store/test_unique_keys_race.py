@@ -3,7 +3,6 @@
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from functools import partial
 from itertools import cycle
 from typing import Any
 
@@ -13,7 +12,7 @@ from store.crowd import ask, asking, at_once, until_somebody_waits
 from store.samples import NOON, adding, new_job, shown, taking
 
 from pgqueue.store import enqueue, finish
-from pgqueue.store.plan import Plan
+from pgqueue.store.plan import Steps, plan
 from pgqueue.values.job import Enqueued, NewJob, Outcome
 from pgqueue.values.unique import Unique
 from pgqueue.values.verdict import Succeeded
@@ -31,14 +30,15 @@ ROUNDS = 5
 def test_of_all_who_enqueue_one_key_exactly_one_adds_and_the_others_are_counted(
     dsn: str, unique: Unique, *, many: bool
 ) -> None:
-    def enqueued(job: NewJob) -> Plan[Enqueued]:
+    @plan(transaction=True)
+    def enqueued(job: NewJob) -> Steps[Enqueued]:
         if many:
             return (yield from enqueue.enqueue_many([new_job(), job]))[1]
         return (yield from enqueue.enqueue(job))
 
     for key in (f"key {number}" for number in range(ROUNDS)):
         job = new_job(unique_key=key, unique=unique)
-        answers = at_once(dsn, *[asking(partial(enqueued, job))] * THREADS)
+        answers = at_once(dsn, *[asking(enqueued(job))] * THREADS)
 
         assert Counter(answer.outcome for answer in answers) == {
             Outcome.ADDED: 1,
@@ -88,8 +88,8 @@ def test_batches_in_opposite_order_never_wait_for_each_other_in_a_circle(
 
         answers = at_once(
             dsn,
-            *[asking(partial(enqueue.enqueue_many, forth))] * 2,
-            *[asking(partial(enqueue.enqueue_many, back))] * 2,
+            *[asking(enqueue.enqueue_many(forth))] * 2,
+            *[asking(enqueue.enqueue_many(back))] * 2,
         )
 
         added = Counter(answer.id for one in answers for answer in one if answer.outcome is Outcome.ADDED)
@@ -100,7 +100,7 @@ def test_a_hold_does_not_outlive_the_enqueue_that_was_rejected_in_a_race(dsn: st
     daily = new_job(unique_key="key", unique=Unique(period=timedelta(days=1)))
     with psycopg.connect(dsn) as first, ThreadPoolExecutor(1) as thread:
         (job_id,) = ask(first, adding(new_job(unique_key="key")))
-        waiting = thread.submit(at_once, dsn, asking(partial(enqueue.enqueue, daily, now=NOON)))
+        waiting = thread.submit(at_once, dsn, asking(enqueue.enqueue(daily, now=NOON)))
         until_somebody_waits(dsn)
         first.commit()
         assert waiting.result(timeout=30) == [Enqueued(job_id, Outcome.REJECTED)]
@@ -114,7 +114,7 @@ def test_whoever_finds_a_key_in_an_uncommitted_enqueue_waits_for_its_fate(dsn: s
     job = new_job(unique_key="key")
     with psycopg.connect(dsn) as first, ThreadPoolExecutor(1) as thread:
         ask(first, adding(job))
-        waiting = thread.submit(at_once, dsn, asking(partial(enqueue.enqueue, job, now=NOON)))
+        waiting = thread.submit(at_once, dsn, asking(enqueue.enqueue(job, now=NOON)))
         until_somebody_waits(dsn)
         first.rollback()
         (answer,) = waiting.result(timeout=30)

@@ -16,7 +16,7 @@ from worker.proxy import Proxy
 from pgqueue import PgQueue
 from pgqueue.errors import ConnectionFailed
 from pgqueue.store import upkeep
-from pgqueue.store.plan import Plan, Statement
+from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.worker.connection import LATE, WorkerConnection, passes
 from pgqueue.worker.worker import Worker
 
@@ -28,7 +28,8 @@ CONNECTED: LiteralString = """
     where application_name = 'pgqueue' and datname = current_database()"""
 
 
-def setting(name: str) -> Plan[str]:
+@plan
+def setting(name: str) -> Steps[str]:
     """What a setting is on the connection that runs this plan."""
     rows = yield Statement("setting", {"name": name})
     return str(rows[0][0])
@@ -56,7 +57,7 @@ async def test_a_role_that_sets_timeouts_of_its_own_does_not_set_the_workers(
     worker = Worker(asked)
     found = {
         link.name: [
-            await link.run(lambda name=name: setting(name))  # type: ignore[misc]  # a default in a lambda
+            await link.run(setting(name))
             for name in ("statement_timeout", "lock_timeout", "search_path", "enable_seqscan")
         ]
         for link in links(worker)
@@ -74,7 +75,7 @@ async def test_options_of_the_users_own_are_kept_beside_ours(asked: PgQueue, dsn
     queue = PgQueue(make_conninfo(dsn, options="-c work_mem=7MB -c search_path=theirs"))
     queue.database.catalogue = asked.database.catalogue
     link = WorkerConnection("test", queue.database)
-    found = [await link.run(lambda: setting("work_mem")), await link.run(lambda: setting("search_path"))]
+    found = [await link.run(setting("work_mem")), await link.run(setting("search_path"))]
     await link.close()
     assert found == ["7MB", "pg_catalog"]
 
@@ -82,7 +83,7 @@ async def test_options_of_the_users_own_are_kept_beside_ours(asked: PgQueue, dsn
 async def test_a_setting_that_the_server_does_not_know_is_left_out(asked: PgQueue) -> None:
     """As transaction_timeout before PostgreSQL 17."""
     link = WorkerConnection("test", asked.database, settings={"not_known_here": "0", "work_mem": "7MB"})
-    assert await link.run(lambda: setting("work_mem")) == "7MB"
+    assert await link.run(setting("work_mem")) == "7MB"
     await link.close()
 
 
@@ -90,11 +91,11 @@ async def test_a_plan_that_gets_no_answer_is_run_on_a_new_connection(dsn: str) -
     async with Proxy(dsn).running() as proxy:
         silent = PgQueue(proxy.dsn)
         link = WorkerConnection("test", silent.database, bound=0.5)
-        await link.run(upkeep.tick)
+        await link.run(upkeep.tick())
         before = proxy.opened
         proxy.silence_those_open()
         async with asyncio.timeout(20):
-            await link.run(upkeep.tick)
+            await link.run(upkeep.tick())
         await link.close()
         assert (proxy.opened - before, link.losses) == (1, 1)
 
@@ -104,19 +105,19 @@ async def test_a_server_that_accepts_and_says_nothing_is_no_connection(dsn: str)
         link = WorkerConnection("test", PgQueue(proxy.dsn).database, bound=0.5)
         proxy._flow.clear()  # noqa: SLF001 - silent from the first byte
         with pytest.raises(ConnectionFailed):
-            await link.once(upkeep.tick)
+            await link.once(upkeep.tick())
 
 
 async def test_a_late_timer_does_not_cut_a_connection_whose_answer_has_come(queue: PgQueue) -> None:
     """A task that blocks the event loop makes the timer late, not the server silent."""
     link = WorkerConnection("test", queue.database, bound=0.2)
-    await link.run(upkeep.tick)
-    running = asyncio.create_task(link.run(upkeep.tick))
+    await link.run(upkeep.tick())
+    running = asyncio.create_task(link.run(upkeep.tick()))
     for _ in range(3):
         await asyncio.sleep(0)  # until the statement is on its way
     time.sleep(LATE + 0.5)  # noqa: ASYNC251 - what a task does that must not
     await running
-    await link.run(upkeep.tick)  # on the same connection, which would else be shut
+    await link.run(upkeep.tick())  # on the same connection, which would else be shut
     assert link.losses == 0
     await link.close()
 
@@ -125,7 +126,7 @@ async def test_a_long_read_may_have_a_longer_deadline(queue: PgQueue) -> None:
     link = WorkerConnection("test", queue.database, bound=0.2)
     with psycopg.connect(queue.database.dsn) as other:
         other.execute("lock table pgqueue.departed in access exclusive mode")
-        reading = asyncio.create_task(link.run(upkeep.reclaim, bound=60))
+        reading = asyncio.create_task(link.run(upkeep.reclaim(), bound=60))
         await asyncio.sleep(0.5)
         assert not reading.done()
         other.rollback()
@@ -138,7 +139,7 @@ async def test_a_link_can_be_open_for_a_block_only(queue: PgQueue) -> None:
     link = WorkerConnection("tidy", queue.database)
     for _ in range(2):
         async with link:
-            await link.run(upkeep.tick)
+            await link.run(upkeep.tick())
         await until(lambda: ask(queue, CONNECTED) == [(1,)])  # the one that asks
 
 

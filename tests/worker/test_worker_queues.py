@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -51,6 +51,9 @@ class Watched:
         self.asked.append(step)
         self._clock.now += self.seconds
         return self._inner.execute(step)
+
+    def transaction(self) -> AbstractContextManager[None]:
+        return self._inner.transaction()
 
     def run(self, plan: Plan[list[Claim]]) -> list[Claim]:
         self.asked.clear()

@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from pgqueue.store import upkeep
-from pgqueue.store.plan import Plan, Row, Statement, Step
-from pgqueue.values.job import HEAD, Claim
+from pgqueue.store.plan import NeedsTransaction, Row, Statement, Step
+from pgqueue.values.job import HEAD
 from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.fetcher import FADING, SHORTEST, Pace
 from pgqueue.worker.queues import FORGET_AFTER, LOOK_AROUND_AFTER, Queues
@@ -130,13 +130,13 @@ def _ticking(calm: Activity, ticked: upkeep.Ticked) -> Service:
 
 def _asked(lines: Queues, answers: Sequence[Sequence[Row]]) -> list[str]:
     """The statements of a look for one job, given these answers."""
-    plan: Plan[list[Claim]] = lines.claim(WORKER, 1)
-    asked: list[Step] = []
+    steps = lines.claim(WORKER, 1).steps()
+    asked: list[Step | NeedsTransaction] = []
     rows = iter(answers)
     try:
-        asked.append(next(plan))
+        asked.append(next(steps))
         while True:
-            asked.append(plan.send(next(rows)))
+            asked.append(steps.send(next(rows)))
     except StopIteration:
         assert all(isinstance(step, Statement) for step in asked)
         return [step.name for step in asked]

@@ -164,7 +164,7 @@ def _make(
             tenants=TENANTS,
             crowd=CROWD_TENANT,
         )
-        database.run_whole(plan)
+        database.run(plan)
         told(day)
 
     with ThreadPoolExecutor(connections, thread_name_prefix="pgqueue-generate") as pool:

@@ -265,7 +265,7 @@ def _sent(database: "Database", lake: "Lake", days: Iterable[date]) -> set[date]
         made_from = _written(entries)
         if made.get(day) != made_from:
             rows = {table: rows_of(lake, entries[table], names) for table, names in rollups.ROLLUPS.items()}
-            database.run_whole(rollups.replace_day(day, made_from, rows))
+            database.run(rollups.replace_day(day, made_from, rows))
             done.add(day)
     return done
 

@@ -196,8 +196,7 @@ def stage_partition(
             if rows.refused:
                 list(rows.jobs(batch))
             else:
-                with steps.whole():
-                    run(stage(write, part, rows.jobs(batch)), steps)
+                run(stage(write, part, rows.jobs(batch)), steps)
     part = Part(partition, attempt, rows.staged, rows.keyed)
     return Staged(write, part, rows.rows, rows.refused, tuple(rows.refusals), query)
 
@@ -208,8 +207,7 @@ def _prepare(target: Target) -> bool:
     with database.connect() as connection:
         steps = Blocking(connection, database.catalogue)
         run(schema.verify(target.schema), steps)
-        with steps.whole():
-            run(sink.sweep(), steps)
+        run(sink.sweep(), steps)
         if target.run is None:
             return False
         earlier = run(sink.find(target.run), steps)
@@ -227,8 +225,7 @@ def _commit(target: Target, new: sink.NewWrite, messages: Sequence[WriterCommitM
     parts = [message.part for message in said if message.part.rows]
     with database.connect() as connection:
         steps = Blocking(connection, database.catalogue)
-        with steps.whole():
-            done = run(sink.commit(new, parts), steps)
+        done = run(sink.commit(new, parts), steps)
     _log(done)
 
 
@@ -253,8 +250,7 @@ def _abandon(target: Target, write: UUID) -> None:
     database = target.database
     with database.connect() as connection:
         steps = Blocking(connection, database.catalogue)
-        with steps.whole():
-            run(sink.abandon(write), steps)
+        run(sink.abandon(write), steps)
 
 
 def _partition() -> int:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from pgqueue.store.plan import Plan, Statement
+from pgqueue.store.plan import Statement, Steps, plan
 
 
 class Ground(msgspec.Struct, frozen=True):
@@ -38,7 +38,8 @@ class Found(msgspec.Struct, frozen=True):
     in_lake: bool
 
 
-def ground(first_id: int) -> Plan[Ground]:
+@plan
+def ground(first_id: int) -> Steps[Ground]:
     """Look at the schema.
 
     Args:
@@ -48,7 +49,8 @@ def ground(first_id: int) -> Plan[Ground]:
     return Ground(*rows[0])
 
 
-def found(days: Mapping[date, int], ids: int) -> Plan[list[Found]]:
+@plan
+def found(days: Mapping[date, int], ids: int) -> Steps[list[Found]]:
     """Look which days are there.
 
     Args:
@@ -60,17 +62,20 @@ def found(days: Mapping[date, int], ids: int) -> Plan[list[Found]]:
     return [Found(*row) for row in rows]
 
 
-def prepare(first: date, last: date) -> Plan[None]:
+@plan
+def prepare(first: date, last: date) -> Steps[None]:
     """Make the partitions of the days, where they are missing."""
     yield Statement("made_up/days", {"first": first, "last": last})
 
 
-def deploys(instants: Sequence[datetime], versions: Sequence[str]) -> Plan[None]:
+@plan
+def deploys(instants: Sequence[datetime], versions: Sequence[str]) -> Steps[None]:
     """Note when which version went live."""
     yield Statement("made_up/deploys", {"instants": instants, "versions": versions}, returns=False)
 
 
-def crew(workers: Mapping[str, Sequence[object]], version: str) -> Plan[None]:
+@plan
+def crew(workers: Mapping[str, Sequence[object]], version: str) -> Steps[None]:
     """Note who worked.
 
     Args:
@@ -80,6 +85,7 @@ def crew(workers: Mapping[str, Sequence[object]], version: str) -> Plan[None]:
     yield Statement("made_up/crew", {**workers, "version": version}, returns=False)
 
 
+@plan(transaction=True)
 def day(
     day: date,
     *,
@@ -90,8 +96,8 @@ def day(
     workers: Sequence[UUID],
     tenants: int,
     crowd: int,
-) -> Plan[None]:
-    """Make the rows of a day, all or none; to be run within a transaction.
+) -> Steps[None]:
+    """Make the rows of a day, all or none.
 
     Args:
         day: which.

@@ -5,7 +5,7 @@ from datetime import datetime
 
 import msgspec
 
-from pgqueue.store.plan import Plan, Statement
+from pgqueue.store.plan import Statement, Steps, plan
 
 
 class Exact(msgspec.Struct, frozen=True):
@@ -28,7 +28,8 @@ class Exact(msgspec.Struct, frozen=True):
     run: list[float] | None
 
 
-def rollup(ranks: Sequence[float]) -> Plan[list[Exact]]:
+@plan
+def rollup(ranks: Sequence[float]) -> Steps[list[Exact]]:
     """Roll up all ended jobs.
 
     Args:

@@ -27,7 +27,7 @@ from pgqueue.store.catalogue import Catalogue
 from pgqueue.store.connection import Blocking
 from pgqueue.store.database import Database
 from pgqueue.store.pipeline.extract_tables import DEAD, HISTORY, Table
-from pgqueue.store.plan import Plan, Statement, run
+from pgqueue.store.plan import Plan, Statement, Steps, plan, run
 
 T = TypeVar("T")
 GROUPS_AT_ONCE = 10_000
@@ -147,19 +147,22 @@ def snapshot_gone(said: str) -> PipelineError:
     return PipelineError(f"the snapshot is not held: {said.strip()}; keep it open until the read is over")
 
 
-def look() -> Plan[State]:
+@plan
+def look() -> Steps[State]:
     """The database as it is now."""
     rows = yield Statement("pipeline/extract_state", {})
     return State(*rows[0])
 
 
-def pieces(table: Table) -> Plan[list[Piece]]:
+@plan
+def pieces(table: Table) -> Steps[list[Piece]]:
     """Where a table's rows lie now."""
     rows = yield Statement("pipeline/extract_pieces", {"tables": list(table.of)})
     return [Piece(oid, name, of, file, pages, _day_of(name)) for oid, of, name, file, pages in rows]
 
 
-def check_numbers(state: State) -> Plan[None]:
+@plan
+def check_numbers(state: State) -> Steps[None]:
     """Check that no row has ended in a transaction to come: by such numbers nobody can tell which rows are final.
 
     Raises:
@@ -174,31 +177,36 @@ def check_numbers(state: State) -> Plan[None]:
         )
 
 
-def news(table: Table, start: int, end: int) -> Plan[list[tuple[int, int]]]:
+@plan
+def news(table: Table, start: int, end: int) -> Steps[list[tuple[int, int]]]:
     """The transactions of a range in which jobs ended, in order, each with how many; at most GROUPS_AT_ONCE of them."""
     rows = yield Statement("pipeline/extract_news", {**_range(table, start, end), "limit": GROUPS_AT_ONCE})
     return [(transaction, jobs) for transaction, jobs in rows]
 
 
-def cuts(table: Table, start: int, end: int, *, rows: int) -> Plan[list[tuple[int, int]]]:
+@plan
+def cuts(table: Table, start: int, end: int, *, rows: int) -> Steps[list[tuple[int, int]]]:
     """A range of transactions in stretches of about so many rows: each one's first transaction, and its rows."""
     found = yield Statement("pipeline/extract_cuts", {**_range(table, start, end), "rows": rows})
     return [(first, jobs) for first, jobs in found]
 
 
-def oldest_day(start: int) -> Plan[date | None]:
+@plan
+def oldest_day(start: int) -> Steps[date | None]:
     """The day of the oldest job in the history that ended in a transaction or a later one."""
     rows = yield Statement("pipeline/extract_oldest", {"start": start})
     return cast("date | None", rows[0][0])
 
 
-def first_of(table: Table, day: date) -> Plan[int | None]:
+@plan
+def first_of(table: Table, day: date) -> Steps[int | None]:
     """The first transaction in which a job ended on a UTC day or later."""
     rows = yield Statement("pipeline/extract_first", {"day": day, **_sources(table)})
     return cast("int | None", rows[0][0])
 
 
-def export() -> Plan[str]:
+@plan
+def export() -> Steps[str]:
     """Export the transaction's snapshot; returns its name."""
     rows = yield Statement("pipeline/extract_snapshot", {})
     return str(rows[0][0])

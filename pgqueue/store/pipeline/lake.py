@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import msgspec
 
-from pgqueue.store.plan import Plan, Row, Statement
+from pgqueue.store.plan import Row, Statement, Steps, plan
 
 HISTORY, DEAD = "history", "dead"
 MARGIN = timedelta(minutes=1)
@@ -150,35 +150,41 @@ def first_open_day(at: datetime, margin: timedelta) -> date:
     return (at - margin).astimezone(UTC).date()
 
 
-def origin(schema: str) -> Plan[Origin]:
+@plan
+def origin(schema: str) -> Steps[Origin]:
     """Which database this is, whatever name leads to it; ``schema`` is ours."""
     ((system, database),) = yield Statement("pipeline/lake_origin", {})
     return Origin(system, database, schema)
 
 
-def horizon(*, now: datetime | None = None) -> Plan[Horizon]:
+@plan
+def horizon(*, now: datetime | None = None) -> Steps[Horizon]:
     """How far everything is final; ``now`` in place of the database's clock."""
     (row,) = yield Statement("pipeline/lake_horizon", {"now": now})
     return Horizon(*row)
 
 
-def barrier() -> Plan[int]:
+@plan
+def barrier() -> Steps[int]:
     """A number above those of all transactions that are in progress now; to be run in a transaction of its own."""
     ((number,),) = yield Statement("pipeline/lake_barrier", {})
     return int(number)
 
 
-def in_the_way(below: int) -> Plan[list[Session]]:
+@plan
+def in_the_way(below: int) -> Steps[list[Session]]:
     """The transactions in progress whose number is below this one, as far as this role may see them."""
     return _sessions((yield Statement("pipeline/lake_in_the_way", {"below": below})))
 
 
-def readers() -> Plan[list[Session]]:
+@plan
+def readers() -> Steps[list[Session]]:
     """Who has the history's tables open just now."""
     return _sessions((yield Statement("pipeline/lake_readers", {})))
 
 
-def there(known: Mapping[date, int], below: int) -> Plan[list[DayThere]]:
+@plan
+def there(known: Mapping[date, int], below: int) -> Steps[list[DayThere]]:
     """The days of which there are rows, oldest first.
 
     Args:
@@ -189,7 +195,8 @@ def there(known: Mapping[date, int], below: int) -> Plan[list[DayThere]]:
     return [DayThere(*row) for row in (yield Statement("pipeline/lake_there", params))]
 
 
-def contents(day: date, *, since: int = 0, below: int) -> Plan[Contents]:
+@plan
+def contents(day: date, *, since: int = 0, below: int) -> Steps[Contents]:
     """What a day holds of the transactions from ``since`` to below ``below``; reads and digests every row."""
     rows = yield Statement("pipeline/lake_checksum", {"day": day, "since": since, "below": below})
     queues: dict[str, int] = {}
@@ -199,17 +206,20 @@ def contents(day: date, *, since: int = 0, below: int) -> Plan[Contents]:
     return Contents(_share(rows, HISTORY), _share(rows, DEAD), queues, highest)
 
 
-def deploys() -> Plan[list[tuple[datetime, str]]]:
+@plan
+def deploys() -> Steps[list[tuple[datetime, str]]]:
     """When which version went live."""
     return [(row[0], row[1]) for row in (yield Statement("pipeline/lake_deploys", {}))]
 
 
-def known() -> Plan[dict[date, Known]]:
+@plan
+def known() -> Steps[dict[date, Known]]:
     """The days that are verified in a lake."""
     return {row[0]: Known(*row) for row in (yield Statement("pipeline/lake_known", {}))}
 
 
-def note_verified(day: date, *, history: Share, dead: Share, below: int, lake: str) -> Plan[None]:
+@plan
+def note_verified(day: date, *, history: Share, dead: Share, below: int, lake: str) -> Steps[None]:
     """Note that a day is verified in a lake: from now on its history may be dropped."""
     params = {
         "day": day,
@@ -222,38 +232,44 @@ def note_verified(day: date, *, history: Share, dead: Share, below: int, lake: s
     yield Statement("pipeline/lake_verified", params, returns=False)
 
 
-def lock() -> Plan[bool]:
+@plan
+def lock() -> Steps[bool]:
     """Be the only one who writes to the lake for as long as the connection lasts; False: somebody else is."""
     ((alone,),) = yield Statement("pipeline/lake_lock", {})
     return bool(alone)
 
 
-def holder() -> Plan[list[Session]]:
+@plan
+def holder() -> Steps[list[Session]]:
     """Who is writing to the lake; nobody, if that has just ended."""
     return [
         Session(row[0], row[1], row[2], None, row[3]) for row in (yield Statement("pipeline/lake_holder", {}))
     ]
 
 
-def gather(day: date) -> Plan[bool]:
+@plan
+def gather(day: date) -> Steps[bool]:
     """Give a day's rows a partition of their own, where they lie in the default one; False: it was in use."""
     ((done,),) = yield Statement("pipeline/lake_gather", {"day": day})
     return bool(done)
 
 
-def hold(day: date) -> Plan[bool | None]:
+@plan
+def hold(day: date) -> Steps[bool | None]:
     """Let nobody change a day of the history before the transaction ends; False: it is in use; None: it is gone."""
     ((held,),) = yield Statement("pipeline/lake_hold", {"day": day})
     return None if held is None else bool(held)
 
 
-def drop(day: date) -> Plan[bool]:
+@plan
+def drop(day: date) -> Steps[bool]:
     """Drop a day of the history, and note that it is gone; False: the tables were in use."""
     ((dropped,),) = yield Statement("pipeline/lake_drop", {"day": day})
     return bool(dropped)
 
 
-def pass_key(job_id: int) -> Plan[None]:
+@plan
+def pass_key(job_id: int) -> Steps[None]:
     """Take the unique key from a job that is about to end in this transaction, so that the next step may have it."""
     yield Statement("pipeline/lake_pass_key", {"id": job_id}, returns=False)
 

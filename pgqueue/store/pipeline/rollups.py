@@ -10,7 +10,7 @@ from types import MappingProxyType
 import msgspec
 
 from pgqueue.store.pipeline import lake
-from pgqueue.store.plan import Copy, Plan, Statement
+from pgqueue.store.plan import Copy, Statement, Steps, plan
 
 ROLLUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -60,8 +60,9 @@ class Deploy(msgspec.Struct, frozen=True):
     version: str
 
 
-def replace_day(day: date, made_from: str, rows: Mapping[str, Iterable[bytes]]) -> Plan[None]:
-    """Put a day's figures in place of the former ones; to be run as a whole, so that nobody sees half a day.
+@plan(transaction=True)
+def replace_day(day: date, made_from: str, rows: Mapping[str, Iterable[bytes]]) -> Steps[None]:
+    """Put a day's figures in place of the former ones, all at once: no reader sees half a day.
 
     Two that replace the same day do it one after the other.
 
@@ -79,12 +80,14 @@ def replace_day(day: date, made_from: str, rows: Mapping[str, Iterable[bytes]]) 
     yield Copy("pipeline/rollup_workers", rows["workers"])
 
 
-def made() -> Plan[dict[date, str]]:
+@plan
+def made() -> Steps[dict[date, str]]:
     """The days that are in the roll-ups, and what each is made from."""
     return {row[0]: row[1] for row in (yield Statement("pipeline/rollup_made", {}))}
 
 
-def note_deploy(version: str, *, at: datetime | None = None) -> Plan[Deploy]:
+@plan
+def note_deploy(version: str, *, at: datetime | None = None) -> Steps[Deploy]:
     """Note that a version went live.
 
     Args:
@@ -95,7 +98,8 @@ def note_deploy(version: str, *, at: datetime | None = None) -> Plan[Deploy]:
     return Deploy(deployed_at, version)
 
 
-def deploys() -> Plan[list[Deploy]]:
+@plan
+def deploys() -> Steps[list[Deploy]]:
     """The versions that went live, newest first."""
     found = yield from lake.deploys()
     return [Deploy(*one) for one in reversed(found)]

@@ -27,7 +27,7 @@ import msgspec
 from pgqueue.errors import InvalidOption, PipelineError
 from pgqueue.store.enqueue import TRIES, enqueue
 from pgqueue.store.pipeline.sink_stage import Part
-from pgqueue.store.plan import Plan, Row, Statement
+from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.values.job import Enqueued, NewJob, Outcome
 from pgqueue.values.unique import Unique
 
@@ -110,8 +110,9 @@ class _Counts(msgspec.Struct):
         return self.enqueued + self.rejected + self.changed
 
 
-def commit(write: NewWrite, parts: Sequence[Part], *, now: datetime | None = None) -> Plan[Write]:
-    """Enqueue what these attempts staged; to be run within a transaction.
+@plan(transaction=True)
+def commit(write: NewWrite, parts: Sequence[Part], *, now: datetime | None = None) -> Steps[Write]:
+    """Enqueue what these attempts staged.
 
     Jobs stand in line in the order of the rows. Where rows have unique keys with a period or a policy other than
     ``reject``, these are enqueued one at a time, after the others and in the order of the keys.
@@ -145,7 +146,8 @@ def commit(write: NewWrite, parts: Sequence[Part], *, now: datetime | None = Non
     return Write(*settled[0])
 
 
-def find(run: str, batch: int | None = None) -> Plan[Write | None]:
+@plan
+def find(run: str, batch: int | None = None) -> Steps[Write | None]:
     """The write of a name that enqueued its jobs; None: there was none yet."""
     rows = yield Statement("pipeline/sink_find", {"run": run, "batch": batch})
     return Write(*rows[0]) if rows else None
@@ -164,18 +166,20 @@ def require_task(earlier: Write, task: str) -> None:
         )
 
 
-def abandon(write: UUID) -> Plan[None]:
-    """Delete what a write has staged; to be run within a transaction.
+@plan(transaction=True)
+def abandon(write: UUID) -> Steps[None]:
+    """Delete what a write has staged.
 
     An attempt that is staging rows at this moment is left to :func:`sweep`: nobody waits for it.
     """
     yield from _clear((yield Statement("pipeline/sink_leave", {"write": write})))
 
 
-def sweep(*, now: datetime | None = None) -> Plan[int]:
+@plan(transaction=True)
+def sweep(*, now: datetime | None = None) -> Steps[int]:
     """Delete what writes have staged whose driver is gone, and forget writes of long ago; how many attempts went.
 
-    To be run within a transaction, by any number at once.
+    Any number of writers may run it at once.
     """
     idle = yield Statement("pipeline/sink_idle", {"now": now, "idle": IDLE})
     yield from _clear(idle)
@@ -183,13 +187,15 @@ def sweep(*, now: datetime | None = None) -> Plan[int]:
     return len(idle)
 
 
-def writes(*, run: str | None = None, task: str | None = None, limit: int = 100) -> Plan[list[Write]]:
+@plan
+def writes(*, run: str | None = None, task: str | None = None, limit: int = 100) -> Steps[list[Write]]:
     """The latest writes, newest first; of a run and of a task, where these are given."""
     rows = yield Statement("pipeline/sink_writes", {"run": run, "task": task, "limit": limit})
     return [Write(*row) for row in rows]
 
 
-def rejected(write: UUID, *, limit: int = 1_000) -> Plan[list[Rejected]]:
+@plan
+def rejected(write: UUID, *, limit: int = 1_000) -> Steps[list[Rejected]]:
     """The rows of a write whose unique key was taken, in their order."""
     rows = yield Statement("pipeline/sink_rejected", {"write": write, "limit": limit})
     return [Rejected(*row) for row in rows]
@@ -199,7 +205,7 @@ def _named(write: NewWrite) -> dict[str, object]:
     return {"write": write.id, "run": write.run, "batch": write.batch, "task": write.task}
 
 
-def _repeat(write: NewWrite, rows: int) -> Plan[Write]:
+def _repeat(write: NewWrite, rows: int) -> Steps[Write]:
     found = yield Statement("pipeline/sink_find", {"run": write.run, "batch": write.batch})
     earlier = Write(*found[0])
     require_task(earlier, write.task)
@@ -207,7 +213,7 @@ def _repeat(write: NewWrite, rows: int) -> Plan[Write]:
     return Write(*recorded[0])
 
 
-def _add(write: NewWrite, parts: Sequence[Part], now: datetime | None) -> Plan[_Counts]:
+def _add(write: NewWrite, parts: Sequence[Part], now: datetime | None) -> Steps[_Counts]:
     counts = _Counts()
     keyed = sum(part.keyed for part in parts)
     if keyed and write.unique.period is None and write.unique.collision == "reject":
@@ -222,7 +228,7 @@ def _add(write: NewWrite, parts: Sequence[Part], now: datetime | None) -> Plan[_
     return counts
 
 
-def _add_unique(write: NewWrite, parts: Sequence[Part], counts: _Counts, now: datetime | None) -> Plan[None]:
+def _add_unique(write: NewWrite, parts: Sequence[Part], counts: _Counts, now: datetime | None) -> Steps[None]:
     attempts = [part.attempt for part in parts]
     until_started = write.unique.until == "started"
     params = {"attempts": attempts, "task": write.task, "unique_until_started": until_started, "now": now}
@@ -237,7 +243,7 @@ def _add_unique(write: NewWrite, parts: Sequence[Part], counts: _Counts, now: da
 
 def _add_singly(
     write: NewWrite, attempts: Sequence[UUID], counts: _Counts, now: datetime | None
-) -> Plan[None]:
+) -> Steps[None]:
     """Enqueue rows one at a time, by the plan that serves a single enqueue."""
     while taken := (yield Statement("pipeline/sink_take", {"attempts": attempts, "limit": TAKEN_AT_ONCE})):
         answers = []
@@ -269,7 +275,7 @@ def _noted(write: UUID, refused: Sequence[tuple[Row, Enqueued]]) -> dict[str, ob
     }
 
 
-def _clear(left: Sequence[Row]) -> Plan[None]:
+def _clear(left: Sequence[Row]) -> Steps[None]:
     """Delete the rows of attempts that have just been taken off the list; a statement of its own, to see them all."""
     if left:
         yield Statement("pipeline/sink_clear", {"attempts": [row[0] for row in left]}, returns=False)

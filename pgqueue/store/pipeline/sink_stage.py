@@ -11,7 +11,7 @@ from uuid import UUID
 
 import msgspec
 
-from pgqueue.store.plan import Copy, Plan, Statement
+from pgqueue.store.plan import Copy, Statement, Steps, plan
 
 ROWS_PER_CHUNK = 500
 NULL = rb"\N"
@@ -57,8 +57,9 @@ class Part(msgspec.Struct, frozen=True):
     keyed: int
 
 
-def stage(write: UUID, part: Part, jobs: Iterable[StagedJob]) -> Plan[None]:
-    """Stage some rows of a partition; to be run within a transaction, once for every block of rows.
+@plan(transaction=True)
+def stage(write: UUID, part: Part, jobs: Iterable[StagedJob]) -> Steps[None]:
+    """Stage some rows of a partition; once for every block of rows.
 
     Args:
         write: the write's number.

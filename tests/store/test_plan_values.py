@@ -1,0 +1,167 @@
+"""A plan is a value: it knows its name, its arguments and whether it needs a transaction, and can be run again."""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import wraps
+from importlib import import_module
+from pkgutil import walk_packages
+from typing import Any, ParamSpec, TypeVar, get_args
+
+import pytest
+from store.samples import NOON, new_job
+
+import pgqueue.store
+from pgqueue.store import control, enqueue, upkeep
+from pgqueue.store.plan import Plan, Row, Statement, Step, Steps, arun, plan, run
+
+STEP = get_args(Steps[int])[0]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Connection:
+    """A connection that notes what it was asked, and answers every step with one row."""
+
+    def __init__(self) -> None:
+        self.noted: list[str] = []
+
+    def execute(self, step: Step, /) -> Sequence[Row]:
+        self.noted.append(step.name)
+        return [(len(self.noted),)]
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        self.noted.append("begin")
+        yield
+        self.noted.append("commit")
+
+
+class Awaited(Connection):
+    """The same, awaited."""
+
+    async def execute(self, step: Step, /) -> Sequence[Row]:  # type: ignore[override]  # awaited
+        return super().execute(step)
+
+    @asynccontextmanager
+    async def transaction(self) -> Any:  # type: ignore[override]  # awaited
+        with super().transaction():
+            yield
+
+
+@plan
+def one(name: str = "one", *, now: object = None) -> Steps[int]:
+    rows = yield Statement(name, {"now": now})
+    return int(rows[0][0])
+
+
+@plan(transaction=True)
+def two() -> Steps[int]:
+    return (yield from one("first")) + (yield from one("second"))
+
+
+@plan
+def careless() -> Steps[int]:
+    yield from one("before")
+    return (yield from two())
+
+
+@plan(transaction=True)
+def careful() -> Steps[int]:
+    yield from one("before")
+    return (yield from two())
+
+
+@pytest.fixture(params=["blocking", "awaited"])
+def asked(request: pytest.FixtureRequest) -> Callable[[Plan[Any]], tuple[Any, list[str]]]:
+    """Run a plan; its result, and what the connection was asked."""
+
+    def ask(plan: Plan[Any]) -> tuple[Any, list[str]]:
+        if request.param == "blocking":
+            connection = Connection()
+            return run(plan, connection), connection.noted
+        awaited = Awaited()
+        return asyncio.run(arun(plan, awaited)), awaited.noted
+
+    return ask
+
+
+Asked = Callable[[Plan[Any]], tuple[Any, list[str]]]
+
+
+def test_a_plan_knows_its_name_its_arguments_and_whether_it_needs_a_transaction() -> None:
+    asked = control.retry(3, now=NOON)
+
+    assert asked.name == "control.retry"
+    assert asked.arguments == {"job_id": 3, "now": NOON}
+    assert asked.kind.transaction
+    assert repr(asked) == f"control.retry(3, now={NOON!r})"
+
+
+def test_arguments_are_named_however_they_were_given_and_defaults_are_among_them() -> None:
+    job = new_job()
+
+    assert enqueue.enqueue(job).arguments == enqueue.enqueue(job=job).arguments == {"job": job, "now": None}
+    assert not enqueue.enqueue(job).kind.transaction
+
+
+def test_a_plan_can_be_run_again_and_with_other_arguments(asked: Asked) -> None:
+    plan = one("look")
+
+    assert asked(plan) == asked(plan) == (1, ["look"])
+    assert plan.but(name="later", now=NOON).arguments == {"name": "later", "now": NOON}
+    assert plan.arguments == {"name": "look", "now": None}
+    assert asked(plan.but(name="later")) == (1, ["later"])
+
+
+def test_a_plan_that_needs_a_transaction_is_run_in_one(asked: Asked) -> None:
+    assert asked(two()) == (5, ["begin", "first", "second", "commit"])
+    assert asked(careful())[1] == ["begin", "before", "first", "second", "commit"]
+
+
+def test_a_plan_that_needs_a_transaction_is_refused_within_one_that_says_it_needs_none(asked: Asked) -> None:
+    with pytest.raises(TypeError, match=r"careless runs test_plan_values\.two, which needs a transaction"):
+        asked(careless())
+
+
+def test_the_steps_of_two_runs_are_apart() -> None:
+    plan = careful()
+    first, second = plan.steps(), plan.steps()
+
+    assert [next(first), next(second)] == [Statement("before", {"now": None})] * 2
+
+
+def test_a_decorated_plan_keeps_its_name_and_its_arguments() -> None:
+    def counted(make: Callable[P, T]) -> Callable[P, T]:
+        @wraps(make)
+        def counting(*args: P.args, **kwargs: P.kwargs) -> T:
+            return make(*args, **kwargs)
+
+        return counting
+
+    for decorated in (counted(plan(_plain)), plan(counted(_plain))):
+        made = decorated(4)
+        assert (made.name, made.arguments) == ("test_plan_values._plain", {"job_id": 4})
+        assert run(made, Connection()) == 4
+
+
+def _plain(job_id: int) -> Steps[int]:
+    yield Statement("plain", {})
+    return job_id
+
+
+def test_every_public_plan_of_the_store_is_decorated() -> None:
+    bare = [
+        f"{module.__name__}.{name}"
+        for info in walk_packages(pgqueue.store.__path__, "pgqueue.store.")
+        for module in [import_module(info.name)]
+        for name, function in vars(module).items()
+        if inspect.isgeneratorfunction(function) and function.__module__ == info.name
+        if not name.startswith("_") and get_args(function.__annotations__["return"])[:1] == (STEP,)
+    ]
+    assert bare == []
+
+
+def test_plans_that_lock_rows_and_then_end_them_need_a_transaction() -> None:
+    assert upkeep.reclaim().kind.transaction
