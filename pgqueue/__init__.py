@@ -7,6 +7,7 @@ import typing as _typing
 
 from pgqueue.app.context import Context
 from pgqueue.app.handle import JobHandle
+from pgqueue.app.middleware import Middleware
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.taken import TakenJob
 from pgqueue.app.task import Call, Task
@@ -30,6 +31,7 @@ __all__ = [
     "Job",
     "JobHandle",
     "JobState",
+    "Middleware",
     "Outcome",
     "PgQueue",
     "PgQueueError",

@@ -12,7 +12,7 @@ The job's completion commits in that same transaction: either both happen or nei
 
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
+from collections.abc import AsyncIterator, Iterator, MutableMapping
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -20,7 +20,7 @@ from contextlib import (
     contextmanager,
 )
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 import psycopg
 
@@ -33,9 +33,19 @@ from pgqueue.store.plan import Plan, arun, run
 from pgqueue.store.records import object_of
 from pgqueue.values.job import Claim
 from pgqueue.values.result import NOT_RETURNED
-from pgqueue.values.verdict import Succeeded
+from pgqueue.values.verdict import Buried, Succeeded, Verdict
 
 logger = logging.getLogger("pgqueue.task")
+
+
+class Judge(Protocol):
+    """What a context asks the worker about its attempt."""
+
+    def returns_value(self, claim: Claim) -> bool:
+        """Whether the claim's task says that it returns something."""
+
+    def verdict(self, ctx: "Context", error: BaseException) -> Verdict:
+        """What becomes of the job if its attempt ends with this error."""
 
 
 class Context:
@@ -52,8 +62,9 @@ class Context:
 
     __slots__ = (
         "_database",
+        "_judge",
+        "_judged",
         "_keep",
-        "_returns_value",
         "_started",
         "_superseded",
         "cancelled",
@@ -67,7 +78,7 @@ class Context:
         database: Database,
         *,
         keep: bool,
-        returns_value: Callable[[Claim], bool] | None = None,
+        judge: "Judge | None" = None,
     ) -> None:
         """Made by the worker, for one attempt.
 
@@ -75,8 +86,7 @@ class Context:
             job: the claim.
             database: where ``transaction`` takes connections from.
             keep: whether completion writes history.
-            returns_value: whether the claim's task says that it returns something; asked only where ``transaction``
-                completes the job, for that is noted. None: it does not.
+            judge: what the worker knows of the claim's task; None: its task returns nothing, and no error is judged.
         """
         self.job = job
         self.cancelled = False
@@ -84,7 +94,8 @@ class Context:
         self._superseded = False
         self._database = database
         self._keep = keep
-        self._returns_value = returns_value
+        self._judge = judge
+        self._judged: tuple[BaseException, Verdict] | None = None
         self._started = time.monotonic()
 
     @property
@@ -106,6 +117,13 @@ class Context:
     def logger(self) -> "JobLogger":
         """A logger whose records carry the job's id, task and attempt."""
         return JobLogger(logger, {"job": self.job.id, "task": self.job.task, "attempt": self.job.attempt})
+
+    def is_final(self, error: BaseException) -> bool:
+        """Whether the job is dead if this attempt ends with this error; for middleware that tells of failures.
+
+        The worker judges an error once, so it records what is said here.
+        """
+        return self._judge is not None and isinstance(self._judge.verdict(self, error), Buried)
 
     def transaction(self) -> "JobTransaction":
         """A transaction that commits the task's own writes and the job's completion together.
@@ -145,7 +163,7 @@ class Context:
         self.completed = held or self.completed
 
     def _completion(self) -> Plan[set[int]]:
-        lost = self._returns_value is not None and self._returns_value(self.job)
+        lost = self._judge is not None and self._judge.returns_value(self.job)
         done = Succeeded(self.job, self.seconds, NOT_RETURNED if lost else None)
         return finish.complete(self.job.worker_id, [done], keep=self._keep)
 

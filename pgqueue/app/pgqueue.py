@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 from pgqueue.app.blocking import warn_of_blocked_loop
 from pgqueue.app.desk import Desk
 from pgqueue.app.handle import JobHandle
+from pgqueue.app.middleware import Middleware, checked
 from pgqueue.app.registry import Registry
 from pgqueue.app.take import AsyncTake, Take
 from pgqueue.app.task import Call, Task, require_task
@@ -45,6 +46,7 @@ class PgQueue(Desk, Registry):
         behind_pooler: bool = False,
         direct_dsn: str | None = None,
         pool_size: int = 10,
+        middleware: Iterable[Middleware] = (),
     ) -> None:
         """Describe the queue. Nothing is connected until something is run.
 
@@ -61,6 +63,7 @@ class PgQueue(Desk, Registry):
             direct_dsn: how to reach the server past that pooler, so that workers can listen; by default
                 PGQUEUE_DIRECT_DSN in the environment.
             pool_size: at most how many connections of each kind (blocking, awaitable) to keep.
+            middleware: what runs around each attempt of each task, the outermost first.
 
         Raises:
             InvalidOption: one of them is out of its range.
@@ -79,6 +82,7 @@ class PgQueue(Desk, Registry):
         self.dead = None if dead is None else _retention("dead", dead)
         self.max_payload = max_payload
         self.queues = None if queues is None else frozenset(check_queues(queues))
+        self.middleware = (*self._framework_middleware(), *checked(middleware))
         self._tasks = {}
 
     def __repr__(self) -> str:
@@ -89,6 +93,10 @@ class PgQueue(Desk, Registry):
     def keeps_history(self) -> bool:
         """Whether ended jobs are kept at all."""
         return self.history != timedelta(0)
+
+    def _framework_middleware(self) -> Sequence[Middleware]:
+        """What a framework has around each attempt; here nothing. It is around the app's own middleware."""
+        return ()
 
     def enqueue(self, task: Task[P, R], /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:  # noqa: D417 - the task's own
         """Enqueue a call of a task: ``task.enqueue(...)`` in other words.

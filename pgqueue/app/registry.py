@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, overload
 
 from pgqueue.app.context import Context
 from pgqueue.app.handle import JobHandle
+from pgqueue.app.middleware import Middleware
 from pgqueue.app.naming import name_of, place_of, require_function
 from pgqueue.app.task import Registers, Task
 from pgqueue.errors import DuplicateTask, Duration, UnknownQueue, UnknownTask, as_limit
@@ -31,12 +32,14 @@ class Registry(ABC):
     Attributes:
         queues: the queues there are; None: any.
         max_payload: the most bytes a job's arguments may take as JSON.
+        middleware: what runs around each attempt, the outermost first.
     """
 
     _queues_setting: ClassVar[str] = "PgQueue(queues=...)"
     """Where ``queues`` is declared, as a message names it. A framework's queue says it in its own words."""
     queues: frozenset[str] | None
     max_payload: int
+    middleware: tuple[Middleware, ...]
     _tasks: dict[str, Task[..., Any]]
 
     @property
@@ -120,7 +123,7 @@ class Registry(ABC):
             task: Task[..., Any] = Task(
                 decorated,
                 self,
-                work=self.surround(decorated),
+                middleware=self.middleware,
                 name=task_name,
                 options=options,
                 retry=policy,
@@ -130,14 +133,6 @@ class Registry(ABC):
             return task
 
         return register if function is None else register(function)
-
-    def surround(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """What a worker calls in place of a task's function; here the function itself.
-
-        A framework's queue overrides this, and so may an app's: it wraps the function in what it needs to have
-        around it. What it returns must be ``async def`` if the function is, and is given the same arguments.
-        """
-        return function
 
     def find_task(self, name: str) -> Task[..., Any]:
         """A registered task by its name.

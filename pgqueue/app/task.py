@@ -6,7 +6,7 @@ are kept. Tests can put another one in its place. What can be a task at all is d
 
 import copy
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
@@ -15,6 +15,7 @@ import msgspec
 
 from pgqueue.app.context import Context
 from pgqueue.app.handle import JobHandle
+from pgqueue.app.middleware import Middleware, composed
 from pgqueue.app.naming import objection_to
 from pgqueue.errors import Duration, InvalidOption, PayloadNotEncodable
 from pgqueue.values.hints import answering_elsewhere, hinting
@@ -56,7 +57,8 @@ class Task(Generic[P, R]):
     Attributes:
         name: what jobs of this task say in the database.
         function: the function itself.
-        work: what a worker calls in its place: the function, in the surroundings of the app's framework.
+        middleware: what runs around each attempt, the outermost first.
+        around: what a worker calls in place of the function, with the attempt's context; None: it calls the function.
         options: how its jobs are queued unless ``using`` says otherwise.
         retry: when failed jobs run again.
         timeout: how long an attempt may take; None: as long as it likes.
@@ -67,7 +69,7 @@ class Task(Generic[P, R]):
         function: Callable[..., Any],
         runner: Runner,
         *,
-        work: Callable[..., Any],
+        middleware: Sequence[Middleware],
         name: str,
         options: JobOptions,
         retry: Retry,
@@ -75,12 +77,12 @@ class Task(Generic[P, R]):
     ) -> None:
         """Made by :meth:`pgqueue.PgQueue.task`."""
         self.function = function
-        self.work = work
         self.name = name
         self.options = options
         self.retry = retry
         self.timeout = timeout
         self.is_async = inspect.iscoroutinefunction(function)
+        self.compose(middleware)
         self._runner = runner
         self._connection: object = None
         self.__doc__ = function.__doc__
@@ -191,6 +193,11 @@ class Task(Generic[P, R]):
     def returns(self) -> ReturnType:
         """What the function says that it returns."""
         return ReturnType(self.function)
+
+    def compose(self, middleware: Sequence[Middleware]) -> None:
+        """Have this middleware, and no other, around the attempts of this task from now on."""
+        self.middleware = tuple(middleware)
+        self.around = composed(self.function, self.middleware, is_async=self.is_async)
 
     def _consider_options(self) -> None:
         """What an enqueue need not find out each time: why it is refused, and which arguments make its key."""

@@ -91,6 +91,6 @@ def adopt(queue: PgQueue, task: AnyTask) -> QueueTask[..., Any]:
         timeout=policy.timeout,
     )
     try:
-        return register(work_of(task, queue, policy.rule))
+        return register(work_of(task, queue))
     except DuplicateTask:  # by another thread, meanwhile
         return queue.find_task(name)

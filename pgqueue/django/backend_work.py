@@ -30,25 +30,23 @@ from pgqueue.django.backend_api import (
 )
 from pgqueue.django.backend_results import Call, result_of, task_error
 from pgqueue.values.job import Job, JobState
-from pgqueue.values.retry import Retry
-from pgqueue.values.verdict import Buried, describe, judge, note_logged
+from pgqueue.values.verdict import describe, note_logged
 
 
-def work_of(task: AnyTask, desk: Desk, retry: Retry) -> Callable[..., Any]:
+def work_of(task: AnyTask, desk: Desk) -> Callable[..., Any]:
     """The function to register for a task of Django's; its parameters are the fields of ``Call``.
 
     Args:
         task: whose function is run.
         desk: where to ask about a job that has failed before.
-        retry: by which the worker will judge, so that an attempt can tell whether it was the last.
     """
-    run = _awaited(task, desk, retry) if inspect.iscoroutinefunction(task.func) else _plain(task, desk, retry)
+    run = _awaited(task, desk) if inspect.iscoroutinefunction(task.func) else _plain(task, desk)
     run.__module__, run.__qualname__ = task.func.__module__, task.func.__qualname__
     run.__doc__ = task.func.__doc__
     return run
 
 
-def _plain(task: AnyTask, desk: Desk, retry: Retry) -> Callable[..., Any]:
+def _plain(task: AnyTask, desk: Desk) -> Callable[..., Any]:
     def run(
         ctx: Context,
         args: tuple[Any, ...] = (),
@@ -62,7 +60,7 @@ def _plain(task: AnyTask, desk: Desk, retry: Retry) -> Callable[..., Any]:
             task_started.send(attempt.sender, task_result=attempt.result)
             value = normalize_json(attempt.result.task.call(*attempt.args, **attempt.result.kwargs))
         except BaseException as error:
-            if attempt.failed(error, retry):
+            if attempt.failed(error):
                 task_finished.send_robust(attempt.sender, task_result=attempt.result)
                 _note_logged(error)
             raise
@@ -73,7 +71,7 @@ def _plain(task: AnyTask, desk: Desk, retry: Retry) -> Callable[..., Any]:
     return run
 
 
-def _awaited(task: AnyTask, desk: Desk, retry: Retry) -> Callable[..., Any]:
+def _awaited(task: AnyTask, desk: Desk) -> Callable[..., Any]:
     # Not asend_robust: its receivers would not see the error that is being handled, and error monitors look for it.
     finished = sync_to_async(task_finished.send_robust)
 
@@ -92,7 +90,7 @@ def _awaited(task: AnyTask, desk: Desk, retry: Retry) -> Callable[..., Any]:
         except asyncio.CancelledError:
             raise  # told to stop: whether the job goes back to its line or ends is the worker's to say
         except BaseException as error:
-            if attempt.failed(error, retry):
+            if attempt.failed(error):
                 await finished(attempt.sender, task_result=attempt.result)
                 _note_logged(error)
             raise
@@ -109,7 +107,7 @@ class _Attempt:
     def __init__(self, ctx: Context, task: AnyTask, job: Job, call: Call) -> None:
         self.result: AnyResult = result_of(job, call, task)
         self.sender = type(self.result.task.get_backend())
-        self._claim, self._started = ctx.job, ctx
+        self._ctx = ctx
 
     @property
     def args(self) -> list[Any]:
@@ -122,11 +120,10 @@ class _Attempt:
         self._finished(TaskResultStatus.SUCCESSFUL)
         object.__setattr__(self.result, "_return_value", value)
 
-    def failed(self, error: BaseException, retry: Retry) -> bool:
+    def failed(self, error: BaseException) -> bool:
         """Note the error; whether this was the last attempt."""
-        self.result.errors.append(task_error(describe(error, self._claim.attempt)))
-        verdict = judge(self._claim, error, retry=retry, seconds=self._started.seconds)
-        if isinstance(verdict, Buried):
+        self.result.errors.append(task_error(describe(error, self._ctx.attempt)))
+        if self._ctx.is_final(error):
             self._finished(TaskResultStatus.FAILED)
             return True
         return False

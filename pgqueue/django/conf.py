@@ -5,13 +5,14 @@ health check.
 """
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
+from django.utils.module_loading import import_string
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import ConfigurationError, InvalidOption
@@ -33,6 +34,7 @@ KINDS: Mapping[str, type | tuple[type, ...]] = {
     "BEHIND_POOLER": bool,
     "DIRECT_DSN": str,
     "POOL_SIZE": int,
+    "MIDDLEWARE": (list, tuple),
     "HEALTH_MIN_WORKERS": int,
     "HEALTH_MAX_WAIT": timedelta,
 }
@@ -70,7 +72,7 @@ def read() -> Configuration:
         require_kind(key, value)
     return Configuration(
         alias=given.get("DATABASE", DEFAULT_ALIAS),
-        options={key.lower(): value for key, value in given.items() if key in OPTIONS},
+        options={key.lower(): _meant(key, value) for key, value in given.items() if key in OPTIONS},
         min_workers=given.get("HEALTH_MIN_WORKERS", 1),
         max_wait=given.get("HEALTH_MAX_WAIT", DEFAULT_MAX_WAIT),
     )
@@ -125,8 +127,23 @@ def require_kind(key: str, value: object) -> None:
         raise InvalidOption(f"PGQUEUE[{key!r}]={value!r}: use a timedelta above zero, or None")
 
 
+def _meant(key: str, value: Any) -> Any:  # noqa: ANN401 - as the option is
+    """A setting as the option's value: middleware may be given by the dotted paths of its classes."""
+    if key != "MIDDLEWARE":
+        return value
+    return [_imported(one)() if isinstance(one, str) else one for one in value]
+
+
+def _imported(path: str) -> Callable[[], Any]:
+    try:
+        found: Callable[[], Any] = import_string(path)
+    except ImportError as error:
+        raise ConfigurationError(f"PGQUEUE['MIDDLEWARE']: {path!r} cannot be imported: {error}") from error
+    return found
+
+
 def _named(key: str, kind: type | tuple[type, ...]) -> str:
     if isinstance(kind, tuple):
-        return "a list of names"
+        return "a list of classes' dotted paths" if key == "MIDDLEWARE" else "a list of names"
     words = {str: "a string", int: "a whole number", bool: "True or False", timedelta: "a timedelta"}[kind]
     return f"{words}, such as timedelta(days=7)" if key == "HISTORY" else words

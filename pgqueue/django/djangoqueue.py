@@ -3,10 +3,9 @@
 The module is not called ``queue``: a package's attribute cannot be both a submodule and the queue itself.
 """
 
-import inspect
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import django
@@ -14,11 +13,13 @@ from asgiref.sync import sync_to_async
 from django.apps import apps
 
 from pgqueue.app.handle import JobHandle
+from pgqueue.app.middleware import Middleware
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
-from pgqueue.django import conf, recycling
+from pgqueue.django import conf
 from pgqueue.django.backend_imported import ImportedTasks
 from pgqueue.django.database import DjangoDatabase, Misconfigured
+from pgqueue.django.recycling import Recycling
 from pgqueue.errors import ConfigurationError
 from pgqueue.store.database import Database
 from pgqueue.values.job import NewJob
@@ -65,11 +66,8 @@ class DjangoQueue(PgQueue):
     def _make_database(self, dsn: str | None, **options: Any) -> Database:  # noqa: ANN401, ARG002 - PgQueue's signature
         return DjangoDatabase(self._alias, **options)
 
-    def surround(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function with Django's connections recycled around it, as around a request."""
-        if inspect.iscoroutinefunction(function):
-            return recycling.around_async(function)
-        return recycling.around(function)
+    def _framework_middleware(self) -> Sequence[Middleware]:
+        return [Recycling()]
 
     def _add(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
         """Add jobs that tasks have prepared, on Django's connection or another of the user's."""

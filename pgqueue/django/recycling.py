@@ -13,8 +13,7 @@ import asyncio
 import select
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable
-from functools import wraps
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 from weakref import ReferenceType, ref
 
@@ -22,6 +21,9 @@ import psycopg
 from asgiref.sync import sync_to_async
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+
+from pgqueue.app.context import Context
+from pgqueue.app.middleware import Middleware
 
 
 class _Own(threading.local):
@@ -41,37 +43,27 @@ _changing = threading.Lock()
 _under_way: set["asyncio.Task[None]"] = set()
 
 
-def around(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A plain function with its thread's connections recycled before and after it."""
+class Recycling(Middleware):
+    """Recycles Django's connections around each attempt."""
 
-    @wraps(function)
-    def surrounded(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the function's own
+    def around(self, ctx: Context, call: Callable[[], Any]) -> Any:  # noqa: ANN401, ARG002 - the task's own value
+        """Run a plain function with its thread's connections recycled before and after it."""
         opened = _opened_here()
         recycle(opened)
         try:
-            return function(*args, **kwargs)
+            return call()
         finally:
             recycle(opened)
 
-    return surrounded
-
-
-def around_async(
-    function: Callable[..., Coroutine[Any, Any, Any]],
-) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """An ``async def`` function with the ORM's connections recycled before and after it, where they are due."""
-
-    @wraps(function)
-    async def surrounded(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the function's own
+    async def aaround(self, ctx: Context, call: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401, ARG002 - as above
+        """Run an ``async def`` function with the ORM's connections recycled before and after it, where they are due."""
         if _is_due():
             await sync_to_async(_recycle_all)()
         try:
-            return await function(*args, **kwargs)
+            return await call()
         finally:
             if _is_due():
                 _recycle_soon()
-
-    return surrounded
 
 
 def recycle(wrappers: Iterable[BaseDatabaseWrapper]) -> None:

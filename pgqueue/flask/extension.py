@@ -7,10 +7,9 @@ all apps have the same database, and then the latest is meant; otherwise it is r
 
 import asyncio
 import copy
-import functools
 import inspect
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -18,7 +17,9 @@ from weakref import WeakKeyDictionary
 from flask import Flask, has_app_context
 from flask.globals import app_ctx
 
+from pgqueue.app.context import Context
 from pgqueue.app.handle import JobHandle
+from pgqueue.app.middleware import Middleware
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.undertest import under_test
 from pgqueue.errors import ConfigurationError
@@ -68,6 +69,7 @@ class PgQueueFlask(PgQueue):
         direct_dsn: str | None = None,
         pool_size: int | None = None,
         session: "bool | Callable[[], Session] | None" = None,
+        middleware: Iterable[Middleware] = (),
     ) -> None:
         """Describe the queue. What is given here wins over any app's configuration.
 
@@ -85,6 +87,7 @@ class PgQueueFlask(PgQueue):
             pool_size: at most how many connections of each kind (blocking, awaitable) to keep.
             session: which session's transaction jobs join. None: Flask-SQLAlchemy's ``db.session``, if it leads
                 to this same database; True: ``db.session`` in any case; False: none; a function: what it returns.
+            middleware: what runs around each attempt of each task, within its app context; the outermost first.
 
         Raises:
             ConfigurationError: an option, or a setting of the app, makes no sense.
@@ -106,7 +109,7 @@ class PgQueueFlask(PgQueue):
         self._latest: Flask | None = None
         self._only: Flask | None = None
         self._unbound: Database | None = None
-        super().__init__(**_core(self._given))
+        super().__init__(middleware=middleware, **_core(self._given))
         self._unbound = None
         if app is not None:
             self.init_app(app)
@@ -173,25 +176,8 @@ class PgQueueFlask(PgQueue):
         else:
             self._databases[self._places[self._app()]] = database
 
-    def surround(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A task's function in an app context of its own, which is torn down when it ends."""
-        if inspect.iscoroutinefunction(function):
-
-            @functools.wraps(function)
-            async def awork(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the function's own
-                with self._app().app_context():
-                    return await function(*args, **kwargs)
-
-            return awork
-
-        @functools.wraps(function)
-        def work(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as above
-            app = self._app()
-            with app.app_context():
-                value = function(*args, **kwargs)
-            return _awaited_in(app, value) if inspect.isawaitable(value) else value
-
-        return work
+    def _framework_middleware(self) -> Sequence[Middleware]:
+        return [_AppContext(self._app)]
 
     def _add(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
         """Add jobs that tasks have prepared, in the app's session unless a connection is given."""
@@ -270,8 +256,25 @@ class PgQueueFlask(PgQueue):
         self._only = app
         self._tasks = {name: copy.copy(task) for name, task in self._tasks.items()}
         for task in self._tasks.values():
-            task.work = self.surround(task.function)
+            task.compose([*self._framework_middleware(), *task.middleware[1:]])
             task._runner = self  # noqa: SLF001 - made by this very class
+
+
+class _AppContext(Middleware):
+    """An app context for each attempt, which is torn down when the attempt ends."""
+
+    def __init__(self, app: Callable[[], Flask]) -> None:
+        self._app = app
+
+    def around(self, ctx: Context, call: Callable[[], Any]) -> Any:  # noqa: ANN401, ARG002 - the task's own value
+        app = self._app()
+        with app.app_context():
+            value = call()
+        return _awaited_in(app, value) if inspect.isawaitable(value) else value
+
+    async def aaround(self, ctx: Context, call: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401, ARG002 - as above
+        with self._app().app_context():
+            return await call()
 
 
 def _core(options: dict[str, Any]) -> dict[str, Any]:

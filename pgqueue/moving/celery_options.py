@@ -17,7 +17,7 @@ RESULTS = (
 JSON = "arguments and results travel as JSON; leave it out"
 ROUTING = "there is no broker to route through; use queue="
 TASK_REMEDIES = {
-    "base": "there are no task classes; wrap the function, or override PgQueue.surround",
+    "base": "there are no task classes; wrap the function, or give PgQueue(middleware=[...])",
     "dont_autoretry_for": "name in autoretry_for what is to be retried, and nothing wider",
     "expires": "jobs do not expire; look at the time in the task, and return",
     "ignore_result": RESULTS,

@@ -35,7 +35,7 @@ TASK_OPTIONS = ("aliases", "name", "priority", "queue", "queueing_lock", "retry"
 TASK_REMEDIES = {
     "lock": LOCK,
     "pass_context": "annotate the first parameter as pgqueue.Context, and leave the option out",
-    "task_middleware": "wrap the function, or override PgQueue.surround",
+    "task_middleware": "wrap the function, or give PgQueue(middleware=[...])",
 }
 JOB_OPTIONS = (
     "connection",

@@ -6,11 +6,9 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pgqueue.app.task import Task
-from pgqueue.errors import PayloadNotDecodable, UnknownTask
 from pgqueue.testing.trouble import WorkerDied
 from pgqueue.values.job import Claim
-from pgqueue.values.verdict import Buried, Verdict
+from pgqueue.values.verdict import Verdict
 from pgqueue.worker.claims import Attempt
 from pgqueue.worker.executor import Executor
 
@@ -27,19 +25,10 @@ class Watched(Executor):
         super().__init__(tasks, longest_result=longest_result)
         self.errors: dict[int, BaseException] = {}
 
-    def _failed(self, task: Task[..., Any], attempt: Attempt, error: BaseException) -> Verdict | None:
-        self.errors[attempt.claim.id] = error
-        return None if isinstance(error, WorkerDied) else super()._failed(task, attempt, error)
-
-    def _undecodable(self, claim: Claim, error: PayloadNotDecodable) -> Buried:
+    def note(self, claim: Claim, error: BaseException) -> bool:
+        """Keep an error; nothing is recorded of an attempt whose worker died."""
         self.errors[claim.id] = error
-        return super()._undecodable(claim, error)
-
-    def _unknown(self, claim: Claim) -> Verdict:
-        self.errors[claim.id] = UnknownTask(
-            f"no task {claim.task!r} is registered on this queue; import its module"
-        )
-        return super()._unknown(claim)
+        return not isinstance(error, WorkerDied)
 
 
 class Loop:

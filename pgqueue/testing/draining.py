@@ -213,7 +213,7 @@ class Shift:
                 found,
                 self._queue.database,
                 keep=self._queue.keeps_history,
-                returns_value=self.executor.returns_value,
+                judge=self.executor,
             ),
         )
 

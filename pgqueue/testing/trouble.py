@@ -1,11 +1,12 @@
 """Trouble on demand: attempts that fail, and workers that die."""
 
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from pgqueue.app.context import Context
+from pgqueue.app.middleware import Middleware
 from pgqueue.testing.apps import AnyTask, app_of, task_of
 
 INJECTED = "raised by pgqueue.testing.failing"
@@ -53,11 +54,7 @@ def failing(
     """
     trouble = Trouble(times)
 
-    def before() -> None:
-        if trouble.is_due():
-            raise _noted(error)
-
-    with _around(task, before=before):
+    with _around(task, _Failing(trouble, error)):
         yield trouble
 
 
@@ -78,45 +75,58 @@ def dying(task: AnyTask, *, times: int = 1) -> Iterator[Trouble]:
     """
     trouble = Trouble(times)
 
-    def after() -> None:
-        if trouble.is_due():
-            raise WorkerDied("the worker died before the attempt was recorded")
-
-    with _around(task, after=after):
+    with _around(task, _Dying(trouble)):
         yield trouble
 
 
-def _nothing() -> None: ...
+class _Failing(Middleware):
+    def __init__(self, trouble: Trouble, error: BaseException | type[BaseException]) -> None:
+        self._trouble = trouble
+        self._error = error
+
+    def around(self, ctx: Context, call: Callable[[], Any]) -> Any:  # noqa: ANN401, ARG002 - the task's own value
+        self._fail()
+        return call()
+
+    async def aaround(self, ctx: Context, call: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401, ARG002 - as above
+        self._fail()
+        return await call()
+
+    def _fail(self) -> None:
+        if self._trouble.is_due():
+            raise _noted(self._error)
+
+
+class _Dying(Middleware):
+    def __init__(self, trouble: Trouble) -> None:
+        self._trouble = trouble
+
+    def around(self, ctx: Context, call: Callable[[], Any]) -> Any:  # noqa: ANN401, ARG002 - the task's own value
+        value = call()
+        self._die()
+        return value
+
+    async def aaround(self, ctx: Context, call: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401, ARG002 - as above
+        value = await call()
+        self._die()
+        return value
+
+    def _die(self) -> None:
+        if self._trouble.is_due():
+            raise WorkerDied("the worker died before the attempt was recorded")
 
 
 @contextmanager
-def _around(
-    task: AnyTask, *, before: Callable[[], None] = _nothing, after: Callable[[], None] = _nothing
-) -> Iterator[None]:
-    """Have a worker call more than the task's function."""
+def _around(task: AnyTask, middleware: Middleware) -> Iterator[None]:
+    """Have middleware around a task's attempts, outside of all others."""
     named = task_of(task)
     registered = app_of(named).find_task(named.name)  # a copy made by ``using`` is not what workers call
-    work = registered.work
-
-    @functools.wraps(work)
-    def plain(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the task's own
-        before()
-        value = work(*args, **kwargs)
-        after()
-        return value
-
-    @functools.wraps(work)
-    async def awaited(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the task's own
-        before()
-        value = await work(*args, **kwargs)
-        after()
-        return value
-
-    registered.work = awaited if registered.is_async else plain
+    before = registered.middleware
+    registered.compose([middleware, *before])
     try:
         yield
     finally:
-        registered.work = work
+        registered.compose(before)
 
 
 def _noted(error: BaseException | type[BaseException]) -> BaseException:

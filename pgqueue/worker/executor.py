@@ -11,8 +11,16 @@ from functools import partial
 from types import AsyncGeneratorType, GeneratorType, coroutine
 from typing import Any, TypeVar
 
+from pgqueue.app.context import Context
 from pgqueue.app.task import Task
-from pgqueue.errors import PayloadError, PayloadNotDecodable, PayloadTooLarge, Superseded, TimedOut
+from pgqueue.errors import (
+    PayloadError,
+    PayloadNotDecodable,
+    PayloadTooLarge,
+    Superseded,
+    TimedOut,
+    UnknownTask,
+)
 from pgqueue.values.job import Claim
 from pgqueue.values.nearest import nearest
 from pgqueue.values.payload import encode_result
@@ -83,6 +91,25 @@ class Executor:
         """Whether a claim's task says that it returns something."""
         return self._tasks[claim.task].returns.is_value
 
+    def verdict(self, ctx: Context, error: BaseException) -> Verdict:
+        """What an error makes of an attempt. It is judged once: retry policies may draw random delays."""
+        judged = ctx._judged  # noqa: SLF001 - kept there for this method alone
+        if judged is None or judged[0] is not error:
+            judged = ctx._judged = (error, self._judge(ctx, error))  # noqa: SLF001 - as above
+        return judged[1]
+
+    def note(self, claim: Claim, error: BaseException) -> bool:  # noqa: ARG002 - for subclasses
+        """Told of each error that ends an attempt; whether there is anything to record. Tests override this."""
+        return True
+
+    def _judge(self, ctx: Context, error: BaseException) -> Verdict:
+        task = self._tasks[ctx.job.task]
+        try:
+            return judge(ctx.job, error, retry=task.retry, seconds=ctx.seconds)
+        except Exception:
+            log.exception("retry policy failed; the default one decides", extra={"task": task.name})
+            return judge(ctx.job, error, retry=Retry(), seconds=ctx.seconds)
+
     async def run(self, attempt: Attempt) -> Verdict | None:
         """Run an attempt of an ``async def`` task.
 
@@ -97,7 +124,13 @@ class Executor:
         if isinstance(given, Buried):
             return given
         try:
-            value = await self._called(task, attempt, task.work(*given[0], **given[1]))
+            value = await self._called(
+                task,
+                attempt,
+                task.function(*given[0], **given[1])
+                if task.around is None
+                else task.around(attempt.context, *given),
+            )
         except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
             return self._raised(task, attempt, error)
         return self._returned(attempt, value)
@@ -117,7 +150,10 @@ class Executor:
         if isinstance(given, Buried):
             return given
         try:
-            value = task.work(*given[0], **given[1])
+            if task.around is None:
+                value = task.function(*given[0], **given[1])
+            else:
+                value = task.around(attempt.context, *given)
             if inspect.isawaitable(value):
                 value = _awaited(value, attempt, loop)
         except BaseException as error:  # noqa: BLE001 - as above
@@ -193,6 +229,9 @@ class Executor:
 
     def _unknown(self, claim: Claim) -> Verdict:
         """Give the job to another worker that knows its task; meanwhile it stands aside."""
+        self.note(
+            claim, UnknownTask(f"no task {claim.task!r} is registered on this queue; import its module")
+        )
         now = time.monotonic()
         if now - self._warned_at.get(claim.task, -1e9) > UNKNOWN_TASK_DELAY.total_seconds():
             self._warned_at[claim.task] = now
@@ -209,6 +248,7 @@ class Executor:
         return Unknown(claim, UNKNOWN_TASK_DELAY, self._unknown_after)
 
     def _undecodable(self, claim: Claim, error: PayloadNotDecodable) -> Buried:
+        self.note(claim, error)
         log.error(
             "job is dead: %s",
             joblog.why_dead("undecodable"),
@@ -233,6 +273,8 @@ class Executor:
             "task": task.name,
             "attempt": attempt.claim.attempt,
         }
+        if not self.note(attempt.claim, error):
+            return None
         if attempt.context.completed:
             log.error("task raised after its transaction had completed the job", extra=fields, exc_info=error)
             return None
@@ -240,7 +282,7 @@ class Executor:
         if own and isinstance(error, Superseded):
             log.warning("attempt superseded: its transaction was rolled back", extra=fields)
             return None
-        verdict = self._judge(task, attempt, error)
+        verdict = self.verdict(attempt.context, error)
         fields["seconds"] = round(attempt.context.seconds, 3)
         match verdict:
             case Buried():
@@ -254,13 +296,6 @@ class Executor:
                     exc_info=error,
                 )
         return verdict
-
-    def _judge(self, task: Task[..., Any], attempt: Attempt, error: BaseException) -> Verdict:
-        try:
-            return judge(attempt.claim, error, retry=task.retry, seconds=attempt.context.seconds)
-        except Exception:
-            log.exception("retry policy failed; the default one decides", extra={"task": task.name})
-            return judge(attempt.claim, error, retry=Retry(), seconds=attempt.context.seconds)
 
     def _succeeded(self, claim: Claim, seconds: float, value: object) -> Succeeded:
         """The work is done also where its return value cannot be kept: then the verdict says why not."""

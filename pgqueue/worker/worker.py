@@ -376,9 +376,7 @@ class Worker:
         self._completer.forget(worker)
 
     def _context(self, claim: Claim) -> Context:
-        return Context(
-            claim, self._database, keep=self._keeps_history, returns_value=self._executor.returns_value
-        )
+        return Context(claim, self._database, keep=self._keeps_history, judge=self._executor)
 
 
 def _served(queue: PgQueue, queues: Sequence[str] | None) -> list[str] | None:

@@ -21,10 +21,12 @@ from neighbours.project.shop.tasks import aconfirm, confirm
 from psycopg.conninfo import conninfo_to_dict
 
 import pgqueue.django
+from pgqueue.app.middleware import Middleware
 from pgqueue.app.task import Call
 from pgqueue.django import DjangoQueue, queue
 from pgqueue.django.database import DjangoDatabase
 from pgqueue.django.models import DeadJob, Job
+from pgqueue.django.recycling import Recycling
 from pgqueue.errors import ConfigurationError, ConnectionFailed, InvalidOption, SchemaMissing
 from pgqueue.store import columns
 from pgqueue.values.job import JobState
@@ -267,6 +269,9 @@ def test_the_settings_are_the_options_of_a_queue_in_capitals() -> None:
         ({"POOL_SIZE": 0}, "pool_size=0"),
         ({"POOL_SIZE": True}, "POOL_SIZE"),
         ({"QUEUES": "mail"}, "use a list of names"),
+        ({"MIDDLEWARE": "a.B"}, "use a list of classes' dotted paths"),
+        ({"MIDDLEWARE": ["a.B"]}, "'a.B' cannot be imported"),
+        ({"MIDDLEWARE": [int]}, "int is a class; give an object"),
         ({"HEALTH_MIN_WORKERS": -1}, "from zero"),
         ({"HEALTH_MAX_WAIT": timedelta(0)}, "above zero"),
         (["SCHEMA"], "use a dict"),
@@ -275,6 +280,13 @@ def test_the_settings_are_the_options_of_a_queue_in_capitals() -> None:
 def test_a_setting_that_cannot_be_meant_is_refused_with_a_remedy(given: object, words: str) -> None:
     with override_settings(PGQUEUE=given), pytest.raises((ConfigurationError, InvalidOption), match=words):
         DjangoQueue.from_settings()
+
+
+def test_middleware_of_the_settings_is_within_djangos_own() -> None:
+    with override_settings(PGQUEUE={"MIDDLEWARE": ["pgqueue.app.middleware.Middleware", Middleware()]}):
+        kinds = [type(one) for one in DjangoQueue.from_settings().middleware]
+
+    assert kinds == [Recycling, Middleware, Middleware]
 
 
 def test_the_workers_dsn_is_what_django_connects_with(django_dsn: str) -> None:

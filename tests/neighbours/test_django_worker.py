@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 import pytest
@@ -385,10 +385,18 @@ async def test_queries_that_debug_keeps_are_forgotten_with_each_job(
     assert kept == [0, 0, 0]
 
 
+NO_ATTEMPT: Any = None  # recycling does not look at it
+
+
+def looked_after(work: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
+    """An ``async def`` function as a worker calls it in a Django project."""
+    return lambda: recycling.Recycling().aaround(NO_ATTEMPT, work)
+
+
 @override_settings(DEBUG=True)
 @pytest.mark.usefixtures("lasting", "django_dsn")
 async def test_queries_of_async_tasks_that_debug_keeps_are_forgotten_too() -> None:
-    @recycling.around_async
+    @looked_after
     async def work() -> int:
         kept = await sync_to_async(lambda: len(connection.queries))()
         await Order.objects.acount()
@@ -405,7 +413,7 @@ async def test_an_async_job_that_leaves_nothing_to_do_takes_no_way_to_the_orms_t
     seen: list[str] = []
     monkeypatch.setattr(recycling, "recycle", lambda _: seen.append("recycled"))
 
-    @recycling.around_async
+    @looked_after
     async def work() -> None:
         await Order.objects.acount()
 
@@ -425,7 +433,7 @@ async def test_a_connection_of_another_thread_is_looked_after_once(monkeypatch: 
 
     monkeypatch.setattr(recycling, "recycle", noted)
 
-    @recycling.around_async
+    @looked_after
     async def work() -> None:
         pass
 
@@ -450,14 +458,9 @@ def test_a_job_run_within_a_test_case_leaves_the_tests_connection_open() -> None
     class Case(TestCase):
         def test_runs(self) -> None:
             order = Order.objects.create()
-            confirm.work(order.pk)
+            assert confirm.around is not None
+            confirm.around(NO_ATTEMPT, [order.pk], {})
             order.refresh_from_db()
             assert order.note == "confirmed"
 
     Case("test_runs").debug()
-
-
-def test_a_surrounded_function_keeps_its_name_and_colour() -> None:
-    assert confirm.work.__name__ == "confirm"
-    assert asyncio.iscoroutinefunction(aconfirm.work)
-    assert not asyncio.iscoroutinefunction(confirm.work)

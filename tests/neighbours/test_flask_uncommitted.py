@@ -138,4 +138,4 @@ def test_a_task_that_loses_jobs_fails_in_testing(shop: Shop, both: tuple[Shop, F
         shop.send.enqueue(1)
 
     with pytest.raises(DatabaseError, match="1 job"):
-        shop.queue.task(name="loses")(work).work()
+        shop.queue.task(name="loses")(work).around(None, [], {})  # type: ignore[misc, arg-type]  # as a worker calls it

@@ -16,8 +16,8 @@ from pgqueue import errors as errors_module
 
 PAIRED = (PgQueue, Task, JobHandle, TakenJob)
 ALONE = {
-    PgQueue: {"task", "find_task", "load_task", "require_queue", "surround"},
-    Task: {"call", "using"},
+    PgQueue: {"task", "find_task", "load_task", "require_queue"},
+    Task: {"call", "compose", "using"},
 }
 """Methods that touch no database, so that there is nothing to await."""
 
@@ -171,4 +171,14 @@ def test_the_awaited_one_is_awaited_and_returns_the_same(kind: type, name: str) 
 def test_a_context_shows_only_what_a_task_may_use() -> None:
     shown = {name for name in dir(Context) if not name.startswith("_")}
 
-    assert shown == {"attempt", "cancelled", "completed", "job", "logger", "meta", "seconds", "transaction"}
+    assert shown == {
+        "attempt",
+        "cancelled",
+        "completed",
+        "is_final",
+        "job",
+        "logger",
+        "meta",
+        "seconds",
+        "transaction",
+    }
