@@ -5,6 +5,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN = $(VENV)/bin
 PROCESSES ?= 3
+PARALLEL = -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder
 SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
 
 .PHONY: demo demo-pipeline test check unit unit-oldest format bench clean
@@ -29,13 +30,13 @@ check: $(VENV)/installed
 	$(BIN)/lint-imports --no-cache
 
 # The whole suite, on the embedded PostgreSQL 18 (or on PGQUEUE_TEST_DSN). Its tests mostly wait, so three processes share
-# two cores; each has a server of its own, and the tests of one file stay together with what they share.
+# two cores; each has a server of its own. tests/conftest.py says which tests stay together, and which start first.
 unit: $(VENV)/installed | pgbouncer java
-	$(BIN)/pytest -q -n $(PROCESSES) --dist loadfile
+	$(BIN)/pytest -q $(PARALLEL)
 
 # The core suite again, on the PostgreSQL that Debian packages.
 unit-oldest: $(VENV)/installed | debian-postgresql
-	PGQUEUE_TEST_SERVER=debian $(BIN)/pytest -q -n $(PROCESSES) --dist loadfile tests/store tests/promises tests/worker
+	PGQUEUE_TEST_SERVER=debian $(BIN)/pytest -q $(PARALLEL) tests/store tests/promises tests/worker
 
 format: $(VENV)/installed
 	$(BIN)/ruff check --fix .

@@ -31,6 +31,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 use_memory()
 
+LONGEST = ("spark",)
+"""The groups that take over half a minute; the order decides only how long the suite takes."""
+
 _open = ExitStack()
 
 
@@ -44,6 +47,21 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.postgresql_user = where["user"]
     config.option.postgresql_password = where.get("password")
     config.option.postgresql_dbname = "pgqueue_tests"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Group what runs in one process: the tests of a file, and all tests that share the Spark session. Longest first."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            shares = "spark" in getattr(item, "fixturenames", ())
+            item.add_marker(pytest.mark.xdist_group("spark" if shares else item.nodeid.partition("::")[0]))
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    marker = item.get_closest_marker("xdist_group")
+    group = marker.args[0] if marker else ""
+    return next((place for place, name in enumerate(LONGEST) if group.endswith(name)), len(LONGEST))
 
 
 def pytest_unconfigure() -> None:
@@ -130,6 +148,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark")),
             "spark.sql.shuffle.partitions": "2",
             "spark.default.parallelism": "2",
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         },
     )
     yield started

@@ -63,17 +63,23 @@ def example(dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
         del sys.modules[name]
 
 
-@pytest.fixture
-def _in_spark(request: pytest.FixtureRequest) -> None:
-    """The suite's Spark session, for pages that start one."""
-    if PIPELINE in request.getfixturevalue("page").parents:
-        request.getfixturevalue("spark")
+@pytest.mark.parametrize("page", [page for page in RUN if PIPELINE not in page.parents], ids=page_id)
+async def test_the_blocks_of_a_page_run_in_order_and_print_what_it_says(
+    page: Path, example: Example, running: Running, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await _run_page(page, example, running, capsys)
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.usefixtures("_in_spark")
-@pytest.mark.parametrize("page", RUN, ids=page_id)
-async def test_the_blocks_of_a_page_run_in_order_and_print_what_it_says(
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("page", [page for page in RUN if PIPELINE in page.parents], ids=page_id)
+async def test_the_blocks_of_a_page_about_the_pipeline_do_so_in_the_suites_spark_session(
+    page: Path, example: Example, running: Running, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await _run_page(page, example, running, capsys)
+
+
+async def _run_page(
     page: Path, example: Example, running: Running, capsys: pytest.CaptureFixture[str]
 ) -> None:
     try:

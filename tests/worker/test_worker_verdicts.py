@@ -90,7 +90,7 @@ async def test_a_worker_that_leaves_with_a_verdict_that_is_refused_leaves_its_jo
     @queue.task(max_attempts=1)
     async def note() -> None: ...
 
-    async with running(queue) as worker:
+    async with running(queue, grace=timedelta(seconds=0.1)) as worker:
         await until(lambda: ask(queue, "select id from pgqueue.workers"))
         ask(queue, REFUSE_ENDING)
         job = note.enqueue()
