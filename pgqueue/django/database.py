@@ -20,8 +20,8 @@ from psycopg.conninfo import make_conninfo
 from pgqueue.errors import ConfigurationError, ConnectionFailed
 from pgqueue.store.connection import BEGIN
 from pgqueue.store.database import Database
+from pgqueue.store.drivers import psycopg_connection
 from pgqueue.store.plan import Plan
-from pgqueue.store.unwrap import unwrap
 
 T = TypeVar("T")
 
@@ -113,7 +113,7 @@ class DjangoDatabase(Database):
             RuntimeError: it is within another ``atomic()`` block, which could undo the job's completion unseen.
         """
         with suppress(psycopg.Rollback), transaction.atomic(using=self.alias, durable=True):
-            connection = unwrap(connections[self.alias])
+            connection = psycopg_connection(connections[self.alias])
             # Django sends BEGIN with the first statement. Were that a psycopg block's, the block would commit it.
             connection.execute(BEGIN)
             yield connection

@@ -16,7 +16,7 @@ from django.db.migrations.state import ProjectState
 
 from pgqueue.django import conf
 from pgqueue.store import schema
-from pgqueue.store.unwrap import unwrap
+from pgqueue.store.drivers import psycopg_connection
 
 if TYPE_CHECKING:
     import psycopg
@@ -82,7 +82,10 @@ def _go(schema_editor: BaseDatabaseSchemaEditor, move: Callable[..., None], revi
     if schema_editor.collect_sql:
         schema_editor.execute(_script(name, span, down=move is schema.downgrade), params=None)
         return
-    with schema_editor.connection.wrap_database_errors, lent(unwrap(schema_editor.connection)) as connection:
+    with (
+        schema_editor.connection.wrap_database_errors,
+        lent(psycopg_connection(schema_editor.connection)) as connection,
+    ):
         move(connection, schema=name, revision=revision)
 
 

@@ -1,6 +1,6 @@
-"""How steps run on psycopg's connections; :mod:`pgqueue.store.asyncpg` does the same for asyncpg's.
+"""How steps run on psycopg's connections. :mod:`pgqueue.store.asyncpg` does the same for asyncpg's.
 
-A new driver is one such class and one row in the conformance suite.
+Which class is used for a user's connection is decided in :mod:`pgqueue.store.drivers`.
 """
 
 import asyncio

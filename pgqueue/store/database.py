@@ -14,9 +14,9 @@ from psycopg.conninfo import conninfo_to_dict
 
 from pgqueue.errors import ConfigurationError, ConnectionFailed
 from pgqueue.store import schema
-from pgqueue.store.asyncpg import Asyncpg
 from pgqueue.store.catalogue import MIGRATE_HINT, catalogue_of
-from pgqueue.store.connection import Awaiting, Blocking, OwnAsyncConnection, OwnConnection
+from pgqueue.store.connection import OwnAsyncConnection, OwnConnection
+from pgqueue.store.drivers import asteps_on, steps_on
 from pgqueue.store.dsn import (
     CONNECTION_DEFAULTS,
     DIRECT_DSN_SETTING,
@@ -29,7 +29,6 @@ from pgqueue.store.joining import OWN_CONNECTION, Open, blocking_connection, ope
 from pgqueue.store.plan import Plan, arun, run
 from pgqueue.store.pools import Pools, ataken, taken
 from pgqueue.store.session import NO_SETTINGS, startup_options, unknown_settings
-from pgqueue.store.unwrap import aunwrap, unwrap
 
 T = TypeVar("T")
 
@@ -124,7 +123,7 @@ class Database:
         """
         used = self._used(connection)
         if used is not None:
-            return run(plan, Blocking(unwrap(used), self.catalogue))
+            return run(plan, steps_on(used, self.catalogue))
         try:
             with self.pooled() as own:
                 return run(plan, own.steps(self.catalogue))
@@ -136,7 +135,7 @@ class Database:
         if connection is None and (joined := open_transaction(self)) is not None:
             return await self._arun_joined(joined, plan)
         if connection is not None and connection is not OWN_CONNECTION:
-            return await arun(plan, await self._on(connection))
+            return await arun(plan, await asteps_on(connection, self.catalogue))
         try:
             async with self.apooled() as own:
                 return await arun(plan, own.steps(self.catalogue))
@@ -296,13 +295,6 @@ class Database:
     async def _arun_joined(self, joined: Open, plan: Plan[T]) -> T:
         """Run a plan in a job's open transaction, one after the other."""
         if isinstance(joined.connection, psycopg.Connection):  # a plain function that runs a loop of its own
-            return run(plan, Blocking(joined.connection, self.catalogue))
+            return run(plan, steps_on(joined.connection, self.catalogue))
         async with joined.turn:
-            return await arun(plan, Awaiting(joined.connection, self.catalogue))
-
-    async def _on(self, connection: object) -> Awaiting | Asyncpg:
-        """What runs steps on a user's awaitable connection, by its driver."""
-        driver = await aunwrap(connection)
-        if isinstance(driver, psycopg.AsyncConnection):
-            return Awaiting(driver, self.catalogue)
-        return Asyncpg(driver, self.catalogue)
+            return await arun(plan, await asteps_on(joined.connection, self.catalogue))

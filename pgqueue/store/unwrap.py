@@ -1,74 +1,52 @@
-"""The driver's connection inside a user's: every kind that jobs can be enqueued on.
+"""The driver's connection inside a user's: that of a SQLAlchemy connection or session, or of a Django connection.
 
-A SQLAlchemy connection or session and a Django connection are asked for the driver's connection that they hold,
-which is in the same transaction. Neither these packages nor asyncpg are imported: their objects are known by their
-modules.
+They are asked for the driver's connection that they hold, which is in the same transaction. Neither these packages nor
+asyncpg are imported: their objects are known by their modules. Any other connection is the driver's own; which drivers
+there are is decided in :mod:`pgqueue.store.drivers`.
 """
 
 from typing import Any, TypeGuard
-
-import psycopg
 
 from pgqueue.errors import UnsupportedConnection
 from pgqueue.store.asyncpg import AsyncpgConnection
 from pgqueue.store.connection import BEGIN
 
-KINDS = (
-    "psycopg Connection and AsyncConnection, asyncpg Connection (a pool's, too), SQLAlchemy Connection, Session, "
-    "AsyncConnection and AsyncSession on the postgresql+psycopg and postgresql+asyncpg dialects, and Django's "
-    "connections on psycopg 3"
-)
 ASYNCPG = {("asyncpg.connection", "Connection"), ("asyncpg.pool", "PoolConnectionProxy")}
 
 
-def unwrap(connection: object) -> psycopg.Connection[Any]:
-    """The blocking psycopg connection that a user's connection is or holds, in its current transaction.
+def unwrap(connection: object) -> Any:  # noqa: ANN401 - of any driver
+    """The driver's connection that a user's connection is or holds, in its current transaction.
 
     Raises:
-        UnsupportedConnection: it is or holds none.
+        UnsupportedConnection: it is one of SQLAlchemy's that are awaited.
     """
-    if isinstance(connection, psycopg.Connection):
-        return connection
-    found = connection
-    if _is_sqlalchemy(connection):
-        found = _inside_sqlalchemy(connection)
-    elif _is_django(connection):
-        found = _inside_django(connection)
-    if isinstance(found, psycopg.AsyncConnection) or _is_asyncpg(found):
-        raise UnsupportedConnection(
-            f"connection={_named(connection)} is asynchronous; await aenqueue(...) or aenqueue_many(...) with it"
-        )
-    if not isinstance(found, psycopg.Connection):
-        raise UnsupportedConnection(f"connection={_named(connection)}: jobs can be enqueued on {KINDS}")
-    return found
+    modules = _modules(connection)
+    if "sqlalchemy." in modules:
+        return _inside_sqlalchemy(connection)
+    return _inside_django(connection) if _is_django(modules) else connection
 
 
-async def aunwrap(connection: object) -> psycopg.AsyncConnection[Any] | AsyncpgConnection:
-    """The asynchronous connection that a user's connection is or holds, in its current transaction.
+async def aunwrap(connection: object) -> Any:  # noqa: ANN401 - of any driver
+    """The driver's connection that a user's awaitable connection is or holds, in its current transaction.
 
     Raises:
-        UnsupportedConnection: it is or holds none.
+        UnsupportedConnection: it is the blocking face of an awaitable connection of SQLAlchemy's.
     """
-    if isinstance(connection, psycopg.AsyncConnection):
-        return connection
-    found = connection
-    if _is_sqlalchemy(connection) and "sqlalchemy.ext.asyncio" in _modules(connection):
-        found = await _inside_async_sqlalchemy(connection)
-    elif _is_sqlalchemy(connection):
-        found = _behind_blocking_sqlalchemy(connection)
-    elif _is_django(connection):
-        found = _inside_django(connection)
-    if isinstance(found, psycopg.Connection):
-        raise UnsupportedConnection(
-            f"connection={_named(connection)} is blocking; use enqueue(...) or enqueue_many(...) with it"
-        )
-    if not (isinstance(found, psycopg.AsyncConnection) or _is_asyncpg(found)):
-        raise UnsupportedConnection(f"connection={_named(connection)}: jobs can be enqueued on {KINDS}")
-    return found
+    modules = _modules(connection)
+    if "sqlalchemy.ext.asyncio" in modules:
+        return await _inside_async_sqlalchemy(connection)
+    if "sqlalchemy." in modules:
+        return _behind_blocking_sqlalchemy(connection)
+    return _inside_django(connection) if _is_django(modules) else connection
+
+
+def named(connection: object) -> str:
+    """A connection's class, for messages."""
+    return f"<{type(connection).__module__}.{type(connection).__qualname__}>"
 
 
 def _modules(connection: object) -> str:
-    """The modules of its classes: SQLAlchemy is recognised without being imported."""
+    """The modules of its classes."""
     return " ".join(kind.__module__ for kind in type(connection).__mro__)
 
 
@@ -76,14 +54,10 @@ def _is_asyncpg(connection: object) -> TypeGuard[AsyncpgConnection]:
     return any((kind.__module__, kind.__name__) in ASYNCPG for kind in type(connection).__mro__)
 
 
-def _is_sqlalchemy(connection: object) -> bool:
-    return "sqlalchemy." in _modules(connection)
-
-
 def _inside_sqlalchemy(connection: Any) -> object:  # noqa: ANN401 - SQLAlchemy stays unimported
     if "sqlalchemy.ext.asyncio" in _modules(connection):
         raise UnsupportedConnection(
-            f"connection={_named(connection)} is asynchronous; await aenqueue(...) or aenqueue_many(...) with it"
+            f"connection={named(connection)} is asynchronous; await aenqueue(...) or aenqueue_many(...) with it"
         )
     if hasattr(connection, "get_bind"):  # a Session, or a scoped_session
         connection = connection.connection()
@@ -94,19 +68,19 @@ def _inside_sqlalchemy(connection: Any) -> object:  # noqa: ANN401 - SQLAlchemy 
     return connection.connection.driver_connection
 
 
-def _behind_blocking_sqlalchemy(connection: Any) -> object:  # noqa: ANN401 - as above
-    """What stands behind an AsyncConnection, for one, where somebody hands over its ``sync_connection``."""
+def _behind_blocking_sqlalchemy(connection: Any) -> object:  # noqa: ANN401 - SQLAlchemy stays unimported
+    """What stands behind an AsyncConnection, where the caller gives its ``sync_connection``."""
     found = _inside_sqlalchemy(connection)
     # asyncpg's transaction begins with a statement of SQLAlchemy's, and here there is nothing to await one on.
     if _is_asyncpg(found):
         raise UnsupportedConnection(
-            f"connection={_named(connection)} is the blocking face of an asynchronous one; "
+            f"connection={named(connection)} is the blocking face of an asynchronous one; "
             "give the AsyncConnection or AsyncSession itself"
         )
     return found
 
 
-async def _inside_async_sqlalchemy(connection: Any) -> object:  # noqa: ANN401 - as above
+async def _inside_async_sqlalchemy(connection: Any) -> object:  # noqa: ANN401 - SQLAlchemy stays unimported
     if hasattr(connection, "get_bind"):  # an AsyncSession
         connection = await connection.connection()
     if not hasattr(connection, "in_transaction"):
@@ -121,8 +95,8 @@ async def _inside_async_sqlalchemy(connection: Any) -> object:  # noqa: ANN401 -
     return found
 
 
-def _is_django(connection: object) -> bool:
-    return "django.db." in _modules(connection) or "django.utils.connection" in _modules(connection)
+def _is_django(modules: str) -> bool:
+    return "django.db." in modules or "django.utils.connection" in modules
 
 
 def _inside_django(connection: Any) -> object:  # noqa: ANN401 - Django stays unimported
@@ -131,7 +105,3 @@ def _inside_django(connection: Any) -> object:  # noqa: ANN401 - Django stays un
     connection.validate_no_broken_transaction()
     connection.ensure_connection()
     return connection.connection
-
-
-def _named(connection: object) -> str:
-    return f"<{type(connection).__module__}.{type(connection).__qualname__}>"

@@ -6,12 +6,11 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from pgqueue.errors import UnsupportedConnection
 from pgqueue.store.connection import OwnAsyncConnection
 from pgqueue.store.database import Database
+from pgqueue.store.drivers import psycopg_async_connection, psycopg_connection
 from pgqueue.store.joining import OWN_CONNECTION
 from pgqueue.store.plan import Plan
-from pgqueue.store.unwrap import aunwrap, unwrap
 from pgqueue.testing.clock import Clock
 
 T = TypeVar("T")
@@ -65,22 +64,18 @@ class StandIn:
             with self.real.transaction() as own:
                 yield own
         else:
-            joined = unwrap(self._connection)
+            joined = psycopg_connection(self._connection)
             with joined.transaction():
                 yield joined
 
     @asynccontextmanager
     async def atransaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        """A transaction for an ``async def`` task, likewise."""
+        """A transaction for an ``async def`` task: a savepoint where the test has a connection."""
         if self._connection is None:
             async with self.real.atransaction() as own:
                 yield own
         else:
-            joined = await aunwrap(self._connection)
-            if not isinstance(joined, psycopg.AsyncConnection):
-                raise UnsupportedConnection(
-                    "a task's ctx.transaction() takes psycopg; the test's is of another driver"
-                )
+            joined = await psycopg_async_connection(self._connection)
             async with joined.transaction():
                 yield joined
 

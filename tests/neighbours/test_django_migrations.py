@@ -20,8 +20,8 @@ from store.migrating import consists_of
 from pgqueue.django import queue
 from pgqueue.django.operations import Revision, lent
 from pgqueue.store import schema
+from pgqueue.store.drivers import psycopg_connection
 from pgqueue.store.schema import REVISION
-from pgqueue.store.unwrap import unwrap
 
 MIGRATIONS = Path(__file__).parents[2] / "pgqueue" / "django" / "migrations"
 ONE_BY_ONE = sorted(file.stem for file in MIGRATIONS.glob("0*.py"))
@@ -185,7 +185,7 @@ def test_the_plan_says_what_will_be_done(bare_dsn: str) -> None:
 
 def test_whoever_is_lent_the_connection_can_neither_end_its_transaction_nor_close_it(bare_dsn: str) -> None:
     with transaction.atomic():
-        driver = unwrap(connections["default"])
+        driver = psycopg_connection(connections["default"])
         with lent(driver) as connection:
             connection.execute(text("create table lent ()"))
             connection.commit()

@@ -31,6 +31,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from sqlalchemy.pool import NullPool
+from store import libpq
 
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan
@@ -264,9 +265,17 @@ KINDS = (
     ),
     _sqlalchemy_kind("sqlalchemy-AsyncSession-asyncpg", _async_session("asyncpg"), awaits=True),
     Kind("django", django_connection, atomic, atomic, _nothing),
+    _autocommit_kind("libpq", libpq.opened),
 )
 
-DRIVERS = {"psycopg", "psycopg-async-autocommit", "asyncpg", "sqlalchemy-AsyncSession-asyncpg", "django"}
+DRIVERS = {
+    "psycopg",
+    "psycopg-async-autocommit",
+    "asyncpg",
+    "sqlalchemy-AsyncSession-asyncpg",
+    "django",
+    "libpq",
+}
 """The kinds on which a statement could behave differently: each driver, and those that set codecs or adapters on it.
 
 The other kinds only wrap these: pgqueue runs its statements on a cursor of its own, whatever cursor or row factory
