@@ -9,13 +9,19 @@ from importlib import import_module
 from pkgutil import walk_packages
 from typing import Any, ParamSpec, TypeVar, get_args
 
+import psycopg
 import pytest
-from store.samples import NOON, new_job
+from store.samples import LEASE, NOON, new_job, worker_info
 
 import pgqueue.store
-from pgqueue.store import control, enqueue, upkeep
+from pgqueue import PgQueue
+from pgqueue.store import claim, control, enqueue, upkeep
 from pgqueue.store.plan import Plan, Row, Statement, Step, Steps, arun, plan, run
 
+REFUSE_DEAD = """
+create function pgqueue.refuse() returns trigger language plpgsql as $$begin raise 'no'; end$$;
+create trigger refuse before insert on pgqueue.dead_jobs for each row execute function pgqueue.refuse();
+"""
 STEP = get_args(Steps[int])[0]
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -163,5 +169,16 @@ def test_every_public_plan_of_the_store_is_decorated() -> None:
     assert bare == []
 
 
-def test_plans_that_lock_rows_and_then_end_them_need_a_transaction() -> None:
-    assert upkeep.reclaim().kind.transaction
+def test_a_refused_reclaim_changes_nothing_whatever_runs_it(dsn: str) -> None:
+    """It was run without a transaction where a caller forgot it: the worker had left the list, its jobs had stayed."""
+    queue, worker = PgQueue(dsn), worker_info()
+    database = queue.database
+    database.run(claim.register(worker, LEASE, now=NOON))
+    database.run(enqueue.enqueue(new_job("refused", max_attempts=1), now=NOON))
+    database.run(claim.claim(worker.id, {"default": 1}, now=NOON))
+    with psycopg.connect(dsn, autocommit=True) as own:
+        own.execute(REFUSE_DEAD)
+        with pytest.raises(psycopg.errors.RaiseException):
+            database.run(upkeep.reclaim(now=NOON + 2 * LEASE))
+        assert own.execute("select id from pgqueue.workers").fetchall() == [(worker.id,)]
+    queue.close()
