@@ -28,6 +28,7 @@ from pgqueue.errors import Superseded
 from pgqueue.store import finish
 from pgqueue.store.connection import Awaiting, Blocking
 from pgqueue.store.database import Database
+from pgqueue.store.finish import States
 from pgqueue.store.joining import joinable
 from pgqueue.store.plan import Plan, arun, run
 from pgqueue.store.records import object_of
@@ -162,12 +163,12 @@ class Context:
             held = True
         self.completed = held or self.completed
 
-    def _completion(self) -> Plan[set[int]]:
+    def _completion(self) -> Plan[States]:
         lost = self._judge is not None and self._judge.returns_value(self.job)
         done = Succeeded(self.job, self.seconds, NOT_RETURNED if lost else None)
-        return finish.complete(self.job.worker_id, [done], keep=self._keep)
+        return finish.finish(self.job.worker_id, [done], keep=self._keep)
 
-    def _require_held(self, done: set[int]) -> None:
+    def _require_held(self, done: States) -> None:
         if not done:
             self._superseded = True
             raise Superseded(f"job {self.job.id}: attempt {self.job.attempt} no longer holds it; rolled back")

@@ -18,6 +18,7 @@ from pgqueue.app.heartbeat import Heartbeat
 from pgqueue.errors import InvalidOption, JobError, PayloadNotDecodable, Superseded
 from pgqueue.store import claim, finish, upkeep
 from pgqueue.store.database import Database
+from pgqueue.store.finish import States
 from pgqueue.store.listener import listen_statement
 from pgqueue.store.plan import Plan, Steps, plan
 from pgqueue.store.portions import Portions
@@ -202,7 +203,7 @@ class Hold:
             log.exception("retry policy failed; the default one decides", extra={"task": held.task})
             return judge(held, error, retry=Retry(), seconds=seconds)
 
-    def recording(self, verdicts: Sequence[Verdict]) -> Plan[set[int]]:
+    def recording(self, verdicts: Sequence[Verdict]) -> Plan[States]:
         """Record verdicts; returns the ids that were still held."""
         return finish.finish(self.worker.id, verdicts, keep=self.keep)
 
@@ -236,14 +237,14 @@ class Hold:
                 raise JobError(f"job {verdict.claim.id} is settled already")
             self.unsettled.add(verdict.claim.id)
 
-    def require_all(self, verdicts: Sequence[Verdict], done: set[int]) -> None:
+    def require_all(self, verdicts: Sequence[Verdict], done: States) -> None:
         """The database has spoken: tell whoever settled jobs if some were no longer theirs.
 
         Raises:
             Superseded: some were not.
         """
         self.unsettled -= {verdict.claim.id for verdict in verdicts}
-        lost = {verdict.claim.id for verdict in verdicts} - done
+        lost = {verdict.claim.id for verdict in verdicts} - done.keys()
         if lost:
             self.superseded = True
             raise _superseded(lost)

@@ -5,6 +5,7 @@ from datetime import datetime
 
 import msgspec
 
+from pgqueue.store.finish import cancel_waiting
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.records import job_of
 from pgqueue.store.upkeep import wake
@@ -92,7 +93,7 @@ def jobs(
     return [job_of(row) for row in rows]
 
 
-@plan
+@plan(transaction=True)
 def cancel(job_id: int, *, now: datetime | None = None) -> Steps[JobState | None]:
     """End a waiting job, or ask a running one's worker to.
 
@@ -101,8 +102,10 @@ def cancel(job_id: int, *, now: datetime | None = None) -> Steps[JobState | None
     """
     if not _is_id(job_id):
         return None
-    rows = yield Statement("cancel", {"id": job_id, "now": now})
-    return JobState(rows[0][0]) if rows else None
+    rows = yield Statement("cancel", {"id": job_id})
+    if not rows or rows[0][0] == JobState.RUNNING:
+        return JobState.RUNNING if rows else None
+    return (yield from cancel_waiting([job_id], now=now))[job_id]
 
 
 @plan(transaction=True)

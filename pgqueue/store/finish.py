@@ -1,27 +1,50 @@
-"""Plans that record how attempts ended. All are fenced and all take batches.
+"""How jobs end: the one plan that records how attempts ended, and the end of jobs that wait.
 
-Each names ``(id, worker, fence)`` and returns the ids for which that attempt still held its job. Any
-other id was superseded: nothing was changed for it, and whoever asked is told so by its absence.
+Every job that ends does so here: for the worker's completer, takes, ``ctx.transaction()``, the sweeper that took over a
+lost worker's jobs, and a cancel of a waiting job. What hangs on the end of a job belongs here.
+
+A batch takes two statements at most. ``sql/requeue.sql`` returns jobs that are to run again, and leaves alone those that
+were asked to cancel. ``sql/end.sql`` ends the others and what was left alone; it alone decides that a job which was asked
+to cancel ends as cancelled. Where all of a batch succeeded, ``sql/complete.sql`` does the same for less.
+
+Each statement names ``(id, worker, fence)``. An attempt that no longer held its job was superseded: nothing is changed
+for it, and its job is missing in the result.
 """
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from operator import attrgetter
+from typing import Any, TypeAlias
 from uuid import UUID
 
 import msgspec
 
 from pgqueue.store.arrays import numbers, texts
 from pgqueue.store.plan import Statement, Steps, plan
-from pgqueue.values.verdict import Again, Buried, Cancelled, Returned, Succeeded, Unknown, Verdict
+from pgqueue.values.job import JobState
+from pgqueue.values.verdict import Again, Buried, Cancelled, Returned, Succeeded, Unknown, Verdict, given_up
 
-V = TypeVar("V", bound=Verdict)
+States: TypeAlias = dict[int, JobState]
+"""The state that each job is in now, by its id."""
+
+OUTCOMES: Mapping[type[Verdict], str] = {
+    Succeeded: "succeeded",
+    Buried: "dead",
+    Cancelled: "cancelled",
+    Again: "requeued",
+    Returned: "requeued",
+}
+"""What ``sql/end.sql`` calls a verdict. It ends a job that is to be requeued only if that was asked to cancel."""
+
+_ALL_SUCCEEDED = {Succeeded}
+_result, _error, _seconds = attrgetter("result"), attrgetter("error"), attrgetter("seconds")
+_id, _fence = attrgetter("claim.id"), attrgetter("claim.fence")
 
 
 @plan
 def finish(
     worker: UUID, verdicts: Sequence[Verdict], *, keep: bool, now: datetime | None = None
-) -> Steps[set[int]]:
+) -> Steps[States]:
     """Record a batch of verdicts of any kinds.
 
     Args:
@@ -31,27 +54,22 @@ def finish(
         now: the instant to record; the database's own by default.
 
     Returns:
-        The ids that were recorded.
+        The state that each job is in now; a job that is missing was superseded.
     """
-    succeeded = [one for one in verdicts if isinstance(one, Succeeded)]
-    done = (yield from complete(worker, succeeded, keep=keep, now=now)) if succeeded else set()
-    if len(succeeded) == len(verdicts):
-        return done
-    if going_back := [one for one in verdicts if isinstance(one, Again | Returned)]:
-        done |= yield from put_back(worker, going_back, now=now)
-    if buried := [one for one in verdicts if isinstance(one, Buried)]:
-        done |= yield from bury(worker, buried, now=now)
-    if cancelled := [one for one in verdicts if isinstance(one, Cancelled)]:
-        done |= yield from end_cancelled(worker, cancelled, now=now)
-    if unknown := [one for one in verdicts if isinstance(one, Unknown)]:
-        done |= yield from return_unknown(worker, unknown, now=now)
-    return done
+    if {*map(type, verdicts)} == _ALL_SUCCEEDED:
+        return (yield from _complete(worker, verdicts, keep=keep, now=now))
+    states: States = {}
+    if going_back := [one for one in verdicts if isinstance(one, Again | Returned | Unknown)]:
+        states |= yield from _requeue(worker, going_back, now=now)
+    if ending := [one for one in verdicts if one.claim.id not in states]:
+        states |= yield from _end(worker, ending, keep=keep, now=now)
+    return states
 
 
 @plan(transaction=True)
 def finish_unlocked(
     worker: UUID, verdicts: Sequence[Verdict], *, keep: bool
-) -> Steps[tuple[set[int], set[int]]]:
+) -> Steps[tuple[States, set[int]]]:
     """Record those verdicts whose jobs no other transaction has locked.
 
     Args:
@@ -60,7 +78,7 @@ def finish_unlocked(
         keep: whether succeeded jobs go to the history.
 
     Returns:
-        The ids that were recorded, and those that are locked; the others were superseded.
+        What :func:`finish` returns, and the ids that are locked; the others were superseded.
     """
     rows = yield Statement("unlocked", {"ids": numbers([verdict.claim.id for verdict in verdicts])})
     locked = {row[0] for row in rows if not row[1]}
@@ -69,131 +87,107 @@ def finish_unlocked(
 
 
 @plan
-def complete(
-    worker: UUID, verdicts: Sequence[Succeeded], *, keep: bool, now: datetime | None = None
-) -> Steps[set[int]]:
-    """Move succeeded jobs to the history; arguments and result as for :func:`finish`."""
-    verdicts = _by_id(verdicts)
-    return (
-        yield from _fenced(
-            "complete",
-            worker,
-            verdicts,
-            now,
-            seconds=numbers([verdict.seconds for verdict in verdicts]),
-            results=texts(
-                None if verdict.result is None else verdict.result.decode() for verdict in verdicts
-            ),
-            errors=_errors(verdicts) if [one for one in verdicts if one.error is not None] else None,
-            keep=keep,
-        )
-    )
-
-
-@plan
-def put_back(
-    worker: UUID, verdicts: Sequence[Again | Returned], *, now: datetime | None = None
-) -> Steps[set[int]]:
-    """Return jobs to the line or the calendar; those that somebody asked to cancel end instead."""
-    verdicts = _by_id(verdicts)
-    return (
-        yield from _unless_cancelled(
-            "put_back",
-            worker,
-            verdicts,
-            now,
-            delays=numbers(
-                [None if verdict.delay is None else verdict.delay.total_seconds() for verdict in verdicts]
-            ),
-            refunds=numbers([int(isinstance(verdict, Returned)) for verdict in verdicts]),
-        )
-    )
-
-
-@plan
-def bury(worker: UUID, verdicts: Sequence[Buried], *, now: datetime | None = None) -> Steps[set[int]]:
-    """Move jobs to the dead table; those that somebody asked to cancel end as cancelled instead."""
-    verdicts = _by_id(verdicts)
-    return (
-        yield from _unless_cancelled(
-            "bury",
-            worker,
-            verdicts,
-            now,
-            seconds=numbers([verdict.seconds for verdict in verdicts]),
-            reasons=texts(verdict.reason for verdict in verdicts),
-        )
-    )
-
-
-@plan
-def return_unknown(
-    worker: UUID, verdicts: Sequence[Unknown], *, now: datetime | None = None
-) -> Steps[set[int]]:
-    """Return jobs whose task the worker does not know; those that have been unknown for too long are dead."""
-    verdicts = _by_id(verdicts)
-    one = verdicts[0]
-    done = yield from _fenced(
-        "return_unknown", worker, verdicts, now, delay=one.delay, unknown_after=one.after
-    )
-    left = [verdict for verdict in verdicts if verdict.claim.id not in done]
-    if left:
-        done |= yield from end_cancelled(worker, left, now=now, only_requested=True)
-    return done
-
-
-@plan
-def end_cancelled(
-    worker: UUID,
-    verdicts: Sequence[Verdict],
-    *,
-    now: datetime | None = None,
-    only_requested: bool = False,
-) -> Steps[set[int]]:
-    """End jobs as cancelled; ``only_requested``: those that somebody asked to cancel, the rest left alone."""
-    verdicts = _by_id(verdicts)
-    return (
-        yield from _fenced(
-            "cancel_ended", worker, verdicts, now, errors=_errors(verdicts), only_requested=only_requested
-        )
-    )
-
-
-def _unless_cancelled(
-    name: str, worker: UUID, verdicts: Sequence[Verdict], now: datetime | None, **params: object
-) -> Steps[set[int]]:
-    """Record failures; what is left over may have been asked to cancel."""
-    done = yield from _fenced(name, worker, verdicts, now, errors=_errors(verdicts), **params)
-    left = [verdict for verdict in verdicts if verdict.claim.id not in done]
-    if left:
-        done |= yield from end_cancelled(worker, left, now=now, only_requested=True)
-    return done
-
-
-def _by_id(verdicts: Sequence[V]) -> list[V]:
-    """In the order in which the statements can find what belongs to each job by halving."""
-    return sorted(verdicts, key=lambda verdict: verdict.claim.id)
-
-
-def _fenced(
-    name: str, worker: UUID, verdicts: Sequence[Verdict], now: datetime | None, **params: object
-) -> Steps[set[int]]:
-    fences = [verdict.claim.fence for verdict in verdicts]
+def cancel_waiting(job_ids: Sequence[int], *, now: datetime | None = None) -> Steps[States]:
+    """End jobs as cancelled that no worker has; those that run are left alone, and are missing in the result."""
+    ids = sorted(job_ids)
     rows = yield Statement(
-        name,
+        "end",
         {
-            "worker": worker,
-            "ids": numbers([verdict.claim.id for verdict in verdicts]),
-            "fences": numbers(fences),
-            # most often all are of one claim: one search less for each job
-            "fence": fences[0] if len(set(fences)) == 1 else None,
+            "worker": None,
+            "ids": numbers(ids),
+            "fences": None,
+            "fence": None,
+            "outcomes": texts(["cancelled"] * len(ids)),
+            "seconds": None,
+            "reasons": None,
+            "errors": None,
+            "results": None,
+            "keep": True,
             "now": now,
-            **params,
         },
     )
-    return {row[0] for row in rows}
+    return _states(rows)
 
 
-def _errors(verdicts: Iterable[Any]) -> str:
+def _complete(worker: UUID, verdicts: Sequence[Any], *, keep: bool, now: datetime | None) -> Steps[States]:
+    """End jobs that all succeeded."""
+    verdicts = sorted(verdicts, key=_id)
+    rows = yield Statement(
+        "complete",
+        {
+            **_fenced(worker, verdicts, now),
+            "seconds": numbers([*map(_seconds, verdicts)]),
+            "results": texts(map(_text, verdicts)) if any(map(_result, verdicts)) else None,
+            "errors": _errors(verdicts) if any(map(_error, verdicts)) else None,
+            "keep": keep,
+        },
+    )
+    return dict.fromkeys([row[0] for row in rows], JobState.SUCCEEDED)
+
+
+def _requeue(
+    worker: UUID, verdicts: Sequence[Again | Returned | Unknown], *, now: datetime | None
+) -> Steps[States]:
+    """Return jobs to the line or the calendar, but for those that end instead."""
+    verdicts = sorted(verdicts, key=_id)
+    afters = [one.after if isinstance(one, Unknown) else None for one in verdicts]
+    rows = yield Statement(
+        "requeue",
+        {
+            **_fenced(worker, verdicts, now),
+            "delays": _spans(one.delay for one in verdicts),
+            "refunds": numbers([int(not isinstance(one, Again)) for one in verdicts]),
+            "errors": _errors(verdicts),
+            "unknown_afters": _spans(afters) if any(afters) else None,
+        },
+    )
+    return _states(rows)
+
+
+def _end(worker: UUID, verdicts: Sequence[Verdict], *, keep: bool, now: datetime | None) -> Steps[States]:
+    """End jobs of any outcome. A job of a task that no worker knows, and that was not requeued, is dead."""
+    known = [given_up(one) if isinstance(one, Unknown) else one for one in sorted(verdicts, key=_id)]
+    rows = yield Statement(
+        "end",
+        {
+            **_fenced(worker, known, now),
+            "outcomes": texts(OUTCOMES[type(one)] for one in known),
+            "seconds": numbers([getattr(one, "seconds", None) for one in known]),
+            "reasons": texts(getattr(one, "reason", None) for one in known),
+            "errors": _errors(known),
+            "results": texts(_text(one) for one in known),
+            "keep": keep,
+        },
+    )
+    return _states(rows)
+
+
+def _fenced(worker: UUID, verdicts: Sequence[Verdict], now: datetime | None) -> dict[str, object]:
+    """What all statements take; in the order of the ids, so that they find what belongs to each job by halving."""
+    fences = [*map(_fence, verdicts)]
+    return {
+        "worker": worker,
+        "ids": numbers([*map(_id, verdicts)]),
+        "fences": numbers(fences),
+        # most often all are of one claim: one search less for each job
+        "fence": fences[0] if len({*fences}) == 1 else None,
+        "now": now,
+    }
+
+
+def _states(rows: Iterable[Sequence[Any]]) -> States:
+    return {job_id: JobState(state) for job_id, state in rows}
+
+
+def _spans(values: Iterable[timedelta | None]) -> str:
+    return numbers([None if value is None else value.total_seconds() for value in values])
+
+
+def _text(verdict: Verdict) -> str | None:
+    result = getattr(verdict, "result", None)
+    return None if result is None else result.decode()
+
+
+def _errors(verdicts: Iterable[Verdict]) -> str:
     found = (getattr(verdict, "error", None) for verdict in verdicts)
     return texts(None if error is None else msgspec.json.encode(error).decode() for error in found)

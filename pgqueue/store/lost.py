@@ -14,10 +14,10 @@ from uuid import UUID
 import msgspec
 
 from pgqueue.store.arrays import numbers
-from pgqueue.store.finish import finish
+from pgqueue.store.finish import States, finish
 from pgqueue.store.plan import Statement, Steps, plan
-from pgqueue.values.job import Claim, JobState
-from pgqueue.values.verdict import Again, Buried, Returned, Verdict
+from pgqueue.values.job import Claim
+from pgqueue.values.verdict import Verdict
 
 AT_ONCE = 500
 """How many jobs are taken over and ended with one set of statements."""
@@ -29,12 +29,10 @@ class TakenOver(msgspec.Struct, frozen=True):
     Attributes:
         claim: the lost attempt; without the arguments, and with times that Python can read.
         seconds: since it was claimed.
-        cancel_requested: whether it ends as cancelled, unless it succeeded.
     """
 
     claim: Claim
     seconds: float
-    cancel_requested: bool
 
 
 Judge: TypeAlias = Callable[[TakenOver], Verdict]
@@ -52,11 +50,9 @@ def left_behind(workers: Sequence[UUID]) -> Steps[dict[int, UUID]]:
 
 
 @plan(transaction=True)
-def end_all(
-    found: dict[int, UUID], judge: Judge, *, now: datetime | None = None
-) -> Steps[dict[int, JobState]]:
+def end_all(found: dict[int, UUID], judge: Judge, *, now: datetime | None = None) -> Steps[States]:
     """End jobs that were left behind, :data:`AT_ONCE` at a time; for the arguments see :func:`end`."""
-    states: dict[int, JobState] = {}
+    states: States = {}
     ids = list(found)
     for start in range(0, len(ids), AT_ONCE):
         batch = {job_id: found[job_id] for job_id in ids[start : start + AT_ONCE]}
@@ -65,7 +61,7 @@ def end_all(
 
 
 @plan(transaction=True)
-def end(found: dict[int, UUID], judge: Judge, *, now: datetime | None = None) -> Steps[dict[int, JobState]]:
+def end(found: dict[int, UUID], judge: Judge, *, now: datetime | None = None) -> Steps[States]:
     """End jobs that were left behind.
 
     Args:
@@ -78,16 +74,10 @@ def end(found: dict[int, UUID], judge: Judge, *, now: datetime | None = None) ->
     """
     workers = [*set(found.values())]
     rows = yield Statement("take_over", {"ids": numbers([*found]), "workers": workers, "now": now})
-    taken = [TakenOver(Claim(*row[:-2]), row[-2], row[-1]) for row in rows]
-    states: dict[int, JobState] = {}
+    taken = [TakenOver(Claim(*row[:-1]), row[-1]) for row in rows]
+    states: States = {}
     for worker, some in _by_worker(taken):
-        verdicts = {one.claim.id: judge(one) for one in some}
-        done = yield from finish(worker, [*verdicts.values()], keep=True, now=now)
-        states |= {
-            one.claim.id: _state(verdicts[one.claim.id], cancelled=one.cancel_requested)
-            for one in some
-            if one.claim.id in done
-        }
+        states |= yield from finish(worker, [judge(one) for one in some], keep=True, now=now)
     return states
 
 
@@ -95,16 +85,3 @@ def _by_worker(taken: list[TakenOver]) -> Iterator[tuple[UUID, list[TakenOver]]]
     taken.sort(key=lambda one: one.claim.worker_id)
     for worker, some in groupby(taken, key=lambda one: one.claim.worker_id):
         yield worker, list(some)
-
-
-def _state(verdict: Verdict, *, cancelled: bool) -> JobState:
-    """Where the verdict leads, as :mod:`pgqueue.store.finish` decides it."""
-    match verdict:
-        case Again() | Returned() | Buried() if cancelled:
-            return JobState.CANCELLED
-        case Again(delay=delay) | Returned(delay=delay):
-            return JobState.SCHEDULED if delay else JobState.READY
-        case Buried():
-            return JobState.DEAD
-        case _:
-            return JobState.CANCELLED

@@ -217,7 +217,7 @@ class Shift:
             ),
         )
 
-    def finish(self, verdict: Verdict) -> Plan[set[int]]:
+    def finish(self, verdict: Verdict) -> Plan[finish.States]:
         """Record how it ended."""
         return finish.finish(self.worker.id, [verdict], keep=self._queue.keeps_history)
 

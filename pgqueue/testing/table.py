@@ -13,6 +13,7 @@ from uuid import UUID
 
 from pgqueue.errors import as_duration
 from pgqueue.store.claim import WorkerInfo
+from pgqueue.store.finish import States
 from pgqueue.store.waiting import Look
 from pgqueue.testing.plans import LEASE
 from pgqueue.testing.row import Row
@@ -180,16 +181,16 @@ class Table:
         """Forget a worker that holds nothing."""
         self._leases.pop(worker, None)
 
-    def finish(self, worker: UUID, verdicts: Sequence[Verdict], *, keep: bool, now: datetime) -> set[int]:
+    def finish(self, worker: UUID, verdicts: Sequence[Verdict], *, keep: bool, now: datetime) -> States:
         """Record verdicts on jobs that the worker still holds; the ids of those."""
-        done = set()
+        done: States = {}
         for verdict in verdicts:
             row = self._rows.get(verdict.claim.id)
             if row is None or row.state is not JobState.RUNNING:
                 continue
             if (row.worker_id, row.fence) == (worker, verdict.claim.fence):
                 self._record(row, verdict, now, keep=keep)
-                done.add(row.id)
+                done[row.id] = row.state
         return done
 
     def _record(self, row: Row, verdict: Verdict, now: datetime, *, keep: bool) -> None:

@@ -11,6 +11,7 @@ import msgspec
 from pgqueue.errors import Dead, ResultNotKept, RetryLater, Snooze
 from pgqueue.values.job import AttemptError, Claim
 from pgqueue.values.retry import Retry
+from pgqueue.values.why import spoken
 
 Reason = Literal["exhausted", "refused", "undecodable", "asked", "unknown"]
 
@@ -40,10 +41,10 @@ class Again(msgspec.Struct, frozen=True):
 
 
 class Buried(msgspec.Struct, frozen=True):
-    """The attempt failed for good."""
+    """The attempt failed for good. ``seconds``: how long it ran, None: it did not."""
 
     claim: Claim
-    seconds: float
+    seconds: float | None
     reason: Reason
     error: AttemptError
 
@@ -120,6 +121,14 @@ def lost(claim: Claim, *, seconds: float, how: str = "stopped renewing its lease
     if claim.attempt >= claim.max_attempts:
         return Buried(claim, seconds, "exhausted", error)
     return Again(claim, None, error)
+
+
+def given_up(verdict: Unknown) -> Buried:
+    """What becomes of a job whose task no worker has known for as long as the verdict says."""
+    claim = verdict.claim
+    known = f"no worker that serves queue {claim.queue} has known task {claim.task}"
+    error = AttemptError(claim.attempt, "UnknownTask", f"{known} for {spoken(verdict.after.total_seconds())}")
+    return Buried(claim, None, "unknown", error)
 
 
 def plainer(verdict: Verdict, refusal: Exception) -> Sequence[Verdict]:

@@ -29,6 +29,7 @@ from uuid import UUID
 import psycopg
 
 from pgqueue.store import finish
+from pgqueue.store.finish import States
 from pgqueue.store.plan import Plan
 from pgqueue.values.verdict import Succeeded, Verdict, plainer
 from pgqueue.worker import joblog
@@ -80,7 +81,7 @@ class Completer:
         self._writing: list[Verdict] = []
         self._standing_in: list[Verdict] = []
         self._seconded: list[Verdict] = []  # the loop's batch that the stand-in has written once more …
-        self._recorded: set[int] = set()  # … and those of its jobs that were recorded by that
+        self._recorded: States = {}  # … and those of its jobs that were recorded by that
         self._later: list[tuple[float, Verdict]] = []
         self._added = asyncio.Event()
         self._idle = asyncio.Event()
@@ -130,7 +131,7 @@ class Completer:
             written = await self._write(partial(_patiently, self._link), batch)
             with self._lock:
                 written.done |= self._recorded
-                self._writing, self._recorded = [], set()
+                self._writing, self._recorded = [], {}
             self._note(batch, written)
             self._on_written(batch)
         self._look_after()
@@ -154,7 +155,7 @@ class Completer:
             written = await self._write(write, on_its_way)
             with self._lock:
                 self._seconded = on_its_way
-                self._recorded |= written.done if self._writing is on_its_way else set()
+                self._recorded |= written.done if self._writing is on_its_way else {}
         while batch := self._stand_in_batch():
             try:
                 written = await self._write(write, batch)
@@ -233,7 +234,7 @@ class Completer:
         try:
             (done, locked), cut = await ask(finish.finish_unlocked(worker, batch, keep=self._keep))
         except psycopg.errors.LockNotAvailable:
-            done, locked, cut = set(), {verdict.claim.id for verdict in batch}, False
+            done, locked, cut = {}, {verdict.claim.id for verdict in batch}, False
         held_up = [(HELD_UP_FOR, verdict) for verdict in batch if verdict.claim.id in locked]
         kinds = {
             type(verdict) for verdict in batch
@@ -284,7 +285,7 @@ class Completer:
         later = [(now + seconds, one) for seconds, one in written.later if one.claim.id not in done]
         with self._lock:
             self._later += later
-        expected = done | {one.claim.id for _, one in later}
+        expected = done.keys() | {one.claim.id for _, one in later}
         passed_over = [verdict for verdict in batch if verdict.claim.id not in expected]
         if passed_over:
             self._on_doubt(passed_over)
@@ -304,13 +305,13 @@ class Written:
     """What became of a batch.
 
     Attributes:
-        done: the jobs for which the database took a verdict.
+        done: the state of each job for which the database took a verdict.
         later: verdicts to try again, and in how many seconds.
         plainer: what was recorded in place of a verdict that was refused, by job.
         certain: that no other try has recorded them: what changed nothing then was superseded.
     """
 
-    done: set[int] = field(default_factory=set)
+    done: States = field(default_factory=dict)
     later: list[tuple[float, Verdict]] = field(default_factory=list)
     plainer: dict[int, Verdict] = field(default_factory=dict)
     certain: bool = True

@@ -116,8 +116,8 @@ def test_a_completion_written_twice_is_recorded_once(queue: PgQueue, dsn: str) -
     handle = Workshop(queue).succeed.enqueue()
     worker = listed(queue)
     verdict = Succeeded(claimed(queue, worker), 0.0)
-    assert do(queue, finish.finish(worker, [verdict], keep=True)) == {handle.id}
-    assert do(queue, finish.finish(worker, [verdict], keep=True)) == set()
+    assert do(queue, finish.finish(worker, [verdict], keep=True)).keys() == {handle.id}
+    assert do(queue, finish.finish(worker, [verdict], keep=True)) == {}
     assert records(dsn) == {handle.id: 1}
 
 
@@ -192,7 +192,7 @@ def test_a_running_job_that_was_cancelled_does_not_come_back(
     claim = claimed(queue, worker)
     assert handle.cancel() is JobState.RUNNING
     verdict = Again(claim, delay, describe(ValueError(), 1)) if delay is not None else Returned(claim)
-    assert do(queue, finish.finish(worker, [verdict], keep=True)) == {handle.id}
+    assert do(queue, finish.finish(worker, [verdict], keep=True)).keys() == {handle.id}
     assert (handle.status(), records(dsn)) == (JobState.CANCELLED, {handle.id: 1})
 
 

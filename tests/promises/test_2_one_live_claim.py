@@ -127,7 +127,7 @@ def test_a_superseded_attempt_is_not_heard(
     before = everything(dsn)
     for name, verdict in VERDICTS.items():
         heard = do(queue, finish.finish(former, [verdict(held)], keep=True))
-        assert (name, heard) == (name, set())
+        assert (name, heard) == (name, {})
         assert (name, everything(dsn)) == (name, before)
 
 
@@ -223,7 +223,7 @@ def test_a_beat_on_its_way_keeps_the_lease(
     assert do(queue, upkeep.reclaim(now=late)) == {}
     connection.commit()
     assert do(queue, upkeep.reclaim(now=late)) == {}
-    assert do(queue, finish.finish(worker, [Succeeded(held, 0.0)], keep=True)) == {held.id}
+    assert do(queue, finish.finish(worker, [Succeeded(held, 0.0)], keep=True)).keys() == {held.id}
 
 
 def test_a_beat_that_meets_its_expiry_loses(

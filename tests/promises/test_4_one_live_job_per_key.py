@@ -51,7 +51,7 @@ def task(queue: PgQueue) -> Task[[int], None]:
 
 
 def settle(queue: PgQueue, worker: UUID, verdict: Verdict) -> None:
-    assert do(queue, finish.finish(worker, [verdict], keep=True)) == {verdict.claim.id}
+    assert do(queue, finish.finish(worker, [verdict], keep=True)).keys() == {verdict.claim.id}
 
 
 def test_of_many_threads_one_gets_the_key(queue: PgQueue, task: Task[[int], None]) -> None:

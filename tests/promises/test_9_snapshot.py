@@ -1,11 +1,12 @@
 """Promise 9, the part about snapshots: a long-open snapshot elsewhere does not slow claiming."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
+import pytest
 from promises.asking import SET_PLANNER
 from psycopg import ClientCursor
 
@@ -14,7 +15,7 @@ from pgqueue.store import claim, finish
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.plan import Statement
 from pgqueue.values.job import HEAD, Claim, Mark
-from pgqueue.values.verdict import Succeeded
+from pgqueue.values.verdict import Buried, Returned, Succeeded, Verdict, describe
 
 CHURNED, BATCH = 6_000, 500
 
@@ -38,8 +39,17 @@ def test_under_a_held_snapshot_a_claim_from_its_mark_reads_a_fraction_of_one_fro
     assert from_mark * 5 < from_head, (from_mark, from_head)
 
 
+def _succeeded(taken: Claim) -> Verdict:
+    return Succeeded(taken, 0.0)
+
+
+def _dead(taken: Claim) -> Verdict:
+    return Buried(taken, 0.0, "asked", describe(ValueError("no"), taken.attempt))
+
+
+@pytest.mark.parametrize("verdict", [_succeeded, _dead, Returned], ids=["complete", "end", "requeue"])
 def test_finishing_reads_nothing_that_is_gone_even_if_the_statistics_say_that_there_are_no_jobs(
-    dsn: str, queue: PgQueue
+    dsn: str, queue: PgQueue, verdict: Callable[[Claim], Verdict]
 ) -> None:
     """As after a vacuum that found no living job; the planner then takes reading all of an index for a trifle."""
 
@@ -57,7 +67,7 @@ def test_finishing_reads_nothing_that_is_gone_even_if_the_statistics_say_that_th
         claims = queue.database.run(claim.claim(worker, {"default": 50}))
         own.execute(SET_PLANNER.encode())
         own.execute("set plan_cache_mode = force_generic_plan")
-        statement = next(finish.complete(worker, [Succeeded(one, 0.0) for one in claims], keep=True).steps())
+        statement = next(finish.finish(worker, [verdict(one) for one in claims], keep=True).steps())
         assert isinstance(statement, Statement)
         pages = _pages(own, statement, "jobs_pkey")
     assert pages < CHURNED / 2, pages  # every entry of a job that is gone would cost a look into the table
@@ -77,7 +87,7 @@ def test_under_a_held_snapshot_a_worker_that_goes_around_many_queues_reads_nothi
         for first in range(0, len(half), BATCH):
             quotas = dict.fromkeys(half[first : first + BATCH], 1)
             claims = queue.database.run(claim.claim(worker, quotas))
-            queue.database.run(finish.complete(worker, [Succeeded(one, 0.0) for one in claims], keep=True))
+            queue.database.run(finish.finish(worker, [Succeeded(one, 0.0) for one in claims], keep=True))
         own.execute(SET_PLANNER.encode())
         own.execute("set plan_cache_mode = force_generic_plan")
         pages = {}
@@ -110,7 +120,7 @@ def _churn(queue: PgQueue, worker: UUID) -> Claim:
     for _ in range(CHURNED // BATCH):
         last = queue.database.run(claim.claim(worker, {"default": BATCH}))
         done = [Succeeded(one, 0.0) for one in last]
-        assert len(queue.database.run(finish.complete(worker, done, keep=True))) == BATCH
+        assert len(queue.database.run(finish.finish(worker, done, keep=True))) == BATCH
     return last[-1]
 
 

@@ -147,7 +147,7 @@ def test_verdicts_on_jobs_that_others_have_locked_are_set_apart(
 
     with psycopg.connect(dsn, options="-c lock_timeout=1s") as other:
         plan = finish.finish_unlocked(locked.worker_id, verdicts, keep=True)
-        assert ask(other, plan) == ({free.id}, {locked.id})
+        assert ask(other, plan) == ({free.id: JobState.SUCCEEDED}, {locked.id})
 
 
 def test_of_a_renewal_and_an_expiry_at_once_exactly_one_wins(dsn: str) -> None:

@@ -43,7 +43,7 @@ def test_a_job_that_another_retry_returned_and_that_has_ended_since_does_not_run
 
         assert ask(other, control.retry_dead([2])) == [2]
         (taken,) = ask(other, taking())
-        ask(other, finish.complete(taken.worker_id, [Succeeded(taken, 0.0)], keep=True))
+        ask(other, finish.finish(taken.worker_id, [Succeeded(taken, 0.0)], keep=True))
         holder.rollback()
         assert many.result(timeout=30) == [[1]]
 

@@ -29,7 +29,7 @@ def _failed(own: psycopg.Connection[Any], number: int, *, words: str = "no") -> 
     now = NOON + number * MINUTE
     (taken,) = ask(own, taking(now=now))
     error = AttemptError(attempt=taken.attempt, type="ValueError", message=words)
-    ask(own, finish.put_back(taken.worker_id, [Again(taken, timedelta(0), error)], now=now))
+    ask(own, finish.finish(taken.worker_id, [Again(taken, timedelta(0), error)], keep=True, now=now))
     return taken
 
 
@@ -67,7 +67,7 @@ def test_after_a_revival_the_time_counts_from_the_first_failure_since(own: psyco
         _failed(own, number)
     (taken,) = ask(own, taking(now=NOON + 15 * MINUTE))
     dead = Buried(taken, 0.0, "asked", AttemptError(attempt=taken.attempt, type="Dead", message="no"))
-    ask(own, finish.bury(taken.worker_id, [dead], now=NOON + 15 * MINUTE))
+    ask(own, finish.finish(taken.worker_id, [dead], keep=True, now=NOON + 15 * MINUTE))
     ask(own, control.retry_dead([job], now=NOON + 16 * MINUTE))
 
     seconds = [_failed(own, 20 + number).failing_seconds for number in range(15)]

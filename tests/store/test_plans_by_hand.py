@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import pytest
+from msgspec.structs import replace
 from store.samples import MINUTE, NOON, SECOND, new_job, verdicts_on, worker_info
 
 from pgqueue.errors import JobError, SchemaMissing, SchemaTooNew, SchemaTooOld
@@ -20,8 +21,8 @@ LOST = worker_info().id
 GONE: list[Row] = [(LOST,)]
 BEHIND: list[Row] = [(1, LOST), (2, LOST)]
 TAKEN: list[Row] = [
-    (1, LOST, 7, 3, 3, 0, "default", "task", "{}", NOON, NOON, 0.0, 1.0, False),
-    (2, LOST, 7, 1, 3, 0, "default", "task", "{}", NOON, NOON, 0.0, 1.0, False),
+    (1, LOST, 7, 3, 3, 0, "default", "task", "{}", NOON, NOON, 0.0, 1.0),
+    (2, LOST, 7, 1, 3, 0, "default", "task", "{}", NOON, NOON, 0.0, 1.0),
 ]
 """Two jobs of a lost worker: the first one is out of attempts."""
 
@@ -228,7 +229,9 @@ def test_the_jobs_are_read_through_only_when_a_worker_has_departed() -> None:
 
 
 def test_a_lost_workers_jobs_end_through_the_plan_that_ends_every_attempt() -> None:
-    states, names = _told(upkeep.reclaim(), [], GONE, [], BEHIND, TAKEN, [(2,)], [(1,)], [], [])
+    states, names = _told(
+        upkeep.reclaim(), [], GONE, [], BEHIND, TAKEN, [(2, "ready")], [(1, "dead")], [], []
+    )
     assert states == {1: JobState.DEAD, 2: JobState.READY}
     assert names == [
         "expire_workers",
@@ -236,17 +239,17 @@ def test_a_lost_workers_jobs_end_through_the_plan_that_ends_every_attempt() -> N
         "read_through",
         "left_behind",
         "take_over",
-        "put_back",
-        "bury",
+        "requeue",
+        "end",
         "forget_departed",
         "wake",
     ]
 
 
 def test_a_worker_one_of_whose_jobs_is_locked_is_not_forgotten() -> None:
-    states, names = _told(upkeep.reclaim(), [], GONE, [], BEHIND, TAKEN[:1], [(1,)])
+    states, names = _told(upkeep.reclaim(), [], GONE, [], BEHIND, TAKEN[:1], [(1, "dead")])
     assert states == {1: JobState.DEAD}
-    assert names[-1] == "bury"
+    assert names[-1] == "end"
 
 
 def test_a_beat_reads_no_more_than_the_jobs_that_are_known() -> None:
@@ -254,16 +257,16 @@ def test_a_beat_reads_no_more_than_the_jobs_that_are_known() -> None:
 
     assert _told(claim.beat(worker, MINUTE, []), [(worker,)])[1] == ["renew"]
     assert _told(claim.beat(worker, MINUTE, [1]), [(worker,)], [])[1] == ["renew", "cancel_requests"]
-    assert _told(claim.disown(worker, [1]), [], [(2, 1, 1, 25)], [(2,)])[1] == [
+    assert _told(claim.disown(worker, [1]), [], [(2, 1, 1, 25)], [(2, "ready")])[1] == [
         "read_through",
         "unknown_claims",
-        "put_back",
+        "requeue",
     ]
 
 
 def test_nobody_is_woken_where_nothing_became_ready() -> None:
     assert _told(upkeep.tick(), [(0, [], None, False, False, None)])[1] == ["tick"]
-    dead = _told(upkeep.reclaim(), [], GONE, [], BEHIND[:1], TAKEN[:1], [(1,)], [])[1]
+    dead = _told(upkeep.reclaim(), [], GONE, [], BEHIND[:1], TAKEN[:1], [(1, "dead")], [])[1]
     assert dead[-1] == "forget_departed"
     assert _told(control.resume("mail"), [])[1] == ["resume"]
 
@@ -277,27 +280,36 @@ def test_a_retried_dead_job_wakes_sleepers_through_the_insert_alone() -> None:
     assert _told(control.retry(1), [], [(1,)]) == (True, ["run_now", "revive"])
 
 
-def test_finishing_sends_one_statement_per_sort_of_verdict_there_is() -> None:
+def test_finishing_sends_one_statement_for_successes_and_at_most_two_for_any_batch() -> None:
     verdicts = verdicts_on(_claim())
     worker = _claim().worker_id
 
-    assert _told(finish.finish(worker, [], keep=True)) == (set(), [])
-    assert _told(finish.finish(worker, [verdicts["succeeded"]] * 2, keep=True), [(1,)]) == ({1}, ["complete"])
-    _, names = _told(
-        finish.finish(worker, list(verdicts.values()), keep=True), [(1,)], [(1,)], [(1,)], [(1,)]
+    assert _told(finish.finish(worker, [], keep=True)) == ({}, [])
+    done = {1: JobState.SUCCEEDED}
+    assert _told(finish.finish(worker, [verdicts["succeeded"]] * 2, keep=True), [(1,)]) == (
+        done,
+        ["complete"],
     )
-    assert names == ["complete", "put_back", "bury", "cancel_ended"]
+    going_back = [(1, "ready")]
+    assert _told(finish.finish(worker, [verdicts["again"], verdicts["returned"]], keep=True), going_back) == (
+        {1: JobState.READY},
+        ["requeue"],
+    )
+    other = [replace(one, claim=_claim(id=2)) for one in verdicts_on(_claim()).values()]
+    _, names = _told(finish.finish(worker, other, keep=True), going_back, [(2, "dead")])
+    assert names == ["requeue", "end"]
 
 
-def test_what_could_not_be_put_back_is_ended_only_if_somebody_asked_for_it() -> None:
+def test_what_was_not_requeued_is_ended_only_if_somebody_asked_to_cancel_it() -> None:
     again = verdicts_on(_claim())["again"]
-    connection = Answers([], [(1,)])
+    connection = Answers([], [(1, "cancelled")])
 
-    assert run(finish.finish(_claim().worker_id, [again], keep=True), connection) == {1}
+    states = run(finish.finish(_claim().worker_id, [again], keep=True), connection)
 
+    assert states == {1: JobState.CANCELLED}
     ended = connection.asked[1]
     assert not isinstance(ended, Copy)
-    assert (ended.name, ended.params["only_requested"], ended.params["ids"]) == ("cancel_ended", True, "{1}")
+    assert (ended.name, ended.params["outcomes"], ended.params["ids"]) == ("end", '{"requeued"}', "{1}")
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ async def test_a_claim_knows_for_how_long_its_job_has_been_failing(ask: Ask) -> 
     for minutes in (1, 3):
         when = NOON + minutes * MINUTE
         again = Again(taken, 0 * SECOND, error_of(taken))
-        await ask(finish.put_back(taken.worker_id, [again], now=when))
+        await ask(finish.finish(taken.worker_id, [again], keep=True, now=when))
         (taken,) = await ask(taking(now=when + MINUTE))
 
     assert (taken.attempt, taken.failing_seconds) == (3, 180.0)
@@ -99,11 +99,11 @@ async def test_a_claim_knows_for_how_long_its_job_has_been_failing(ask: Ask) -> 
 async def test_a_revived_job_has_been_failing_only_since_its_revival(ask: Ask) -> None:
     taken = await ask(running())
     buried = Buried(taken, 0.0, "asked", error_of(taken))
-    await ask(finish.bury(taken.worker_id, [buried], now=NOON))
+    await ask(finish.finish(taken.worker_id, [buried], keep=True, now=NOON))
     await ask(control.retry(taken.id, now=NOON + MINUTE))
     (revived,) = await ask(taking(now=NOON + MINUTE))
     again = Again(revived, 0 * SECOND, error_of(revived))
-    await ask(finish.put_back(revived.worker_id, [again], now=NOON + 2 * MINUTE))
+    await ask(finish.finish(revived.worker_id, [again], keep=True, now=NOON + 2 * MINUTE))
     (last,) = await ask(taking(now=NOON + 5 * MINUTE))
 
     assert (revived.attempt, revived.failing_seconds) == (1, 0.0)
@@ -245,8 +245,8 @@ async def test_a_former_workers_beat_leaves_the_next_workers_claim_alone(ask: As
     (latter,) = await ask(taking())
 
     assert await ask(claim.disown(former.worker_id, [])) == []
-    done = await ask(finish.complete(latter.worker_id, [Succeeded(latter, 0.0)], keep=True, now=NOON))
-    assert done == {latter.id}
+    done = await ask(finish.finish(latter.worker_id, [Succeeded(latter, 0.0)], keep=True, now=NOON))
+    assert done == {latter.id: JobState.SUCCEEDED}
 
 
 async def test_a_job_that_goes_back_unknown_and_was_to_be_cancelled_ends_as_that_and_is_not_run_again(

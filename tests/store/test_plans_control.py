@@ -38,7 +38,7 @@ def _dead(*tasks: str, **options: object) -> Steps[list[int]]:
     for task in tasks:
         taken = yield from running(task=task, **options)
         buried = Buried(taken, 0.0, "asked", error_of(taken))
-        yield from finish.bury(taken.worker_id, [buried], now=NOON)
+        yield from finish.finish(taken.worker_id, [buried], keep=True, now=NOON)
         ids.append(taken.id)
     return ids
 
@@ -50,7 +50,7 @@ async def test_what_is_not_there_is_not_shown(ask: Ask) -> None:
 async def test_jobs_are_listed_newest_first_by_every_filter(ask: Ask) -> None:
     (dead,) = await ask(_dead("bill"))
     taken = await ask(running(task="bill"))
-    await ask(finish.complete(taken.worker_id, [Succeeded(taken, 0.0)], keep=True, now=NOON))
+    await ask(finish.finish(taken.worker_id, [Succeeded(taken, 0.0)], keep=True, now=NOON))
     ready, keyed, mailed = await ask(
         adding(new_job("send"), new_job("bill", unique_key="key"), new_job("bill", queue="mail"))
     )

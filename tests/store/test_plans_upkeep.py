@@ -75,7 +75,9 @@ async def test_the_jobs_of_a_living_worker_are_left_alone(ask: Ask) -> None:
 
 async def test_a_reclaimed_job_without_attempts_left_is_dead_with_every_error(ask: Ask) -> None:
     first = await ask(running(max_attempts=2))
-    await ask(finish.put_back(first.worker_id, [Again(first, 0 * SECOND, error_of(first))], now=NOON))
+    await ask(
+        finish.finish(first.worker_id, [Again(first, 0 * SECOND, error_of(first))], keep=True, now=NOON)
+    )
     (second,) = await ask(taking())
     await ask(claim.leave(second.worker_id))
 
@@ -161,7 +163,11 @@ async def test_dead_jobs_are_kept_for_ever_unless_a_retention_is_stored(ask: Ask
     dead = []
     for when in (NOON - 3 * DAY, NOON - DAY):
         taken = await ask(running())
-        await ask(finish.bury(taken.worker_id, [Buried(taken, 0.0, "asked", error_of(taken))], now=when))
+        await ask(
+            finish.finish(
+                taken.worker_id, [Buried(taken, 0.0, "asked", error_of(taken))], keep=True, now=when
+            )
+        )
         dead.append(taken.id)
     assert await ask(upkeep.drop_dead(now=NOON + 3650 * DAY)) == 0
     await ask(upkeep.keep_for(None, timedelta.max, said_by="test"))
@@ -220,7 +226,7 @@ async def test_a_days_partition_begins_and_ends_at_midnight_utc(ask: Ask) -> Non
     for when in instants:
         await ask(adding(new_job()))
         (taken,) = await ask(taking())
-        await ask(finish.complete(taken.worker_id, [Succeeded(taken, 0.0)], keep=True, now=when))
+        await ask(finish.finish(taken.worker_id, [Succeeded(taken, 0.0)], keep=True, now=when))
 
     today = f"job_history_{midnight:%Y%m%d}"
     assert list(_homes(ask).values()) == ["job_history_default", today, today, "job_history_20310505"]
@@ -254,7 +260,7 @@ async def test_dropping_history_gives_way_to_who_reads_it(ask: Ask) -> None:
 def _ended_at(when: datetime) -> Steps[int]:
     """A job that succeeded then; its id."""
     taken = yield from running()
-    yield from finish.complete(taken.worker_id, [Succeeded(taken, 0.0)], keep=True, now=when)
+    yield from finish.finish(taken.worker_id, [Succeeded(taken, 0.0)], keep=True, now=when)
     return taken.id
 
 

@@ -83,7 +83,7 @@ def test_a_worker_that_does_not_own_the_tables_runs_jobs_and_tidies(own: psycopg
 
     for verdict in (Succeeded, _again, _buried):
         taken = ask(own, running())
-        assert ask(own, finish.finish(taken.worker_id, [_of(verdict, taken)], keep=True)) == {taken.id}
+        assert ask(own, finish.finish(taken.worker_id, [_of(verdict, taken)], keep=True)).keys() == {taken.id}
         own.execute("delete from pgqueue.jobs")
     lost = ask(own, running())
     ask(own, claim.leave(lost.worker_id))

@@ -98,8 +98,10 @@ def test_a_job_that_ends_bears_the_number_of_the_transaction_in_which_it_did(dsn
         ask(connection, adding(new_job(), new_job(), new_job()))
         won, lost = ask(connection, taking(count=2))
         connection.commit()
-        ask(connection, finish.complete(won.worker_id, [Succeeded(won, 0.0)], keep=True))
-        ask(connection, finish.bury(lost.worker_id, [Buried(lost, 0.0, "asked", error_of(lost))]))
+        ask(connection, finish.finish(won.worker_id, [Succeeded(won, 0.0)], keep=True))
+        ask(
+            connection, finish.finish(lost.worker_id, [Buried(lost, 0.0, "asked", error_of(lost))], keep=True)
+        )
         with connection.transaction():
             ask(connection, control.cancel(max(won.id, lost.id) + 1))
         row = connection.execute("select txid_current()").fetchone()

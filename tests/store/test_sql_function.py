@@ -223,6 +223,6 @@ def test_nobody_is_woken_in_vain(connection: Connection, ear: Ear) -> None:
     ask(connection, claim.beat(taken.worker_id, LEASE, [taken.id], now=NOON))
     ask(connection, upkeep.tick(now=NOON))
     ask(connection, upkeep.reclaim(now=NOON))
-    ask(connection, finish.complete(taken.worker_id, [Succeeded(taken, 0.0)], keep=True, now=NOON))
+    ask(connection, finish.finish(taken.worker_id, [Succeeded(taken, 0.0)], keep=True, now=NOON))
 
     assert ear.heard() == 0

@@ -59,7 +59,7 @@ def test_while_a_key_changes_hands_every_answer_names_a_job_that_was_added(dsn: 
         for _ in range(ROUNDS):
             answers.append(ask(connection, enqueue.enqueue(job)))
             for one in ask(connection, taking()):
-                ask(connection, finish.complete(one.worker_id, [Succeeded(one, 0.0)], keep=True))
+                ask(connection, finish.finish(one.worker_id, [Succeeded(one, 0.0)], keep=True))
         return answers
 
     answers = [answer for one in at_once(dsn, *[used_up] * THREADS) for answer in one]
@@ -106,7 +106,7 @@ def test_a_hold_does_not_outlive_the_enqueue_that_was_rejected_in_a_race(dsn: st
         assert waiting.result(timeout=30) == [Enqueued(job_id, Outcome.REJECTED)]
 
         (held,) = ask(first, taking())
-        ask(first, finish.complete(held.worker_id, [Succeeded(held, 0.0)], keep=True))
+        ask(first, finish.finish(held.worker_id, [Succeeded(held, 0.0)], keep=True))
         assert ask(first, enqueue.enqueue(daily, now=NOON)).outcome is Outcome.ADDED
 
 
