@@ -8,6 +8,8 @@ from pgqueue.store.records import job_of
 from pgqueue.values.job import Job
 from pgqueue.values.why import MOST_AHEAD, Facts, Why, explain
 
+_RESULT = Job.__struct_fields__.index("result")
+
 
 class Look(NamedTuple):
     """A job as a caller finds it that waits for its result.
@@ -25,7 +27,7 @@ class Look(NamedTuple):
 def look(job_id: int) -> Steps[Look | None]:
     """Everything recorded of one job, and its result as it is stored; None: no record."""
     rows = yield Statement("show", {"id": job_id})
-    return Look(job_of(rows[0]), rows[0][-1]) if rows else None
+    return Look(job_of(rows[0]), rows[0][_RESULT]) if rows else None
 
 
 @plan
