@@ -8,6 +8,7 @@ import typing as _typing
 from pgqueue.app.context import Context
 from pgqueue.app.handle import JobHandle
 from pgqueue.app.middleware import Middleware
+from pgqueue.app.observer import Observer
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.taken import TakenJob
 from pgqueue.app.task import Call, Task
@@ -32,6 +33,7 @@ __all__ = [
     "JobHandle",
     "JobState",
     "Middleware",
+    "Observer",
     "Outcome",
     "PgQueue",
     "PgQueueError",

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 
 import psycopg
 
+from pgqueue.app.observer import Observers
 from pgqueue.errors import Superseded
 from pgqueue.store import finish
 from pgqueue.store.connection import Awaiting, Blocking
@@ -40,7 +41,13 @@ logger = logging.getLogger("pgqueue.task")
 
 
 class Judge(Protocol):
-    """What a context asks the worker about its attempt."""
+    """What a context asks the worker about its attempt.
+
+    Attributes:
+        observers: told if ``transaction`` completes the job, or finds it lost.
+    """
+
+    observers: Observers
 
     def returns_value(self, claim: Claim) -> bool:
         """Whether the claim's task says that it returns something."""
@@ -145,33 +152,45 @@ class Context:
 
     @contextmanager
     def _blocking_transaction(self) -> Iterator[psycopg.Connection[Any]]:
-        held = False
+        done: Succeeded | None = None
         with self._database.transaction() as connection:  # a psycopg.Rollback ends it before the completion
             with joinable(self._database.itself, connection):
                 yield connection
-            self._require_held(run(self._completion(), Blocking(connection, self._database.catalogue)))
-            held = True
-        self.completed = held or self.completed
+            done = self._success()
+            self._require_held(run(self._completion(done), Blocking(connection, self._database.catalogue)))
+        self._note_completion(done)
 
     @asynccontextmanager
     async def _awaitable_transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        held = False
-        async with self._database.atransaction() as connection:  # as above
+        done: Succeeded | None = None
+        async with self._database.atransaction() as connection:  # a psycopg.Rollback ends it, too
             with joinable(self._database.itself, connection):
                 yield connection
-            self._require_held(await arun(self._completion(), Awaiting(connection, self._database.catalogue)))
-            held = True
-        self.completed = held or self.completed
+            done = self._success()
+            self._require_held(
+                await arun(self._completion(done), Awaiting(connection, self._database.catalogue))
+            )
+        self._note_completion(done)
 
-    def _completion(self) -> Plan[States]:
-        lost = self._judge is not None and self._judge.returns_value(self.job)
-        done = Succeeded(self.job, self.seconds, NOT_RETURNED if lost else None)
+    def _success(self) -> Succeeded:
+        not_kept = self._judge is not None and self._judge.returns_value(self.job)
+        return Succeeded(self.job, self.seconds, NOT_RETURNED if not_kept else None)
+
+    def _completion(self, done: Succeeded) -> Plan[States]:
         return finish.finish(self.job.worker_id, [done], keep=self._keep)
 
     def _require_held(self, done: States) -> None:
         if not done:
             self._superseded = True
+            if self._judge is not None:
+                self._judge.observers.lost([self.job])
             raise Superseded(f"job {self.job.id}: attempt {self.job.attempt} no longer holds it; rolled back")
+
+    def _note_completion(self, done: Succeeded | None) -> None:
+        if done is not None:
+            self.completed = True
+            if self._judge is not None:
+                self._judge.observers.ended([done])
 
 
 class JobTransaction:

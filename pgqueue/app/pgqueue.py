@@ -7,12 +7,13 @@ with Django's ``a`` prefix; one test holds the pairs to the same parameters and 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from itertools import chain, islice
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from pgqueue.app.blocking import warn_of_blocked_loop
 from pgqueue.app.desk import Desk
 from pgqueue.app.handle import JobHandle
 from pgqueue.app.middleware import Middleware, checked
+from pgqueue.app.observer import Observer, Observers
 from pgqueue.app.registry import Registry
 from pgqueue.app.take import AsyncTake, Take
 from pgqueue.app.task import Call, Task, require_task
@@ -84,6 +85,7 @@ class PgQueue(Desk, Registry):
         self.queues = None if queues is None else frozenset(check_queues(queues))
         self.middleware = (*self._framework_middleware(), *checked(middleware))
         self._tasks = {}
+        self.observers = Observers()
 
     def __repr__(self) -> str:
         """Like ``<PgQueue schema=pgqueue tasks=3>``."""
@@ -216,6 +218,14 @@ class PgQueue(Desk, Registry):
         """
         return AsyncTake(self.database, count, **self._hold(queues, timeout, lease))
 
+    def observe(self, observer: Observer) -> None:
+        """Tell this observer what happens to jobs in this process. Workers and takes that are made later tell it.
+
+        Args:
+            observer: an instance of a subclass of :class:`pgqueue.Observer`.
+        """
+        self.observers.add(observer)
+
     def close(self) -> None:
         """Close the connections kept for enqueuing."""
         self.database.close()
@@ -227,30 +237,38 @@ class PgQueue(Desk, Registry):
     def _add(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
         """Add jobs that tasks have prepared; every enqueue ends here. A framework's queue overrides this."""
         warn_of_blocked_loop()
+        jobs = self._kept(jobs)
         match jobs:
             case [job]:
-                return self._handles([self.database.run(enqueue.enqueue(self._checked(job)), connection)])
+                done = [self.database.run(enqueue.enqueue(self._checked(job)), connection)]
             case _:
                 plan = enqueue.enqueue_many(self._drawn(jobs, connection))
-                return self._handles(self.database.run(plan, connection))
+                done = self.database.run(plan, connection)
+        return self._handles(jobs, done)
 
     async def _aadd(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
         """Add jobs as :meth:`_add` does, awaited."""
+        jobs = self._kept(jobs)
         match jobs:
             case [job]:
-                return self._handles(
-                    [await self.database.arun(enqueue.enqueue(self._checked(job)), connection)]
-                )
+                done = [await self.database.arun(enqueue.enqueue(self._checked(job)), connection)]
             case _:
                 plan = enqueue.enqueue_many(self._drawn(jobs, connection))
-                return self._handles(await self.database.arun(plan, connection))
+                done = await self.database.arun(plan, connection)
+        return self._handles(jobs, done)
 
     def _make_database(self, dsn: str | None, **options: Any) -> Database:  # noqa: ANN401 - Database's own
         """Where this queue's jobs are to be; a framework's queue overrides it."""
         return Database(dsn, **options)
 
-    def _handles(self, enqueued: Iterable[Enqueued]) -> list[JobHandle[Any]]:
-        return [JobHandle(one, self) for one in enqueued]
+    def _kept(self, jobs: Iterable[NewJob]) -> Iterable[NewJob]:
+        """The jobs; as a list where an observer is told of them."""
+        return list(jobs) if self.observers.enqueued else jobs
+
+    def _handles(self, jobs: Iterable[NewJob], results: Sequence[Enqueued]) -> list[JobHandle[Any]]:
+        if self.observers.enqueued:
+            self.observers.enqueued(cast("Sequence[NewJob]", jobs), results)
+        return [JobHandle(one, self) for one in results]
 
     def _hold(
         self, queues: Sequence[str] | None, timeout: Duration | None, lease: Duration

@@ -15,13 +15,15 @@ it, those attempts end as failed, so that a job that breaks its worker runs out 
 (:mod:`pgqueue.worker.reconcile`).
 """
 
+import os
+import socket
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from random import getrandbits
 from types import MappingProxyType
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import msgspec
 
@@ -30,6 +32,7 @@ from pgqueue.store.arrays import columns, numbers, texts
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.job import HEAD, Claim, Mark
 from pgqueue.values.verdict import Returned, describe, failed, lost
+from pgqueue.values.version import __version__
 
 NO_MARKS: Mapping[str, Mark] = MappingProxyType({})
 NO_TIME = datetime.min.replace(tzinfo=UTC)
@@ -66,6 +69,18 @@ class WorkerInfo(msgspec.Struct, frozen=True):
     version: str
     queues: Sequence[str] | None
     tasks: Sequence[str] | None = None
+
+    @classmethod
+    def here(
+        cls,
+        concurrency: int,
+        queues: Sequence[str] | None,
+        *,
+        id: UUID | None = None,  # noqa: A002 - the field's name
+        tasks: Sequence[str] | None = None,
+    ) -> "WorkerInfo":
+        """A worker of this process, under this id or a new one."""
+        return cls(id or uuid4(), socket.gethostname(), os.getpid(), concurrency, __version__, queues, tasks)
 
 
 @plan

@@ -1,15 +1,21 @@
-"""The settings with which a connection of ours starts: whatever the role or the database sets does not reach it.
+"""How a connection of ours starts, and how a wait for its answer is cut off.
 
-They travel as startup options, never as ``SET``: a setting made by ``SET`` through a transaction pooler stays on the
+It starts with settings of ours: what the role or the database sets does not reach it.
+
+The settings travel as startup options, never as ``SET``: a setting made by ``SET`` through a transaction pooler stays on the
 server's connection, and the next application gets it. A pooler that does not know startup options refuses the
 connection, and the error says what to do. Which connection gets which settings is decided by its user.
 """
 
 import os
 import re
+import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from types import MappingProxyType
+from typing import Any
 
+import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 # transaction_timeout is known to PostgreSQL 17 and later; idle_session_timeout to 14 and later. A server that does not
@@ -62,3 +68,12 @@ def unknown_settings(message: str, settings: Mapping[str, str]) -> frozenset[str
 def _escaped(value: str) -> str:
     """A value as one word of libpq's options."""
     return re.sub(r"([\s\\])", r"\\\1", value)
+
+
+def cut_off(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    """End a wait for an answer: it fails as if the server had closed the connection. From any thread.
+
+    Only the traffic ends: the descriptor stays libpq's, so its number is not given to another connection meanwhile.
+    """
+    with suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(connection.fileno())) as copy:
+        copy.shutdown(socket.SHUT_RDWR)

@@ -10,7 +10,7 @@ from pgqueue.testing.trouble import WorkerDied
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Verdict
 from pgqueue.worker.claims import Attempt
-from pgqueue.worker.executor import Executor
+from pgqueue.worker.executor import Executor, limit
 
 
 class Watched(Executor):
@@ -48,7 +48,7 @@ class Loop:
 
     def run(self, executor: Executor, attempt: Attempt) -> Verdict | None:
         """Run an attempt: a plain function in this thread, another in the loop."""
-        if executor.is_plain(attempt.claim):
+        if attempt.plain:
             return contextvars.copy_context().run(run_plain, executor, attempt, self._running())
         return asyncio.run_coroutine_threadsafe(executor.run(attempt), self._running()).result()
 
@@ -81,7 +81,7 @@ async def arun(executor: Executor, attempt: Attempt) -> Verdict | None:
     me, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert me is not None  # noqa: S101 - for the type checker
     asked_before = me.cancelling()
-    if executor.is_plain(attempt.claim):
+    if attempt.plain:
         verdict = await asyncio.to_thread(run_plain, executor, attempt, loop)
     else:
         verdict = await asyncio.create_task(
@@ -97,11 +97,11 @@ def run_plain(executor: Executor, attempt: Attempt, loop: asyncio.AbstractEventL
 
     Nobody can stop it when its time is up: it is told so, and when it returns, its word is not heard.
     """
-    limit = executor.limit(attempt.claim)
-    if limit > threading.TIMEOUT_MAX:  # as one that is not limited has it
+    seconds = limit(attempt)
+    if seconds > threading.TIMEOUT_MAX:  # as one that is not limited has it
         return executor.run_plain(attempt, loop)
     passed: list[Verdict | None] = []
-    timer = threading.Timer(limit, lambda: passed.append(executor.timed_out(attempt)))
+    timer = threading.Timer(seconds, lambda: passed.append(executor.timed_out(attempt)))
     timer.daemon = True
     timer.start()
     try:

@@ -1,13 +1,10 @@
 """Running what is due, in the process of a test: in order, one job at a time, until nothing more is due."""
 
-import os
-import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import uuid4
 
 import msgspec
 
@@ -29,7 +26,6 @@ from pgqueue.testing.trouble import INJECTED, WorkerDied
 from pgqueue.values.job import Claim, Job, JobState
 from pgqueue.values.options import check_queues
 from pgqueue.values.verdict import Verdict
-from pgqueue.values.version import __version__
 from pgqueue.worker.claims import Attempt
 
 
@@ -207,15 +203,14 @@ class Shift:
         """Prepare the attempt, and load its task, as a worker does."""
         if found.task not in self._queue.tasks:
             self._queue.load_task(found.task)
-        return Attempt(
+        task = self._queue.tasks.get(found.task)
+        context = Context(
             found,
-            Context(
-                found,
-                self._queue.database,
-                keep=self._queue.keeps_history,
-                judge=self.executor,
-            ),
+            self._queue.database,
+            keep=self._queue.keeps_history,
+            judge=self.executor,
         )
+        return Attempt(found, task, context, plain=task is not None and not task.is_async)
 
     def finish(self, verdict: Verdict) -> Plan[finish.States]:
         """Record how it ended."""
@@ -241,9 +236,7 @@ class Shift:
         return self._raises and not expected
 
     def _enter_worker(self) -> None:
-        self.worker = claim.WorkerInfo(
-            uuid4(), socket.gethostname(), os.getpid(), 1, __version__, self._queues
-        )
+        self.worker = claim.WorkerInfo.here(1, self._queues)
 
 
 @contextmanager

@@ -1,35 +1,36 @@
-"""The claims of a worker, from their arrival to their verdicts, and the slots they may take.
+"""The worker's claims in memory, from their arrival to their verdicts, and the slots in which they run.
 
-Only bookkeeping: what runs them is decided in :mod:`pgqueue.worker.runners`. The event loop, the threads of plain
-functions and the heartbeat's thread call it, so whatever takes more than one step is done under one lock.
+This is bookkeeping only: :mod:`pgqueue.worker.runners` decides what runs them. The event loop, the threads of plain
+functions and the heartbeat's thread call it, so every change of more than one step is made under one lock.
 """
 
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from enum import Enum, auto
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 from pgqueue.app.context import Context
+from pgqueue.app.task import Task
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Verdict
 
 
 class Stop(Enum):
-    """Why an attempt was stopped from outside."""
+    """Why an attempt was stopped by the worker."""
 
     SHUTDOWN = auto()
-    """The worker stops and its grace is over: the job goes back."""
+    """The worker stops and its grace is over: the job is requeued."""
     CANCEL = auto()
-    """Somebody asked for the job to be cancelled."""
+    """A caller cancelled the job."""
     LOST = auto()
-    """The job is not this attempt's any more: the worker lost its lease, or claimed the job anew."""
+    """The job is no longer this attempt's: the worker lost its lease, or claimed the job again."""
 
 
 class Interruptible(Protocol):
-    """What an attempt waits in: an asyncio task, or the future of a coroutine that a plain function handed out."""
+    """What an attempt waits in: an asyncio task, or the future of a coroutine that a plain function returned."""
 
     def cancel(self) -> object:
         """Have it end soon."""
@@ -40,21 +41,24 @@ class Attempt:
 
     Attributes:
         claim: which.
-        context: what its task sees.
+        task: the task to call; None: it is not registered here.
+        context: what the task sees.
         stopped: why it was told to stop, if it was.
         runner: what to cancel so that the task itself ends; None while a plain function runs in a thread, and
-            once it has ended.
+            once the attempt has ended.
         deadline: when to give up a plain function, in seconds of the monotonic clock.
-        plain: whether it is one of a plain function, in a thread.
-        detached: whether its runner has lost its slot: the function is left to itself, and its thread goes when it
-            returns.
+        plain: whether it runs a plain function, in a thread.
+        detached: whether the plain function was given up: it has no slot, and its thread ends when it returns.
     """
 
-    __slots__ = ("claim", "context", "deadline", "detached", "plain", "runner", "stopped")
+    __slots__ = ("claim", "context", "deadline", "detached", "plain", "runner", "stopped", "task")
 
-    def __init__(self, claim: Claim, context: Context, *, plain: bool = False) -> None:
-        """Not told anything yet."""
+    def __init__(
+        self, claim: Claim, task: Task[..., Any] | None, context: Context, *, plain: bool = False
+    ) -> None:
+        """An attempt that starts now."""
         self.claim = claim
+        self.task = task
         self.context = context
         self.plain = plain
         self.stopped: Stop | None = None
@@ -63,12 +67,12 @@ class Attempt:
         self.detached = False
 
     def stop(self, why: Stop) -> None:
-        """Tell it to stop. A plain function is only told; it ends when it looks, or by itself.
+        """Tell it to stop. A plain function is only told: it ends when it looks, or by itself.
 
         Called in the event loop; for a plain function in any thread.
         """
         if self.stopped is why:
-            return  # told already; do not interrupt its clearing up
+            return  # a second interruption would disturb its clean-up
         self.stopped = why
         self.context.cancelled = True
         if self.runner is not None:
@@ -76,55 +80,60 @@ class Attempt:
 
 
 class Claims:
-    """What waits, what runs, what has ended and is not yet passed on.
+    """Claims that wait, attempts that run, and verdicts that the completer does not have yet.
 
     Attributes:
         size: how many slots there are.
         waiting: claims that have not started, in order.
-        running: attempts by job id. The caller that removes one records its outcome.
-        taken: slots that a runner has, or that a runner on its way will have.
-        ended: how many attempts have ended in all.
-        left_behind: how many plain functions were given up and have not returned: each has a thread, and no slot.
-        replaced: attempts whose job was claimed anew by this worker, for the caller of :meth:`take` to stop.
+        running: attempts by job id. The caller that removes an attempt from this map records its outcome.
+        taken: slots of runners, including a runner that is on its way.
+        coming: whether a runner is on its way. Only one is at a time.
+        ended: how many attempts have ended, in all.
+        not_returned: how many plain functions were given up and have not returned. Each has a thread and no slot.
+        replaced: attempts whose job this worker claimed again; the caller of :meth:`take` stops them.
     """
 
     def __init__(
-        self, size: int, *, context: Callable[[Claim], Context], is_plain: Callable[[Claim], bool]
+        self, size: int, *, tasks: Mapping[str, Task[..., Any]], context: Callable[[Claim], Context]
     ) -> None:
-        """Begin with nothing.
+        """Start with no claim.
 
         Args:
             size: how many slots there are.
+            tasks: by name; looked up under the lock, so this must not block.
             context: makes what a task sees of its attempt.
-            is_plain: whether a claim is for a plain function; called under the lock, so it must not wait.
         """
         self.size = size
         self.waiting: deque[Claim] = deque()
         self.running: dict[int, Attempt] = {}
         self.replaced: list[Attempt] = []
         self.taken = 0
+        self.coming = False
         self.ended = 0
-        self.left_behind = 0
+        self.not_returned = 0
+        self._tasks = tasks
         self._context = context
-        self._is_plain = is_plain
         self._lock = threading.Lock()
         self._verdicts: list[Verdict] = []
         self._former: set[UUID] = set()
-        self._coming = False
         self._closed = False
 
     def known(self) -> list[int]:
-        """Every job in hand."""
+        """The ids of all jobs here."""
         with self._lock:
             ended = [verdict.claim.id for verdict in self._verdicts]
             return [*self.running, *(claim.id for claim in self.waiting), *ended]
+
+    def room(self, ahead: int) -> int:
+        """How many claims to add until every slot is full and ``ahead`` claims wait."""
+        return self.size + ahead - len(self.running) - len(self.waiting)
 
     def close(self) -> None:
         """Start nothing more."""
         self._closed = True
 
     def add(self, claims: Sequence[Claim]) -> bool:
-        """Take claims of one worker id; False: its lease was lost, and they are not this worker's any more."""
+        """Take claims of one worker id; False: its lease was lost, and they are no longer this worker's."""
         with self._lock:
             if claims and claims[0].worker_id in self._former:
                 return False
@@ -135,52 +144,51 @@ class Claims:
         """Take a slot for a runner that is to come.
 
         Returns:
-            Whether it is to run plain functions; None: no runner is needed, or one is on its way already.
+            Whether it is to run plain functions; None: no runner is needed, or one is on its way.
         """
-        if self._coming or not self.waiting:  # most often so, and worth no lock
-            return None
         with self._lock:
-            if self._coming or self._closed or not self.waiting or self.taken >= self.size:
+            if self.coming or self._closed or not self.waiting or self.taken >= self.size:
                 return None
-            self._coming = True
+            self.coming = True
             self.taken += 1
             return self._is_plain(self.waiting[0])
-
-    def arrived(self) -> None:
-        """The runner on its way is here."""
-        self._coming = False
 
     def unreserve(self) -> None:
         """No runner will come: its slot is free."""
         with self._lock:
-            self._coming = False
+            self.coming = False
             self.taken -= 1
 
     def take(self, *, plain: bool) -> Attempt | None:
-        """Begin the next attempt, if it is of a runner's kind; None: nothing for it, and its slot is free."""
+        """Start the next attempt, if it is of the runner's kind; None: it is not, and the runner's slot is free."""
         with self._lock:
-            if self._closed or not self.waiting or self._is_plain(self.waiting[0]) is not plain:
+            if self._closed or not self.waiting:
                 self.taken -= 1
                 return None
-            claim = self.waiting.popleft()
+            claim = self.waiting[0]
+            task = self._tasks.get(claim.task)
+            if (task is None or task.is_async) is plain:
+                self.taken -= 1
+                return None
+            del self.waiting[0]
             if claim.id in self.running:
                 self._replace(self.running[claim.id])
-            attempt = self.running[claim.id] = Attempt(claim, self._context(claim), plain=plain)
+            attempt = self.running[claim.id] = Attempt(claim, task, self._context(claim), plain=plain)
             return attempt
 
     def settle(self, attempt: Attempt, verdict: Verdict | None) -> bool:
-        """End an attempt; False: it has been ended by others, and nothing was changed."""
+        """End an attempt; False: another caller has ended it, and nothing was changed."""
         with self._lock:
             if self.running.get(attempt.claim.id) is not attempt:
                 return False
-            del self.running[attempt.claim.id]  # not _end: a call more for every job
+            del self.running[attempt.claim.id]  # not _end: that is one more call for every job
             self.ended += 1
             if verdict is not None:
                 self._verdicts.append(verdict)
             return True
 
     def give_up(self, attempt: Attempt, verdict: Verdict | None) -> bool:
-        """End an attempt of a plain function and leave that to itself: its slot is free. False: it has ended."""
+        """End an attempt of a plain function that goes on: its slot is free. False: it has ended already."""
         with self._lock:
             if self.running.get(attempt.claim.id) is not attempt:
                 return False
@@ -188,10 +196,10 @@ class Claims:
             self._detach(attempt)
             return True
 
-    def came_back(self) -> None:
-        """A plain function that was left to itself has returned."""
+    def returned(self) -> None:
+        """A plain function that was given up has returned."""
         with self._lock:
-            self.left_behind -= 1
+            self.not_returned -= 1
 
     def free_slot(self) -> None:
         """A runner gives up its slot."""
@@ -199,7 +207,7 @@ class Claims:
             self.taken -= 1
 
     def verdicts(self) -> list[Verdict]:
-        """Claims over what has ended."""
+        """Hand over the verdicts."""
         with self._lock:
             verdicts, self._verdicts = self._verdicts, []
             return verdicts
@@ -216,7 +224,7 @@ class Claims:
         Args:
             judge: makes the verdict.
             job_ids: only these jobs.
-            plain: only those of plain functions, or of others.
+            plain: only those of plain functions, or of other tasks.
 
         Returns:
             How many.
@@ -233,18 +241,24 @@ class Claims:
             self._verdicts += map(judge, dropped)
             return len(dropped)
 
-    def abandon(self, former: UUID) -> list[Attempt]:
-        """Let go of everything: the lease of this worker id is lost. The attempts that were running."""
+    def abandon(self, former: UUID) -> tuple[list[Attempt], list[Claim]]:
+        """Drop everything: the lease of this worker id is lost. The attempts that ran, and all claims."""
         with self._lock:
             self._former.add(former)
+            attempts = list(self.running.values())
+            ended = [verdict.claim for verdict in self._verdicts]
+            lost = [*(attempt.claim for attempt in attempts), *self.waiting, *ended]
             self.waiting.clear()
             self._verdicts.clear()
-            attempts = list(self.running.values())
             for attempt in attempts:
                 self._end(attempt, None)
                 if attempt.plain:
                     self._detach(attempt)
-            return attempts
+            return attempts, lost
+
+    def _is_plain(self, claim: Claim) -> bool:
+        task = self._tasks.get(claim.task)
+        return task is not None and not task.is_async
 
     def _end(self, attempt: Attempt, verdict: Verdict | None) -> None:
         del self.running[attempt.claim.id]
@@ -253,7 +267,7 @@ class Claims:
             self._verdicts.append(verdict)
 
     def _replace(self, attempt: Attempt) -> None:
-        """The job of a running attempt was claimed anew: a server that crashed had forgotten the first claim."""
+        """The job of a running attempt was claimed again: a server that crashed had forgotten the first claim."""
         self._end(attempt, None)
         if attempt.plain:
             self._detach(attempt)
@@ -262,4 +276,4 @@ class Claims:
     def _detach(self, attempt: Attempt) -> None:
         attempt.detached = True
         self.taken -= 1
-        self.left_behind += 1
+        self.not_returned += 1

@@ -1,18 +1,15 @@
-"""A worker's own connection: one plan at a time, with a deadline for each, opened again whenever it is lost.
+"""A worker's own connections: one plan at a time, with a deadline for each, opened again whenever one is lost.
 
-What is tried again is decided here, by the error's class: while the server is away, read-only, out of resources or
-busy, the same statement may be done later. A refusal of the statement itself is the caller's to judge. A link of which
-the caller says so leaves locked rows to the caller, too.
+This file decides by the error's class what is tried again: while the server is away, read-only, out of resources or
+busy, the same statement may succeed later. The caller judges a refusal of the statement itself. A connection of which
+the caller asks for it leaves locked rows to the caller, too.
 
 A deadline cuts the connection instead of cancelling the plan: a server that answers nothing does not answer a
 cancellation either.
 """
 
 import asyncio
-import os
-import socket
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -22,9 +19,11 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exp
 from pgqueue.errors import ConnectionFailed
 from pgqueue.store.connection import OwnAsyncConnection
 from pgqueue.store.database import Database
+from pgqueue.store.listener import listen
 from pgqueue.store.plan import Plan, arun
-from pgqueue.store.session import NO_SETTINGS, OWN, PLANNER
+from pgqueue.store.session import NO_SETTINGS, OWN, PLANNER, cut_off
 from pgqueue.worker.joblog import worker_log
+from pgqueue.worker.signals import Signals
 
 T = TypeVar("T")
 log = worker_log()
@@ -38,10 +37,13 @@ a value that is too large stays too large."""
 KEEPS_CONNECTION = ("40", "55", "57014")
 """Of these: the connection is as good as before."""
 LONGEST_PAUSE = 5.0
+"""Seconds between two tries."""
 LONG_READ = 600.0
 """The deadline, in seconds, of a plan that reads the jobs from end to end (0.1 s for a million, when in memory)."""
 LATE = 1.0
-"""A timer that fires this many seconds late says that the event loop was blocked, not that the server is silent."""
+"""Seconds. A timer that fires later than this shows that the event loop was blocked, not that the server is silent."""
+LISTEN_AGAIN = 1.0
+"""Seconds until a worker that lost its LISTEN connection opens it again."""
 
 
 def passes(error: BaseException) -> bool:
@@ -52,7 +54,7 @@ def passes(error: BaseException) -> bool:
 
 
 class WorkerConnection:
-    """Runs plans, with patience: while the database is away it tries again, with growing pauses.
+    """Runs plans. While the database is away it tries again, with growing pauses.
 
     Attributes:
         name: for the log.
@@ -75,7 +77,7 @@ class WorkerConnection:
             database: where to.
             bound: the deadline of a plan, and of connecting, in seconds.
             settings: to start with, besides the usual ones; none are made behind a transaction pooler.
-            told: errors that the caller hears of, though the same statement may succeed later.
+            told: errors that are raised to the caller, though the same statement may succeed later.
         """
         self.name = name
         self.losses = 0
@@ -101,14 +103,14 @@ class WorkerConnection:
 
         Args:
             plan: what to run; in one transaction, if it needs one.
-            then: told the result before another plan can run on this link.
-            bound: the deadline of each try in seconds; by default the link's.
+            then: called with the result before another plan can run on this connection.
+            bound: the deadline of each try in seconds; by default the connection's.
 
         Returns:
             The plan's result.
 
         Raises:
-            psycopg.Error: the database refused the statement itself, or the link's caller is told of such errors.
+            psycopg.Error: the database refused the statement itself, or the caller asked to be told of such errors.
         """
         try:
             return await self.once(plan, then, bound=bound)
@@ -173,7 +175,7 @@ class WorkerConnection:
             await connection.close()
 
     async def __aenter__(self) -> Self:
-        """For a link that is needed now and then: it has no connection outside of the block."""
+        """For a connection that is needed now and then: it is closed outside of the block."""
         return self
 
     async def __aexit__(
@@ -202,10 +204,9 @@ class WorkerConnection:
             return
         log.warning(
             "connection dropped: the database did not answer in time",
-            extra={"link": self.name, "seconds": bound},
+            extra={"connection": self.name, "seconds": bound},
         )
-        with suppress(OSError, psycopg.Error):
-            _shut(connection.pgconn.socket)
+        cut_off(connection)
 
     def _log_retry(self, state: RetryCallState) -> None:
         if state.outcome is not None and (error := state.outcome.exception()) is not None:
@@ -214,17 +215,24 @@ class WorkerConnection:
     def _log_loss(self, error: BaseException) -> None:
         log.warning(
             "database away; the worker tries again",
-            extra={"link": self.name, "error": str(error).strip()},
+            extra={"connection": self.name, "error": str(error).strip()},
         )
+
+
+async def listen_for_ever(database: Database, signals: Signals) -> None:
+    """Pass notifications on to the signals; while the connection is away, the worker looks every ``poll``."""
+    while True:
+        try:
+            async with await database.aconnect(database.listen_dsn, settings=OWN) as connection:
+                await listen(connection, database.catalogue, signals.heard)
+        except (psycopg.Error, ConnectionFailed) as error:
+            if not passes(error):
+                raise
+        signals.cannot_listen()
+        await asyncio.sleep(LISTEN_AGAIN)
 
 
 def _keeps_connection(error: psycopg.Error) -> bool:
     """Whether the connection can be used again: the server refused the statement, or asks to try again."""
     state = error.sqlstate
     return state is not None and (not state.startswith(LATER) or state.startswith(KEEPS_CONNECTION))
-
-
-def _shut(descriptor: int) -> None:
-    """End a connection's traffic without closing its descriptor, which is libpq's."""
-    with socket.socket(fileno=os.dup(descriptor)) as copy:
-        copy.shutdown(socket.SHUT_RDWR)

@@ -1,17 +1,21 @@
-"""One attempt, top to bottom: find the task, read the arguments, call, judge."""
+"""One attempt, top to bottom: read the arguments, call the task, judge what came of it.
+
+What becomes of the job is decided by the pure rules of :mod:`pgqueue.values.verdict`; the completer records it.
+"""
 
 import asyncio
 import concurrent.futures
 import inspect
 import math
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from datetime import timedelta
 from functools import partial
 from types import AsyncGeneratorType, GeneratorType, coroutine
 from typing import Any, TypeVar
 
 from pgqueue.app.context import Context
+from pgqueue.app.observer import Observers
 from pgqueue.app.task import Task
 from pgqueue.errors import (
     PayloadError,
@@ -47,13 +51,13 @@ T = TypeVar("T")
 log = worker_log()
 
 NEVER_RAN = (GeneratorType, AsyncGeneratorType)
-"""What a call of a generator function gives; behind a decorator it is not seen when the task is registered."""
+"""What a call of a generator function returns; behind a decorator it is not seen when the task is registered."""
 UNKNOWN_TASK_DELAY = timedelta(seconds=15)
 UNKNOWN_AFTER = timedelta(days=3)
 
 
 class Executor:
-    """Runs attempts, and says what becomes of their jobs. Never raises."""
+    """Runs attempts, and returns what becomes of their jobs. Never raises."""
 
     def __init__(
         self,
@@ -62,30 +66,23 @@ class Executor:
         load: Callable[[str], bool] | None = None,
         longest_result: int,
         unknown_after: timedelta = UNKNOWN_AFTER,
+        observers: Observers | None = None,
     ) -> None:
-        """Remember what there is to run.
+        """Describe what there is to run.
 
         Args:
-            tasks: by name; looked up on the event loop, so this must not block.
-            load: called in a thread with a name that is not among them, to add it; whether it has.
+            tasks: by name.
+            load: called in a thread with a name that is not among them, to add it; returns whether it did.
             longest_result: the most bytes a return value may take as JSON; a longer one is not kept.
             unknown_after: a job whose task no worker has known for this long is dead.
+            observers: told of jobs that their own transaction completes.
         """
         self._tasks = tasks
         self._load = load
         self._longest_result = longest_result
         self._unknown_after = unknown_after
+        self.observers = observers or Observers()
         self._warned_at: dict[str, float] = {}
-
-    def is_plain(self, claim: Claim) -> bool:
-        """Whether a claim is for a plain function, which runs in a thread."""
-        task = self._tasks.get(claim.task)
-        return task is not None and not task.is_async
-
-    def limit(self, claim: Claim) -> float:
-        """How many seconds an attempt may take."""
-        timeout = self._tasks[claim.task].timeout
-        return math.inf if timeout is None else timeout.total_seconds()
 
     def returns_value(self, claim: Claim) -> bool:
         """Whether a claim's task says that it returns something."""
@@ -95,12 +92,76 @@ class Executor:
         """What an error makes of an attempt. It is judged once: retry policies may draw random delays."""
         judged = ctx._judged  # noqa: SLF001 - kept there for this method alone
         if judged is None or judged[0] is not error:
-            judged = ctx._judged = (error, self._judge(ctx, error))  # noqa: SLF001 - as above
+            judged = ctx._judged = (error, self._judge(ctx, error))  # noqa: SLF001 - kept there for this method alone
         return judged[1]
 
     def note(self, claim: Claim, error: BaseException) -> bool:  # noqa: ARG002 - for subclasses
         """Told of each error that ends an attempt; whether there is anything to record. Tests override this."""
         return True
+
+    async def run(self, attempt: Attempt) -> Verdict | None:
+        """Run an attempt of an ``async def`` task.
+
+        Returns:
+            What to record; None if there is nothing to record: the task's own transaction has completed the job, or
+            the job is no longer this attempt's.
+        """
+        task = attempt.task
+        if task is None:
+            return await self._unregistered(attempt)
+        try:
+            args, kwargs = task.signature.decode(attempt.claim.args, attempt.context)
+        except PayloadNotDecodable as error:
+            return self._undecodable(attempt.claim, error)
+        around = task.around
+        try:
+            work = task.function(*args, **kwargs) if around is None else around(attempt.context, args, kwargs)
+            try:
+                waits_for = work.send(None)  # many jobs never wait: they need no task and no timer
+            except StopIteration as end:
+                value = end.value
+            else:
+                value = await _rest(task, attempt, work, waits_for)
+        except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
+            return self._raised(task, attempt, error)
+        return self._returned(task, attempt, value)
+
+    def run_plain(self, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Verdict | None:
+        """Run an attempt of a plain function, in the current thread.
+
+        Args:
+            attempt: which.
+            loop: where to await what the function returns, if that is a coroutine.
+
+        Returns:
+            As for :meth:`run`.
+        """
+        task = _task_of(attempt)
+        try:
+            args, kwargs = task.signature.decode(attempt.claim.args, attempt.context)
+        except PayloadNotDecodable as error:
+            return self._undecodable(attempt.claim, error)
+        around = task.around
+        try:
+            value = (
+                task.function(*args, **kwargs) if around is None else around(attempt.context, args, kwargs)
+            )
+            if inspect.isawaitable(value):
+                value = _awaited(value, attempt, loop)
+        except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
+            return self._raised(task, attempt, error)
+        return self._returned(task, attempt, value)
+
+    def timed_out(self, attempt: Attempt) -> Verdict | None:
+        """The verdict on a plain function that has taken too long."""
+        task = _task_of(attempt)
+        if attempt.runner is not None:
+            attempt.runner.cancel()
+        return self._failed(task, attempt, _timed_out(attempt, task.timeout))
+
+    def stopped(self, attempt: Attempt) -> Verdict | None:
+        """The verdict on an attempt that was told to stop, and has stopped."""
+        return self._stopped(_task_of(attempt), attempt, asyncio.CancelledError())
 
     def _judge(self, ctx: Context, error: BaseException) -> Verdict:
         task = self._tasks[ctx.job.task]
@@ -110,103 +171,16 @@ class Executor:
             log.exception("retry policy failed; the default one decides", extra={"task": task.name})
             return judge(ctx.job, error, retry=Retry(), seconds=ctx.seconds)
 
-    async def run(self, attempt: Attempt) -> Verdict | None:
-        """Run an attempt of an ``async def`` task.
-
-        Returns:
-            What to record; None where there is nothing to: the task's own transaction has completed the
-            job, or the job is no longer this attempt's.
-        """
-        task = self._tasks.get(attempt.claim.task)
-        if task is None:
-            return await self._unregistered(attempt)
-        given = self._arguments(task, attempt)
-        if isinstance(given, Buried):
-            return given
-        try:
-            value = await self._called(
-                task,
-                attempt,
-                task.function(*given[0], **given[1])
-                if task.around is None
-                else task.around(attempt.context, *given),
-            )
-        except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
-            return self._raised(task, attempt, error)
-        return self._returned(attempt, value)
-
-    def run_plain(self, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Verdict | None:
-        """Run an attempt of a plain function, in the current thread.
-
-        Args:
-            attempt: which.
-            loop: where to await what the function hands out, should that be a coroutine.
-
-        Returns:
-            As for :meth:`run`.
-        """
-        task = self._tasks[attempt.claim.task]
-        given = self._arguments(task, attempt)
-        if isinstance(given, Buried):
-            return given
-        try:
-            if task.around is None:
-                value = task.function(*given[0], **given[1])
-            else:
-                value = task.around(attempt.context, *given)
-            if inspect.isawaitable(value):
-                value = _awaited(value, attempt, loop)
-        except BaseException as error:  # noqa: BLE001 - as above
-            return self._raised(task, attempt, error)
-        return self._returned(attempt, value)
-
-    def timed_out(self, attempt: Attempt) -> Verdict | None:
-        """The verdict on a plain function that has taken too long."""
-        task = self._tasks[attempt.claim.task]
-        if attempt.runner is not None:
-            attempt.runner.cancel()
-        return self._failed(task, attempt, _timed_out(attempt, task.timeout))
-
-    def stopped(self, attempt: Attempt) -> Verdict | None:
-        """The verdict on an attempt that was told to stop, and has."""
-        return self._stopped(self._tasks[attempt.claim.task], attempt, asyncio.CancelledError())
-
-    async def _called(self, task: Task[..., Any], attempt: Attempt, work: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - whatever it returns
-        """Await a task's coroutine. Its timeout costs nothing where it waits for nothing."""
-        try:
-            waits_for = work.send(None)
-        except StopIteration as end:
-            return end.value
-        if task.timeout is None:
-            return await resumed(work, waits_for)
-        left = task.timeout.total_seconds() - attempt.context.seconds
-        try:
-            async with asyncio.timeout(left) as clock:
-                return await resumed(work, waits_for)
-        except TimeoutError as error:
-            if clock.expired():  # else it is the task's own
-                raise _timed_out(attempt, task.timeout) from error
-            raise
-
-    def _arguments(
-        self, task: Task[..., Any], attempt: Attempt
-    ) -> tuple[Sequence[Any], dict[str, Any]] | Buried:
-        """What to call the task with, or the verdict where that cannot be read."""
-        try:
-            return task.signature.decode(attempt.claim.args, attempt.context)
-        except PayloadNotDecodable as error:
-            return self._undecodable(attempt.claim, error)
-
-    def _returned(self, attempt: Attempt, value: object) -> Verdict | None:
+    def _returned(self, task: Task[..., Any], attempt: Attempt, value: object) -> Verdict | None:
         if attempt.context.completed:
-            joblog.succeeded(attempt.claim, attempt.context.seconds)
             return None
+        if value is None:
+            return Succeeded(attempt.claim, attempt.context.seconds)
         if isinstance(value, NEVER_RAN):
-            kind = type(value).__name__
-            error = TypeError(
-                f"the task returned a {kind}, whose body never runs; let the task itself loop over it"
+            words = "whose body never runs; let the task itself loop over it"
+            return self._failed(
+                task, attempt, TypeError(f"the task returned a {type(value).__name__}, {words}")
             )
-            return self._failed(self._tasks[attempt.claim.task], attempt, error)
         return self._succeeded(attempt.claim, attempt.context.seconds, value)
 
     def _raised(self, task: Task[..., Any], attempt: Attempt, error: BaseException) -> Verdict | None:
@@ -215,7 +189,7 @@ class Executor:
         return self._failed(task, attempt, error)
 
     async def _unregistered(self, attempt: Attempt) -> Verdict | None:
-        """Have the task loaded; then the job goes back to its queue at once, to start as one of its task's kind."""
+        """Have the task loaded; then the job is requeued, to start as one of its task's kind."""
         claim = attempt.claim
         if self._load is None:
             return self._unknown(claim)
@@ -228,23 +202,20 @@ class Executor:
         return Returned(claim) if loaded else self._unknown(claim)
 
     def _unknown(self, claim: Claim) -> Verdict:
-        """Give the job to another worker that knows its task; meanwhile it stands aside."""
-        self.note(
-            claim, UnknownTask(f"no task {claim.task!r} is registered on this queue; import its module")
-        )
+        """Leave the job to a worker that knows its task; it is requeued with a delay."""
+        error = UnknownTask(f"no task {claim.task!r} is registered on this queue; import its module")
+        self.note(claim, error)
         now = time.monotonic()
         if now - self._warned_at.get(claim.task, -1e9) > UNKNOWN_TASK_DELAY.total_seconds():
             self._warned_at[claim.task] = now
-            log.warning(
-                "task is not registered here; its jobs are left to other workers",
-                extra={
-                    "task": claim.task,
-                    "nearest": nearest(claim.task, self._tasks) or "none",
-                    "job": claim.id,
-                    "delay": str(UNKNOWN_TASK_DELAY),
-                    "dead_after": str(self._unknown_after),
-                },
-            )
+            fields = {
+                "task": claim.task,
+                "nearest": nearest(claim.task, self._tasks) or "none",
+                "job": claim.id,
+                "delay": str(UNKNOWN_TASK_DELAY),
+                "dead_after": str(self._unknown_after),
+            }
+            log.warning("task is not registered here; its jobs are left to other workers", extra=fields)
         return Unknown(claim, UNKNOWN_TASK_DELAY, self._unknown_after)
 
     def _undecodable(self, claim: Claim, error: PayloadNotDecodable) -> Buried:
@@ -298,7 +269,7 @@ class Executor:
         return verdict
 
     def _succeeded(self, claim: Claim, seconds: float, value: object) -> Succeeded:
-        """The work is done also where its return value cannot be kept: then the verdict says why not."""
+        """The job succeeded even if its return value cannot be kept: then the verdict says why not."""
         try:
             data = encode_result(value)
             if data is not None and len(data) > self._longest_result:
@@ -312,25 +283,38 @@ class Executor:
         return Succeeded(claim, seconds, None if data == NOT_RETURNED else data)
 
 
+def limit(attempt: Attempt) -> float:
+    """How many seconds an attempt may take."""
+    timeout = _task_of(attempt).timeout
+    return math.inf if timeout is None else timeout.total_seconds()
+
+
+def _task_of(attempt: Attempt) -> Task[..., Any]:
+    assert attempt.task is not None  # noqa: S101 - only an attempt that runs its task comes here
+    return attempt.task
+
+
 def _timed_out(attempt: Attempt, timeout: timedelta | None) -> TimedOut:
     attempt.context.cancelled = True
     return TimedOut(f"the attempt took longer than the task's timeout of {timeout}")
 
 
-def _awaited(value: Awaitable[Any], attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:  # noqa: ANN401 - whatever it returns
-    """Await, in the loop, what a plain function handed out."""
-
-    async def wait() -> Any:  # noqa: ANN401 - as above
-        return await value
-
-    attempt.runner = future = asyncio.run_coroutine_threadsafe(wait(), loop)
-    if attempt.stopped is not None:  # told before there was anything to cancel
-        future.cancel()
-    return future.result()
+async def _rest(task: Task[..., Any], attempt: Attempt, work: Coroutine[Any, Any, T], waits_for: object) -> T:
+    """Await the rest of a task's coroutine, within its timeout."""
+    if task.timeout is None:
+        return await _resumed(work, waits_for)
+    left = task.timeout.total_seconds() - attempt.context.seconds
+    try:
+        async with asyncio.timeout(left) as clock:
+            return await _resumed(work, waits_for)
+    except TimeoutError as error:
+        if clock.expired():  # else it is the task's own
+            raise _timed_out(attempt, task.timeout) from error
+        raise
 
 
 @coroutine
-def resumed(work: Coroutine[Any, Any, T], waits_for: object) -> Generator[Any, Any, T]:
+def _resumed(work: Coroutine[Any, Any, T], waits_for: object) -> Generator[Any, Any, T]:
     """The rest of a coroutine, for the current task to await.
 
     Args:
@@ -351,3 +335,15 @@ def resumed(work: Coroutine[Any, Any, T], waits_for: object) -> Generator[Any, A
             waits_for = step()
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]  # StopIteration types a return value as Any
+
+
+def _awaited(value: Awaitable[Any], attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:  # noqa: ANN401 - whatever it returns
+    """Await, in the loop, what a plain function returned."""
+
+    async def wait() -> Any:  # noqa: ANN401 - whatever it returns
+        return await value
+
+    attempt.runner = future = asyncio.run_coroutine_threadsafe(wait(), loop)
+    if attempt.stopped is not None:  # told before there was anything to cancel
+        future.cancel()
+    return future.result()

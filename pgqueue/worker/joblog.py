@@ -1,9 +1,9 @@
 """What a worker logs for people: its start, its stop, and a line for each attempt that ended.
 
-Attempts that end well, are cancelled or go back to their queue are logged here, at info by the logger ``pgqueue.jobs``,
-in batches, when the database has recorded them. Attempts that fail are logged by the executor as soon as they fail, as
-warnings and errors with their traceback; this file has the words for the dead. Where the logger is off, a batch costs
-one look at its level.
+:class:`JobLog` is an observer: it logs attempts that end well, are cancelled or are requeued, in batches, when the
+database has recorded them, at info by the logger ``pgqueue.jobs``. The executor logs attempts that fail as soon as they
+fail, as warnings and errors with their traceback; this file has the words for the dead. While the logger is off, a batch
+costs one look at its level.
 """
 
 import logging
@@ -15,15 +15,27 @@ from uuid import UUID
 
 import psycopg
 
+from pgqueue.app.observer import Observer
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Cancelled, Reason, Returned, Succeeded, Verdict
 
+NAMED_TASKS = 20
+"""A longer list of tasks is cut short in the log."""
+
+WHY_DEAD: Mapping[Reason, str] = {
+    "exhausted": "this was its last attempt",
+    "refused": "its retry policy does not retry this error",
+    "undecodable": "its arguments cannot be read",
+    "asked": "the task raised Dead",
+    "unknown": "no worker has known its task for too long",
+}
+
 
 class WorkerLog(logging.LoggerAdapter[logging.Logger]):
-    """A logger whose records are told to standard error where the program's logging raises."""
+    """A logger that never raises: a filter or handler of the program must not end a worker or an attempt."""
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:  # noqa: ANN401 - those of logging
-        """Log a record; never raise."""
+        """Log a record; if the program's logging raises, print that to standard error."""
         if not self.isEnabledFor(level):
             return
         kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
@@ -43,22 +55,31 @@ log = worker_log("pgqueue.jobs")
 about_worker = worker_log()
 
 
-NAMED_TASKS = 20
-"""A longer list of tasks is cut short in the log."""
+class JobLog(Observer):
+    """Logs a line for each attempt that ended well, was cancelled or was requeued."""
 
-WHY_DEAD: Mapping[Reason, str] = {
-    "exhausted": "this was its last attempt",
-    "refused": "its retry policy does not retry this error",
-    "undecodable": "its arguments cannot be read",
-    "asked": "the task raised Dead",
-    "unknown": "no worker has known its task for too long",
-}
+    def ended(self, verdicts: Sequence[Verdict]) -> None:
+        """Log these attempts."""
+        if not log.isEnabledFor(logging.INFO):
+            return
+        for verdict in verdicts:
+            match verdict:
+                case Succeeded():
+                    seconds = round(verdict.seconds, 3)
+                    log.info("job succeeded", extra={**_fields(verdict.claim), "seconds": seconds})
+                case Cancelled():
+                    log.info("job cancelled", extra=_fields(verdict.claim))
+                case Returned(delay=None):
+                    log.info("job returned to its queue", extra=_fields(verdict.claim))
+                case Returned():
+                    delay = str(verdict.delay)
+                    log.info("job returned to its queue", extra={**_fields(verdict.claim), "runs_in": delay})
 
 
 def started(
     worker: UUID, where: psycopg.ConnectionInfo, queues: Sequence[str] | None, tasks: Sequence[str]
 ) -> None:
-    """Say what a worker serves, and on which database."""
+    """Log what a worker serves, and on which database."""
     fields = {
         "worker": str(worker),
         "database": f"{where.dbname} on {where.host}:{where.port}",
@@ -73,7 +94,7 @@ def started(
 
 
 def stopping(worker: UUID, running: int, grace: float) -> None:
-    """Say what a stopping worker waits for."""
+    """Log what a stopping worker waits for."""
     words = "worker stopping"
     if running and grace:
         them = "it" if running == 1 else "them"
@@ -84,42 +105,19 @@ def stopping(worker: UUID, running: int, grace: float) -> None:
 
 
 def hurried(worker: UUID, running: int) -> None:
-    """Say what a worker does that was told to stop a second time."""
+    """Log what a worker does that was told to stop a second time."""
     words = f"worker stopping now: {_jobs(running)} returned to the queue"
     about_worker.info(words, extra={"worker": str(worker), "running": running})
 
 
 def stopped(worker: UUID, unrecorded: int) -> None:
-    """Say that a worker is gone, and whether it takes anything with it."""
+    """Log that a worker has ended, and how many verdicts it could not record."""
     fields = {"worker": str(worker)}
     if unrecorded:
         words = "worker stopped before the database recorded how %s ended; other workers run them again"
         about_worker.error(words, _jobs(unrecorded), extra=fields)
     else:
         about_worker.info("worker stopped", extra=fields)
-
-
-def ended(verdicts: Sequence[Verdict]) -> None:
-    """Log attempts that ended, now that the database has recorded them."""
-    if not log.isEnabledFor(logging.INFO):
-        return
-    for verdict in verdicts:
-        match verdict:
-            case Succeeded():
-                succeeded(verdict.claim, verdict.seconds)
-            case Cancelled():
-                log.info("job cancelled", extra=_fields(verdict.claim))
-            case Returned(delay=None):
-                log.info("job returned to its queue", extra=_fields(verdict.claim))
-            case Returned():
-                delay = str(verdict.delay)
-                log.info("job returned to its queue", extra={**_fields(verdict.claim), "runs_in": delay})
-
-
-def succeeded(claim: Claim, seconds: float) -> None:
-    """Log an attempt that returned."""
-    if log.isEnabledFor(logging.INFO):
-        log.info("job succeeded", extra={**_fields(claim), "seconds": round(seconds, 3)})
 
 
 def why_dead(reason: Reason) -> str:

@@ -1,14 +1,13 @@
-"""Which queues a worker looks at, in which turn, and from where on.
+"""Which queues a worker asks for jobs, in which order, and from which position on.
 
-A worker that serves all queues remembers those in which it found jobs of late, while they are few: it asks them in
-turn, each from its mark, and looks for others once a second and whenever those it knows are empty.
+A worker that serves all queues remembers those in which it found jobs lately, while they are few: it asks them in turn,
+each from its mark (:class:`Marks`). It searches for other queues once a second, and when those that it knows are empty.
 
-Where there are many (a queue for each tenant), most of those in which it found a job are empty at the next look, so it
-remembers none. It goes around: it asks the database for the next queues that have ready jobs, in the order of names,
+Where there are many queues (one for each tenant), most of those in which it found a job are empty at the next look, so
+it remembers none and goes around: it asks the database for the next queues that have ready jobs, in the order of names,
 claims a share from each, and goes on behind the last one at the next look. Each queue has its turn once a round.
 
-A look never takes longer than it has to: it ends after ``LONGEST_LOOK``, and the rest is for the next one, so that the
-heartbeat, which shares the connection, is never late.
+A look ends after ``LONGEST_LOOK``, and the next look goes on where it ended.
 """
 
 import math
@@ -27,11 +26,23 @@ FORGET_AFTER = 600.0
 MOST_KNOWN = 500
 """With more queues than this, the worker goes around instead of remembering them."""
 LONGEST_LOOK = 0.25
-"""Seconds after which a look ends, and the next one goes on where it ended."""
+"""Seconds after which a look ends, and the next look goes on where it ended."""
+SHARE = 20
+"""After a slow look from the head, marks are used for this many times as long as it took …"""
+LONGEST = 4.5
+"""… and for this many seconds at most: a job before its mark starts within 5 s."""
+SLOW_LOOK, SLOW_CLAIM = 0.005, 20e-6
+"""Seconds. A look is slow if it takes longer than the first, and the second for every claim …"""
+SLOWER = 1.3
+"""… or this many times what a claim has cost at its best."""
+ASKING = 20e-6
+"""Seconds to ask one more queue; they do not count as a slow look."""
+ENOUGH = 100
+"""A look with fewer claims says nothing about the cost of one."""
 
 
 class Queues:
-    """The queues to serve.
+    """The queues that one worker serves.
 
     Attributes:
         marks: where looks start.
@@ -40,10 +51,10 @@ class Queues:
     """
 
     def __init__(self, queues: Sequence[str] | None, clock: Callable[[], float] = time.monotonic) -> None:
-        """Know the queues that are given, or none yet.
+        """Start with the given queues, or with none.
 
         Args:
-            queues: what to serve; None: every queue that has ready jobs.
+            queues: which to serve; None: every queue that has ready jobs.
             clock: seconds, from any beginning.
         """
         self.marks = Marks(clock)
@@ -62,7 +73,7 @@ class Queues:
 
     @plan
     def claim(self, worker: UUID, room: int) -> Steps[list[Claim]]:
-        """Take jobs from the known queues, and from others where it is time to look for those."""
+        """Claim from the known queues, and from other queues if it is time to search for them."""
         self.unfinished = False
         if self._round is not None:
             return (yield from self._go_around(worker, room, self._round))
@@ -93,7 +104,7 @@ class Queues:
         return claims
 
     def _go_around(self, worker: UUID, room: int, around: "_Round") -> Steps[list[Claim]]:
-        """Take jobs from the next queues that have any, until there is no room or the round is over."""
+        """Claim from the next queues that have ready jobs, until there is no room or the round is over."""
         claims: list[Claim] = []
         began, rounds = self._clock(), around.count
         while (
@@ -119,12 +130,12 @@ class Queues:
 
 
 class _Round:
-    """Where the worker is, among more queues than it remembers.
+    """Which queue is next, among more queues than the worker remembers.
 
     Attributes:
-        after: the name behind which to go on; None: the first name.
+        after: the name after which to go on; None: the first name.
         count: how many rounds have ended.
-        few: the queues of the last round, where they are few enough to be remembered again; None: they are not.
+        few: the queues of the last round, if they are few enough to be remembered again; None: they are not.
     """
 
     def __init__(self) -> None:
@@ -139,7 +150,7 @@ class _Round:
 
         Args:
             names: which.
-            whole: they were as many as were asked for; else there are none behind them.
+            whole: as many as were asked for; else there are no queues after them.
         """
         if len(self._met) <= MOST_KNOWN:
             self._met += names
@@ -151,29 +162,22 @@ class _Round:
 
 
 def _served(turn: Sequence[str], claims: Sequence[Claim], room: int) -> int:
-    """How many queues have had their turn: all up to the last served where there was no room for more, else one."""
+    """How many queues have had their turn: all up to the last served if there was no room for more, else one."""
     if len(claims) < room or len(turn) <= room:
         return 1
     served = {one.queue for one in claims}
     return max(place for place, queue in enumerate(turn, start=1) if queue in served)
 
 
-SHARE = 20
-"""After a slow look from the head, marks are used for so many times its length …"""
-LONGEST = 4.5
-"""… but for so many seconds at most: a job before its mark starts within five."""
-SLOW_LOOK, SLOW_CLAIM = 0.005, 20e-6
-"""A look is slow if it takes longer than this, and this for every claim …"""
-SLOWER = 1.3
-"""… or so many times what a claim has cost at its best."""
-ASKING = 20e-6
-"""Seconds that it takes to ask one more queue; that is no sign of a slow look."""
-ENOUGH = 100
-"""Claims in a look from which on its cost per claim says something."""
-
-
 class Marks:
-    """Decides where each look starts, from how long the last ones took."""
+    """Decides where each look starts, from how long the last looks took: at the head of each queue, or at its mark.
+
+    While a snapshot is held open (a long report, pg_dump), the index entries of jobs that have gone pile up at the head,
+    and every claim reads them. A *mark* is the position of the last job claimed from a queue; a look that starts behind
+    it costs nothing. But jobs can become ready before the mark: retries, late commits, higher priorities. So marks are
+    used only while a look from the head is slow, and even then every head is looked at again and again, as often as a
+    small share of the time allows.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Begin at the head.
@@ -191,7 +195,7 @@ class Marks:
         return {} if self._clock() >= self._head_at else self._marks
 
     def head_in(self) -> float:
-        """In how many seconds the head is to be looked at again; infinity if the last look started there.
+        """Seconds until the head is to be looked at again; infinity if the last look started there.
 
         The moment may pass between a look behind the marks and this call: then it is now, not never.
         """

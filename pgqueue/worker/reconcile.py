@@ -1,24 +1,25 @@
 """What the database holds in a worker's name, compared with what the worker knows.
 
-They can differ: the answer to a claim was lost with its connection, or a verdict changed nothing or was refused. A job
-in the name of a living worker that does not know of it would be nobody's, so they are compared whenever something of
-that kind has happened, and always when the worker leaves. What never started goes back unspent; an attempt that ran
-and left no verdict is spent, and so is one that may have ended the worker.
+They can differ: the answer to a claim was lost with its connection, or a verdict changed nothing or was refused. No
+sweep finds a job that is in the name of a living worker which does not know of it. So both are compared whenever
+something of that kind has happened, and always when the worker leaves. A claim that never started is requeued unspent;
+an attempt that ran and left no verdict is spent, and so is one that may have ended the worker.
 
 Running jobs are in no index: the jobs are read from end to end, on a connection that is opened for that, so that
-neither claims nor verdicts wait. A claim that is answered while they are read is none of the unknown ones.
+neither claims nor verdicts wait. A claim that is answered while they are read does not count as unknown.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from uuid import UUID
 
 from pgqueue.store import claim
 from pgqueue.store.database import Database
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Returned, Unknown, Verdict, describe, failed, lost
+from pgqueue.worker.completer import Completer
 from pgqueue.worker.connection import LONG_READ, WorkerConnection
+from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.joblog import worker_log
+from pgqueue.worker.runners import Runners
 
 log = worker_log()
 
@@ -26,55 +27,38 @@ UNRECORDED = "ran this attempt, and could not record how it ended"
 
 
 class Reconciler:
-    """Finds jobs that are in a worker's name without its knowing, and ends their claims."""
+    """Finds jobs that are in a worker's name and that it does not know of, and ends their claims."""
 
     def __init__(
         self,
         database: Database,
-        claims: WorkerConnection,
+        claiming: WorkerConnection,
         *,
-        worker: Callable[[], UUID],
-        known: Callable[[], Iterable[int]],
-        record: Callable[..., object],
+        heartbeat: Heartbeat,
+        runners: Runners,
+        completer: Completer,
     ) -> None:
-        """Begin without doubts.
+        """Start without doubts.
 
         Args:
             database: where the jobs are.
-            claims: the link on which jobs are claimed.
-            worker: the worker's id.
-            known: every job it knows to be in its name.
-            record: takes verdicts to be recorded.
+            claiming: the connection on which jobs are claimed.
+            heartbeat: the worker's id.
+            runners: every job that the worker knows to be in its name.
+            completer: the verdicts that raise doubts; records those on unknown jobs.
         """
         self._database = database
-        self._claims = claims
-        self._worker = worker
-        self._known = known
-        self._record = record
+        self._claiming = claiming
+        self._heartbeat = heartbeat
+        self._runners = runners
+        self._completer = completer
         self._losses_seen = 0
-        self._doubtful = False
         self._ran: set[int] = set()
-        self._ended: set[int] | None = None
         self._one_at_a_time = asyncio.Lock()
-
-    def doubt(self, verdicts: Sequence[Verdict]) -> None:
-        """Verdicts were refused or changed nothing. May be called in any thread."""
-        current = self._worker()
-        ours = [verdict for verdict in verdicts if verdict.claim.worker_id == current]
-        if ours:
-            self._ran.update(
-                verdict.claim.id for verdict in ours if not isinstance(verdict, Returned | Unknown)
-            )
-            self._doubtful = True
-
-    def ended(self, verdicts: Sequence[Verdict]) -> None:
-        """Verdicts were dealt with: their jobs are not unknown, even if they were claimed a moment ago."""
-        if self._ended is not None:
-            self._ended.update(verdict.claim.id for verdict in verdicts)
 
     async def run_once(self) -> None:
         """Compare, if there is a reason."""
-        if self._doubtful or self._claims.losses != self._losses_seen:
+        if self._doubtful() or self._claiming.losses != self._losses_seen:
             await self.compare()
 
     async def compare(self, failure: BaseException | None = None) -> None:
@@ -86,24 +70,31 @@ class Reconciler:
         async with self._one_at_a_time:  # that of a leaving worker may come while another is under way
             await self._compare(failure)
 
+    def _doubtful(self) -> bool:
+        """Whether verdicts of this worker were refused or changed nothing; which of their attempts ran is noted."""
+        ours = [one for one in self._completer.take_doubts() if one.claim.worker_id == self._heartbeat.id]
+        self._ran.update(one.claim.id for one in ours if not isinstance(one, Returned | Unknown))
+        return bool(ours)
+
     async def _compare(self, failure: BaseException | None) -> None:
-        losses, worker = self._claims.losses, self._worker()
-        self._doubtful, ran = False, set(self._ran)
-        before = set(self._known())
-        self._ended = set(before)
+        self._doubtful()
+        losses, worker, ran = self._claiming.losses, self._heartbeat.id, set(self._ran)
+        before = set(self._runners.known())
+        ended = set(before)
+        self._completer.collect_dealt_with(ended)  # they may have been claimed a moment ago
         try:
-            async with WorkerConnection("compare", self._database, bound=LONG_READ) as link:
-                held = await link.run(claim.unknown_claims(worker, sorted(before)))
-            await self._claims.settled()
-            known = self._ended.union(self._known())
+            async with WorkerConnection("compare", self._database, bound=LONG_READ) as own:
+                held = await own.run(claim.unknown_claims(worker, sorted(before)))
+            await self._claiming.settled()
+            known = ended.union(self._runners.known())
         finally:
-            self._ended = None
+            self._completer.collect_dealt_with(None)
         self._losses_seen = losses
         self._ran -= ran
-        unknown = [one for one in held if one.id not in known] if worker == self._worker() else []
+        unknown = [one for one in held if one.id not in known] if worker == self._heartbeat.id else []
         if unknown:
             log.warning("jobs were in this worker's name without its knowing", extra={"jobs": len(unknown)})
-            self._record(*(_verdict(one, failure, ran=one.id in ran) for one in unknown))
+            self._completer.add([_verdict(one, failure, ran=one.id in ran) for one in unknown])
 
 
 def _verdict(one: Claim, failure: BaseException | None, *, ran: bool) -> Verdict:

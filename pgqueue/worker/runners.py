@@ -1,46 +1,48 @@
-"""Runners: what waits is run, up to a number of attempts at a time.
+"""Runners: they run the claims that wait, up to a number of attempts at a time.
 
-A *runner* holds a slot, and runs one claim after the other for as long as there is one of its kind at the head
-of the line: an asyncio task for ``async def`` tasks, a thread for plain functions. So a streak of short jobs
-costs no task, no thread and no wake-up per job. Only one new runner is on its way at a time; when it has found
-work it calls for the next one. While a job waits for something the next one is started, and short jobs that
-never wait have no crowd of runners around them.
+A *runner* has a slot, and runs one claim after the other while the next claim is of its kind: an asyncio task for
+``async def`` tasks, a thread for plain functions. So a streak of short jobs costs no task, no thread and no wake-up per
+job. Only one new runner is on its way at a time; when it has found work it starts the next one. While a job waits for
+something, the next runner starts.
 
-What a job leaves behind ends with it: a runner that was cancelled, or whose context variables were changed,
-gives way to a fresh one.
+What a job leaves behind ends with it: a runner that was cancelled, or whose context variables were changed, is replaced
+by a fresh one.
 
-Where no thread is to be had, because the system starts no more or because too many functions were given up and have
-not returned, claims of plain functions go back for a while: other workers may have threads.
+If no thread can be had, because the system starts no more or because too many functions were given up and have not
+returned, claims of plain functions are requeued with a delay: other workers may have threads.
 """
 
 import asyncio
 import contextvars
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from functools import partial
 from uuid import UUID
 
+from pgqueue.app.observer import Observers
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Cancelled, Returned, Verdict
 from pgqueue.worker.claims import Attempt, Claims, Stop
 from pgqueue.worker.completer import Completer
-from pgqueue.worker.executor import Executor
+from pgqueue.worker.connection import WorkerConnection
+from pgqueue.worker.executor import Executor, limit
 from pgqueue.worker.joblog import worker_log
-from pgqueue.worker.signals import TaskLoop
+from pgqueue.worker.signals import Signals
 from pgqueue.worker.threads import Deadlines, Threads
 
 log = worker_log()
 
-# asyncio itself holds its tasks weakly: one that has been given up, and waits for what nothing else holds, would be
+# asyncio itself holds its tasks weakly: a runner that was given up, and waits for what nothing else holds, would be
 # destroyed as garbage in the middle of its work.
 _runners: set["asyncio.Task[None]"] = set()
 
-BREATH = 0.005
-"""After this many seconds of unbroken work a runner lets the loop see to everything else."""
-LEFT_BEHIND = 4
-"""At most this many times the concurrency may plain functions run on after they were given up."""
+LONGEST_STREAK = 0.005
+"""Seconds of unbroken work after which a runner lets the loop do everything else."""
+MOST_NOT_RETURNED = 4
+"""Times the concurrency: at most so many plain functions may go on after they were given up."""
 NO_THREAD_DELAY = timedelta(seconds=5)
 """When claims that found no thread are tried again."""
 LOG_EVERY = 15.0
@@ -48,148 +50,169 @@ LOG_EVERY = 15.0
 
 
 class Runners:
-    """Starts waiting claims as slots become free, and passes verdicts to the completer.
-
-    Attributes:
-        hand: the claims.
-        low: at this many waiting claims or fewer, ``on_room`` is called.
-    """
+    """Starts waiting claims as slots become free, and passes verdicts to the completer."""
 
     def __init__(
         self,
-        hand: Claims,
+        claims: Claims,
         executor: Executor,
         completer: Completer,
         *,
-        on_room: Callable[[], object],
-        home: TaskLoop | None = None,
+        signals: Signals,
+        observers: Observers | None = None,
     ) -> None:
-        """Begin with no runner.
+        """Start no runner yet.
 
         Args:
-            hand: where claims wait.
+            claims: where claims wait.
             executor: runs attempts.
             completer: records their verdicts.
-            on_room: called when an attempt has ended and there are few claims left to start.
-            home: the worker's event loop.
+            signals: tells the fetcher when there is room.
+            observers: told of claims, of starts, and of what is lost.
         """
-        self.hand = hand
-        self.low = 0
+        self._claims = claims
         self._executor = executor
         self._completer = completer
-        self._on_room = on_room
-        self._home = home or TaskLoop()
+        self._signals = signals
+        self._observers = observers or Observers()
         self._threads = Threads()
-        self._deadlines = Deadlines(hand.running, self._time_out)
+        self._deadlines = Deadlines(claims.running, self._time_out)
         self._surroundings = contextvars.copy_context()  # else a job would see what the last one left behind
-        self._called = False
+        self._collecting = False
+        self._started: deque[Claim] = deque()
+        self._telling = False
         self._emptied = asyncio.Event()
-        self._waiting_since = 0.0
+        self._added_at = 0.0
         self._logged_at = -math.inf
+
+    @property
+    def idle_threads(self) -> int:
+        """How many threads wait for a plain function."""
+        return self._threads.idle
+
+    def known(self) -> list[int]:
+        """The ids of all jobs that this worker knows to be in its name. May be called in any thread."""
+        return self._completer.known(self._claims.known)
 
     def add(self, claims: Sequence[Claim]) -> None:
         """Take claims, and start what can be started. Claims of a lease that was lost are left alone."""
-        self._home.here()
-        if not self.hand.add(claims):
+        self._signals.here()
+        if not self._claims.add(claims):
             log.warning("claims of a lost lease are not run", extra={"jobs": len(claims)})
             return
-        self._waiting_since = time.monotonic()
+        if claims and self._observers.claimed:
+            self._observers.claimed(claims)
+        self._added_at = time.monotonic()
         self._summon()
 
     def return_waiting(self, *, older_than: float = 0.0) -> int:
-        """Give back, unspent, the claims that have not started. May be called in any thread.
+        """Requeue, unspent, the claims that have not started. May be called in any thread.
 
         Args:
-            older_than: only if no claim was taken for this many seconds.
+            older_than: only if no claim was added in this many seconds.
 
         Returns:
-            How many went back.
+            How many.
         """
-        if time.monotonic() - self._waiting_since < older_than:
+        if time.monotonic() - self._added_at < older_than:
             return 0
-        returned = self.hand.drop(Returned)
+        returned = self._claims.drop(Returned)
         if returned:
-            self._home.call(self._collect)
+            self._signals.call(self._collect)
         return returned
 
     def cancel(self, job_ids: Iterable[int]) -> None:
         """Stop these jobs where they run, and end those that have not started. May be called in any thread."""
         asked = set(job_ids)
-        if self.hand.drop(Cancelled, asked):
-            self._home.call(self._collect)
+        if self._claims.drop(Cancelled, asked):
+            self._signals.call(self._collect)
         for attempt in self._running():
             if attempt.claim.id in asked:
                 self._tell(attempt, Stop.CANCEL)
 
     def stop(self, why: Stop) -> None:
-        """Stop what runs. Plain functions cannot be stopped: they are told, and left to themselves."""
+        """Stop what runs. Plain functions cannot be stopped: they are told, and given up."""
         for attempt in self._running():
             attempt.stop(why)
             if attempt.plain:
                 self._give_up(attempt, self._executor.stopped(attempt))
 
     def give_back(self) -> None:
-        """The worker ends: give back what runs on though it was told to stop."""
+        """The worker ends: requeue what still runs after it was told to stop."""
         for attempt in self._running():
-            self.hand.settle(attempt, self._executor.stopped(attempt))
+            self._claims.settle(attempt, self._executor.stopped(attempt))
         self._collect()
 
     def abandon(self, former: UUID) -> None:
-        """Let go of everything: the lease of this worker id is lost. May be called in any thread."""
-        for attempt in self.hand.abandon(former):
+        """Drop everything: the lease of this worker id is lost. May be called in any thread."""
+        attempts, lost = self._claims.abandon(former)
+        for attempt in attempts:
             attempt.context.cancelled = True
             self._tell(attempt, Stop.LOST)
-        self._home.call(self._leave)
+        self._signals.call(self._leave)
+        lost += [verdict.claim for verdict in self._completer.forget(former)]
+        if lost and self._observers.lost:
+            self._observers.lost(lost)
 
-    def time_out(self) -> None:
-        """Give up plain functions that are overdue. For another thread, while the event loop is blocked.
+    async def while_blocked(self, connection: WorkerConnection) -> None:
+        """Do in the heartbeat's thread what cannot wait for the worker's event loop, which a task blocks.
 
-        A thread of its own judges each: the retry policy is the user's code, too.
+        Overdue plain functions are given up, claims that cannot start are requeued, and verdicts are recorded. Each
+        overdue function is judged in a thread of its own: the retry policy is the user's code, too.
+
+        Args:
+            connection: one that nothing else uses.
         """
+        self._tell_started()
         for attempt in self._deadlines.overdue():
             self._threads.start(partial(self._time_out, attempt))
+        returned = self.return_waiting()
+        if returned:
+            log.info("returned claims that a blocked event loop cannot start", extra={"jobs": returned})
+        async with connection as own:
+            await self._completer.stand_in(own, self._claims.verdicts)
 
     async def emptied(self) -> None:
         """Wait until nothing runs, and the completer has every verdict."""
-        while self.hand.taken:
+        while self._claims.taken:
             self._emptied.clear()
             await self._emptied.wait()
         self._collect()
 
     def close(self) -> None:
-        """Let go of the threads; those that run end with their function."""
+        """Let go of the threads; a thread that runs a function ends with it."""
         self._deadlines.close()
         self._threads.close()
 
     def _running(self) -> list[Attempt]:
-        return list(self.hand.running.values())
+        return list(self._claims.running.values())
 
     def _tell(self, attempt: Attempt, why: Stop) -> None:
         """Have an attempt stop: a coroutine in its loop only."""
         if attempt.plain:
             attempt.stop(why)
         else:
-            self._home.call(partial(attempt.stop, why))
+            self._signals.call(partial(attempt.stop, why))
 
     def _summon(self) -> None:
-        """Have a runner come, if one is needed. Called in the loop and in threads."""
-        plain = self.hand.reserve()
+        """Start a runner, if one is needed. Called in the loop and in threads."""
+        plain = self._claims.reserve()
         if plain is None:
             return
         if not plain:
-            self._home.call(self._start_serving)
+            self._signals.call(self._start_serving)
             return
         try:
-            if self.hand.left_behind >= LEFT_BEHIND * self.hand.size:
+            if self._claims.not_returned >= MOST_NOT_RETURNED * self._claims.size:
                 raise RuntimeError("too many plain functions that timed out have not returned")  # noqa: TRY301
             self._threads.start(self._serve_plain)
         except RuntimeError as error:
-            self.hand.unreserve()
+            self._claims.unreserve()
             self._turn_away(error)
 
     def _turn_away(self, why: RuntimeError) -> None:
-        """There is no thread: give plain functions back for a while, and go on with the others."""
-        returned = self.hand.drop(partial(Returned, delay=NO_THREAD_DELAY), plain=True)
+        """There is no thread: requeue plain functions with a delay, and go on with the others."""
+        returned = self._claims.drop(partial(Returned, delay=NO_THREAD_DELAY), plain=True)
         if time.monotonic() - self._logged_at > LOG_EVERY:
             self._logged_at = time.monotonic()
             log.error(
@@ -197,102 +220,122 @@ class Runners:
                 extra={
                     "jobs": returned,
                     "delay": str(NO_THREAD_DELAY),
-                    "not_returned": self.hand.left_behind,
+                    "not_returned": self._claims.not_returned,
                     "error": str(why),
                 },
             )
-        self._home.call(self._collect)
-        self._home.call(self._leave)
+        self._signals.call(self._collect)
+        self._signals.call(self._leave)
 
     def _start_serving(self) -> None:
-        assert self._home.loop is not None  # noqa: S101 - for the type checker
+        assert self._signals.loop is not None  # noqa: S101 - for the type checker
         context = self._surroundings.copy()
-        runner = self._home.loop.create_task(self._serve(), name="pgqueue runner", context=context)
+        runner = self._signals.loop.create_task(self._serve(), name="pgqueue runner", context=context)
         _runners.add(runner)
         runner.add_done_callback(_runners.discard)
 
     async def _serve(self) -> None:
-        """Be a runner of ``async def`` tasks."""
-        self.hand.arrived()
+        """Run ``async def`` tasks, one after the other."""
+        claims, run = self._claims, self._executor.run
+        claims.coming = False
         me, before, began = asyncio.current_task(), contextvars.copy_context(), time.monotonic()
         assert me is not None  # noqa: S101 - for the type checker
-        while (attempt := self.hand.take(plain=False)) is not None:
+        observed = bool(self._observers.started)
+        while (attempt := claims.take(plain=False)) is not None:
             attempt.runner = me
-            self._summon()
-            if self.hand.replaced:
-                self._stop_replaced()
-            verdict = await self._executor.run(attempt)
-            attempt.runner = None  # from now on a word to this attempt must not reach the next one
-            self.hand.settle(attempt, verdict)
-            self._call_collect()
+            if claims.waiting and not claims.coming:
+                self._summon()
+            if observed or claims.replaced:
+                self._note_start(attempt.claim)
+            verdict = await run(attempt)
+            attempt.runner = None  # from now on, stopping this attempt must not reach the next one
+            claims.settle(attempt, verdict)
+            if not self._collecting:
+                self._call_collect()
             if me.cancelling() or _differs(contextvars.copy_context(), before):
-                self.hand.free_slot()
+                claims.free_slot()
                 break
-            if time.monotonic() - began > BREATH:
+            if time.monotonic() - began > LONGEST_STREAK:
                 await asyncio.sleep(0)
                 began = time.monotonic()
         self._leave()
 
     def _serve_plain(self) -> None:
-        """Be a runner of plain functions, in a thread."""
-        self.hand.arrived()
-        loop = self._home.loop
+        """Run plain functions, one after the other, in this thread."""
+        claims, loop = self._claims, self._signals.loop
         assert loop is not None  # noqa: S101 - for the type checker
-        while (attempt := self.hand.take(plain=True)) is not None:
-            self._summon()
-            if self.hand.replaced:
-                self._stop_replaced()
-            self._deadlines.watch(attempt, self._executor.limit(attempt.claim), loop)
+        claims.coming = False
+        observed = bool(self._observers.started)
+        while (attempt := claims.take(plain=True)) is not None:
+            if claims.waiting and not claims.coming:
+                self._summon()
+            if observed or claims.replaced:
+                self._note_start(attempt.claim)
+            self._deadlines.watch(attempt, limit(attempt), loop)
             verdict = self._surroundings.copy().run(self._executor.run_plain, attempt, loop)
-            self.hand.settle(attempt, verdict)
-            self._call_collect()
+            claims.settle(attempt, verdict)
+            if not self._collecting:
+                self._call_collect()
             if attempt.detached:  # it was given up, and its slot with it
-                self.hand.came_back()
+                claims.returned()
                 break
-        self._home.call_soon(self._leave)
+        self._signals.call_soon(self._leave)
 
-    def _stop_replaced(self) -> None:
-        """Stop attempts whose job this worker has claimed anew."""
-        replaced, self.hand.replaced = self.hand.replaced, []
+    def _note_start(self, claim: Claim) -> None:
+        """Tell observers of starts, in batches; and stop attempts whose job this worker has claimed again."""
+        if self._observers.started:
+            self._started.append(claim)
+            if not self._telling:
+                self._telling = True
+                self._signals.call_soon(self._tell_started)
+        replaced, self._claims.replaced = self._claims.replaced, []
         for attempt in replaced:
             log.warning(
                 "job claimed anew while an attempt of it runs: the former attempt is stopped",
                 extra={"job": attempt.claim.id, "task": attempt.claim.task},
             )
             self._tell(attempt, Stop.LOST)
+        if replaced:
+            self._observers.lost([attempt.claim for attempt in replaced])
+
+    def _tell_started(self) -> None:
+        self._telling = False  # first: what starts from now on has to be asked for again
+        started = [self._started.popleft() for _ in range(len(self._started))]
+        if started:
+            self._observers.started(started)
 
     def _call_collect(self) -> None:
-        """Have verdicts passed on, all that there are when the loop comes to it."""
-        if not self._called:
-            self._called = True
-            self._home.call_soon(self._collect)
+        """Have verdicts passed on: all that there are at the loop's next turn."""
+        self._collecting = True
+        self._signals.call_soon(self._collect)
 
     def _collect(self) -> None:
-        """Pass verdicts on, and say so when there is little left to start."""
-        self._called = False  # first: what is settled from now on is called for again
-        self._completer.add(*self.hand.verdicts())
-        if len(self.hand.waiting) <= self.low:
-            self._on_room()
+        """Pass verdicts on, and tell the fetcher how few claims wait."""
+        self._collecting = False  # first: verdicts that are settled from now on have to be asked for again
+        if self._started:
+            self._tell_started()  # before the end of the same jobs
+        self._completer.add(self._claims.verdicts())
+        self._signals.waiting(len(self._claims.waiting))
 
     def _leave(self) -> None:
-        """A runner has gone; the next claim may need one of the other kind."""
+        """A runner has ended; the next claim may need one of the other kind."""
         self._summon()
-        if not self.hand.taken:
+        if not self._claims.taken:
             self._emptied.set()
 
     def _time_out(self, attempt: Attempt) -> None:
         self._give_up(attempt, self._executor.timed_out(attempt))
 
     def _give_up(self, attempt: Attempt, verdict: Verdict | None) -> None:
-        """Leave a plain function to itself: its slot is free, and its late word will not be heard."""
-        if self.hand.give_up(attempt, verdict):
-            self._home.call(self._collect)
-            self._home.call(self._leave)
+        """Leave a plain function to itself: its slot is free, and its late result is not recorded."""
+        if self._claims.give_up(attempt, verdict):
+            self._signals.call(self._collect)
+            self._signals.call(self._leave)
 
 
 def _differs(now: contextvars.Context, before: contextvars.Context) -> bool:
-    """Whether a job has left something in the context variables; quick where nothing was set."""
+    """Whether a job has changed the context variables; quick where nothing was set."""
     try:
         return now != before
-    except Exception:  # noqa: BLE001 - comparing other people's values may raise anything
+    except Exception:  # noqa: BLE001 - comparing the user's values may raise anything
         return True

@@ -1,82 +1,134 @@
-"""Whether anything happens: how closely a worker looks for jobs that nobody has told it of.
+"""How the parts of a worker tell one another that there is something to do.
 
-While jobs come, or where notifications cannot be heard, it looks every ``poll``. When nothing has happened for a
-while and it would be told if it did, the looks every ``sweep`` suffice, and an idle worker hardly costs anything.
+One value, :class:`Signals`, is passed down to every part. A part that has work for another part sets an event here and
+does not need to know that part. Threads reach the worker's event loop through it. :class:`Activity` knows how often a
+worker looks for jobs that no notification announced.
 """
 
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TypeAlias
 
-CALM_AFTER = 10.0
-"""Seconds without a sign of life. A transaction that began before the worker fell asleep tells nobody of its
-jobs; one that is still open after this long is not waited for so closely."""
+from pgqueue.store.listener import CANCEL
+from pgqueue.values.verdict import Again, Returned, Succeeded, Unknown, Verdict
 
-
-class Activity:
-    """Knows when the last sign of life was, and whether the worker hears notifications.
-
-    Attributes:
-        deaf: nobody can tell this worker anything.
-    """
-
-    def __init__(self, on_stir: Callable[[], object], clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin restless and deaf.
-
-        Args:
-            on_stir: called when calm has ended.
-            clock: seconds, from any beginning.
-        """
-        self.deaf = True
-        self._on_stir = on_stir
-        self._clock = clock
-        self._until = clock() + CALM_AFTER
-
-    def stir(self) -> None:
-        """There was a sign of life: a notification, or a job."""
-        was_calm = self.reigns
-        self._until = self._clock() + CALM_AFTER
-        if was_calm:
-            self._on_stir()
-
-    @property
-    def reigns(self) -> bool:
-        """Whether nothing has happened for a while, and it would be known if it had."""
-        return not self.deaf and self._clock() >= self._until
+IDLE_AFTER = 10.0
+"""Seconds. A transaction that began before the worker was set idle notifies no one of its jobs. The worker looks every
+``poll`` for this long after the last activity, to find such jobs soon."""
+REQUEUED = (Again, Returned, Unknown)
 
 
-Work: TypeAlias = Callable[[], object]
-
-
-class TaskLoop:
-    """The event loop in which a worker runs users' coroutines, and its thread.
+class Signals:
+    """The events of one worker, and its event loop.
 
     Attributes:
-        loop: the loop; None before the worker runs.
-        thread: the thread's identity; None before the worker runs.
+        look: the fetcher looks for jobs to claim.
+        tick: the upkeep makes due jobs ready; one may be due sooner than it knew.
+        cancel: the upkeep asks which running jobs are to be cancelled.
+        cancel_heard: a notification said that a running job of some worker is to be cancelled.
+        stopping: no job is claimed or started any more.
+        hurry: the grace is over.
+        activity: when something happened last, and whether notifications arrive.
+        room_at: the fetcher waits for room, and looks when at most this many claims wait; -1: it does not wait for it.
+        loop: the event loop in which coroutines of tasks run; None before the worker runs.
+        thread: the identity of that loop's thread; None before the worker runs.
     """
 
     def __init__(self) -> None:
-        """Not known yet."""
+        """No event is set, and no loop is known."""
+        self.look = asyncio.Event()
+        self.tick = asyncio.Event()
+        self.cancel = asyncio.Event()
+        self.cancel_heard = False
+        self.stopping = asyncio.Event()
+        self.hurry = asyncio.Event()
+        self.activity = Activity(on_end_of_idleness=self.tick.set)
+        self.room_at = -1
         self.loop: asyncio.AbstractEventLoop | None = None
         self.thread: int | None = None
 
     def here(self) -> None:
-        """The running loop is the one."""
+        """The running event loop is the worker's."""
         self.loop, self.thread = asyncio.get_running_loop(), threading.get_ident()
 
-    def call(self, what: Work) -> None:
-        """Call something in the loop: at once where this is the loop's thread, else soon."""
+    def call(self, what: Callable[[], object]) -> None:
+        """Call something in the loop: at once in the loop's own thread, from another thread soon."""
         if self.thread in (None, threading.get_ident()):
             what()
         else:
             self.call_soon(what)
 
-    def call_soon(self, what: Work) -> None:
-        """Call something in the loop, at its next turn."""
+    def call_soon(self, what: Callable[[], object]) -> None:
+        """Call something in the loop, at its next turn. From any thread."""
         if self.loop is not None:
             with suppress(RuntimeError):  # the loop is closed: the worker has ended
                 self.loop.call_soon_threadsafe(what)
+
+    def waiting(self, claims: int) -> None:
+        """This many claims wait to start: the fetcher looks if it waited for that."""
+        if claims <= self.room_at:
+            self.look.set()
+
+    def recorded(self, verdicts: Sequence[Verdict]) -> None:
+        """The database has these verdicts: there is room, and the requeued jobs may run here again."""
+        if self.room_at >= 0:
+            self.look.set()
+        requeued = [one for one in verdicts if type(one) is not Succeeded and isinstance(one, REQUEUED)]
+        if requeued:
+            self.tick.set()
+        if any(not one.delay for one in requeued):
+            self.look.set()
+
+    def heard(self, payload: str) -> None:
+        """A notification arrived."""
+        self.activity.can_listen = True
+        if payload == CANCEL:
+            self.cancel_heard = True
+            self.cancel.set()
+            return
+        self.activity.touch()
+        self.look.set()
+
+    def cannot_listen(self) -> None:
+        """Notifications do not arrive any more: what was missed is found by looking."""
+        self.activity.can_listen = False
+        self.look.set()
+
+
+class Activity:
+    """When something happened last, and whether notifications arrive.
+
+    While jobs come, or where notifications cannot arrive, a worker looks every ``poll``. Else looks every ``sweep``
+    are enough, and an idle worker costs next to nothing.
+
+    Attributes:
+        can_listen: whether notifications arrive.
+    """
+
+    def __init__(
+        self, on_end_of_idleness: Callable[[], object], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Start active, and without a LISTEN connection.
+
+        Args:
+            on_end_of_idleness: called when something happens after the worker was idle.
+            clock: seconds, from any beginning.
+        """
+        self.can_listen = False
+        self._on_end_of_idleness = on_end_of_idleness
+        self._clock = clock
+        self._until = clock() + IDLE_AFTER
+
+    def touch(self) -> None:
+        """Something happened: a notification, or a job."""
+        was_idle = self.idle
+        self._until = self._clock() + IDLE_AFTER
+        if was_idle:
+            self._on_end_of_idleness()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing has happened for :data:`IDLE_AFTER`, and a notification would arrive if it had."""
+        return self.can_listen and self._clock() >= self._until

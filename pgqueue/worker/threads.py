@@ -1,7 +1,7 @@
-"""Threads: those for tasks that are plain functions, and how any thread reaches the worker's event loop.
+"""Threads for tasks that are plain functions, and when such a function is given up.
 
-Threads for tasks are daemons, so that a function that never returns cannot keep the process from ending. How many may
-run is decided by the caller. A thread that was given up comes back for more work whenever its function returns.
+The threads are daemons, so a function that never returns cannot keep the process from ending. The caller decides how
+many run. A thread whose function was given up takes more work after that function has returned.
 """
 
 import asyncio
@@ -19,10 +19,10 @@ Work: TypeAlias = Callable[[], object]
 
 
 class Threads:
-    """Runs work in threads, and keeps them for more. Safe to use from any thread.
+    """Runs work in threads, and keeps the threads for more work. Safe to use from any thread.
 
     Attributes:
-        idle: how many wait for work.
+        idle: how many threads wait for work.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Threads:
             threading.Thread(target=self._serve, args=(work,), name="pgqueue-task", daemon=True).start()
 
     def close(self) -> None:
-        """Let idle threads end now, and the others when their work is done."""
+        """End idle threads now, and the others when their work is done."""
         with self._lock:
             self._closed = True
             for _ in range(self.idle):
@@ -56,7 +56,7 @@ class Threads:
     def _serve(self, work: Work | None) -> None:
         while work is not None:
             work()
-            del work  # else its last job would be kept alive for as long as the thread waits
+            del work  # else the last job would stay in memory while the thread waits
             with self._lock:
                 if self._closed:
                     return
@@ -65,14 +65,17 @@ class Threads:
 
 
 class Deadlines:
-    """Watches over attempts that run in threads. Short ones cost a comparison each, and no timer."""
+    """Gives up attempts in threads that take too long. One timer is set, for the earliest deadline.
+
+    A short attempt costs one comparison and no timer.
+    """
 
     def __init__(self, running: Mapping[int, Attempt], on_passed: Callable[[Attempt], object]) -> None:
-        """Watch nothing yet.
+        """Watch no attempt yet.
 
         Args:
-            running: the attempts in progress; one that is gone from there is watched no more.
-            on_passed: told, in the loop, of each attempt that has run for too long.
+            running: the attempts in progress; an attempt that is not there is no longer watched.
+            on_passed: called in the loop for each attempt whose deadline has passed.
         """
         self._running = running
         self._on_passed = on_passed
@@ -84,11 +87,11 @@ class Deadlines:
         attempt.deadline = time.monotonic() + seconds
         if attempt.deadline < self._due:
             self._due = attempt.deadline
-            with suppress(RuntimeError):  # the loop is closed: the worker has gone
+            with suppress(RuntimeError):  # the loop is closed: the worker has ended
                 loop.call_soon_threadsafe(self._set, loop)
 
     def overdue(self) -> list[Attempt]:
-        """The attempts whose time is up; each is named once."""
+        """The attempts whose deadline has passed. Each is returned once."""
         now = time.monotonic()
         passed = [attempt for attempt in list(self._running.values()) if attempt.deadline <= now]
         for attempt in passed:
@@ -101,7 +104,7 @@ class Deadlines:
             self._timer.cancel()
 
     def _set(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Wake up for the one that is due first."""
+        """Set the timer for the earliest deadline."""
         self.close()
         self._due = min((attempt.deadline for attempt in list(self._running.values())), default=math.inf)
         if self._due < math.inf:

@@ -1,16 +1,16 @@
-"""When the queue is kept in order: one row per service. What each does is in :mod:`pgqueue.store.upkeep`.
+"""What a worker does again and again: one row per service, in :meth:`Upkeep.services`.
 
-Every worker runs every service; each is safe to run by many at once. A new service is one statement, one
-plan, one row here and one test.
+Some services keep this worker in order, the others the queue; what those do is in :mod:`pgqueue.store.upkeep`. Every
+worker runs every service, and any number of workers may run one at the same time. A new service is one statement, one
+plan, one method and one row here, and one test.
 """
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from uuid import UUID
 
 import psycopg
 
@@ -19,16 +19,23 @@ from pgqueue.store import claim, upkeep
 from pgqueue.store.plan import Plan
 from pgqueue.store.sweep import arun_sweep, reclaiming
 from pgqueue.worker.connection import LONG_READ, WorkerConnection
+from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.joblog import worker_log
 from pgqueue.worker.queues import Queues
-from pgqueue.worker.signals import Activity
+from pgqueue.worker.reconcile import Reconciler
+from pgqueue.worker.runners import Runners
+from pgqueue.worker.signals import Signals
 
 log = worker_log()
 
 JITTER = 0.1
-ORPHANS_FIRST = 30.0
-"""It reads the jobs from end to end, 0.1 s for a million: not at the very moment when a fleet starts to work."""
-
+STALE_AFTER = 5.0
+"""Seconds. Claims that have not started are requeued if no claim was added for this long."""
+CANCEL_EVERY = 0.8
+"""Seconds between two looks of a worker that cannot listen; a service comes back within a tenth more."""
+LOST_JOBS_FIRST = 30.0
+"""Seconds until the first look for jobs of unknown workers. It reads the jobs from end to end (0.1 s for a million),
+so it does not run at the moment when many workers start."""
 
 TIDYING: Sequence[Callable[[], Plan[int]]] = (
     upkeep.ensure_history_days,
@@ -39,7 +46,7 @@ TIDYING: Sequence[Callable[[], Plan[int]]] = (
 )
 """What can wait, in this order; each step commits by itself."""
 DROPPING = frozenset({upkeep.drop_history, upkeep.drop_strays, upkeep.drop_dead})
-"""Those that drop what is past the retention."""
+"""The steps that drop what is past the retention."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +56,9 @@ class Service:
     Attributes:
         name: for the log.
         every: seconds between two runs, give or take a tenth.
-        run_once: does it; may return in how many seconds to come back, if that is sooner.
+        run_once: does it; may return the seconds until the next run, if that is sooner.
         first: seconds from the start to the first run, give or take a tenth.
-        nudge: set by anybody who knows a reason to come back at once.
+        nudge: set by a part of the worker that has a reason for a run at once.
     """
 
     name: str
@@ -61,7 +68,7 @@ class Service:
     nudge: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
-        """Run for ever. A failure is logged, and the next turn comes as usual."""
+        """Run for ever. A failure is logged, and the next run comes as usual."""
         pause = _about(self.first)
         while True:
             with suppress(TimeoutError):  # not wait_for, which may lose a cancellation to a nudge
@@ -78,86 +85,110 @@ class Service:
                 pause = min(pause, sooner)
 
 
-def services(
-    link: WorkerConnection,
-    tidying: Callable[[], WorkerConnection],
-    *,
-    lines: Queues,
-    calm: Activity,
-    poll: float,
-    sweep: float,
-    look: asyncio.Event,
-    later: asyncio.Event,
-    drops: Callable[[], bool] = lambda: True,
-) -> Sequence[Service]:
-    """The services of a queue.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upkeep:
+    """The services of one worker.
 
-    Args:
-        link: the connection on which due jobs are put in line and lost workers' jobs are ended, one plan at a time.
-        tidying: makes a connection for one run of what can wait: no lock that it waits for, and no table that it reads
-            from end to end, may hold up the others.
-        lines: what the worker serves.
-        calm: how closely to look.
+    Attributes:
+        connection: on which due jobs are made ready and lost workers' jobs are ended, one plan at a time.
+        claiming: the connection on which jobs are claimed.
+        tidying: makes a connection for one run of what can wait: a lock that it waits for, or a table that it reads from
+            end to end, must not hold up the other services.
+        heartbeat: the worker's id.
+        runners: what it runs.
+        reconciler: compares what the worker knows with the database.
+        queues: what it serves.
+        signals: how the other parts are told, and tell.
         poll: seconds between two ticks while anything happens.
-        sweep: seconds between two ticks at the most.
-        look: to set when there may be new ready jobs.
-        later: is set when a job was put back for later, perhaps sooner than the next known to be due.
-        drops: whether to drop what is past the retention.
+        sweep: the most seconds between two ticks.
+        drops_history: returns whether this worker drops what is past the retention.
     """
 
-    async def tick() -> float:
-        ticked = await link.run(upkeep.tick(lines.starts(), elsewhere=lines.serves_all))
+    connection: WorkerConnection
+    claiming: WorkerConnection
+    tidying: Callable[[], WorkerConnection]
+    heartbeat: Heartbeat
+    runners: Runners
+    reconciler: Reconciler
+    queues: Queues
+    signals: Signals
+    poll: float
+    sweep: float
+    drops_history: Callable[[], bool]
+
+    def services(self, *, compare_every: float) -> Sequence[Service]:
+        """Every service, and when it runs; ``compare_every`` is in seconds."""
+        signals = self.signals
+        return (
+            Service("compare what is held", compare_every, self.reconciler.run_once),
+            Service("return stale claims", 1.0, self.return_stale),
+            Service("ask which jobs to cancel", CANCEL_EVERY, self.stop_cancelled, nudge=signals.cancel),
+            Service("make due jobs ready, look for lost workers", self.sweep, self.tick, nudge=signals.tick),
+            Service("tidy history, dead jobs and unique keys", 600.0, self.tidy),
+            Service("look for jobs of unknown workers", 3600.0, self.note_lost_jobs, LOST_JOBS_FIRST),
+        )
+
+    async def tick(self) -> float:
+        """Make due jobs ready, and reclaim the jobs of lost workers; returns the seconds until the next tick."""
+        ticked = await self.connection.run(
+            upkeep.tick(self.queues.starts(), elsewhere=self.queues.serves_all)
+        )
         if ticked.refused:
             log.error(
                 "jobs set aside: the database refused to put them in line", extra={"jobs": ticked.refused}
             )
         if ticked.count or ticked.ready:
-            look.set()
+            self.signals.look.set()
         if ticked.lost:
-            await reclaim()
-        pause = sweep if calm.reigns else poll
+            await self._reclaim()
+        pause = self.sweep if self.signals.activity.idle else self.poll
         return pause if ticked.next_in is None else min(pause, ticked.next_in)
 
-    async def reclaim() -> None:
-        states = await arun_sweep(reclaiming(), partial(link.once, bound=LONG_READ))
-        if states:
-            log.warning("reclaimed jobs of lost workers", extra={"jobs": len(states)})
-            look.set()
+    async def return_stale(self) -> None:
+        """Requeue claims that wait although nothing has been claimed for a while: other workers may run them."""
+        returned = self.runners.return_waiting(older_than=STALE_AFTER)
+        if returned:
+            log.info("returned claims that did not get to start", extra={"jobs": returned})
 
-    async def tidy() -> None:
-        await _tidy(tidying(), drops=drops())
+    async def stop_cancelled(self) -> None:
+        """Stop the jobs that are to be cancelled, within a second.
 
-    async def note_orphans() -> None:
-        async with opened(tidying()) as own:
+        ``cancel()`` of a running job notifies all workers that listen, and each asks whether one of its jobs is meant.
+        A worker that cannot listen asks every 0.8 s while it has jobs. The heartbeat asks, too, so that a lost
+        notification costs one beat at most.
+        """
+        heard, self.signals.cancel_heard = self.signals.cancel_heard, False
+        known = self.runners.known() if heard or not self.signals.activity.can_listen else ()
+        if not known:
+            return
+        asked = await self.claiming.run(claim.cancel_requests(self.heartbeat.id, known))
+        if asked:
+            self.runners.cancel(asked)
+
+    async def tidy(self) -> None:
+        """Do what can wait, step by step."""
+        async with self.tidying() as own:
+            drops = self.drops_history()
+            for step in TIDYING:
+                if drops or step not in DROPPING:
+                    await _try_step(own, step)
+
+    async def note_lost_jobs(self) -> None:
+        """Note workers that are not registered and hold jobs: the next sweep reclaims these jobs."""
+        async with self.tidying() as own:
             await own.once(upkeep.note_orphans(), bound=LONG_READ)
 
-    return (
-        Service("put due jobs in line, look for lost workers", sweep, tick, nudge=later),
-        Service("tidy history, dead jobs and unique keys", 600.0, tidy),
-        Service("look for jobs of workers that nobody knows", 3600.0, note_orphans, ORPHANS_FIRST),
-    )
+    async def _reclaim(self) -> None:
+        states = await arun_sweep(reclaiming(), partial(self.connection.once, bound=LONG_READ))
+        if states:
+            log.warning("reclaimed jobs of lost workers", extra={"jobs": len(states)})
+            self.signals.look.set()
 
 
-@asynccontextmanager
-async def opened(link: WorkerConnection) -> AsyncIterator[WorkerConnection]:
-    """A connection for one run, which is closed afterwards: it is needed for a moment, every ten minutes."""
+async def _try_step(connection: WorkerConnection, step: Callable[[], Plan[int]]) -> None:
+    """Run a step of tidying. A step that fails is logged and tried again at the next run; the others go on."""
     try:
-        yield link
-    finally:
-        await link.close()
-
-
-async def _tidy(link: WorkerConnection, *, drops: bool) -> None:
-    async with opened(link) as own:
-        for step in TIDYING:
-            if drops or step not in DROPPING:
-                await _try_step(own, step)
-
-
-async def _try_step(link: WorkerConnection, step: Callable[[], Plan[int]]) -> None:
-    """Run a step of tidying. One that fails is logged and tried again at the next turn; the others go on."""
-    try:
-        count = await link.once(step(), bound=LONG_READ)
+        count = await connection.once(step(), bound=LONG_READ)
     except (psycopg.Error, ConnectionFailed) as error:
         log.warning(
             "tidying: a step failed, and is tried again", extra={"step": step.__name__, "error": str(error)}
@@ -170,50 +201,3 @@ async def _try_step(link: WorkerConnection, step: Callable[[], Plan[int]]) -> No
 def _about(seconds: float) -> float:
     """Give or take a tenth, so that workers that start together spread out."""
     return seconds * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - spreads load, no secret
-
-
-CANCEL_EVERY = 0.8
-"""Seconds between two looks of a worker that cannot listen; a service comes back within a tenth more."""
-
-
-class CancelRequests:
-    """Asks which of the jobs in hand are to be cancelled, when there is a reason to."""
-
-    def __init__(
-        self,
-        link: WorkerConnection,
-        *,
-        worker: Callable[[], UUID],
-        known: Callable[[], Sequence[int]],
-        can_listen: Callable[[], bool],
-        on_cancel: Callable[[Sequence[int]], object],
-    ) -> None:
-        """Begin with nothing heard.
-
-        Args:
-            link: the connection to ask on.
-            worker: in whose name the jobs are held.
-            known: every job in hand.
-            can_listen: whether notifications are heard.
-            on_cancel: told which jobs are to be cancelled.
-        """
-        self._link = link
-        self._worker = worker
-        self._known = known
-        self._can_listen = can_listen
-        self._on_cancel = on_cancel
-        self._told = False
-
-    def hear(self) -> None:
-        """A job of some worker is to be cancelled."""
-        self._told = True
-
-    async def run_once(self) -> None:
-        """Ask, if a notification was heard or none can be."""
-        told, self._told = self._told, False
-        known = self._known() if told or not self._can_listen() else ()
-        if not known:
-            return
-        asked = await self._link.run(claim.cancel_requests(self._worker(), known))
-        if asked:
-            self._on_cancel(asked)

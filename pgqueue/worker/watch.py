@@ -1,8 +1,8 @@
-"""Whether the event loop of users' coroutines turns, and which task blocks it.
+"""Whether the worker's event loop runs, and which task blocks it.
 
-A few times a second the heartbeat's thread asks the loop to answer. A loop that has not answered for ``after`` seconds
-is blocked: logged with the task, the job and the line, and again when it ends. Time in which this process did not run
-at all (it was stopped, or code held the GIL) is not the loop's: it is logged as what it is.
+Several times a second the heartbeat's thread asks the loop to answer. A loop that has not answered for ``after``
+seconds is blocked: this is logged with the task, the job and the line, and again when it ends. Time in which the process
+did not run at all (it was stopped, or code held the GIL) does not count: it is logged as such.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from types import FrameType
 from pgqueue.worker.claims import Attempt
 from pgqueue.worker.executor import Executor
 from pgqueue.worker.joblog import worker_log
-from pgqueue.worker.signals import TaskLoop
+from pgqueue.worker.signals import Signals
 
 log = worker_log()
 
@@ -50,19 +50,19 @@ class Watch:
     """Watches one event loop from another thread's.
 
     Attributes:
-        blocked: what blocks it now; None: it turns.
+        blocked: what blocks it now; None: it runs.
     """
 
-    def __init__(self, home: TaskLoop, *, after: float, meanwhile: Callable[[], Awaitable[None]]) -> None:
-        """Watch nothing yet.
+    def __init__(self, signals: Signals, *, after: float, meanwhile: Callable[[], Awaitable[None]]) -> None:
+        """Prepare to watch.
 
         Args:
-            home: the loop, and its thread.
+            signals: the loop, and its thread.
             after: seconds without an answer after which it is blocked.
             meanwhile: called again and again while it is blocked.
         """
         self.blocked: Blocked | None = None
-        self._home = home
+        self._signals = signals
         self._after = after
         self._meanwhile = meanwhile
         self._answered_at = 0.0
@@ -79,7 +79,7 @@ class Watch:
     async def run_once(self) -> None:
         """Ask the loop once, and wait for its answer."""
         asked_at, unanswered = time.monotonic(), 0
-        self._home.call_soon(self._answer)
+        self._signals.call_soon(self._answer)
         await self._rest()
         while self._answered_at < asked_at:
             unanswered += 1
@@ -109,7 +109,7 @@ class Watch:
 
     async def _while_blocked(self, since: float) -> None:
         if self.blocked is None:
-            self.blocked = look(self._home.thread, self._home.loop, since)
+            self.blocked = look(self._signals.thread, self._signals.loop, since)
             log.warning(
                 "the event loop is blocked: use await, a plain function or asyncio.to_thread for what waits or computes",
                 extra={

@@ -298,7 +298,7 @@ async def test_an_attempt_that_is_stopped_while_its_module_loads_ends_as_any_oth
 
     claim: Any = SimpleNamespace(id=1, task="shop.late.send")
     context: Any = SimpleNamespace(cancelled=False)
-    attempt = Attempt(claim, context)
+    attempt = Attempt(claim, None, context)
     running = asyncio.create_task(Executor({}, load=load, longest_result=1000).run(attempt))
     attempt.runner = running
     await entered.wait()

@@ -33,7 +33,6 @@ from promises.processes import (
 )
 from promises.workshop import Workshop
 from running import Running
-from worker.helping import links
 
 from pgqueue import Context, JobHandle, JobState, PgQueue
 from pgqueue.store import claim, upkeep
@@ -42,6 +41,7 @@ from pgqueue.worker.completer import Completer
 from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.executor import Executor
 from pgqueue.worker.runners import Runners
+from pgqueue.worker.signals import Signals
 from pgqueue.worker.worker import Worker
 
 A_MOMENT = timedelta(microseconds=1)
@@ -246,7 +246,7 @@ async def test_a_claim_whose_answer_was_lost_is_disowned_at_the_next_comparison(
         (lost,) = run_on(connection, claim.claim(worker.id, {"default": 1}))
         connection.commit()
         assert lost.id == handle.id
-        links(worker)[0].losses += 1
+        worker.parts.connections.claiming.losses += 1
         assert await handle.aresult(timeout=GUARD) == 1
     await queue.aclose()
 
@@ -419,20 +419,20 @@ def test_a_process_told_to_stop_leaves_every_job_ended_or_unspent(
 async def test_a_claim_whose_runner_has_not_come_yet_ends_unspent(why: str, queue: PgQueue) -> None:
     handle = await Workshop(queue).succeed.aenqueue()
     held = claimed(queue, listed(queue))
-    link = WorkerConnection("finishes", queue.database)
-    completer = Completer(link, keep=True, on_written=lambda _: None)
+    connection = WorkerConnection("finishes", queue.database)
+    completer = Completer(connection, keep=True)
     executor = Executor(queue.tasks, longest_result=100)
-    hand = Claims(1, context=lambda one: Context(one, queue.database, keep=True), is_plain=executor.is_plain)
-    slots = Runners(hand, executor, completer, on_room=lambda: None)
-    slots.add([held])
+    claims = Claims(1, tasks=queue.tasks, context=lambda one: Context(one, queue.database, keep=True))
+    runners = Runners(claims, executor, completer, signals=Signals())
+    runners.add([held])
     if why == "cancel":
-        slots.cancel([held.id])
+        runners.cancel([held.id])
     else:
-        hand.close()
-        slots.return_waiting()
+        claims.close()
+        runners.return_waiting()
     async with asyncio.timeout(GUARD):
-        await slots.emptied()
+        await runners.emptied()
     await completer.run_once()
-    await link.close()
+    await connection.close()
     assert states(queue, [handle]) == [(JobState.CANCELLED, 1) if why == "cancel" else (JobState.READY, 0)]
     await queue.aclose()

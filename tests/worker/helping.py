@@ -1,4 +1,7 @@
-"""What the worker's tests share: waiting for a condition, asking the database, and the parts inside a worker."""
+"""What the worker's tests share: waiting for a condition, and asking the database.
+
+A test looks at a worker through ``worker.inspect()``. A test of a worker that does not run calls its ``parts``.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -8,16 +11,6 @@ from typing import Any, LiteralString
 from pgqueue import Job, JobHandle, PgQueue
 from pgqueue.store import claim
 from pgqueue.values.job import Claim
-from pgqueue.values.verdict import Verdict
-from pgqueue.worker.completer import Completer
-from pgqueue.worker.connection import WorkerConnection
-from pgqueue.worker.fetcher import Fetcher
-from pgqueue.worker.heartbeat import Heartbeat
-from pgqueue.worker.queues import Queues
-from pgqueue.worker.reconcile import Reconciler
-from pgqueue.worker.runners import Runners
-from pgqueue.worker.threads import Threads
-from pgqueue.worker.watch import Watch
 from pgqueue.worker.worker import Worker
 
 FOR_EVER = timedelta(hours=10)
@@ -44,73 +37,16 @@ def ask(queue: PgQueue, statement: LiteralString, *params: object) -> list[tuple
         return cursor.fetchall() if cursor.description else []
 
 
-def member(worker: Worker) -> Heartbeat:
-    """Being a worker: tests of one that does not run call its parts."""
-    return worker._member  # noqa: SLF001 - see above
-
-
 async def beat(worker: Worker) -> None:
-    """Renew a worker's lease, and hear what there is to hear, instead of waiting for that."""
-    await member(worker).do(member(worker).beat)
-
-
-def watch(worker: Worker) -> Watch:
-    """What knows whether the event loop turns."""
-    return worker._watch  # noqa: SLF001 - see above
-
-
-def reconciler(worker: Worker) -> Reconciler:
-    """What compares what the worker knows with what the database holds."""
-    return worker._reconciler  # noqa: SLF001 - see above
-
-
-def slots(worker: Worker) -> Runners:
-    """Who runs and who waits."""
-    return worker._slots  # noqa: SLF001 - tests look, and hand over claims themselves
-
-
-def threads(worker: Worker) -> Threads:
-    """Where plain functions run."""
-    return slots(worker)._threads  # noqa: SLF001 - see above
-
-
-def fetcher(worker: Worker) -> Fetcher:
-    """What claims: tests call a single round of it."""
-    return worker._fetcher  # noqa: SLF001 - see above
-
-
-def lines(worker: Worker) -> Queues:
-    """What it serves, and where it starts to look."""
-    return worker._lines  # noqa: SLF001 - see above
-
-
-def completer(worker: Worker) -> Completer:
-    """What records verdicts: tests call a single round of it."""
-    return worker._completer  # noqa: SLF001 - see above
-
-
-def links(worker: Worker) -> tuple[WorkerConnection, WorkerConnection, WorkerConnection]:
-    """The worker's own connections."""
-    return worker._claims, worker._finishes, worker._upkeep  # noqa: SLF001 - tests close what they opened
-
-
-def sleeps(worker: Worker) -> bool:
-    """Whether the worker waits to be told, has recorded everything, and has heard nothing."""
-    look = worker._look  # noqa: SLF001 - from outside it could only be guessed
-    return bool(look._waiters) and not look.is_set() and not completer(worker).backlog  # noqa: SLF001 - asyncio does not say it otherwise
+    """Renew a worker's lease, and learn what there is to learn, instead of waiting for that."""
+    await worker.parts.heartbeat.do(worker.parts.heartbeat.beat)
 
 
 async def dismantle(worker: Worker) -> None:
     """Close what a worker opened that was never run, only taken apart."""
-    await slots(worker).emptied()
-    for link in (*links(worker), member(worker)._link):  # noqa: SLF001 - see above
-        await link.close()
+    await worker.parts.runners.emptied()
+    await worker.parts.close()
     await worker.queue.aclose()
-
-
-def verdicts(worker: Worker) -> list[Verdict]:
-    """What waits to be recorded."""
-    return list(completer(worker)._waiting)  # noqa: SLF001 - tests look
 
 
 def claims_of(queue: PgQueue, worker: Worker) -> list[int]:

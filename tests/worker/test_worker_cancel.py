@@ -4,30 +4,18 @@ import asyncio
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
-from uuid import UUID
 
 import psycopg
 import pytest
 from running import Running
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed, wait_none
-from worker.helping import (
-    FOR_EVER,
-    ask,
-    beat,
-    claimed,
-    completer,
-    dismantle,
-    ended,
-    member,
-    slots,
-    until,
-    verdicts,
-)
+from worker.helping import FOR_EVER, ask, beat, claimed, dismantle, ended, until
 
 from pgqueue import Context, JobState, PgQueue, Retry
+from pgqueue.store.listener import CANCEL
 from pgqueue.values.verdict import Cancelled
-from pgqueue.worker.upkeep import CancelRequests
 from pgqueue.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -136,7 +124,7 @@ async def test_a_beat_cancels_only_what_was_asked(queue: PgQueue, running: Runni
 
     cancelled, other = linger.enqueue(), linger.enqueue()
     async with running(queue, concurrency=2) as worker:
-        await until(lambda: len(slots(worker).hand.running) == 2 and started.n_waiting == 0)
+        await until(lambda: len(worker.inspect().running) == 2 and started.n_waiting == 0)
         cancelled.cancel()
         await beat(worker)
         await ended(queue, cancelled)
@@ -155,12 +143,12 @@ async def test_a_claim_cancelled_while_its_runner_is_on_its_way_never_starts(que
 
     job = note.enqueue()
     worker = Worker(queue, poll=FOR_EVER)
-    await member(worker).join()
-    slots(worker).add(claimed(queue, worker))
-    slots(worker).cancel([job.id])
-    await slots(worker).emptied()
-    assert [type(verdict) for verdict in verdicts(worker)] == [Cancelled]
-    await completer(worker).run_once()
+    await worker.parts.heartbeat.register()
+    worker.parts.runners.add(claimed(queue, worker))
+    worker.parts.runners.cancel([job.id])
+    await worker.parts.runners.emptied()
+    assert [type(verdict) for verdict in worker.inspect().verdicts] == [Cancelled]
+    await worker.parts.completer.run_once()
     await dismantle(worker)
     assert (job.status(), calls) == (JobState.CANCELLED, [])
 
@@ -177,13 +165,13 @@ async def test_a_claim_that_waits_for_a_slot_is_cancelled_before_it_starts(queue
     note.enqueue("first")
     job = note.enqueue("second")
     worker = Worker(queue, concurrency=1, poll=FOR_EVER)
-    await member(worker).join()
-    slots(worker).add(claimed(queue, worker))
+    await worker.parts.heartbeat.register()
+    worker.parts.runners.add(claimed(queue, worker))
     assert job.cancel() is JobState.RUNNING
     await beat(worker)
     release.set()
-    await slots(worker).emptied()
-    await completer(worker).run_once()
+    await worker.parts.runners.emptied()
+    await worker.parts.completer.run_once()
     await dismantle(worker)
     assert calls == ["first"]
     assert job.status() is JobState.CANCELLED
@@ -206,7 +194,7 @@ async def test_a_running_job_hears_of_it_long_before_the_next_beat(
         job = linger.enqueue()
     async with running(queue, lease=FOR_EVER, poll=FOR_EVER, sweep=FOR_EVER) as worker:
         if listens:  # it asks once when it begins to listen, so the job comes later
-            await until(lambda: not worker._calm.deaf and not worker._cancelling._told)  # noqa: SLF001
+            await until(lambda: worker.inspect().can_listen and not worker.parts.signals.cancel_heard)
             job = linger.enqueue()
         await asyncio.wait_for(started.wait(), 20)
         assert job.cancel() is JobState.RUNNING
@@ -240,23 +228,21 @@ class Asked:
     ids=["nothing in hand", "it would be told", "it was told", "nobody can tell it"],
 )
 async def test_a_worker_asks_only_if_it_runs_something_and_has_a_reason_to(
-    known: list[int], asks: int, *, can_listen: bool, told: bool
+    known: list[int], asks: int, monkeypatch: pytest.MonkeyPatch, *, can_listen: bool, told: bool
 ) -> None:
-    link, cancelled = Asked(), list[int]()
-    cancelling = CancelRequests(
-        cast("WorkerConnection", link),
-        worker=lambda: UUID(int=1),
-        known=lambda: known,
-        can_listen=lambda: can_listen,
-        on_cancel=cancelled.extend,
-    )
+    asked, cancelled = Asked(), list[int]()
+    parts = Worker(PgQueue("postgresql://nowhere")).parts
+    upkeep = replace(parts.upkeep, claiming=cast("WorkerConnection", asked))
+    monkeypatch.setattr(parts.runners, "known", lambda: known)
+    monkeypatch.setattr(parts.runners, "cancel", cancelled.extend)
     if told:
-        cancelling.hear()
-    await cancelling.run_once()
-    assert (link.count, cancelled) == (asks, [7] * asks)
+        parts.signals.heard(CANCEL)
+    parts.signals.activity.can_listen = can_listen
+    await upkeep.stop_cancelled()
+    assert (asked.count, cancelled) == (asks, [7] * asks)
     if can_listen:
-        await cancelling.run_once()
-        assert link.count == asks, "a notification is good for one question"
+        await upkeep.stop_cancelled()
+        assert asked.count == asks, "a notification is good for one question"
 
 
 def test_only_the_cancelling_of_a_running_job_notifies(queue: PgQueue, dsn: str) -> None:

@@ -8,26 +8,11 @@ from datetime import timedelta
 
 import pytest
 from running import Running
-from worker.helping import (
-    FOR_EVER,
-    ask,
-    claimed,
-    claims_of,
-    completer,
-    dismantle,
-    ended,
-    fetcher,
-    lines,
-    member,
-    sleeps,
-    slots,
-    until,
-    verdicts,
-)
+from worker.helping import FOR_EVER, ask, claimed, claims_of, dismantle, ended, until
 
 from pgqueue import JobHandle, JobState, PgQueue
 from pgqueue.worker import fetcher as fetching
-from pgqueue.worker import worker as worker_module
+from pgqueue.worker import upkeep as upkeeping
 from pgqueue.worker.fetcher import HORIZON
 from pgqueue.worker.worker import Worker
 
@@ -38,7 +23,7 @@ SOON = timedelta(seconds=0.01)
 async def taken_apart(queue: PgQueue, *, concurrency: int, **options: object) -> AsyncIterator[Worker]:
     """A worker whose parts a test calls one by one: on the list, but not running."""
     worker = Worker(queue, concurrency=concurrency, poll=SOON, **options)  # type: ignore[arg-type]  # options of Worker
-    await member(worker).join()
+    await worker.parts.heartbeat.register()
     try:
         yield worker
     finally:
@@ -61,8 +46,8 @@ async def test_a_worker_of_long_jobs_claims_no_more_than_it_runs(queue: PgQueue)
     async with taken_apart(queue, concurrency=4) as worker:
         for _ in range(5):
             await looked(worker)
-        running, claims = len(slots(worker).hand.running), claims_of(queue, worker)
-        slots(worker).return_waiting()
+        running, claims = len(worker.inspect().running), claims_of(queue, worker)
+        worker.parts.runners.return_waiting()
         release.set()
     assert (running, len(claims)) == (4, 4)
 
@@ -103,11 +88,11 @@ async def test_claims_that_found_no_slot_go_back_unspent(queue: PgQueue) -> None
     release = asyncio.Event()
     jobs = holding(queue, release)(3)
     async with taken_apart(queue, concurrency=1) as worker:
-        slots(worker).add(claimed(queue, worker))
-        await until(lambda: slots(worker).hand.running)
-        assert slots(worker).return_waiting(older_than=3600) == 0
-        assert slots(worker).return_waiting(older_than=0) == 2
-        await completer(worker).run_once()
+        worker.parts.runners.add(claimed(queue, worker))
+        await until(lambda: worker.inspect().running)
+        assert worker.parts.runners.return_waiting(older_than=3600) == 0
+        assert worker.parts.runners.return_waiting(older_than=0) == 2
+        await worker.parts.completer.run_once()
         release.set()
         states = [queue.job(job.id) for job in jobs]
     assert [(job.state, job.attempts) for job in states] == [
@@ -120,20 +105,20 @@ async def test_once_the_hand_is_closed_a_runner_takes_nothing_more_from_it(queue
     release = asyncio.Event()
     first, second = holding(queue, release)(2)
     async with taken_apart(queue, concurrency=1) as worker:
-        slots(worker).add(claimed(queue, worker))
-        await until(lambda: slots(worker).hand.running)
-        slots(worker).hand.close()
+        worker.parts.runners.add(claimed(queue, worker))
+        await until(lambda: worker.inspect().running)
+        worker.parts.claims.close()
         release.set()
-        await slots(worker).emptied()
-        assert slots(worker).return_waiting() == 1
-        await completer(worker).run_once()
+        await worker.parts.runners.emptied()
+        assert worker.parts.runners.return_waiting() == 1
+        await worker.parts.completer.run_once()
     assert [queue.job(job.id).attempts for job in (first, second)] == [1, 0]
 
 
 async def test_a_running_worker_returns_claims_that_find_no_slot(
     queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_module, "STALE_AFTER", 0.05)
+    monkeypatch.setattr(upkeeping, "STALE_AFTER", 0.05)
     release, started = asyncio.Event(), asyncio.Event()
 
     @queue.task
@@ -146,7 +131,7 @@ async def test_a_running_worker_returns_claims_that_find_no_slot(
         await asyncio.wait_for(started.wait(), 20)
         await until(lambda: claims_of(queue, worker) == [first.id])
         other = hold.enqueue()
-        slots(worker).add(claimed(queue, worker))
+        worker.parts.runners.add(claimed(queue, worker))
         assert other.status() is JobState.RUNNING
         await until(lambda: other.status() is JobState.READY)
         assert first.status() is JobState.RUNNING
@@ -177,9 +162,9 @@ async def test_a_paused_queue_does_not_take_the_others_room(queue: PgQueue) -> N
     async with taken_apart(queue, concurrency=4) as worker:
         await looked(worker)
         await looked(worker)
-        await until(lambda: len(slots(worker).hand.running) == 4)
-        running = [attempt.claim.queue for attempt in slots(worker).hand.running.values()]
-        slots(worker).return_waiting()
+        await until(lambda: len(worker.inspect().running) == 4)
+        running = [claim.queue for claim in worker.inspect().running]
+        worker.parts.runners.return_waiting()
         release.set()
     assert running == ["default"] * 4
 
@@ -194,10 +179,10 @@ async def test_queues_are_served_in_equal_shares(queue: PgQueue) -> None:
     for name, count in (("a", 1_000), ("b", 3), ("c", 1_000)):
         queue.enqueue_many([hold.using(queue=name).call() for _ in range(count)])
     async with taken_apart(queue, concurrency=12) as worker:
-        await fetcher(worker).run_once()
-        await until(lambda: len(slots(worker).hand.running) == 12)
-        running = [attempt.claim.queue for attempt in slots(worker).hand.running.values()]
-        slots(worker).return_waiting()
+        await worker.parts.fetcher.run_once()
+        await until(lambda: len(worker.inspect().running) == 12)
+        running = [claim.queue for claim in worker.inspect().running]
+        worker.parts.runners.return_waiting()
         release.set()
     assert {name: running.count(name) for name in "abc"} == {"a": 5, "b": 3, "c": 4} or {
         name: running.count(name) for name in "abc"
@@ -218,8 +203,8 @@ async def test_a_worker_with_less_room_than_queues_serves_each_in_turn(
     queue.enqueue_many(note.using(queue=name).call(name) for name in names for _ in range(3))
     async with taken_apart(queue, queues=names, concurrency=1) as worker:
         for _ in names:
-            await fetcher(worker).run_once()
-            await slots(worker).emptied()
+            await worker.parts.fetcher.run_once()
+            await worker.parts.runners.emptied()
     assert sorted(order) == ["a", "b", "c"]
 
 
@@ -262,30 +247,30 @@ async def test_a_resting_worker_gets_up_when_the_head_of_the_line_is_due(queue: 
 
     note.enqueue()
     worker = Worker(queue, poll=FOR_EVER)
-    await member(worker).join()
-    slots(worker).add(queue.database.run(lines(worker).claim(worker.id, 1)))
-    await slots(worker).emptied()
+    await worker.parts.heartbeat.register()
+    worker.parts.runners.add(queue.database.run(worker.parts.queues.claim(worker.id, 1)))
+    await worker.parts.runners.emptied()
     use_marks_until(worker, time.monotonic() + 0.05)
     job = note.using(priority=1).enqueue()
     fetching = asyncio.create_task(
-        fetcher(worker).run()
+        worker.parts.fetcher.run()
     )  # finds nothing behind the mark, and rests: not for ever
-    await until(lambda: len(verdicts(worker)) == 2)
-    fetcher(worker).stop()
+    await until(lambda: len(worker.inspect().verdicts) == 2)
+    worker.parts.fetcher.stop()
     await fetching
-    await completer(worker).run_once()
+    await worker.parts.completer.run_once()
     await dismantle(worker)
     assert job.status() is JobState.SUCCEEDED
 
 
 async def looked(worker: Worker) -> None:
     """A round of the fetcher that does not wait for a reason to look again."""
-    look = asyncio.create_task(fetcher(worker).run_once())
-    await until(lambda: look.done() or sleeps(worker))
+    look = asyncio.create_task(worker.parts.fetcher.run_once())
+    await until(lambda: look.done() or worker.inspect().waits)
     look.cancel()
     await asyncio.gather(look, return_exceptions=True)
 
 
 def use_marks_until(worker: Worker, moment: float) -> None:
     """As after a slow look from the head."""
-    lines(worker).marks._head_at = moment  # noqa: SLF001 - slowness cannot be had on demand
+    worker.parts.queues.marks._head_at = moment  # noqa: SLF001 - slowness cannot be had on demand

@@ -165,5 +165,5 @@ def test_a_batch_costs_one_look_where_the_logger_is_off(caplog: pytest.LogCaptur
             raise AssertionError("nobody listens, so nothing may be read")
 
     caplog.set_level(logging.WARNING, "pgqueue.jobs")
-    joblog.ended(Untouched())
+    joblog.JobLog().ended(Untouched())
     assert caplog.records == []

@@ -10,7 +10,7 @@ import pytest
 from psycopg import errors
 from psycopg.conninfo import make_conninfo
 from running import Running
-from worker.helping import ask, ended, links, until
+from worker.helping import ask, ended, until
 from worker.proxy import Proxy
 
 from pgqueue import PgQueue
@@ -54,15 +54,16 @@ async def test_a_role_that_sets_timeouts_of_its_own_does_not_set_the_workers(
         (name,) = own.execute("select current_database()").fetchone() or ("",)
         for theirs in ("statement_timeout = '30ms'", "lock_timeout = '30ms'", "search_path = public"):
             own.execute(f'alter database "{name}" set {theirs}'.encode())
-    worker = Worker(asked)
+    parts = Worker(asked).parts.connections
+    links = (parts.claiming, parts.finishing, parts.upkeep)
     found = {
         link.name: [
             await link.run(setting(name))
             for name in ("statement_timeout", "lock_timeout", "search_path", "enable_seqscan")
         ]
-        for link in links(worker)
+        for link in links
     }
-    for link in links(worker):
+    for link in links:
         await link.close()
     assert found == {
         "claims": ["0", "7500ms", "pg_catalog", "off"],
@@ -188,7 +189,7 @@ async def test_a_server_that_is_read_only_for_a_while_is_waited_for_and_loses_no
                 " and datname = current_database() and pid <> pg_backend_pid()"
             )
             release.set()
-            _, finishes, *_ = links(worker)
+            finishes = worker.parts.connections.finishing
             await until(lambda: finishes.losses > 2)
             own.execute("set default_transaction_read_only = off")
             own.execute(f'alter database "{name}" reset default_transaction_read_only'.encode())

@@ -9,22 +9,7 @@ import psycopg
 import pytest
 from running import Running
 from tenacity import wait_none
-from worker.helping import (
-    FOR_EVER,
-    ask,
-    beat,
-    claimed,
-    claims_of,
-    completer,
-    dismantle,
-    ended,
-    fetcher,
-    links,
-    member,
-    reconciler,
-    slots,
-    until,
-)
+from worker.helping import FOR_EVER, ask, beat, claimed, claims_of, dismantle, ended, until
 
 from pgqueue import Context, JobHandle, JobState, PgQueue, Retry
 from pgqueue.embedded import embedded_binaries, throwaway_server
@@ -139,11 +124,11 @@ async def test_claims_whose_answer_was_lost_are_returned_unspent_by_the_next_com
 
     job = note.enqueue()
     worker = Worker(queue, poll=FOR_EVER)
-    await member(worker).join()
+    await worker.parts.heartbeat.register()
     assert [one.id for one in claimed(queue, worker)] == [job.id]
-    links(worker)[0].losses += 1
-    await reconciler(worker).run_once()
-    await completer(worker).run_once()
+    worker.parts.connections.claiming.losses += 1
+    await worker.parts.reconciler.run_once()
+    await worker.parts.completer.run_once()
     await dismantle(worker)
     found = queue.job(job.id)
     assert (found.state, found.attempts, claims_of(queue, worker)) == (JobState.READY, 0, [])
@@ -159,11 +144,11 @@ async def test_a_comparison_leaves_alone_what_runs_waits_or_is_being_recorded(qu
 
     jobs = [note.enqueue(wait=False), note.enqueue(wait=True), note.enqueue(wait=True)]
     worker = Worker(queue, concurrency=1, poll=FOR_EVER)
-    await member(worker).join()
-    slots(worker).add(claimed(queue, worker))
-    await until(lambda: completer(worker).backlog == 1 and slots(worker).hand.running)
-    await reconciler(worker).compare()
-    assert completer(worker).backlog == 1
+    await worker.parts.heartbeat.register()
+    worker.parts.runners.add(claimed(queue, worker))
+    await until(lambda: worker.inspect().backlog == 1 and worker.inspect().running)
+    await worker.parts.reconciler.compare()
+    assert worker.inspect().backlog == 1
     assert claims_of(queue, worker) == [job.id for job in jobs]
     release.set()
     await dismantle(worker)
@@ -213,12 +198,12 @@ async def test_a_verdict_of_a_lost_lease_is_not_recorded(
 
     job = note.enqueue()
     worker = Worker(queue, poll=FOR_EVER)
-    await member(worker).join()
-    slots(worker).add(claimed(queue, worker))
-    await slots(worker).emptied()
+    await worker.parts.heartbeat.register()
+    worker.parts.runners.add(claimed(queue, worker))
+    await worker.parts.runners.emptied()
     ask(queue, "update pgqueue.workers set lease_until = now() - interval '1 second'")
     queue.database.run(upkeep.reclaim())
-    await completer(worker).run_once()
+    await worker.parts.completer.run_once()
     await dismantle(worker)
     assert job.status() is JobState.READY
     assert any(message.startswith("attempt superseded") for message in caplog.messages)
@@ -246,9 +231,9 @@ async def test_a_worker_that_lost_its_lease_claims_nothing_before_it_has_joined_
 
     note.enqueue()
     worker = Worker(queue, poll=timedelta(seconds=0.01))
-    await member(worker).join()
+    await worker.parts.heartbeat.register()
     ask(queue, "delete from pgqueue.workers")
-    await asyncio.gather(beat(worker), fetcher(worker).run_once())
+    await asyncio.gather(beat(worker), worker.parts.fetcher.run_once())
     await dismantle(worker)
     assert ask(queue, "select id from strangers") == []
 

@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 from running import Running
 from servers import free_port
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
-from worker.helping import FOR_EVER, ask, ended, sleeps, until
+from worker.helping import FOR_EVER, ask, ended, until
 
 from pgqueue import Context, PgQueue, Task
 from pgqueue.errors import ConnectionFailed
@@ -145,7 +145,7 @@ async def test_a_direct_dsn_lets_a_sleeping_worker_be_woken(pooler: str, dsn: st
     task = square(queue)
     async with running(queue, poll=FOR_EVER) as worker:
         await ended(queue, task.enqueue(1))
-        await until(lambda: sleeps(worker))
+        await until(lambda: worker.inspect().waits)
         await ended(queue, task.enqueue(2))
     queue.close()
 

@@ -17,7 +17,7 @@ from pgqueue import PgQueue
 from pgqueue.store.connection import Blocking
 from pgqueue.store.plan import Plan, Row, Statement, Step, run
 from pgqueue.values.job import Claim
-from pgqueue.worker import queues as lines_module
+from pgqueue.worker import queues as queues_module
 from pgqueue.worker.queues import MOST_KNOWN, Marks, Queues
 
 MANY = 2 * MOST_KNOWN + 100
@@ -219,7 +219,7 @@ def test_asking_many_queues_is_no_sign_of_a_slow_look(clock: Clock) -> None:
 async def test_a_worker_of_all_queues_with_few_slots_drains_many(
     queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines_module, "MOST_KNOWN", 20)
+    monkeypatch.setattr(queues_module, "MOST_KNOWN", 20)
 
     @queue.task(name="noop")
     async def noop() -> None: ...

@@ -1,20 +1,21 @@
 """When a worker looks, and at what: decided on a clock that the test turns."""
 
-import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from unittest.mock import AsyncMock
 from uuid import UUID
 
 import pytest
 
+from pgqueue import PgQueue
 from pgqueue.store import upkeep
 from pgqueue.store.plan import NeedsTransaction, Row, Statement, Step
 from pgqueue.values.job import HEAD
 from pgqueue.worker.connection import WorkerConnection
-from pgqueue.worker.fetcher import FADING, SHORTEST, Pace
+from pgqueue.worker.fetcher import FADING, SHORTEST_SAMPLE, Rate
 from pgqueue.worker.queues import FORGET_AFTER, LOOK_AROUND_AFTER, Queues
-from pgqueue.worker.signals import CALM_AFTER, Activity
-from pgqueue.worker.upkeep import Service, services
+from pgqueue.worker.signals import IDLE_AFTER, Activity
+from pgqueue.worker.worker import Worker
 
 WORKER = UUID(int=1)
 
@@ -29,68 +30,70 @@ class Clock:
         return self.now
 
 
-def test_all_is_calm_when_nothing_has_happened_for_a_while_and_it_would_have_been_heard() -> None:
-    clock, stirs = Clock(), list[None]()
-    calm = Activity(lambda: stirs.append(None), clock)
-    calm.deaf = False
-    clock.now += CALM_AFTER - 0.1
-    almost = calm.reigns
+def test_a_worker_is_idle_when_nothing_has_happened_for_a_while_and_a_notification_would_have_arrived() -> (
+    None
+):
+    clock, touched = Clock(), list[None]()
+    activity = Activity(lambda: touched.append(None), clock)
+    activity.can_listen = True
+    clock.now += IDLE_AFTER - 0.1
+    almost = activity.idle
     clock.now += 0.1
-    calmly = calm.reigns
-    calm.deaf = True
-    assert (almost, calmly, calm.reigns) == (False, True, False)
+    idle = activity.idle
+    activity.can_listen = False
+    assert (almost, idle, activity.idle) == (False, True, False)
 
 
-def test_the_first_sign_of_life_ends_the_calm_and_tells_once() -> None:
-    clock, stirs = Clock(), list[None]()
-    calm = Activity(lambda: stirs.append(None), clock)
-    calm.deaf = False
-    calm.stir()
-    assert stirs == []
-    clock.now += CALM_AFTER
-    calm.stir()
-    calm.stir()
-    assert len(stirs) == 1
-    assert not calm.reigns
+def test_the_first_activity_ends_the_idleness_and_tells_once() -> None:
+    clock, touched = Clock(), list[None]()
+    activity = Activity(lambda: touched.append(None), clock)
+    activity.can_listen = True
+    activity.touch()
+    assert touched == []
+    clock.now += IDLE_AFTER
+    activity.touch()
+    activity.touch()
+    assert len(touched) == 1
+    assert not activity.idle
 
 
-def test_the_pace_rises_at_once_and_fades() -> None:
+def test_the_rate_rises_at_once_and_fades() -> None:
     clock = Clock()
-    pace = Pace(clock)
+    rate = Rate(clock)
     clock.now += 0.01
-    assert round(pace.at(50)) == 5_000
+    assert round(rate.at(50)) == 5_000
     clock.now += FADING
-    assert 1_800 < pace.at(50) < 1_900  # 5,000 / e
+    assert 1_800 < rate.at(50) < 1_900  # 5,000 / e
     clock.now += 10
-    assert pace.at(50) < 1
+    assert rate.at(50) < 1
 
 
 def test_two_looks_in_one_moment_are_no_standstill() -> None:
     clock = Clock()
-    pace = Pace(clock)
+    rate = Rate(clock)
     clock.now += 0.01
-    before = pace.at(50)
-    clock.now += SHORTEST / 2
-    assert pace.at(50) == before
+    before = rate.at(50)
+    clock.now += SHORTEST_SAMPLE / 2
+    assert rate.at(50) == before
 
 
 def test_a_queue_is_found_kept_and_forgotten() -> None:
     clock = Clock()
-    lines = Queues(None, clock)
-    assert _asked(lines, [[("mail",)], []]) == ["new_queues", "claim"]
-    assert lines.starts() == {"mail": HEAD}
+    queues = Queues(None, clock)
+    assert _asked(queues, [[("mail",)], []]) == ["new_queues", "claim"]
+    assert queues.starts() == {"mail": HEAD}
     clock.now += FORGET_AFTER
-    assert _asked(lines, [[], []]) == ["claim", "new_queues"]
-    assert lines.starts() == {}
+    assert _asked(queues, [[], []]) == ["claim", "new_queues"]
+    assert queues.starts() == {}
 
 
 def test_jobs_in_known_queues_put_off_the_search_for_others_for_a_moment_only() -> None:
     clock = Clock()
-    lines = Queues(None, clock)
-    _asked(lines, [[("mail",)], []])
-    assert _asked(lines, [[_row("mail")]]) == ["claim"]
+    queues = Queues(None, clock)
+    _asked(queues, [[("mail",)], []])
+    assert _asked(queues, [[_row("mail")]]) == ["claim"]
     clock.now += LOOK_AROUND_AFTER
-    assert _asked(lines, [[_row("mail")], []]) == ["claim", "new_queues"]
+    assert _asked(queues, [[_row("mail")], []]) == ["claim", "new_queues"]
 
 
 def test_a_worker_of_given_queues_looks_for_no_others() -> None:
@@ -98,39 +101,25 @@ def test_a_worker_of_given_queues_looks_for_no_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("calmly", "next_in", "pause"),
+    ("idle", "next_in", "pause"),
     [(False, None, 1.0), (True, None, 5.0), (True, 0.5, 0.5), (False, 3.0, 1.0)],
 )
-async def test_the_next_tick_comes_by_poll_by_sweep_once_calm_reigns_or_when_a_job_is_due(
-    next_in: float | None, pause: float, *, calmly: bool
+async def test_the_next_tick_comes_by_poll_by_sweep_once_the_worker_is_idle_or_when_a_job_is_due(
+    next_in: float | None, pause: float, *, idle: bool
 ) -> None:
     clock = Clock()
-    calm = Activity(asyncio.Event().set, clock)
-    calm.deaf = False
-    clock.now += CALM_AFTER if calmly else 0.0
-    assert await _ticking(calm, upkeep.Ticked(0, next_in, lost=False, ready=False)).run_once() == pause
+    parts = Worker(PgQueue("postgresql://nowhere"), poll=1, sweep=5).parts
+    parts.signals.activity = Activity(parts.signals.tick.set, clock)
+    parts.signals.activity.can_listen = True
+    clock.now += IDLE_AFTER if idle else 0.0
+    connection = AsyncMock(spec=WorkerConnection)
+    connection.run.return_value = upkeep.Ticked(0, next_in, lost=False, ready=False)
+    assert await replace(parts.upkeep, connection=connection).tick() == pause
 
 
-def _ticking(calm: Activity, ticked: upkeep.Ticked) -> Service:
-    """The service that ticks, where the database says so."""
-    link = AsyncMock(spec=WorkerConnection)
-    link.run.return_value = ticked
-    ticking, *_ = services(
-        link,
-        lambda: link,
-        lines=Queues(["mail"]),
-        calm=calm,
-        poll=1.0,
-        sweep=5.0,
-        look=asyncio.Event(),
-        later=asyncio.Event(),
-    )
-    return ticking
-
-
-def _asked(lines: Queues, answers: Sequence[Sequence[Row]]) -> list[str]:
+def _asked(queues: Queues, answers: Sequence[Sequence[Row]]) -> list[str]:
     """The statements of a look for one job, given these answers."""
-    steps = lines.claim(WORKER, 1).steps()
+    steps = queues.claim(WORKER, 1).steps()
     asked: list[Step | NeedsTransaction] = []
     rows = iter(answers)
     try:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 from running import Running
-from worker.helping import FOR_EVER, ask, claimed, claims_of, completer, ended, fetcher, member, slots, until
+from worker.helping import FOR_EVER, ask, claimed, claims_of, ended, until
 
 from pgqueue import JobState, PgQueue
 from pgqueue.worker.upkeep import Service
@@ -107,7 +107,7 @@ async def test_claims_that_have_not_started_are_returned_and_not_started(queue: 
     worker = Worker(queue, concurrency=1, poll=FOR_EVER)
     runner = asyncio.create_task(worker.run())
     await asyncio.wait_for(started.wait(), 20)
-    slots(worker).add(claimed(queue, worker))
+    worker.parts.runners.add(claimed(queue, worker))
     worker.stop()
     await until(lambda: [job.status() for job in jobs[1:]] == [JobState.READY] * 4)
     release.set()
@@ -171,7 +171,7 @@ async def test_a_part_that_breaks_ends_the_worker_and_returns_its_jobs(
     async def break_down() -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(fetcher(worker), "run_once", break_down)
+    monkeypatch.setattr(worker.parts.fetcher, "run_once", break_down)
     linger.enqueue()  # so that there is a reason to look
     with pytest.raises(ZeroDivisionError):
         await asyncio.wait_for(runner, 30)
@@ -184,10 +184,10 @@ async def test_verdicts_are_written_before_the_worker_leaves(queue: PgQueue) -> 
 
     jobs = queue.enqueue_many(swift.call() for _ in range(50))
     worker = Worker(queue, poll=FOR_EVER, grace=NOTHING)
-    await member(worker).join()
-    slots(worker).add(claimed(queue, worker))
-    await slots(worker).emptied()
-    assert completer(worker).backlog == 50
+    await worker.parts.heartbeat.register()
+    worker.parts.runners.add(claimed(queue, worker))
+    await worker.parts.runners.emptied()
+    assert worker.inspect().backlog == 50
     worker.stop()
     await asyncio.wait_for(worker.run(), 30)
     assert {job.status() for job in jobs} == {JobState.SUCCEEDED}

@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 from running import Running
 from tenacity import wait_fixed
-from worker.helping import ask, claimed, ended, slots, threads, until
+from worker.helping import ask, claimed, ended, until
 
 from pgqueue import Context, JobState, PgQueue, Retry
-from pgqueue.worker import runners as slotting
-from pgqueue.worker.threads import Work
+from pgqueue.worker import runners
+from pgqueue.worker.threads import Threads, Work
 
 LATER = Retry(wait=wait_fixed(3600))
 
@@ -20,7 +20,7 @@ async def test_when_no_thread_can_be_started_plain_jobs_go_back_and_the_others_r
     queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """M8: after one "can't start new thread" no job of any kind started again."""
-    monkeypatch.setattr(slotting, "NO_THREAD_DELAY", timedelta(seconds=0.2))
+    monkeypatch.setattr(runners, "NO_THREAD_DELAY", timedelta(seconds=0.2))
 
     @queue.task
     def plain() -> None: ...
@@ -30,15 +30,15 @@ async def test_when_no_thread_can_be_started_plain_jobs_go_back_and_the_others_r
 
     refusing = threading.Event()
     refusing.set()
-    async with running(queue, concurrency=2, poll=timedelta(seconds=0.1)) as worker:
-        start = threads(worker).start
+    async with running(queue, concurrency=2, poll=timedelta(seconds=0.1)):
+        start = Threads.start
 
-        def start_none(work: Work) -> None:
+        def start_none(threads: Threads, work: Work) -> None:
             if refusing.is_set():
                 raise RuntimeError("can't start new thread")
-            start(work)
+            start(threads, work)
 
-        monkeypatch.setattr(threads(worker), "start", start_none)
+        monkeypatch.setattr(Threads, "start", start_none)
         plain_job, others = plain.enqueue(), [awaited.enqueue() for _ in range(5)]
         await ended(queue, *others)
         await until(lambda: any("no thread for plain functions" in message for message in caplog.messages))
@@ -51,7 +51,7 @@ async def test_functions_that_were_given_up_and_go_on_are_bounded(
     queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """M8: a function that hangs left a thread behind at each timeout, without limit."""
-    monkeypatch.setattr(slotting, "NO_THREAD_DELAY", timedelta(seconds=0.2))
+    monkeypatch.setattr(runners, "NO_THREAD_DELAY", timedelta(seconds=0.2))
     release = threading.Event()
     inside: list[None] = []
 
@@ -68,13 +68,13 @@ async def test_functions_that_were_given_up_and_go_on_are_bounded(
 
     queue.enqueue_many(hang.call() for _ in range(20))
     async with running(queue, concurrency=1, poll=timedelta(seconds=0.1)) as worker:
-        await until(lambda: slots(worker).hand.left_behind == slotting.LEFT_BEHIND)
+        await until(lambda: worker.inspect().not_returned == runners.MOST_NOT_RETURNED)
         await ended(queue, awaited.enqueue())
-        assert len(inside) == slotting.LEFT_BEHIND
+        assert len(inside) == runners.MOST_NOT_RETURNED
         ask(queue, "delete from pgqueue.jobs where task = %s and status <> 'running'", hang.name)
         release.set()
         await ended(queue, plain.enqueue())
-        await until(lambda: not slots(worker).hand.left_behind)
+        await until(lambda: not worker.inspect().not_returned)
 
 
 @pytest.mark.parametrize("plain", [True, False])
@@ -101,10 +101,10 @@ async def test_no_slot_is_lost_when_a_job_is_claimed_anew_while_it_runs(
         await until(lambda: attempts)
         ask(queue, "update pgqueue.jobs set status = 'ready', worker_id = null, attempts = 0")
         again = claimed(queue, worker)
-        slots(worker).add(again)
+        worker.parts.runners.add(again)
         (found,) = await ended(queue, job)
         release.set()
         released.set()
-        await until(lambda: slots(worker).hand.taken == slots(worker).hand.left_behind == 0)
+        await until(lambda: worker.inspect().slots_taken == worker.inspect().not_returned == 0)
     assert (found.state, [one.cancelled for one in attempts]) == (JobState.SUCCEEDED, [True, False])
     assert ask(queue, "select count(*) from pgqueue.job_history") == [(1,)]

@@ -7,7 +7,7 @@ from datetime import timedelta
 import psycopg
 from running import Running
 from tenacity import wait_fixed
-from worker.helping import ask, ended, slots, threads, until
+from worker.helping import ask, ended, until
 
 from pgqueue import Context, JobState, PgQueue, Retry, Superseded
 
@@ -78,8 +78,8 @@ async def test_a_plain_tasks_slot_is_free_and_its_late_word_is_not_heard(
     async with running(queue, concurrency=1) as worker:
         await ended(queue, *nexts)
         release.set()
-        await until(lambda: told and threads(worker).idle == 2)
-        assert not slots(worker).hand.running
+        await until(lambda: told and worker.inspect().idle_threads == 2)
+        assert not worker.inspect().running
     assert told == [True]
     found = queue.job(late.id)
     assert (found.state, found.attempts) == (JobState.SCHEDULED, 1)
@@ -106,11 +106,11 @@ async def test_a_thread_whose_slot_was_given_up_takes_no_further_job(
     async with running(queue, concurrency=1) as worker:
         await until(lambda: started)
         release.set()
-        await until(lambda: threads(worker).idle or len(started) > 1)
-        assert (started, slots(worker).hand.taken) == ([1], 1)
+        await until(lambda: worker.inspect().idle_threads or len(started) > 1)
+        assert (started, worker.inspect().slots_taken) == ([1], 1)
         go_on.set()
         await ended(queue, *held)
-        await until(lambda: not slots(worker).hand.taken)
+        await until(lambda: not worker.inspect().slots_taken)
 
 
 async def test_a_plain_tasks_late_transaction_is_rolled_back(queue: PgQueue, running: Running) -> None:

@@ -60,7 +60,7 @@ async def test_a_starting_worker_does_not_read_the_jobs_from_end_to_end(
 async def test_a_worker_runs_the_jobs_of_workers_that_nobody_knows(
     queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(when, "ORPHANS_FIRST", 0.0)
+    monkeypatch.setattr(when, "LOST_JOBS_FIRST", 0.0)
 
     @queue.task
     def work() -> None: ...

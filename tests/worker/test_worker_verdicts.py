@@ -5,26 +5,14 @@ from datetime import timedelta
 
 import pytest
 from running import Running
-from worker.helping import (
-    FOR_EVER,
-    ask,
-    claimed,
-    claims_of,
-    completer,
-    dismantle,
-    ended,
-    member,
-    reconciler,
-    slots,
-    until,
-    verdicts,
-)
+from worker.helping import FOR_EVER, ask, claimed, claims_of, dismantle, ended, until
 
 from pgqueue import JobState, PgQueue, Superseded
 from pgqueue.errors import JobError
 from pgqueue.store import upkeep
 from pgqueue.values.verdict import Returned, Succeeded
 from pgqueue.worker import completer as completing
+from pgqueue.worker import recording
 from pgqueue.worker.worker import Worker
 
 REFUSE = """
@@ -61,7 +49,7 @@ async def test_a_success_that_no_history_takes_spends_its_attempt_and_the_job_en
 async def test_a_verdict_that_is_refused_in_any_words_is_kept_and_recorded_when_it_is_taken(
     queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(completing, "REFUSED_FOR", 0.05)
+    monkeypatch.setattr(recording, "REFUSED_FOR", 0.05)
     ask(queue, REFUSE)
     runs: list[None] = []
 
@@ -76,7 +64,7 @@ async def test_a_verdict_that_is_refused_in_any_words_is_kept_and_recorded_when_
         ask(queue, REFUSE_ENDING)
         job = note.enqueue()
         await until(lambda: any("verdict not recorded" in message for message in caplog.messages))
-        assert completer(worker).known() == [job.id]
+        assert worker.parts.completer.known() == [job.id]
         ask(queue, "drop trigger refuse on pgqueue.jobs")
         (found,) = await ended(queue, job)
     assert (found.state, found.attempts, len(runs)) == (JobState.SUCCEEDED, 1, 2)
@@ -123,14 +111,14 @@ async def test_a_job_whose_verdict_changed_nothing_is_found_by_the_next_comparis
 
     job = note.enqueue()
     worker = Worker(queue, poll=FOR_EVER)
-    await member(worker).join()
-    slots(worker).add(claimed(queue, worker))
-    await slots(worker).emptied()
+    await worker.parts.heartbeat.register()
+    worker.parts.runners.add(claimed(queue, worker))
+    await worker.parts.runners.emptied()
     ask(queue, "update pgqueue.jobs set claims = claims + 1")
-    await completer(worker).run_once()
+    await worker.parts.completer.run_once()
     assert claims_of(queue, worker) == [job.id]
-    await reconciler(worker).run_once()
-    await completer(worker).run_once()
+    await worker.parts.reconciler.run_once()
+    await worker.parts.completer.run_once()
     await dismantle(worker)
     found = queue.job(job.id)
     assert (found.state, found.attempts) == (JobState.DEAD if most == 1 else JobState.READY, 1)
@@ -145,12 +133,12 @@ async def test_without_a_doubt_nothing_is_compared(queue: PgQueue, monkeypatch: 
 
     note.enqueue()
     worker = Worker(queue, poll=FOR_EVER)
-    await member(worker).join()
-    slots(worker).add(claimed(queue, worker))
-    await slots(worker).emptied()
-    await completer(worker).run_once()
-    monkeypatch.setattr(reconciler(worker), "compare", None)
-    await reconciler(worker).run_once()
+    await worker.parts.heartbeat.register()
+    worker.parts.runners.add(claimed(queue, worker))
+    await worker.parts.runners.emptied()
+    await worker.parts.completer.run_once()
+    monkeypatch.setattr(worker.parts.reconciler, "compare", None)
+    await worker.parts.reconciler.run_once()
     await dismantle(worker)
 
 
@@ -162,17 +150,17 @@ async def test_a_claim_that_is_answered_during_a_comparison_is_not_taken_for_unk
 
     job = note.enqueue()
     worker = Worker(queue, poll=FOR_EVER)
-    await member(worker).join()
+    await worker.parts.heartbeat.register()
     answer = claimed(queue, worker)
 
     async def settled() -> None:
-        slots(worker).add(answer)
-        await slots(worker).emptied()
-        await completer(worker).run_once()
+        worker.parts.runners.add(answer)
+        await worker.parts.runners.emptied()
+        await worker.parts.completer.run_once()
 
-    monkeypatch.setattr(worker._claims, "settled", settled)  # noqa: SLF001 - the moment cannot be had otherwise
-    await reconciler(worker).compare()
-    assert verdicts(worker) == []
+    monkeypatch.setattr(worker.parts.connections.claiming, "settled", settled)
+    await worker.parts.reconciler.compare()
+    assert worker.inspect().verdicts == ()
     await dismantle(worker)
     assert job.status() is JobState.SUCCEEDED
 
@@ -185,11 +173,11 @@ async def test_two_comparisons_at_a_time_come_one_after_the_other(queue: PgQueue
 
     job = note.enqueue()
     worker = Worker(queue, poll=FOR_EVER)
-    await member(worker).join()
+    await worker.parts.heartbeat.register()
     claimed(queue, worker)
-    await asyncio.gather(reconciler(worker).compare(), reconciler(worker).compare())
-    assert [verdict.claim.id for verdict in verdicts(worker)] == [job.id]
-    await completer(worker).run_once()
+    await asyncio.gather(worker.parts.reconciler.compare(), worker.parts.reconciler.compare())
+    assert [verdict.claim.id for verdict in worker.inspect().verdicts] == [job.id]
+    await worker.parts.completer.run_once()
     await dismantle(worker)
     assert (job.status(), queue.job(job.id).attempts) == (JobState.READY, 0)
 
@@ -222,7 +210,7 @@ async def test_what_ended_the_worker_spends_the_attempts_of_what_it_could_not_re
     def unreadable(*_: object) -> None:
         raise JobError("this row cannot be read")
 
-    monkeypatch.setattr(slots(worker), "add", unreadable)
+    monkeypatch.setattr(worker.parts.runners, "add", unreadable)
     with pytest.raises(JobError, match="this row"):
         await asyncio.wait_for(worker.run(), 30)
     found = queue.job(job.id)
@@ -250,7 +238,7 @@ async def test_a_table_that_is_locked_holds_up_verdicts_and_ends_nothing(
         with queue.database.pooled() as other, other.transaction():
             other.execute("lock table pgqueue.jobs in share mode")
             release.set()
-            await until(lambda: len(completer(worker)._later) == 1)  # noqa: SLF001 - when it has been put off
+            await until(lambda: len(worker.inspect().put_off) == 1)
         await ended(queue, job)
     assert queue.job(job.id).attempts == 1
 
@@ -263,15 +251,17 @@ async def test_a_batch_is_bounded_by_its_bytes(queue: PgQueue) -> None:
 
     queue.enqueue_many(note.call() for _ in range(20))
     worker = Worker(queue, poll=FOR_EVER)
-    await member(worker).join()
+    await worker.parts.heartbeat.register()
     claims = claimed(queue, worker)
     result = b'"' + b"x" * 1_000_000 + b'"'
-    completer(worker).add(*(Succeeded(one, 0.0, result) for one in claims[:12]), *map(Returned, claims[12:]))
+    worker.parts.completer.add(
+        [*(Succeeded(one, 0.0, result) for one in claims[:12]), *map(Returned, claims[12:])]
+    )
     sizes = []
-    while completer(worker).backlog:
-        before = completer(worker).backlog
-        await completer(worker).run_once()
-        sizes.append(before - completer(worker).backlog)
+    while worker.inspect().backlog:
+        before = worker.inspect().backlog
+        await worker.parts.completer.run_once()
+        sizes.append(before - worker.inspect().backlog)
     await dismantle(worker)
     assert sizes == [7, 13]
 

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from running import Running
 from tenacity import wait_fixed
-from worker.helping import FOR_EVER, ask, ended, sleeps, until
+from worker.helping import FOR_EVER, ask, ended, until
 
 from pgqueue import JobHandle, JobState, PgQueue, Retry, Task, Unique
 from pgqueue.store import upkeep
@@ -42,7 +42,7 @@ async def asleep(queue: PgQueue, note: "Task[[], None]", worker: Worker) -> None
     listening = "select 1 from pg_stat_activity where datname = current_database() and query like 'listen%%' and state = 'idle'"
     await until(lambda: ask(queue, listening))
     await until(lambda: ask(queue, "select 1 from pgqueue.workers where asleep"))
-    await until(lambda: sleeps(worker))
+    await until(lambda: worker.inspect().waits)
 
 
 @contextmanager

@@ -1,0 +1,131 @@
+"""Writes one batch of verdicts: what is done if a row is locked, or a verdict is refused.
+
+A batch can be held up: a transaction of another program has locked one of its rows (an enqueue that found its unique
+key taken counts itself on that row). The connection waits 0.1 s for locks; then the verdicts are written whose rows are
+free, and the others are tried again after 1 s.
+
+A batch can be refused: a verdict in it cannot be stored. Then it is written verdict by verdict, and the refused one is
+replaced by its fallback verdict. If that is refused, too, the verdict is tried again every minute.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+
+from pgqueue.store import finish
+from pgqueue.store.finish import States
+from pgqueue.store.plan import Plan
+from pgqueue.values.verdict import Verdict, plainer
+from pgqueue.worker.connection import passes
+from pgqueue.worker.joblog import worker_log
+
+log = worker_log()
+
+LOCK_TIMEOUT: Mapping[str, str] = {"lock_timeout": "100ms"}
+LOCKED_FOR = 1.0
+REFUSED_FOR = 60.0
+"""Seconds until a verdict is tried again whose row was locked, or that was refused together with its fallbacks."""
+
+
+@dataclass(slots=True)
+class Written:
+    """What became of a batch.
+
+    Attributes:
+        done: the state of each job for which the database took a verdict.
+        later: verdicts to try again, and in how many seconds.
+        refused: verdicts that the database did not take as they were.
+        fallbacks: what was recorded in place of a refused verdict, by job.
+        certain: whether no other try can have recorded them: a verdict that changed nothing was superseded.
+    """
+
+    done: States = field(default_factory=dict)
+    later: list[tuple[float, Verdict]] = field(default_factory=list)
+    refused: list[Verdict] = field(default_factory=list)
+    fallbacks: dict[int, Verdict] = field(default_factory=dict)
+    certain: bool = True
+
+
+class Recorder:
+    """Writes batches on one connection."""
+
+    def __init__(
+        self,
+        run: Callable[[Plan[Any]], Awaitable[Any]],
+        *,
+        keep: bool,
+        losses: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """Write nothing yet.
+
+        Args:
+            run: runs a plan on a connection with ``LOCK_TIMEOUT`` set, which raises if a row is locked.
+            keep: whether succeeded jobs go to the history.
+            losses: how many plans were cut off on that connection, which may have been done all the same.
+        """
+        self._run = run
+        self._keep = keep
+        self._losses = losses
+
+    async def write(self, batch: Sequence[Verdict]) -> Written:
+        """Record a batch of verdicts of one worker id, as far as the database takes it."""
+        before = self._losses()
+        try:
+            done = await self._run(finish.finish(batch[0].claim.worker_id, batch, keep=self._keep))
+        except psycopg.errors.LockNotAvailable:
+            return await self._write_unlocked(batch)
+        except psycopg.Error as refusal:
+            if passes(refusal):
+                raise
+            return await (self._write_each(batch) if len(batch) > 1 else self._fall_back(batch[0], refusal))
+        return Written(done, certain=self._losses() == before)
+
+    async def _write_unlocked(self, batch: Sequence[Verdict]) -> Written:
+        """Another transaction has locked a row: record the others. If it has locked the table, all wait."""
+        before = self._losses()
+        try:
+            done, locked = await self._run(
+                finish.finish_unlocked(batch[0].claim.worker_id, batch, keep=self._keep)
+            )
+        except psycopg.errors.LockNotAvailable:
+            done, locked = {}, {verdict.claim.id for verdict in batch}
+        later = [(LOCKED_FOR, verdict) for verdict in batch if verdict.claim.id in locked]
+        of_one_kind = (
+            len({*map(type, batch)}) == 1
+        )  # of several, the first may have been recorded before the lock
+        return Written(done, later, certain=self._losses() == before and of_one_kind)
+
+    async def _write_each(self, batch: Sequence[Verdict]) -> Written:
+        """The database refused one of these verdicts: find it by writing one at a time."""
+        written = Written(
+            certain=False
+        )  # verdicts of another kind than the refused one may be recorded already
+        for one in batch:
+            alone = await self.write([one])
+            written.done |= alone.done
+            written.later += alone.later
+            written.refused += alone.refused
+            written.fallbacks |= alone.fallbacks
+        return written
+
+    async def _fall_back(self, verdict: Verdict, refusal: psycopg.Error) -> Written:
+        """The database refused this verdict: record its fallback."""
+        fields = {"job": verdict.claim.id, "task": verdict.claim.task}
+        log.error("verdict refused; it is recorded in plainer words", extra=fields, exc_info=refusal)
+        for fallback in plainer(verdict, refusal):
+            try:
+                done = await self._run(finish.finish(fallback.claim.worker_id, [fallback], keep=self._keep))
+            except psycopg.Error as again:
+                if passes(again):
+                    raise
+                refusal = again
+            else:
+                return Written(done, refused=[verdict], fallbacks={verdict.claim.id: fallback}, certain=False)
+        log.error(
+            "verdict not recorded: the database refuses it in any words; the worker keeps it and tries again",
+            extra={**fields, "seconds": REFUSED_FOR},
+            exc_info=refusal,
+        )
+        return Written(later=[(REFUSED_FOR, verdict)], refused=[verdict], certain=False)

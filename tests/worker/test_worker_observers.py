@@ -1,0 +1,253 @@
+"""Observers are told in batches what happens to jobs; one that raises changes nothing."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+import pytest
+from running import Running
+from tenacity import wait_fixed
+from worker.helping import FOR_EVER, ask, beat, claimed, dismantle, ended, until
+
+from pgqueue import Context, JobState, Observer, PgQueue, Retry, Unique, Worker
+from pgqueue.values.job import Claim, Enqueued, NewJob, Outcome
+from pgqueue.values.verdict import Again, Succeeded, Verdict
+
+
+class Noting(Observer):
+    """Notes every call: the event, and its batch."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, list[Any]]] = []
+
+    def enqueued(self, jobs: Sequence[NewJob], results: Sequence[Enqueued]) -> None:
+        self.calls.append(("enqueued", list(zip(jobs, results, strict=True))))
+
+    def claimed(self, claims: Sequence[Claim]) -> None:
+        self.calls.append(("claimed", list(claims)))
+
+    def started(self, claims: Sequence[Claim]) -> None:
+        self.calls.append(("started", list(claims)))
+
+    def ended(self, verdicts: Sequence[Verdict]) -> None:
+        self.calls.append(("ended", list(verdicts)))
+
+    def lost(self, claims: Sequence[Claim]) -> None:
+        self.calls.append(("lost", list(claims)))
+
+    def of(self, event: str) -> list[Any]:
+        """All that this event was told, over its batches."""
+        return [one for name, batch in self.calls if name == event for one in batch]
+
+    def ids(self, event: str) -> list[int]:
+        """The jobs of an event about claims."""
+        return [one.id for one in self.of(event)]
+
+
+@pytest.fixture
+def noting(queue: PgQueue) -> Noting:
+    """An observer of the queue."""
+    observer = Noting()
+    queue.observe(observer)
+    return observer
+
+
+@pytest.mark.parametrize("plain", [True, False], ids=["plain", "async"])
+async def test_each_event_of_a_job_is_told_once_and_in_order(
+    queue: PgQueue, noting: Noting, running: Running, *, plain: bool
+) -> None:
+    def run() -> int:
+        return 7
+
+    async def arun() -> int:
+        return 7
+
+    task = queue.task(name="note")(run if plain else arun)
+    jobs = queue.enqueue_many(task.call() for _ in range(30))
+    async with running(queue, concurrency=3):
+        await ended(queue, *jobs)
+    ids = [job.id for job in jobs]
+    assert [(job.task, done.id) for job, done in noting.of("enqueued")] == [("note", one) for one in ids]
+    assert sorted(noting.ids("claimed")) == sorted(noting.ids("started")) == ids
+    assert sorted(verdict.claim.id for verdict in noting.of("ended")) == ids
+    assert {type(verdict) for verdict in noting.of("ended")} == {Succeeded}
+    assert noting.of("lost") == []
+    assert len(noting.calls) < 3 * len(jobs), "batches, not jobs"
+    told = {name: position for position, (name, _) in reversed([*enumerate(noting.calls)])}
+    assert told["enqueued"] < told["claimed"] < told["started"] < told["ended"]
+
+
+async def test_an_enqueue_in_a_callers_transaction_is_told_at_once_and_a_rollback_is_not(
+    queue: PgQueue, noting: Noting, dsn: str
+) -> None:
+    @queue.task
+    async def note() -> None: ...
+
+    with psycopg.connect(dsn) as connection:
+        handle = note.using(connection=connection).enqueue()
+        assert [done.id for _, done in noting.of("enqueued")] == [handle.id]
+        connection.rollback()
+    assert [name for name, _ in noting.calls] == ["enqueued"]
+
+
+async def test_a_rejected_enqueue_says_so(queue: PgQueue, noting: Noting) -> None:
+    @queue.task(unique=Unique(by=()))
+    async def note() -> None: ...
+
+    await note.aenqueue()
+    await note.aenqueue()
+    assert [done.outcome for _, done in noting.of("enqueued")] == [Outcome.ADDED, Outcome.REJECTED]
+
+
+async def test_a_failed_attempt_ends_as_again_when_it_is_recorded(
+    queue: PgQueue, noting: Noting, running: Running
+) -> None:
+    @queue.task(retry=Retry(wait=wait_fixed(3600)))
+    async def fail() -> None:
+        raise ValueError
+
+    fail.enqueue()
+    async with running(queue):
+        await until(lambda: noting.of("ended"))
+    assert [type(verdict) for verdict in noting.of("ended")] == [Again]
+
+
+@pytest.mark.parametrize("plain", [True, False], ids=["plain", "async"])
+async def test_a_job_that_its_own_transaction_completes_ends_once(
+    queue: PgQueue, noting: Noting, running: Running, *, plain: bool
+) -> None:
+    def run(ctx: Context) -> None:
+        with ctx.transaction():
+            pass
+
+    async def arun(ctx: Context) -> None:
+        async with ctx.transaction():
+            pass
+
+    job = queue.task(name="note")(run if plain else arun).enqueue()
+    async with running(queue):
+        await ended(queue, job)
+        await until(lambda: noting.of("ended"))
+    assert [verdict.claim.id for verdict in noting.of("ended")] == [job.id]
+
+
+async def test_a_lost_lease_loses_what_waits_runs_and_is_not_recorded(queue: PgQueue, noting: Noting) -> None:
+    release, begun = asyncio.Event(), asyncio.Event()
+
+    @queue.task
+    async def hold() -> None:
+        begun.set()
+        await release.wait()
+
+    @queue.task
+    async def quick() -> None: ...
+
+    jobs = [quick.enqueue(), hold.enqueue(), hold.enqueue()]
+    worker = Worker(queue, concurrency=1, poll=FOR_EVER)
+    await worker.parts.heartbeat.register()
+    worker.parts.runners.add(claimed(queue, worker))
+    await begun.wait()
+    await until(lambda: worker.inspect().backlog == 1)
+    ask(queue, "delete from pgqueue.workers")
+    await beat(worker)
+    assert sorted(noting.ids("lost")) == [job.id for job in jobs]
+    assert noting.of("ended") == []
+    release.set()
+    await dismantle(worker)
+
+
+async def test_a_superseded_verdict_is_lost_and_not_ended(queue: PgQueue, noting: Noting) -> None:
+    @queue.task
+    async def quick() -> None: ...
+
+    jobs = [quick.enqueue(), quick.enqueue()]
+    worker = Worker(queue, poll=FOR_EVER)
+    await worker.parts.heartbeat.register()
+    worker.parts.runners.add(claimed(queue, worker))
+    await worker.parts.runners.emptied()
+    ask(queue, "update pgqueue.jobs set claims = claims + 1 where id = %s", jobs[0].id)
+    await worker.parts.completer.run_once()
+    await dismantle(worker)
+    assert noting.ids("lost") == [jobs[0].id]
+    assert [verdict.claim.id for verdict in noting.of("ended")] == [jobs[1].id]
+
+
+async def test_a_transaction_that_finds_its_attempt_superseded_is_lost(
+    queue: PgQueue, noting: Noting, running: Running
+) -> None:
+    @queue.task
+    def note(ctx: Context) -> None:
+        with ctx.transaction():
+            ask(queue, "update pgqueue.jobs set claims = claims + 1 where id = %s", ctx.job.id)
+
+    job = note.enqueue()
+    async with running(queue, poll=FOR_EVER):
+        await until(lambda: noting.of("lost"))
+        assert noting.of("ended") == []
+    assert noting.ids("lost") == [job.id]
+
+
+async def test_an_observer_that_raises_is_logged_and_changes_nothing(
+    queue: PgQueue, running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Raising(Observer):
+        """Raises whatever it is told."""
+
+    def refuse(*batch: object) -> None:
+        raise RuntimeError(f"told of {len(batch)}")
+
+    for event in ("enqueued", "claimed", "started", "ended", "lost"):
+        setattr(Raising, event, refuse)
+    queue.observe(Raising())
+    other = Noting()
+    queue.observe(other)
+
+    @queue.task
+    async def note() -> None: ...
+
+    job = note.enqueue()
+    async with running(queue):
+        (found,) = await ended(queue, job)
+        await until(lambda: other.of("ended"))
+    assert found.state is JobState.SUCCEEDED
+    failed = {vars(record)["event"] for record in caplog.records if record.name == "pgqueue.observer"}
+    assert failed == {"enqueued", "claimed", "started", "ended"}
+    assert {name for name, _ in other.calls} == {"enqueued", "claimed", "started", "ended"}
+
+
+async def test_what_ends_while_the_loop_is_blocked_has_started_before(
+    queue: PgQueue, noting: Noting, running: Running
+) -> None:
+    release = threading.Event()
+
+    @queue.task
+    def plain() -> None: ...
+
+    @queue.task
+    async def block() -> None:
+        release.wait(20)
+
+    async with running(queue, concurrency=2, blocked_after=0.1):
+        block.enqueue()
+        job = plain.enqueue()
+        threading.Thread(target=_release_after, args=(queue, job.id, release)).start()
+        await ended(queue, job)
+    order = [name for name, batch in noting.calls for one in batch if _job_of(one) == job.id]
+    assert order.index("started") < order.index("ended")
+
+
+def _release_after(queue: PgQueue, job_id: int, release: threading.Event) -> None:
+    """Release the loop when the job has ended, or has gone back."""
+    for _ in range(400):
+        if not ask(queue, "select from pgqueue.jobs where id = %s and status = 'running'", job_id):
+            break
+        threading.Event().wait(0.01)
+    release.set()
+
+
+def _job_of(one: Any) -> int:
+    if isinstance(one, tuple):
+        return int(one[1].id)
+    return int(one.id if isinstance(one, Claim) else one.claim.id)
