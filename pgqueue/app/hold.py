@@ -6,15 +6,13 @@ dead table as ``undecodable``, one by one; the others are handed over.
 
 import json
 import logging
-import os
-import socket
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
 
 from pgqueue.app.heartbeat import Heartbeat
+from pgqueue.app.observer import Observers
 from pgqueue.errors import InvalidOption, JobError, PayloadNotDecodable, Superseded
 from pgqueue.store import claim, finish, upkeep
 from pgqueue.store.database import Database
@@ -25,7 +23,6 @@ from pgqueue.store.portions import Portions
 from pgqueue.values.job import Claim
 from pgqueue.values.retry import Retry
 from pgqueue.values.verdict import Again, Buried, Returned, Succeeded, Verdict, describe, judge
-from pgqueue.values.version import __version__
 
 POLL = 1.0
 SHORTEST_PATIENCE = 10.0
@@ -55,6 +52,7 @@ class Hold:
         lease: timedelta,
         keep: bool,
         policy_of: Callable[[str], Retry],
+        observers: Observers,
     ) -> None:
         """Describe a take.
 
@@ -66,6 +64,7 @@ class Hold:
             lease: how soon others may have the jobs if this process dies.
             keep: whether completed jobs go to the history.
             policy_of: the retry policy of a task, by its name.
+            observers: told what happens to the jobs.
 
         Raises:
             InvalidOption: a value is out of its range.
@@ -80,13 +79,12 @@ class Hold:
         self.patience = max(SHORTEST_PATIENCE, lease.total_seconds())
         self.keep = keep
         self._policy_of = policy_of
+        self.observers = observers
         self._portions = Portions()
 
     def begin(self) -> None:
         """Start afresh: a new worker that holds nothing."""
-        self.worker = claim.WorkerInfo(
-            uuid4(), socket.gethostname(), os.getpid(), self.count, __version__, self.queues
-        )
+        self.worker = claim.WorkerInfo.here(self.count, self.queues)
         self.held: dict[int, Claim] = {}
         self.cancelled: set[int] = set()
         self.heartbeat = Heartbeat(
@@ -142,6 +140,8 @@ class Hold:
             part = min(left, self._portions.most)
             found = yield from claim.claim(self.worker.id, dict.fromkeys(names, part), limit=part)
             self._portions.learn(found)
+            if found:
+                self.observers.claimed(found)
             for one in sorted(found, key=lambda one: places[one.queue]):
                 self.held[one.id] = one
             if len(found) < part:
@@ -244,10 +244,14 @@ class Hold:
             Superseded: some were not.
         """
         self.unsettled -= {verdict.claim.id for verdict in verdicts}
-        lost = {verdict.claim.id for verdict in verdicts} - done.keys()
+        ended = [verdict for verdict in verdicts if verdict.claim.id in done]
+        if ended:
+            self.observers.ended(ended)
+        lost = [verdict.claim for verdict in verdicts if verdict.claim.id not in done]
         if lost:
             self.superseded = True
-            raise _superseded(lost)
+            self.observers.lost(lost)
+            raise _superseded({one.id for one in lost})
 
     @property
     def listening(self) -> str | None:
@@ -275,6 +279,7 @@ class Hold:
     def _lease_lost(self) -> None:
         """Told by the heartbeat, in its thread."""
         self.lost = True
+        self.observers.lost(list(self.held.values()))
         log.warning(
             "the lease of a take is lost; its jobs may run elsewhere, and what they do here is not recorded",
             extra={"worker": str(self.worker.id), "jobs": sorted(self.held)},

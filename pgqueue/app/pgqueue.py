@@ -282,6 +282,7 @@ class PgQueue(Desk, Registry):
             "lease": as_limit("lease", lease),
             "keep": self.keeps_history,
             "policy_of": self._policy_of,
+            "observers": self.observers,
         }
 
     def _policy_of(self, name: str) -> Retry:

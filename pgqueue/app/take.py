@@ -52,6 +52,7 @@ class Take(Hold):
             self._wait_for_jobs()
             jobs = [TakenJob(held, self.args[held.id], self) for held in self.held.values()]
             self.heartbeat.start()
+            self.observers.started(list(self.held.values()))
         except BaseException:
             self._give_up()
             raise
@@ -140,6 +141,7 @@ class AsyncTake(Hold):
             await self._wait_for_jobs()
             jobs = [TakenJob(held, self.args[held.id], self) for held in self.held.values()]
             self.heartbeat.start()
+            self.observers.started(list(self.held.values()))
         except BaseException:
             await self._give_up()
             raise

@@ -16,7 +16,7 @@ from pgqueue import errors as errors_module
 
 PAIRED = (PgQueue, Task, JobHandle, TakenJob)
 ALONE = {
-    PgQueue: {"task", "find_task", "load_task", "require_queue"},
+    PgQueue: {"task", "find_task", "load_task", "observe", "require_queue"},
     Task: {"call", "compose", "using"},
 }
 """Methods that touch no database, so that there is nothing to await."""

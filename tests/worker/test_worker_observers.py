@@ -11,7 +11,7 @@ from running import Running
 from tenacity import wait_fixed
 from worker.helping import FOR_EVER, ask, beat, claimed, dismantle, ended, until
 
-from pgqueue import Context, JobState, Observer, PgQueue, Retry, Unique, Worker
+from pgqueue import Context, JobState, Observer, PgQueue, Retry, Superseded, Unique, Worker
 from pgqueue.values.job import Claim, Enqueued, NewJob, Outcome
 from pgqueue.values.verdict import Again, Succeeded, Verdict
 
@@ -251,3 +251,27 @@ def _job_of(one: Any) -> int:
     if isinstance(one, tuple):
         return int(one[1].id)
     return int(one.id if isinstance(one, Claim) else one.claim.id)
+
+
+async def test_a_take_tells_what_it_claims_starts_and_ends(queue: PgQueue, noting: Noting) -> None:
+    @queue.task
+    async def note() -> None: ...
+
+    jobs = [await note.aenqueue(), await note.aenqueue()]
+    async with queue.atake(2, timeout=5) as taken:
+        assert [name for name, _ in noting.calls[-2:]] == ["claimed", "started"]
+        await taken[0].acomplete()
+    assert noting.ids("claimed") == noting.ids("started") == [job.id for job in jobs]
+    assert [verdict.claim.id for verdict in noting.of("ended")] == [job.id for job in jobs]
+
+
+async def test_a_take_whose_job_was_superseded_tells_that_it_is_lost(queue: PgQueue, noting: Noting) -> None:
+    @queue.task
+    async def note() -> None: ...
+
+    job = await note.aenqueue()
+    with pytest.raises(Superseded):
+        async with queue.atake(timeout=5):
+            ask(queue, "update pgqueue.jobs set claims = claims + 1 where id = %s", job.id)
+    assert noting.ids("lost") == [job.id]
+    assert noting.of("ended") == []
