@@ -145,7 +145,9 @@ def test_the_orm_writes_nothing(model: Any) -> None:
 
 
 def test_the_migrations_know_the_models() -> None:
-    call_command("makemigrations", "--check", "--dry-run", "pgqueue", verbosity=0)
+    call_command(
+        "makemigrations", "--check", "--dry-run", "pgqueue", verbosity=0
+    )  # exits with 1 if they do not
 
 
 def test_the_models_are_where_the_settings_say() -> None:

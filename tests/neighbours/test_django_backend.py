@@ -715,14 +715,13 @@ from django.core.exceptions import ImproperlyConfigured
 try:
     import pgqueue.django.backend_api
 except ImproperlyConfigured as error:
-    assert "django-tasks" in str(error)
-else:
-    raise AssertionError("found")
+    print(error)
 """
 
 
 def test_a_project_without_djangos_tasks_is_told_what_to_install() -> None:
-    subprocess.run([sys.executable, "-c", NEITHER], check=True)  # noqa: S603 - our own words
+    told = subprocess.run([sys.executable, "-c", NEITHER], check=True, capture_output=True, text=True)  # noqa: S603 - our own words
+    assert "django-tasks" in told.stdout
 
 
 # The guide

@@ -124,6 +124,7 @@ def test_a_worker_finds_a_task_in_a_package_of_packages(place: Path) -> None:
     _module(place, "deep/deeper/late", LATE)
     job = _enqueue("neighbours.project.shop.deep.deeper.late.send", '{"args": [1]}')
     _work_until(job, JobState.SUCCEEDED)
+    assert queue.job(job).attempts == 1
 
 
 @pytest.mark.usefixtures("empty")

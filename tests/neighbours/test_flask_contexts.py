@@ -129,7 +129,7 @@ async def test_a_cancelled_task_leaves_its_app_context_too(
         await began.wait()
         worker.stop()
         worker.stop()
-        await torn_down.wait()
+        assert await torn_down.wait()
 
 
 def test_a_task_called_in_a_request_is_in_the_requests_own_context(both: tuple[Shop, Flask]) -> None:

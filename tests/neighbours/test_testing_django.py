@@ -89,6 +89,10 @@ class InATestCase(TestCase):
         await tasks.add_later.aenqueue(1)
         await aassert_enqueued(tasks.add_later, args=(1,))
         await aassert_not_enqueued(tasks.add_later, args=(2,))
+        with pytest.raises(AssertionError):
+            await aassert_enqueued(tasks.add_later, args=(2,))
+        with pytest.raises(AssertionError):
+            await aassert_not_enqueued(tasks.add_later, args=(1,))
 
     def test_djangos_tasks_can_be_made_to_fail_and_their_workers_to_die(self) -> None:
         failed, died = tasks.give_back.enqueue(1), tasks.add.enqueue(1)

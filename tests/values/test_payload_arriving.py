@@ -81,7 +81,9 @@ STAYING = [
 
 @pytest.mark.parametrize("value", STAYING, ids=repr)
 def test_what_arrives_as_it_was_is_not_spoken_of(value: object) -> None:
-    signature(anything).encode((value,), {})
+    with warnings.catch_warnings(record=True) as seen:
+        signature(anything).encode((value,), {})
+    assert seen == []
 
 
 def test_the_part_that_changes_is_named() -> None:
@@ -107,7 +109,8 @@ def test_containers_that_say_nothing_of_what_they_hold_are_looked_into(annotatio
 def test_annotated_values_come_back_and_are_not_spoken_of() -> None:
     def send(at: datetime, price: Decimal, pair: tuple[int, int], tags: set[str], point: Point) -> None: ...
 
-    signature(send).encode((AWARE, Decimal(1), (1, 2), {"a"}, Point(1)), {})
+    given = (AWARE, Decimal(1), (1, 2), {"a"}, Point(1))
+    assert b'"pair":[1,2]' in signature(send).encode(given, {})  # a warning is an error here
 
 
 @pytest.mark.parametrize(
@@ -125,7 +128,7 @@ def test_what_becomes_what_its_annotation_says_is_not_spoken_of(annotation: Any,
     def send(value: Any) -> None: ...
 
     send.__annotations__["value"] = annotation
-    signature(send).encode((value,), {})
+    assert signature(send).encode((value,), {})  # a warning is an error here
 
 
 def test_a_list_that_is_annotated_a_tuple_is_looked_into() -> None:
@@ -206,7 +209,7 @@ def test_a_time_without_a_zone_is_warned_of_once(annotation: Any, value: object)
 def test_times_with_a_zone_and_words_that_look_like_times_are_not_spoken_of() -> None:
     def send(at: datetime, words: str, other: Annotated[datetime, msgspec.Meta(tz=False)]) -> None: ...
 
-    signature(send).encode((AWARE, "2031-05-04T12:00:00", NAIVE), {})
+    assert b"2031-05-04T12:00:00" in signature(send).encode((AWARE, "2031-05-04T12:00:00", NAIVE), {})
 
 
 # Models

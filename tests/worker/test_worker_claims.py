@@ -238,7 +238,8 @@ async def test_many_queues_with_a_far_poll_are_all_served(queue: PgQueue, runnin
 
     jobs = [note.using(queue=f"q{number}").enqueue() for number in range(30)]
     async with running(queue, concurrency=2, poll=FOR_EVER):
-        await ended(queue, *jobs)
+        found = await ended(queue, *jobs)
+    assert {job.state for job in found} == {JobState.SUCCEEDED}
 
 
 async def test_a_resting_worker_gets_up_when_the_head_of_the_line_is_due(queue: PgQueue) -> None:

@@ -256,5 +256,6 @@ async def test_a_thread_that_is_busy_when_the_pool_closes_ends_after_its_work() 
     threads.start(lambda: release.wait(20))
     (thread,) = set(threading.enumerate()) - before
     threads.close()
+    assert thread.is_alive()
     release.set()
     await until(lambda: not thread.is_alive())

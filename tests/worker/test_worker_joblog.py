@@ -118,6 +118,8 @@ async def test_a_worker_without_tasks_warns_that_no_job_can_run(
         await until(
             lambda: any(one.getMessage().startswith("no task is registered") for one in caplog.records)
         )
+    (told,) = (one for one in caplog.records if one.getMessage().startswith("no task is registered"))
+    assert told.levelno == logging.WARNING
 
 
 async def test_a_stopping_worker_says_what_it_waits_for_and_the_second_stop_what_it_does(

@@ -142,6 +142,7 @@ async def test_a_link_can_be_open_for_a_block_only(queue: PgQueue) -> None:
         async with link:
             await link.run(upkeep.tick())
         await until(lambda: ask(queue, CONNECTED) == [(1,)])  # the one that asks
+    assert link.losses == 0
 
 
 async def test_jobs_run_on_new_connections_when_all_have_gone_silent(

@@ -270,4 +270,4 @@ async def test_a_link_interrupted_while_it_is_made_ready_is_closed(queue: PgQueu
     await asyncio.gather(connecting, return_exceptions=True)
     await link.close()
     del connecting
-    gc.collect()  # a connection left open would warn here
+    gc.collect()  # a connection left open would warn here, and a warning is an error

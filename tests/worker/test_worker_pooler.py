@@ -146,8 +146,9 @@ async def test_a_direct_dsn_lets_a_sleeping_worker_be_woken(pooler: str, dsn: st
     async with running(queue, poll=FOR_EVER) as worker:
         await ended(queue, task.enqueue(1))
         await until(lambda: worker.inspect().waits)
-        await ended(queue, task.enqueue(2))
+        (woken,) = await ended(queue, task.enqueue(2))
     queue.close()
+    assert woken.result == 4
 
 
 async def test_a_worker_that_is_not_told_of_the_pooler_refuses_to_start_and_says_what_to_do(

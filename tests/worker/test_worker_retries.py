@@ -147,6 +147,7 @@ async def test_the_longest_delay_there_is_harms_no_worker(
     async with running(queue):
         await ended(queue, other.enqueue())
         await until(lambda: job.status() is JobState.SCHEDULED)
+    assert queue.job(job.id).attempts == (0 if word is Snooze else 1)
 
 
 async def test_a_policy_that_raises_fails_the_attempt_and_frees_the_slot(

@@ -149,6 +149,7 @@ async def test_a_running_worker_gives_it_up_after_the_time_that_it_was_told(
     async with running(queue, unknown_after=timedelta(hours=1)):
         await until(lambda: ask(queue, "select reason from pgqueue.dead_jobs") == [("unknown",)])
         await until(lambda: ask(queue, "select status from pgqueue.jobs") == [("scheduled",)])
+    assert ask(queue, "select attempts from pgqueue.jobs") == [(0,)]
 
 
 async def test_workers_say_which_tasks_they_know_so_a_job_that_none_knows_is_given_up_beside_others(

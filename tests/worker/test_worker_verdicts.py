@@ -137,7 +137,7 @@ async def test_without_a_doubt_nothing_is_compared(queue: PgQueue, monkeypatch: 
     worker.parts.runners.add(claimed(queue, worker))
     await worker.parts.runners.emptied()
     await worker.parts.completer.run_once()
-    monkeypatch.setattr(worker.parts.reconciler, "compare", None)
+    monkeypatch.setattr(worker.parts.reconciler, "compare", None)  # a call would raise
     await worker.parts.reconciler.run_once()
     await dismantle(worker)
 

@@ -13,7 +13,7 @@ from running import Running
 from tenacity import wait_fixed
 from worker.helping import FOR_EVER, ask, ended, until
 
-from pgqueue import JobHandle, JobState, PgQueue, Retry, Task, Unique
+from pgqueue import Job, JobHandle, JobState, PgQueue, Retry, Task, Unique
 from pgqueue.store import upkeep
 from pgqueue.worker.worker import Worker
 
@@ -45,6 +45,11 @@ async def asleep(queue: PgQueue, note: "Task[[], None]", worker: Worker) -> None
     await until(lambda: worker.inspect().waits)
 
 
+def states(jobs: list[Job]) -> list[JobState]:
+    """How jobs have ended."""
+    return [job.state for job in jobs]
+
+
 @contextmanager
 def unheard(queue: PgQueue) -> Iterator[None]:
     """Enqueue without waking anybody, so that only what comes later can."""
@@ -55,7 +60,7 @@ def unheard(queue: PgQueue) -> Iterator[None]:
 
 @pytest.mark.usefixtures("sleeper")
 async def test_an_enqueue_wakes_it(queue: PgQueue, note: "Task[[], None]") -> None:
-    await ended(queue, note.enqueue())
+    assert states(await ended(queue, note.enqueue())) == [JobState.SUCCEEDED]
 
 
 @pytest.mark.usefixtures("sleeper")
@@ -64,18 +69,20 @@ async def test_an_enqueue_on_a_users_connection_wakes_it_at_the_commit(
 ) -> None:
     job = note.using(connection=connection).enqueue()
     connection.commit()
-    await ended(queue, job)
+    assert states(await ended(queue, job)) == [JobState.SUCCEEDED]
 
 
 @pytest.mark.usefixtures("sleeper")
 async def test_enqueue_many_wakes_it(queue: PgQueue, note: "Task[[], None]") -> None:
-    await ended(queue, *queue.enqueue_many([note.call(), note.call()]))
+    jobs = queue.enqueue_many([note.call(), note.call()])
+    assert states(await ended(queue, *jobs)) == [JobState.SUCCEEDED] * 2
 
 
 @pytest.mark.usefixtures("sleeper")
 async def test_the_sql_function_wakes_it(queue: PgQueue) -> None:
     ((job_id,),) = ask(queue, "select pgqueue.enqueue('note')")
     await until(lambda: queue.job(job_id).state.ended)
+    assert queue.job(job_id).state is JobState.SUCCEEDED
 
 
 @pytest.mark.usefixtures("sleeper")
@@ -96,6 +103,7 @@ async def test_a_reclaim_elsewhere_wakes_it(queue: PgQueue) -> None:
         ((job_id,),) = ask(queue, statement)
     queue.database.run(upkeep.reclaim())
     await until(lambda: queue.job(job_id).state.ended)
+    assert (queue.job(job_id).state, queue.job(job_id).attempts) == (JobState.SUCCEEDED, 2)
 
 
 @pytest.mark.usefixtures("sleeper")
@@ -128,7 +136,7 @@ async def test_resuming_a_queue_wakes_it(queue: PgQueue, note: "Task[[], None]")
     with unheard(queue):
         job = note.using(queue="mail").enqueue()
     queue.resume("mail")
-    await ended(queue, job)
+    assert states(await ended(queue, job)) == [JobState.SUCCEEDED]
 
 
 @pytest.mark.usefixtures("sleeper")
@@ -161,7 +169,7 @@ async def test_a_lost_notification_costs_one_poll(
     async with running(queue, poll=timedelta(seconds=0.3)) as worker:
         await asleep(queue, note, worker)
         ask(queue, "update pgqueue.workers set asleep = false")  # so that nobody is notified
-        await ended(queue, note.enqueue())
+        assert states(await ended(queue, note.enqueue())) == [JobState.SUCCEEDED]
 
 
 async def test_nothing_is_lost_between_enqueuing_and_going_to_sleep(
@@ -194,6 +202,8 @@ async def test_busy_workers_are_not_notified(queue: PgQueue, running: Running) -
     queue.enqueue_many(again.call() for _ in range(50))
     async with running(queue, concurrency=5):
         await until(lambda: ask(queue, "select 1 from pgqueue.workers where not asleep"))
+        await until(lambda: ask(queue, "select count(*) > 200 from pgqueue.job_history") == [(True,)])
+        assert ask(queue, "select asleep from pgqueue.workers") == [(False,)]
         over.set()
         await until(lambda: ask(queue, "select 1 from pgqueue.workers where asleep"))
         await until(lambda: ask(queue, "select count(*) from pgqueue.jobs") == [(0,)])
