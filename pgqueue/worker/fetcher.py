@@ -106,7 +106,7 @@ class Fetcher:
         self._signals.look.clear()
         room = self._room()
         if room <= 0:
-            await self._wait()
+            await self._wait(within=None)  # a head that is due is no reason to look before there is room
             return
         found = await self._claimed(room)
         if found is None:
@@ -159,7 +159,7 @@ class Fetcher:
         """The queues were empty at this look: wait to be notified, or have the worker set idle so that it will be."""
         if self._idle:
             began = time.monotonic()
-            await self._wait()
+            await self._wait(within=self._queues.marks.head_in())
             if time.monotonic() - began > PAUSE:
                 self._unbroken_since = time.monotonic()
         elif found:
@@ -171,13 +171,17 @@ class Fetcher:
         await self._connection.run(claim.doze(self._heartbeat.id, asleep=idle))
         self._idle = idle
 
-    async def _wait(self) -> None:
-        """Wait for a reason to look, or until it is time to look at the heads of the queues."""
+    async def _wait(self, *, within: float | None) -> None:
+        """Wait for a reason to look.
+
+        Args:
+            within: seconds after which to look without one; None: never.
+        """
         if self._stopping:
             return
         self._waiting = True
         try:
-            async with asyncio.timeout(self._queues.marks.head_in()):
+            async with asyncio.timeout(within):
                 await self._signals.look.wait()
         except TimeoutError:
             pass

@@ -264,6 +264,30 @@ async def test_a_resting_worker_gets_up_when_the_head_of_the_line_is_due(queue: 
     assert job.status() is JobState.SUCCEEDED
 
 
+async def test_a_worker_without_room_waits_for_room_though_the_head_is_due(queue: PgQueue) -> None:
+    """Else its loop would turn without a pause until the job has ended."""
+    release = asyncio.Event()
+
+    @queue.task
+    async def hold() -> None:
+        await release.wait()
+
+    hold.enqueue()
+    worker = Worker(queue, concurrency=1, poll=FOR_EVER)
+    await worker.parts.heartbeat.register()
+    worker.parts.runners.add(queue.database.run(worker.parts.queues.claim(worker.id, 1)))
+    use_marks_until(worker, time.monotonic() - 1)
+    fetching = asyncio.create_task(worker.parts.fetcher.run_once())
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert not fetching.done()
+    release.set()
+    await asyncio.wait_for(fetching, 20)
+    await worker.parts.runners.emptied()
+    await worker.parts.completer.run_once()
+    await dismantle(worker)
+
+
 async def looked(worker: Worker) -> None:
     """A round of the fetcher that does not wait for a reason to look again."""
     look = asyncio.create_task(worker.parts.fetcher.run_once())
