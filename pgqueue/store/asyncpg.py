@@ -30,7 +30,7 @@ class AsyncpgConnection(Protocol):
     """What is used of an asyncpg ``Connection``, or of what a pool lends in its place."""
 
     def is_in_transaction(self) -> bool:
-        """Whether a transaction has begun, by whatever means."""
+        """Whether a transaction has begun, by a block or by a statement."""
 
     def transaction(self) -> AbstractAsyncContextManager[object]:
         """A transaction as a block."""

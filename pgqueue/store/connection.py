@@ -40,7 +40,7 @@ class Blocking:
     __slots__ = ("_connection", "_cursor", "catalogue")
 
     def __init__(self, connection: psycopg.Connection[Any], catalogue: Catalogue) -> None:
-        """Wrap a connection; whatever row factory it has is left alone."""
+        """Wrap a connection; its row factory is not changed."""
         self._connection = connection
         self.catalogue = catalogue
         self._renew_cursor()
@@ -107,7 +107,7 @@ class OwnConnection(psycopg.Connection[Any]):
             self.close()  # the transaction has ended as it has: this changes nothing of it
 
     def steps(self, catalogue: Catalogue) -> Blocking:
-        """What runs steps here; whoever has the connection has it alone."""
+        """What runs steps here. One thread or task has the connection at a time."""
         if self._steps is None or self._steps.catalogue is not catalogue:
             self._steps = Blocking(self, catalogue)
         return self._steps
@@ -119,7 +119,7 @@ class Awaiting:
     __slots__ = ("_connection", "_cursor", "catalogue")
 
     def __init__(self, connection: psycopg.AsyncConnection[Any], catalogue: Catalogue) -> None:
-        """Wrap a connection; whatever row factory it has is left alone."""
+        """Wrap a connection; its row factory is not changed."""
         self._connection = connection
         self.catalogue = catalogue
         self._renew_cursor()
@@ -163,7 +163,7 @@ class OwnAsyncConnection(psycopg.AsyncConnection[Any]):
     _heard: Callable[[], object] | None = None
 
     def is_cut_off(self) -> bool:
-        """As :meth:`OwnConnection.is_cut_off`."""
+        """Whether the server has closed this idle connection; see :meth:`OwnConnection.is_cut_off`."""
         if self.closed:
             return True
         if self._heard is None:
@@ -171,7 +171,7 @@ class OwnAsyncConnection(psycopg.AsyncConnection[Any]):
         return bool(self._heard())
 
     async def clean(self) -> None:
-        """As :meth:`OwnConnection.clean`, awaited."""
+        """Undo what a task did to the session; see :meth:`OwnConnection.clean`."""
         try:
             if _is_as_new(self):
                 self.row_factory = tuple_row
@@ -179,13 +179,13 @@ class OwnAsyncConnection(psycopg.AsyncConnection[Any]):
             else:
                 await self.close()
         except psycopg.Error:
-            await self.close()  # as above
+            await self.close()  # the transaction has ended as it has: this changes nothing of it
         except asyncio.CancelledError:
             await self.close()
             raise
 
     def steps(self, catalogue: Catalogue) -> Awaiting:
-        """What runs steps here; whoever has the connection has it alone."""
+        """What runs steps here. One thread or task has the connection at a time."""
         if self._steps is None or self._steps.catalogue is not catalogue:
             self._steps = Awaiting(self, catalogue)
         return self._steps

@@ -38,8 +38,8 @@ class Database:
 
     Attributes:
         dsn_hint: what to tell a user who has given no DSN. A framework's database says it in its own words.
-        dsn_settings: which settings a DSN may come from, as a message names them. Likewise.
-        migrate_hint: what to tell a user whose tables are missing or too old. Likewise.
+        dsn_settings: which settings a DSN may come from, as a message names them. A framework's database names its own.
+        migrate_hint: what to tell a user whose tables are missing or too old. A framework's database names its command.
         catalogue: the statements, for its schema.
         behind_pooler: whether the DSN leads to a transaction pooler.
         pools: its connections.

@@ -21,7 +21,7 @@ class Declared(Protocol):
     def module_path(self) -> str:
         """Where it stands."""
 
-    def get_backend(self) -> Any:  # noqa: ANN401 - a backend of whatever kind
+    def get_backend(self) -> Any:  # noqa: ANN401 - a backend of any kind
         """What it is enqueued with."""
 
 

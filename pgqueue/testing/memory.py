@@ -5,8 +5,7 @@ arguments, and never runs it.
 """
 
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 from pgqueue.app.desk import Desk
 from pgqueue.errors import NotInMemory
@@ -17,27 +16,29 @@ from pgqueue.testing.table import Table
 
 T = TypeVar("T")
 
-ANSWERED: Mapping[str, Callable[..., Any]] = {
-    "enqueue.enqueue": Table.enqueue,
-    "enqueue.enqueue_many": Table.enqueue_many,
-    "control.show": Table.show,
-    "waiting.look": Table.look,
-    "waiting.why": Table.why,
-    "control.jobs": Table.jobs,
-    "control.counts": Table.counts,
-    "control.clock": Table.clock,
-    "control.cancel": Table.cancel,
-    "control.retry": Table.retry,
-    "control.retry_dead": Table.retry_dead,
-    "control.retry_dead_matching": Table.retry_dead_matching,
-    "control.purge_dead": Table.purge_dead,
-    "control.pause": Table.pause,
-    "control.resume": Table.resume,
-    "plans.next_claim": Table.next_claim,
-    "finish.finish": Table.finish,
-    "claim.retire": Table.retire,
-}
-"""What answers each plan, by the plan's name. It takes the plan's arguments."""
+ANSWERED = frozenset(
+    {
+        "enqueue.enqueue",
+        "enqueue.enqueue_many",
+        "control.show",
+        "waiting.look",
+        "waiting.why",
+        "control.jobs",
+        "control.counts",
+        "control.clock",
+        "control.cancel",
+        "control.retry",
+        "control.retry_dead",
+        "control.retry_dead_matching",
+        "control.purge_dead",
+        "control.pause",
+        "control.resume",
+        "plans.next_claim",
+        "finish.finish",
+        "claim.retire",
+    }
+)
+"""The plans that are answered, by name. The method of :class:`Table` with the last part of the name takes the arguments."""
 TIMED = "control.clock"
 """The plan that asks for the time; it takes none."""
 
@@ -67,13 +68,13 @@ class Memory(Database):
 
     def run(self, plan: Plan[T], connection: object = None) -> T:  # noqa: ARG002 - there is no transaction to join
         """Answer a plan."""
-        answering, given = ANSWERED.get(plan.name), plan.arguments
-        if answering is None:
+        if plan.name not in ANSWERED:
             self._refuse(f"{plan.name!r} was asked of it")
+        given = plan.arguments
         if plan.name == TIMED or given.get("now", plan) is None:
             given["now"] = self.clock.now
         with self._one_at_a_time:
-            answer: T = answering(self._table, **given)
+            answer: T = getattr(self._table, plan.name.rpartition(".")[2])(**given)
             return answer
 
     async def arun(self, plan: Plan[T], connection: object = None) -> T:

@@ -36,7 +36,7 @@ class Row:
         return -self.new.priority, self.run_at, self.id
 
     def shown(self) -> Job:
-        """The job as whoever asks sees it."""
+        """The job as it is shown."""
         return Job(
             id=self.id,
             state=self.state,

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class StandIn:
-    """Stands in for a :class:`Database` of any kind, and leaves to it whatever it does not change itself.
+    """Stands in for a :class:`Database` of any kind, and leaves to it all that it does not change itself.
 
     Attributes:
         real: the database.
@@ -41,7 +41,7 @@ class StandIn:
         """Frameworks' queues look for their own kind of database; on a connection of the test's it is none."""
         return self.real.__class__ if self._connection is None else StandIn
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the database has
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of the database
         """All else is the database's."""
         return getattr(self.real, name)
 

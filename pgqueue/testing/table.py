@@ -1,7 +1,7 @@
 """Jobs in a dict, for tests without a database.
 
 Each public method of :class:`Table` answers the plan of its name, with the same arguments, as PostgreSQL would
-to whoever is alone with it. What is decided elsewhere is not decided here again: what becomes of an attempt
+to one client that has no other beside it. What is decided elsewhere is not decided here again: what becomes of an attempt
 (:mod:`pgqueue.values.verdict`) comes in as a verdict, and arguments and results
 (:mod:`pgqueue.values.payload`) as JSON.
 """
@@ -38,7 +38,7 @@ class Table:
         return now
 
     def enqueue(self, job: NewJob, *, now: datetime) -> Enqueued:
-        """Add a job, or deal with whoever holds its unique key."""
+        """Add a job, or deal with the job that holds its unique key."""
         if job.unique_key is not None and (answer := self._collision(job, job.unique_key, now)):
             return answer
         run_at = _run_at(job, now)
@@ -152,7 +152,7 @@ class Table:
             del self._rows[row.id]
         return len(found)
 
-    def pause(self, queue: str, *, now: datetime) -> None:  # noqa: ARG002 - nobody asks since when
+    def pause(self, queue: str, *, now: datetime) -> None:  # noqa: ARG002 - nothing asks since when
         """Stop a queue from being claimed from."""
         self._paused.add(queue)
 

@@ -6,9 +6,11 @@ import re
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -25,6 +27,8 @@ from pgqueue.errors import (
     NotInMemory,
     UnsupportedConnection,
 )
+from pgqueue.store import control, enqueue
+from pgqueue.store.plan import Plan
 from pgqueue.testing import Clock, Memory, adrain, drain, eager, in_database, in_memory, in_transaction
 from pgqueue.testing.table import Table
 from pgqueue.values.job import Enqueued, NewJob
@@ -207,6 +211,28 @@ def test_a_plan_that_memory_does_not_know_is_refused_by_name(app: PgQueue) -> No
 
     with in_memory(app) as memory, pytest.raises(NotInMemory, match=r"'upkeep\.note_orphans' was asked"):
         memory.run(upkeep.note_orphans())
+
+
+def test_a_plan_that_somebody_decorated_is_answered_as_it_was(
+    app: PgQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a program does that counts or traces what its queue asks."""
+    asked: list[str] = []
+
+    def noting(make: Callable[..., Plan[Any]]) -> Callable[..., Plan[Any]]:
+        def noted(*args: Any, **kwargs: Any) -> Plan[Any]:
+            asked.append(make.__name__)
+            return make(*args, **kwargs)
+
+        return noted
+
+    monkeypatch.setattr(enqueue, "enqueue", noting(enqueue.enqueue))
+    monkeypatch.setattr(control, "show", noting(control.show))
+    send = app.task(name="send")(lambda: None)
+
+    with eager(app):
+        assert send.enqueue().status() is JobState.SUCCEEDED
+    assert asked == ["enqueue", "show", "show"]
 
 
 def test_threads_are_answered_one_after_the_other(app: PgQueue, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,4 +81,5 @@ def _taken(runs: Blocking) -> bool:
         stop=stop_after_delay(PATIENCE),
         retry_error_callback=lambda _: False,
     )
-    return patient(lambda: run(lake.lock(), runs))
+    taken: bool = patient(run, lake.lock(), runs)
+    return taken

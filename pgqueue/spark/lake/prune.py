@@ -127,7 +127,7 @@ def _pruned(database: Database, lake: Lake, entry: EndedDay, patience: timedelta
     assert entry.day is not None  # noqa: S101 - for the type checker: ended jobs have days
     day = entry.day
     try:
-        _until(lambda: database.run(plans.gather(day)), patience)
+        _until(patience, database.run, plans.gather(day))
         with database.transaction() as connection:
             done = _dropped(Blocking(connection, database.catalogue), lake, entry, day, patience)
     except RetryError:
@@ -140,7 +140,7 @@ def _pruned(database: Database, lake: Lake, entry: EndedDay, patience: timedelta
 
 def _dropped(runs: Blocking, lake: Lake, entry: EndedDay, day: date, patience: timedelta) -> Pruned:
     """Within a transaction: hold the day, compare it once more, and drop it."""
-    if _until(lambda: run(plans.hold(day), runs), patience) is None:
+    if _until(patience, run, plans.hold(day), runs) is None:
         return Pruned(day=day, fate=Fate.KEPT, reason="gone meanwhile")
     lake.passed("held")
     known = run(plans.known(), runs).get(day)
@@ -149,7 +149,7 @@ def _dropped(runs: Blocking, lake: Lake, entry: EndedDay, day: date, patience: t
     held = run(plans.contents(day, since=known.pruned_below, below=EVERY), runs).history
     if reason := _differs(held, entry.history_since(known.pruned_below), day):
         return Pruned(day=day, fate=Fate.REFUSED, reason=reason)
-    _until(lambda: run(plans.drop(day), runs), patience)
+    _until(patience, run, plans.drop(day), runs)
     lake.passed("dropped")
     return Pruned(day=day, fate=Fate.PRUNED, rows=held.rows)
 
@@ -163,10 +163,10 @@ def _differs(held: Share, wanted: Share, day: date) -> str:
     )
 
 
-def _until(attempt: Callable[[], bool | None], patience: timedelta) -> bool | None:
-    """Attempt until it does not say False, with pauses in which others may pass."""
+def _until(patience: timedelta, attempt: Callable[..., bool | None], *args: object) -> bool | None:
+    """Attempt until the answer is not False, with pauses in which other sessions may have the locks."""
     return Retrying(
         retry=retry_if_result(lambda done: done is False),
         wait=wait_random(0.5, 1.5),
         stop=stop_after_delay(patience),
-    )(attempt)
+    )(attempt, *args)
