@@ -1,19 +1,19 @@
-"""A take's heartbeat: a thread that renews its lease, and the limits on how long a connection may be silent.
+"""A take's heartbeat: a thread that renews its lease, learns which jobs are to be cancelled, and cuts silent connections.
 
-The thread has a connection of its own, opened at the first beat: the take's own may wait for a row lock while the
-lease runs out. It is a thread for ``atake`` too, since the user's code may block the event loop.
+The thread has a connection of its own, opened when it first asks: the take's own may wait for a row lock while the
+lease runs out. It is a thread for ``atake``, too, because the user's code may block the event loop.
 
 What becomes of a lost lease is decided in :mod:`pgqueue.app.hold`.
 """
 
 import logging
 import math
-import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -22,11 +22,17 @@ from psycopg.conninfo import make_conninfo
 from pgqueue.errors import PgQueueError
 from pgqueue.store import claim
 from pgqueue.store.database import Database
-from pgqueue.store.plan import run
+from pgqueue.store.plan import Plan, run
+from pgqueue.store.session import cut_off
+from pgqueue.values.lease import renew_every
 
 if TYPE_CHECKING:
     from pgqueue.store.connection import OwnConnection
 
+T = TypeVar("T")
+
+CANCEL_EVERY = 0.8
+"""Seconds until a take asks again which of its jobs are to be cancelled."""
 SHORTEST_LIMIT = 1.0
 LONGEST_JOIN = 1.0
 
@@ -34,7 +40,7 @@ log = logging.getLogger("pgqueue.take")
 
 
 class Heartbeat:
-    """Renews a lease every third of it until it is stopped, or the lease is lost."""
+    """Renews a lease every third of it, and asks for jobs to cancel, until it is stopped or the lease is lost."""
 
     def __init__(
         self,
@@ -69,7 +75,7 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._run, name="pgqueue-take", daemon=True)
 
     def start(self) -> None:
-        """Begin; the first beat comes after a third of the lease."""
+        """Begin; the first question comes after 0.8 s, the first renewal after a third of the lease."""
         patience = max(2, math.ceil(self._limit))  # libpq takes whole seconds, two at least
         self._dsn = make_conninfo(self._database.dsn, connect_timeout=patience)
         self._thread.start()
@@ -83,37 +89,47 @@ class Heartbeat:
             self._thread.join(LONGEST_JOIN)
 
     def _run(self) -> None:
-        beat = self._lease.total_seconds() / 3
-        pause = beat
+        every = renew_every(self._lease)
+        due = time.monotonic() + every
         try:
-            while not self._stopping.wait(pause):
-                pause = beat if self._beat() else beat / 4
+            while not self._stopping.wait(max(0.0, min(CANCEL_EVERY, due - time.monotonic()))):
+                if time.monotonic() < due:
+                    self._ask()
+                else:
+                    due = time.monotonic() + (every if self._beat() else every / 4)
         finally:
             self._close()
 
     def _beat(self) -> bool:
         """Renew the lease once; False: try again soon."""
         try:
-            kept = self._renewed()
+            kept = self._answer(claim.renew(self._worker, self._lease))
         except (psycopg.Error, PgQueueError) as error:
-            self._close()
-            if not self._stopping.is_set():
-                log.warning("lease not renewed; the next beat uses a new connection", exc_info=error)
+            self._give_up_connection("lease not renewed", error)
             return False
         if not kept and not self._stopping.is_set():
             self._stopping.set()
             self._on_lost()
         return True
 
-    def _renewed(self) -> bool:
+    def _ask(self) -> None:
+        """Learn which of the jobs are to be cancelled."""
+        if not (held := self._held()):
+            return
+        try:
+            self._on_cancel(self._answer(claim.cancel_requests(self._worker, held)))
+        except (psycopg.Error, PgQueueError) as error:
+            self._give_up_connection("a take could not ask which of its jobs are to be cancelled", error)
+
+    def _give_up_connection(self, what: str, error: Exception) -> None:
+        self._close()
+        if not self._stopping.is_set():
+            log.warning("%s; the next beat uses a new connection", what, exc_info=error)
+
+    def _answer(self, plan: Plan[T]) -> T:
         connection = self._connection = self._connection or self._database.connect(self._dsn)
         with within(self._limit, connection):
-            steps = connection.steps(self._database.catalogue)
-            if not run(claim.renew(self._worker, self._lease), steps):
-                return False
-            if held := self._held():
-                self._on_cancel(run(claim.cancel_requests(self._worker, held), steps))
-        return True
+            return run(plan, connection.steps(self._database.catalogue))
 
     def _close(self) -> None:
         if self._connection is not None:
@@ -132,12 +148,3 @@ def within(seconds: float, connection: psycopg.Connection[Any]) -> Iterator[None
     finally:
         watch.cancel()
         watch.join()  # it must not come too late, when the socket's number may be another connection's
-
-
-def cut_off(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
-    """End a wait for an answer: it fails as if the server had closed the connection. From any thread."""
-    with (
-        suppress(psycopg.Error, OSError),
-        socket.fromfd(connection.fileno(), socket.AF_INET, socket.SOCK_STREAM) as duplicate,
-    ):
-        duplicate.shutdown(socket.SHUT_RDWR)

@@ -21,10 +21,10 @@ from pgqueue.store.listener import listen_statement
 from pgqueue.store.plan import Plan, Steps, plan
 from pgqueue.store.portions import Portions
 from pgqueue.values.job import Claim
+from pgqueue.values.lease import POLL, renew_every
 from pgqueue.values.retry import Retry
 from pgqueue.values.verdict import Again, Buried, Returned, Succeeded, Verdict, describe, judge
 
-POLL = 1.0
 SHORTEST_PATIENCE = 10.0
 POSTPONED = timedelta(minutes=1)
 
@@ -59,7 +59,7 @@ class Hold:
         Args:
             database: where the jobs are.
             count: at most how many.
-            queues: from these, in this order; None: from all.
+            queues: from these, an equal share from each, the first ones first; None: from all.
             timeout: how long to wait for the first; None: for ever.
             lease: how soon others may have the jobs if this process dies.
             keep: whether completed jobs go to the history.
@@ -102,50 +102,24 @@ class Hold:
         self.lost = False
         self.taken_at = 0.0
 
-    @plan
-    def arrive(self) -> Steps[upkeep.Ticked]:
-        """Be known as a worker, and put in line what is due; what there is to do besides."""
+    def arrive(self) -> Plan[upkeep.Ticked]:
+        """Register as a worker or stay registered, and make due jobs ready; what there is to do besides."""
         self.looking = True
-        if not (yield from claim.renew(self.worker.id, self.lease)):
-            yield from claim.register(self.worker, self.lease)
-        return (yield from upkeep.tick())
+        return upkeep.arrive(self.worker, self.lease)
 
-    @plan
-    def look(self, ticked: upkeep.Ticked) -> Steps[float]:
-        """Claim what is ready into ``held``; returns for how long to wait if that was nothing."""
-        if self.queues is None:
-            yield from self._claim_from_all()
-        else:
-            yield from self._claim_from(self.queues)
+    def look(self) -> Plan[list[Claim]]:
+        """Claim what is ready."""
+        return claim.look(self.worker.id, self.queues, self.count, portions=self._portions)
+
+    def found(self, claims: Sequence[Claim], ticked: upkeep.Ticked) -> float:
+        """Hold these claims; returns how many seconds to wait if there are none."""
+        self.held = {one.id: one for one in claims}
+        if claims:
+            self.observers.claimed(claims)
         self.taken_at = time.monotonic()
         self.looking = False
-        longest = min(POLL, self.lease.total_seconds() / 3)
+        longest = min(POLL.total_seconds(), renew_every(self.lease))
         return longest if ticked.next_in is None else max(0.0, min(longest, ticked.next_in))
-
-    def _claim_from_all(self) -> Steps[None]:
-        """Claim from all queues that have ready jobs, in the order of their names, some at a time."""
-        after = None
-        while len(self.held) < self.count:
-            names = yield from claim.next_queues(after, claim.ASKED_AT_ONCE)
-            if names:
-                yield from self._claim_from(names)
-            if len(names) < claim.ASKED_AT_ONCE:
-                break
-            after = names[-1]
-
-    def _claim_from(self, names: Sequence[str]) -> Steps[None]:
-        """Claim from these queues, in this order; in parts, so that no answer is too long."""
-        places = {name: place for place, name in enumerate(names)}
-        while left := self.count - len(self.held):
-            part = min(left, self._portions.most)
-            found = yield from claim.claim(self.worker.id, dict.fromkeys(names, part), limit=part)
-            self._portions.learn(found)
-            if found:
-                self.observers.claimed(found)
-            for one in sorted(found, key=lambda one: places[one.queue]):
-                self.held[one.id] = one
-            if len(found) < part:
-                break
 
     def unreadable(self) -> list[Buried]:
         """Read the arguments of what is held; what cannot be read is held no more, and is to be recorded."""

@@ -22,14 +22,13 @@ from pgqueue.errors import Duration, InvalidOption, as_delay, as_duration, as_li
 from pgqueue.store import enqueue
 from pgqueue.store.database import Database
 from pgqueue.values.job import Enqueued, NewJob
+from pgqueue.values.lease import LEASE
 from pgqueue.values.options import check_queues
 from pgqueue.values.payload import DEFAULT_LIMIT
 from pgqueue.values.retry import Retry
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-DEFAULT_LEASE = timedelta(seconds=30)
 
 
 class PgQueue(Desk, Registry):
@@ -170,7 +169,7 @@ class PgQueue(Desk, Registry):
         *,
         queues: Sequence[str] | None = None,
         timeout: Duration | None = None,
-        lease: Duration = DEFAULT_LEASE,
+        lease: Duration = LEASE,
     ) -> Take:
         """Take jobs to handle them yourself: a context manager of a list of jobs (``atake``: an async one).
 
@@ -179,7 +178,7 @@ class PgQueue(Desk, Registry):
 
         Args:
             count: at most how many.
-            queues: from these, in this order; None: from all.
+            queues: from these, an equal share from each, the first ones first; None: from all.
             timeout: how long to wait for the first job, in seconds or as a timedelta; then the list is empty. Zero:
                 do not wait. None, the default: wait for ever.
             lease: how soon others may have the jobs if this process dies; seconds, or a timedelta. It is renewed
@@ -197,7 +196,7 @@ class PgQueue(Desk, Registry):
         *,
         queues: Sequence[str] | None = None,
         timeout: Duration | None = None,
-        lease: Duration = DEFAULT_LEASE,
+        lease: Duration = LEASE,
     ) -> AsyncTake:
         """Take jobs to handle them yourself: a context manager of a list of jobs (``atake``: an async one).
 
@@ -206,7 +205,7 @@ class PgQueue(Desk, Registry):
 
         Args:
             count: at most how many.
-            queues: from these, in this order; None: from all.
+            queues: from these, an equal share from each, the first ones first; None: from all.
             timeout: how long to wait for the first job, in seconds or as a timedelta; then the list is empty. Zero:
                 do not wait. None, the default: wait for ever.
             lease: how soon others may have the jobs if this process dies; seconds, or a timedelta. It is renewed

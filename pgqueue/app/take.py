@@ -24,12 +24,13 @@ from typing import Any
 
 import psycopg
 
-from pgqueue.app.heartbeat import cut_off, within
+from pgqueue.app.heartbeat import within
 from pgqueue.app.hold import Hold
 from pgqueue.app.taken import TakenJob
 from pgqueue.errors import ConnectionFailed, PgQueueError
 from pgqueue.store.connection import OwnAsyncConnection, OwnConnection
 from pgqueue.store.plan import Plan, arun, run
+from pgqueue.store.session import cut_off
 from pgqueue.store.sweep import arun_sweep, reclaiming, run_sweep
 from pgqueue.values.verdict import Buried, Verdict
 
@@ -91,7 +92,7 @@ class Take(Hold):
             ticked = self._run(self.arrive())
             if ticked.lost:
                 run_sweep(reclaiming(), self._run)
-            pause = self._run(self.look(ticked))
+            pause = self.found(self._run(self.look()), ticked)
             unreadable = self.unreadable()
             for verdict in unreadable:
                 self._bury(verdict)
@@ -180,7 +181,7 @@ class AsyncTake(Hold):
             ticked = await self._run(self.arrive())
             if ticked.lost:
                 await arun_sweep(reclaiming(), self._run)
-            pause = await self._run(self.look(ticked))
+            pause = self.found(await self._run(self.look()), ticked)
             unreadable = self.unreadable()
             for verdict in unreadable:
                 await self._bury(verdict)

@@ -69,7 +69,7 @@ class TakenJob:
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody asked to cancel the job; known at the heartbeat after it, a third of the lease."""
+        """Whether somebody asked to cancel the job; known within a second."""
         return self.id in self._hold.cancelled
 
     def complete(self) -> None:

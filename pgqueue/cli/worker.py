@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -20,6 +21,7 @@ from pgqueue.cli import logs
 from pgqueue.cli.app import Settings
 from pgqueue.cli.supervisor import Supervisor
 from pgqueue.cli.values import ABOVE_ZERO, LENGTH, names
+from pgqueue.values.lease import GRACE, LEASE, POLL, SWEEP
 from pgqueue.worker.worker import Worker
 
 log = logging.getLogger("pgqueue.worker")
@@ -31,6 +33,10 @@ STUBBORN_AFTER = 2.0
 option = partial(click.option, show_default=True)
 
 
+def _seconds(length: timedelta) -> str:
+    return f"{length.total_seconds():g}"
+
+
 @click.command()
 @click.option(
     "--queues", type=names, metavar="QUEUE,...", help="Serve only these queues, with commas between."
@@ -40,12 +46,16 @@ option = partial(click.option, show_default=True)
 @option(
     "--lease",
     type=ABOVE_ZERO,
-    default="30",
+    default=_seconds(LEASE),
     help="Other workers take over the jobs of a dead worker after this.",
 )
-@option("--poll", type=ABOVE_ZERO, default="1", help="Look for jobs this often without being notified.")
-@option("--sweep", type=ABOVE_ZERO, default="5", help="Look for dead workers this often.")
-@option("--grace", type=LENGTH, default="30", help="Running jobs may go on this long after a stop.")
+@option(
+    "--poll", type=ABOVE_ZERO, default=_seconds(POLL), help="Look for jobs this often without being notified."
+)
+@option("--sweep", type=ABOVE_ZERO, default=_seconds(SWEEP), help="Look for dead workers this often.")
+@option(
+    "--grace", type=LENGTH, default=_seconds(GRACE), help="Running jobs may go on this long after a stop."
+)
 @option(
     "--unknown-after",
     type=ABOVE_ZERO,

@@ -30,6 +30,7 @@ import msgspec
 from pgqueue.store import finish
 from pgqueue.store.arrays import columns, numbers, texts
 from pgqueue.store.plan import Statement, Steps, plan
+from pgqueue.store.portions import Portions
 from pgqueue.values.job import HEAD, Claim, Mark
 from pgqueue.values.verdict import Returned, describe, failed, lost
 from pgqueue.values.version import __version__
@@ -194,6 +195,55 @@ def fill(
         served = Counter(one.queue for one in found)
         hungry = hungry[len(asked) :] + [queue for queue in asked if served[queue] == share]
     return claims
+
+
+@plan
+def look(
+    worker: UUID,
+    queues: Sequence[str] | None,
+    room: int,
+    *,
+    portions: Portions,
+    now: datetime | None = None,
+) -> Steps[list[Claim]]:
+    """Claim what is ready, as :func:`fill` does, in portions so that no answer is too long: a look of a take or a drain.
+
+    Args:
+        worker: who takes them.
+        queues: where from; the first ones are served where there is less room than queues. None: all, by their names.
+        room: at most how many.
+        portions: how long the answers of this worker are.
+        now: as for :func:`claim`.
+
+    Returns:
+        Claims in the order of the queues.
+    """
+    if queues is not None:
+        return (yield from _in_portions(worker, queues, room, portions, now))
+    claims: list[Claim] = []
+    after = None
+    while len(claims) < room:
+        names = yield from next_queues(after, ASKED_AT_ONCE)
+        claims += yield from _in_portions(worker, names, room - len(claims), portions, now)
+        if len(names) < ASKED_AT_ONCE:
+            break
+        after = names[-1]
+    return claims
+
+
+def _in_portions(
+    worker: UUID, queues: Sequence[str], room: int, portions: Portions, now: datetime | None
+) -> Steps[list[Claim]]:
+    claims: list[Claim] = []
+    while queues and len(claims) < room:
+        portion = min(room - len(claims), portions.most)
+        found = yield from fill(worker, queues, portion, now=now)
+        portions.learn(found)
+        claims += found
+        if len(found) < portion:
+            break
+    places = {name: place for place, name in enumerate(queues)}
+    return sorted(claims, key=lambda one: places[one.queue])
 
 
 @plan

@@ -11,7 +11,7 @@ import msgspec
 
 from pgqueue.store import lost
 from pgqueue.store.arrays import columns, texts
-from pgqueue.store.claim import NO_MARKS
+from pgqueue.store.claim import NO_MARKS, WorkerInfo, register, renew
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.job import JobState, Mark
 from pgqueue.values.verdict import Verdict
@@ -68,6 +68,14 @@ def tick(
     if count:
         yield from wake()
     return Ticked(count, next_in, lost, ready, all_refused)
+
+
+@plan
+def arrive(worker: WorkerInfo, lease: timedelta, *, now: datetime | None = None) -> Steps[Ticked]:
+    """Renew a worker's lease, or register it; then tick. A take or a drain does this before each look."""
+    if not (yield from renew(worker.id, lease, now=now)):
+        yield from register(worker, lease, now=now)
+    return (yield from tick(now=now))
 
 
 @plan(transaction=True)

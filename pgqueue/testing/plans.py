@@ -1,14 +1,13 @@
-"""The plan by which a drain claims, which decides the order in which queues are served."""
+"""The plan by which a drain claims."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from pgqueue.store import claim, upkeep
 from pgqueue.store.plan import Steps, plan
+from pgqueue.store.portions import Portions
 from pgqueue.values.job import Claim
-
-LEASE = timedelta(seconds=30)
-"""How long a job whose worker died in a test stays that worker's; as with a real one."""
+from pgqueue.values.lease import LEASE
 
 
 @plan(transaction=True)
@@ -25,9 +24,6 @@ def next_claim(
         queues: from these, in this order; None: from all.
         now: the instant; the database's own by default.
     """
-    if not (yield from claim.renew(worker.id, LEASE, now=now)):
-        yield from claim.register(worker, LEASE, now=now)
-    yield from upkeep.tick(now=now)
-    names = sorted((yield from claim.new_queues())) if queues is None else queues
-    claims = yield from claim.fill(worker.id, names, 1, now=now)
+    yield from upkeep.arrive(worker, LEASE, now=now)
+    claims = yield from claim.look(worker.id, queues, 1, portions=Portions(), now=now)
     return claims[0] if claims else None

@@ -15,9 +15,9 @@ from pgqueue.errors import as_duration
 from pgqueue.store.claim import WorkerInfo
 from pgqueue.store.finish import States
 from pgqueue.store.waiting import Look
-from pgqueue.testing.plans import LEASE
 from pgqueue.testing.row import Row
 from pgqueue.values.job import AttemptError, Claim, Enqueued, Job, JobState, NewJob, Outcome, QueueCount
+from pgqueue.values.lease import LEASE
 from pgqueue.values.verdict import Again, Buried, Cancelled, Returned, Succeeded, Unknown, Verdict
 from pgqueue.values.why import Why, explain, spoken
 

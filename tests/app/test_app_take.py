@@ -331,3 +331,17 @@ def test_queues_that_were_not_declared_are_refused_and_the_declared_ones_are_the
     with strict.take(5, timeout=20) as jobs:
         assert [job.queue for job in jobs] == ["mail"]
     strict.close()
+
+
+def test_a_take_hears_of_a_job_to_cancel_long_before_it_renews_its_lease(queue: PgQueue) -> None:
+    ids = enqueued(queue, 2)
+    with queue.take(2, lease=3600) as jobs:
+        assert queue.cancel(ids[0]) is JobState.RUNNING
+        wait_until(lambda: jobs[0].cancelled)
+        assert not jobs[1].cancelled
+
+
+def test_queues_share_a_take_equally(queue: PgQueue) -> None:
+    first, second = enqueued(queue, 5, queue="first"), enqueued(queue, 5, queue="second")
+    with queue.take(4, queues=["second", "first"]) as jobs:
+        assert ids_of(jobs) == [*second[:2], *first[:2]]
