@@ -7,7 +7,7 @@ down_revision = "0003"
 branch_labels = None
 depends_on = None
 
-PARTS = ("meta",)
+PARTS = ("meta", "admission")
 
 
 def upgrade() -> None:

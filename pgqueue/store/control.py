@@ -5,6 +5,7 @@ from datetime import datetime
 
 import msgspec
 
+from pgqueue.store import admission
 from pgqueue.store.finish import cancel_waiting
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.records import job_of
@@ -105,6 +106,8 @@ def cancel(job_id: int, *, now: datetime | None = None) -> Steps[JobState | None
     rows = yield Statement("cancel", {"id": job_id})
     if not rows or rows[0][0] == JobState.RUNNING:
         return JobState.RUNNING if rows else None
+    if rows[0][0] == JobState.BLOCKED:
+        yield from admission.forget([job_id])
     return (yield from cancel_waiting([job_id], now=now))[job_id]
 
 

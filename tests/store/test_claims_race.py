@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
 import psycopg
-from store.crowd import ask, asking, at_once
+from store.crowd import ask, asking, at_once, until_somebody_waits
 from store.samples import (
     LEASE,
     MINUTE,
@@ -21,7 +22,7 @@ from store.samples import (
     worker_info,
 )
 
-from pgqueue.store import claim, finish, upkeep
+from pgqueue.store import claim, control, finish, upkeep
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.connection import Blocking
 from pgqueue.store.plan import Plan, Row, Step, run
@@ -148,6 +149,20 @@ def test_verdicts_on_jobs_that_others_have_locked_are_set_apart(
     with psycopg.connect(dsn, options="-c lock_timeout=1s") as other:
         plan = finish.finish_unlocked(locked.worker_id, verdicts, keep=True)
         assert ask(other, plan) == ({free.id: JobState.SUCCEEDED}, {locked.id})
+
+
+def test_a_cancel_waits_for_a_claim_of_its_job_and_asks_the_worker_then(dsn: str) -> None:
+    with psycopg.connect(dsn) as claiming, psycopg.connect(dsn) as other, ThreadPoolExecutor(1) as threads:
+        (job_id,) = ask(claiming, adding(new_job()))
+        claiming.commit()
+        ask(claiming, taking())
+        cancelling = threads.submit(ask, other, control.cancel(job_id, now=NOON))
+        until_somebody_waits(dsn, unless=cancelling.done)
+        claiming.commit()
+        assert cancelling.result(timeout=30) is JobState.RUNNING
+        other.commit()
+        row = claiming.execute("select cancel_requested from pgqueue.jobs").fetchone()
+    assert row == (True,)
 
 
 def test_of_a_renewal_and_an_expiry_at_once_exactly_one_wins(dsn: str) -> None:

@@ -115,6 +115,7 @@ insert into pgqueue.job_history (id, run_at, created_at, finished_at, collisions
 select n, now(), now(), now() + n % 3 * interval '1 day', 0, 0, 1, 1, 'succeeded', 'queue ' || n % 5, 'task', '{}'
 from generate_series(200001, 210000) as n;
 insert into pgqueue.queues (name) select 'queue ' || n from generate_series(1, 500) as n;
+insert into pgqueue.waits (waits_for, job_id) select 'job ' || n, n from generate_series(1, 5000) as n;
 insert into pgqueue.unique_holds (unique_key, job_id, held_until)
 select 'key ' || n, n, now() from generate_series(1, 5000) as n;
 """
