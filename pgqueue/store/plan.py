@@ -114,6 +114,10 @@ class Plan(Generic[T_co]):
         """The same plan with other values for some of its arguments."""
         return Plan(self.kind, (), self.arguments | changes)
 
+    def in_transaction(self) -> "Plan[T_co]":
+        """The same plan, run in a transaction, or in a savepoint, though it does not need one."""
+        return Plan(self.kind._replace(transaction=True), self._args, self._kwargs)
+
     def steps(self) -> Steps[T_co]:
         """The steps of one run, from the first one on."""
         return self.kind.make(*self._args, **self._kwargs)

@@ -213,8 +213,9 @@ class Shift:
         return Attempt(found, task, context, plain=task is not None and not task.is_async)
 
     def finish(self, verdict: Verdict) -> Plan[finish.States]:
-        """Record how it ended."""
-        return finish.finish(self.worker.id, [verdict], keep=self._queue.keeps_history)
+        """Record how it ended. Where the database refuses that, a test's own transaction goes on."""
+        recording = finish.finish(self.worker.id, [verdict], keep=self._queue.keeps_history)
+        return recording.in_transaction()
 
     def end(self, attempt: Attempt, job: Job | None) -> None:
         """Note what became of the job: without a record it succeeded, and no history is kept."""

@@ -140,6 +140,25 @@ def test_a_frameworks_queue_finds_its_own_kind_of_database_at_any_instant(emptie
     assert kinds == [True, False]
 
 
+def test_a_refused_verdict_is_what_a_test_sees_and_its_transaction_goes_on(emptied: str) -> None:
+    queue = PgQueue("")
+
+    @queue.task
+    def work() -> None: ...
+
+    with psycopg.connect(emptied) as connection, in_transaction(queue, connection):
+        connection.execute(
+            "create function pgqueue.refuse() returns trigger language plpgsql as $$begin raise 'as asked'; end$$;"
+            "create trigger refuse before delete on pgqueue.jobs for each row execute function pgqueue.refuse()"
+        )
+        handle = work.enqueue()
+        with pytest.raises(psycopg.errors.RaiseException, match="as asked"):
+            drain(queue)
+        assert handle.status() is JobState.RUNNING
+        connection.rollback()
+    queue.close()
+
+
 def test_plain_functions_run_in_the_callers_thread(queue: PgQueue) -> None:
     @queue.task
     def where() -> int:

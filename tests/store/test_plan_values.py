@@ -124,6 +124,7 @@ def test_a_plan_can_be_run_again_and_with_other_arguments(asked: Asked) -> None:
 def test_a_plan_that_needs_a_transaction_is_run_in_one(asked: Asked) -> None:
     assert asked(two()) == (5, ["begin", "first", "second", "commit"])
     assert asked(careful())[1] == ["begin", "before", "first", "second", "commit"]
+    assert asked(one("alone").in_transaction())[1] == ["begin", "alone", "commit"]
 
 
 def test_a_plan_that_needs_a_transaction_is_refused_within_one_that_says_it_needs_none(asked: Asked) -> None:
