@@ -6,9 +6,10 @@ from typing import Any
 
 from pgqueue.app.results import aended, ended, not_found, result_of
 from pgqueue.errors import InvalidOption, JobNotFound
-from pgqueue.store import control, waiting
+from pgqueue.store import control, standings, waiting
 from pgqueue.store.database import Database
 from pgqueue.values.job import Job, JobState, QueueCount
+from pgqueue.values.standing import QueueStanding
 from pgqueue.values.why import Why
 
 LONGEST_PAGE = 10_000
@@ -248,6 +249,26 @@ class Desk:
     async def aresume(self, queue: str) -> bool:
         """Let a paused queue be claimed from again; False: it was not paused."""
         return await self.database.arun(control.resume(queue))
+
+    def standings(self) -> list[QueueStanding]:
+        """How every queue stands: how many jobs in which state, the oldest ready one, the rate; in milliseconds.
+
+        Returns:
+            A standing for each queue with jobs, that ended jobs in the last minute, or that was paused once; in the
+            order of names. Where the tables are large, numbers are estimates from a sample, and say so;
+            :meth:`counts` is exact and reads all live and dead jobs.
+        """
+        return self.database.run(standings.queue_standings())
+
+    async def astandings(self) -> list[QueueStanding]:
+        """How every queue stands: how many jobs in which state, the oldest ready one, the rate; in milliseconds.
+
+        Returns:
+            A standing for each queue with jobs, that ended jobs in the last minute, or that was paused once; in the
+            order of names. Where the tables are large, numbers are estimates from a sample, and say so;
+            :meth:`counts` is exact and reads all live and dead jobs.
+        """
+        return await self.database.arun(standings.queue_standings())
 
     def counts(self) -> tuple[list[QueueCount], list[str]]:
         """How many jobs of each queue are in each state, the ended ones left out; and which queues are paused."""

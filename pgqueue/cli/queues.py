@@ -1,33 +1,28 @@
 """``pgqueue queues``: how many jobs each queue has, and whether workers may claim them."""
 
-from datetime import datetime
+from datetime import timedelta
 
 import click
-import msgspec
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.known import look_up
 from pgqueue.cli.output import json_option, print_json, print_table
 from pgqueue.cli.verbs import Group
+from pgqueue.values.standing import QueueStanding
 
-
-class Standing(msgspec.Struct):
-    """A queue, and how many of its jobs are in each state that has not ended well.
-
-    ``unknown`` of them went back, because the worker that claimed them did not know their task.
-    """
-
-    queue: str
-    paused: bool = False
-    ready: int = 0
-    running: int = 0
-    scheduled: int = 0
-    blocked: int = 0
-    dead: int = 0
-    unknown: int = 0
-    unknown_tasks: list[str] = []
-    unknown_since: datetime | None = None
+HEADS = (
+    "queue",
+    "paused",
+    "ready",
+    "running",
+    "scheduled",
+    "blocked",
+    "dead",
+    "oldest ready",
+    "ended/s",
+    "unknown",
+)
 
 
 @click.group(cls=Group)
@@ -39,18 +34,14 @@ def queues() -> None:
 @json_option
 @with_queue
 def list_queues(queue: PgQueue, /, *, as_json: bool) -> None:
-    """List the queues that have waiting, running or dead jobs, are paused, or are declared by the app."""
+    """List the queues: jobs by state, how long the oldest ready job has waited, jobs ended per second."""
     found = _standings(queue)
     if as_json:
         print_json(found)
         return
-    heads = Standing.__struct_fields__[:-3]
-    rows = [msgspec.structs.astuple(one)[:-3] for one in found]
-    print_table(
-        heads,
-        [(name, "paused" if paused else "", *counts) for name, paused, *counts in rows],
-        empty="no queues",
-    )
+    print_table(HEADS, [_row(one) for one in found], empty="no queues")
+    if any(one.estimated for one in found):
+        click.echo("~: estimated from a sample, since there are many jobs")
     for one in found:
         if one.unknown:
             click.echo(
@@ -84,15 +75,21 @@ def resume(queue: PgQueue, /, *, names: tuple[str, ...]) -> None:
         click.echo(f"{name}: {'resumed' if queue.resume(name) else 'was not paused'}")
 
 
-def _standings(queue: PgQueue) -> list[Standing]:
-    counts, paused = queue.counts()
-    names = {*(queue.queues or ()), *paused, *(one.queue for one in counts)}
-    found = {name: Standing(name, paused=name in paused) for name in sorted(names)}
-    for one in counts:
-        standing = found[one.queue]
-        setattr(standing, one.state, one.count)
-        standing.unknown += one.unknown
-        standing.unknown_tasks = sorted({*standing.unknown_tasks, *one.unknown_tasks})
-        moments = [at for at in (standing.unknown_since, one.unknown_since) if at is not None]
-        standing.unknown_since = min(moments, default=None)
-    return list(found.values())
+def _standings(queue: PgQueue) -> list[QueueStanding]:
+    """Those that are known, and those that the app declares."""
+    found = {one.queue: one for one in queue.standings()}
+    declared = {name: QueueStanding(queue=name) for name in queue.queues or ()}
+    return [one for _, one in sorted({**declared, **found}.items())]
+
+
+def _row(one: QueueStanding) -> tuple[object, ...]:
+    sign = "~" if one.estimated else ""
+    numbers = (one.ready, one.running, one.scheduled, one.blocked, one.dead)
+    return (
+        one.queue,
+        "" if one.paused_at is None else "paused",
+        *(f"{sign if number else ''}{number}" for number in numbers),
+        "" if one.oldest_ready is None else str(timedelta(seconds=round(one.oldest_ready))),
+        f"{one.rate:.1f}" if one.rate else "",
+        one.unknown,
+    )

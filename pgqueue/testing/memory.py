@@ -25,6 +25,7 @@ ANSWERED = frozenset(
         "waiting.why",
         "control.jobs",
         "control.counts",
+        "standings.queue_standings",
         "control.clock",
         "control.cancel",
         "control.retry",

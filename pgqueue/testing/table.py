@@ -6,6 +6,7 @@ to one client that has no other beside it. What is decided elsewhere is not deci
 (:mod:`pgqueue.values.payload`) as JSON.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import count
@@ -14,10 +15,12 @@ from uuid import UUID
 from pgqueue.errors import as_duration
 from pgqueue.store.claim import WorkerInfo
 from pgqueue.store.finish import States
+from pgqueue.store.standings import RATED
 from pgqueue.store.waiting import Look
 from pgqueue.testing.row import Row
 from pgqueue.values.job import AttemptError, Claim, Enqueued, Job, JobState, NewJob, Outcome, QueueCount
 from pgqueue.values.lease import LEASE
+from pgqueue.values.standing import Head, QueueStanding, Sample, standings
 from pgqueue.values.verdict import Again, Buried, Cancelled, Returned, Succeeded, Unknown, Verdict
 from pgqueue.values.why import Why, explain, spoken
 
@@ -102,6 +105,29 @@ class Table:
         ended = {JobState.SUCCEEDED, JobState.CANCELLED}
         kinds = [(row.new.queue, row.state) for row in self._rows.values() if row.state not in ended]
         return [QueueCount(*kind, kinds.count(kind)) for kind in sorted(set(kinds))], sorted(self._paused)
+
+    def queue_standings(self, *, now: datetime) -> list[QueueStanding]:
+        """How every queue stands; jobs that ended in the last minute are counted as in the database."""
+        ready: dict[str, datetime] = {}
+        numbers: Counter[tuple[str, str]] = Counter()
+        rates: Counter[str] = Counter()
+        for row in self._rows.values():
+            queue = row.new.queue
+            if row.state is JobState.READY:
+                ready[queue] = min(row.run_at, ready.get(queue, row.run_at))
+            if row.state in {JobState.SUCCEEDED, JobState.CANCELLED}:
+                rates[queue] += row.ended_at is not None and row.ended_at > now - RATED
+            else:
+                numbers[queue, row.state] += 1
+        return standings(
+            now=now,
+            heads=[Head(queue, oldest, numbers[queue, "ready"]) for queue, oldest in ready.items()],
+            samples=[Sample(queue, state, count) for (queue, state), count in numbers.items()],
+            live_percent=100.0,
+            dead_percent=100.0,
+            rates={queue: count / RATED.total_seconds() for queue, count in rates.items() if count},
+            paused=dict.fromkeys(self._paused, now),
+        )
 
     def cancel(self, job_id: int, *, now: datetime) -> JobState | None:
         """End a waiting job, or ask a running one to."""

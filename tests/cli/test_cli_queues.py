@@ -26,27 +26,51 @@ def lines(queue: PgQueue) -> PgQueue:
 @pytest.mark.usefixtures("lines")
 def test_list_counts_the_jobs_of_each_queue(dsn: str) -> None:
     assert cells(pgqueue("queues", "list", dsn=dsn)) == [
-        ["default", "2", "0", "1", "0", "0"],
-        ["empty", "paused", "0", "0", "0", "0", "0"],
-        ["mail", "paused", "0", "0", "0", "0", "1"],
+        ["default", "2", "0", "1", "0", "0", "0:00:00", "0"],
+        ["empty", "paused", "0", "0", "0", "0", "0", "0"],
+        ["mail", "paused", "0", "0", "0", "0", "1", "0"],
     ]
 
 
 @pytest.mark.usefixtures("lines")
 def test_list_as_json_is_one_array(dsn: str) -> None:
     default, empty, mail = printed(pgqueue("queues", "list", "--json", dsn=dsn))
-    none = {"ready": 0, "running": 0, "scheduled": 0, "blocked": 0, "dead": 0}
-    unknown = {"unknown": 0, "unknown_tasks": [], "unknown_since": None}
-    assert default == none | unknown | {"queue": "default", "paused": False, "ready": 2, "scheduled": 1}
-    assert empty == none | unknown | {"queue": "empty", "paused": True}
-    assert mail == none | unknown | {"queue": "mail", "paused": True, "dead": 1}
+    none = {
+        "ready": 0,
+        "running": 0,
+        "scheduled": 0,
+        "blocked": 0,
+        "dead": 0,
+        "rate": 0.0,
+        "estimated": False,
+    }
+    unknown = {
+        "unknown": 0,
+        "unknown_tasks": [],
+        "unknown_since": None,
+        "oldest_ready": None,
+        "paused_at": None,
+    }
+    assert 0 <= default.pop("oldest_ready") < 120
+    assert default | {"oldest_ready": None} == none | unknown | {
+        "queue": "default",
+        "ready": 2,
+        "scheduled": 1,
+    }
+    assert None not in {empty.pop("paused_at"), mail.pop("paused_at")}
+    assert empty | {"paused_at": None} == none | unknown | {"queue": "empty"}
+    assert mail | {"paused_at": None} == none | unknown | {"queue": "mail", "dead": 1}
 
 
 @pytest.mark.usefixtures("lines")
 def test_list_names_the_tasks_that_no_worker_knows(dsn: str) -> None:
     since = "2031-05-04 12:00:00+00"
     with psycopg.connect(dsn) as connection:
-        connection.execute("update pgqueue.jobs set unknown_since = %s where queue = 'default'", [since])
+        connection.execute(
+            "update pgqueue.jobs set unknown_since = %s, status = 'scheduled', run_at = now() + interval '15 seconds' "
+            "where queue = 'default'",
+            [since],
+        )
 
     words = pgqueue("queues", "list", dsn=dsn).stdout.splitlines()[-1]
     assert words == (

@@ -580,6 +580,11 @@ def test_counts_are_by_queue_and_state(queue: PgQueue, note: Task[[Any], Any]) -
         QueueCount("mail", JobState.READY, 1),
     ]
     assert paused == ["empty", "mail"]
+    found = {
+        one.queue: (one.ready, one.scheduled, one.dead, one.paused_at is not None)
+        for one in queue.standings()
+    }
+    assert found == {"default": (2, 1, 1, False), "empty": (0, 0, 0, True), "mail": (1, 0, 0, True)}
 
 
 def test_without_history_nothing_is_left_of_a_success(queue: PgQueue, note: Task[[Any], Any]) -> None:
