@@ -1,10 +1,10 @@
-"""A job as seen by whoever enqueued it."""
+"""A job as its enqueuer sees it."""
 
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Generic, TypeVar
 
-from pgqueue.app.desk import Desk
+from pgqueue.app.jobs import Jobs
 from pgqueue.app.results import Returns, aended, ended, typed_result_of
 from pgqueue.values.job import Enqueued, JobState, Outcome
 
@@ -19,18 +19,18 @@ class JobHandle(Generic[R]):
         outcome: whether the job was added, and if not, what was done instead.
     """
 
-    __slots__ = ("_desk", "id", "outcome")
+    __slots__ = ("_queue", "id", "outcome")
 
-    def __init__(self, enqueued: Enqueued, desk: Desk) -> None:
+    def __init__(self, enqueued: Enqueued, queue: Jobs) -> None:
         """Made by an enqueue.
 
         Args:
             enqueued: the database's answer.
-            desk: where to ask about the job.
+            queue: where to ask about the job.
         """
         self.id = enqueued.id
         self.outcome = enqueued.outcome
-        self._desk = desk
+        self._queue = queue
 
     def __repr__(self) -> str:
         """Like ``<JobHandle 42 added>``."""
@@ -47,15 +47,11 @@ class JobHandle(Generic[R]):
         Raises:
             JobNotFound: there is no record of it: not committed, rolled back, or its history was dropped.
         """
-        return self._desk.job(self.id).state
+        return self._queue.job(self.id).state
 
     async def astatus(self) -> JobState:
-        """Where the job stands.
-
-        Raises:
-            JobNotFound: there is no record of it: not committed, rolled back, or its history was dropped.
-        """
-        return (await self._desk.ajob(self.id)).state
+        """As :meth:`status`, awaited."""
+        return (await self._queue.ajob(self.id)).state
 
     def cancel(self) -> JobState | None:
         """Cancel the job.
@@ -63,15 +59,11 @@ class JobHandle(Generic[R]):
         Returns:
             CANCELLED if it was waiting; RUNNING if its worker has been asked to stop it; None if it has ended.
         """
-        return self._desk.cancel(self.id)
+        return self._queue.cancel(self.id)
 
     async def acancel(self) -> JobState | None:
-        """Cancel the job.
-
-        Returns:
-            CANCELLED if it was waiting; RUNNING if its worker has been asked to stop it; None if it has ended.
-        """
-        return await self._desk.acancel(self.id)
+        """As :meth:`cancel`, awaited."""
+        return await self._queue.acancel(self.id)
 
     def result(self, timeout: float | timedelta | None = None) -> R:
         """Wait until the job has ended, and return what its task returned, as its annotation says.
@@ -88,30 +80,17 @@ class JobHandle(Generic[R]):
             ResultNotKept: it has succeeded, and its result was not kept; the message says why.
             PayloadNotDecodable: the result does not fit the annotation.
         """
-        desk = self._desk
-        look = ended(desk.database, self.id, timeout, keeps_history=desk.keeps_history)
+        queue = self._queue
+        look = ended(queue.database, self.id, timeout, keeps_history=queue.keeps_history)
         return typed_result_of(look, self._tasks)  # type: ignore[no-any-return]  # as annotated
 
     async def aresult(self, timeout: float | timedelta | None = None) -> R:  # noqa: ASYNC109 - as the blocking one
-        """Wait until the job has ended, and return what its task returned, as its annotation says.
-
-        Without an annotation, and where the task is not registered here, it is plain JSON values.
-
-        Args:
-            timeout: seconds, or a timedelta; None: as long as it takes.
-
-        Raises:
-            JobNotDone: it has not ended in time; the message says why, as far as is known.
-            JobFailed: it is dead or was cancelled.
-            JobNotFound: there is no record of it.
-            ResultNotKept: it has succeeded, and its result was not kept; the message says why.
-            PayloadNotDecodable: the result does not fit the annotation.
-        """
-        desk = self._desk
-        look = await aended(desk.database, self.id, timeout, keeps_history=desk.keeps_history)
+        """As :meth:`result`, awaited."""
+        queue = self._queue
+        look = await aended(queue.database, self.id, timeout, keeps_history=queue.keeps_history)
         return typed_result_of(look, self._tasks)  # type: ignore[no-any-return]  # as above
 
     @property
     def _tasks(self) -> Mapping[str, Returns]:
-        """The tasks that are registered here; none where the handle is of a desk without any."""
-        return getattr(self._desk, "tasks", {})
+        """The tasks that are registered here, by name."""
+        return getattr(self._queue, "tasks", {})

@@ -3,7 +3,7 @@
 The thread has a connection of its own, opened when it first asks: the take's own may wait for a row lock while the
 lease runs out. It is a thread for ``atake``, too, because the user's code may block the event loop.
 
-What becomes of a lost lease is decided in :mod:`pgqueue.app.hold`.
+What becomes of a lost lease is decided in :mod:`pgqueue.app.take_base`.
 """
 
 import logging

@@ -1,7 +1,8 @@
 """The queue: where jobs are enqueued and taken.
 
-Registering tasks it has from :mod:`pgqueue.app.registry`; looking at jobs and steering them, from the desk. Every public method runs one plan of the store. Those that touch the database come in pairs, the awaited one
-with Django's ``a`` prefix; one test holds the pairs to the same parameters and words.
+:mod:`pgqueue.app.registry` registers tasks, :mod:`pgqueue.app.jobs` looks at jobs and steers them; both are inherited.
+Every public method runs one plan of the store. Methods that touch the database come in pairs; the awaited one has
+Django's ``a`` prefix and the same parameters, which one test checks.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,8 +11,8 @@ from itertools import chain, islice
 from typing import Any, ParamSpec, TypeVar, cast
 
 from pgqueue.app.blocking import warn_of_blocked_loop
-from pgqueue.app.desk import Desk
 from pgqueue.app.handle import JobHandle
+from pgqueue.app.jobs import Jobs
 from pgqueue.app.middleware import Middleware, checked
 from pgqueue.app.observer import Observer, Observers
 from pgqueue.app.registry import Registry
@@ -31,7 +32,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class PgQueue(Desk, Registry):
+class PgQueue(Jobs, Registry):
     """A job queue in a PostgreSQL database."""
 
     def __init__(
@@ -117,23 +118,8 @@ class PgQueue(Desk, Registry):
         job, connection = require_task(task, args)._prepared(args, kwargs)  # noqa: SLF001 - the queue's own side of it
         return self._add([job], connection)[0]
 
-    async def aenqueue(  # noqa: D417 - the task's own
-        self, task: Task[P, R], /, *args: P.args, **kwargs: P.kwargs
-    ) -> JobHandle[R]:
-        """Enqueue a call of a task: ``task.enqueue(...)`` in other words.
-
-        Args:
-            task: the decorated function, or ``task.using(...)`` for other options. The task's own arguments follow.
-
-        Returns:
-            A handle of the job, which exists once the transaction commits.
-
-        Raises:
-            InvalidOption: this is no task.
-            PayloadNotEncodable: the arguments do not fit the task, or have no JSON form.
-            PayloadTooLarge: their JSON form is over the limit.
-            DatabaseError: the database cannot be reached, or its schema is missing.
-        """
+    async def aenqueue(self, task: Task[P, R], /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+        """As :meth:`enqueue`, awaited."""
         job, connection = require_task(task, args)._prepared(args, kwargs)  # noqa: SLF001 - as above
         return (await self._aadd([job], connection))[0]
 
@@ -152,15 +138,7 @@ class PgQueue(Desk, Registry):
     async def aenqueue_many(
         self, calls: Iterable[Call[R]], *, connection: object = None
     ) -> list[JobHandle[R]]:
-        """Enqueue many calls at once, all or none.
-
-        Args:
-            calls: ``task.call(...)`` or ``task.using(...).call(...)``, of any tasks.
-            connection: enqueue on this connection, in its current transaction.
-
-        Returns:
-            A handle per call, in order; ``handle.accepted`` is False where a unique key was taken.
-        """
+        """As :meth:`enqueue_many`, awaited."""
         return await self._aadd(_jobs_of(calls), connection)
 
     def take(
@@ -171,7 +149,7 @@ class PgQueue(Desk, Registry):
         timeout: Duration | None = None,
         lease: Duration = LEASE,
     ) -> Take:
-        """Take jobs to handle them yourself: a context manager of a list of jobs (``atake``: an async one).
+        """Take jobs to handle them yourself: a context manager of a list of jobs.
 
         Waits until there is a job. Leaving the block completes all jobs that were not settled one by one;
         an exception returns them all, an attempt spent, the error recorded.
@@ -188,7 +166,7 @@ class PgQueue(Desk, Registry):
             InvalidOption: a value is out of its range.
             Superseded: on leaving, if the lease was lost; the jobs are somebody else's.
         """
-        return Take(self.database, count, **self._hold(queues, timeout, lease))
+        return Take(self.database, count, **self._take_options(queues, timeout, lease))
 
     def atake(
         self,
@@ -198,24 +176,8 @@ class PgQueue(Desk, Registry):
         timeout: Duration | None = None,
         lease: Duration = LEASE,
     ) -> AsyncTake:
-        """Take jobs to handle them yourself: a context manager of a list of jobs (``atake``: an async one).
-
-        Waits until there is a job. Leaving the block completes all jobs that were not settled one by one;
-        an exception returns them all, an attempt spent, the error recorded.
-
-        Args:
-            count: at most how many.
-            queues: from these, an equal share from each, the first ones first; None: from all.
-            timeout: how long to wait for the first job, in seconds or as a timedelta; then the list is empty. Zero:
-                do not wait. None, the default: wait for ever.
-            lease: how soon others may have the jobs if this process dies; seconds, or a timedelta. It is renewed
-                meanwhile.
-
-        Raises:
-            InvalidOption: a value is out of its range.
-            Superseded: on leaving, if the lease was lost; the jobs are somebody else's.
-        """
-        return AsyncTake(self.database, count, **self._hold(queues, timeout, lease))
+        """As :meth:`take`, for ``async with``."""
+        return AsyncTake(self.database, count, **self._take_options(queues, timeout, lease))
 
     def observe(self, observer: Observer) -> None:
         """Tell this observer what happens to jobs in this process. Workers and takes that are made later tell it.
@@ -230,7 +192,7 @@ class PgQueue(Desk, Registry):
         self.database.close()
 
     async def aclose(self) -> None:
-        """Close the connections kept for enqueuing."""
+        """As :meth:`close`, awaited."""
         await self.database.aclose()
 
     def _add(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
@@ -269,7 +231,7 @@ class PgQueue(Desk, Registry):
             self.observers.enqueued(cast("Sequence[NewJob]", jobs), results)
         return [JobHandle(one, self) for one in results]
 
-    def _hold(
+    def _take_options(
         self, queues: Sequence[str] | None, timeout: Duration | None, lease: Duration
     ) -> dict[str, Any]:
         queues = None if queues is None else check_queues(queues)

@@ -9,8 +9,8 @@
 A take is a worker while it lasts: it has a row, a lease and a heartbeat, and it promotes and reclaims while it
 waits, so that a program that only takes needs no worker beside it.
 
-This file waits: for jobs, and for the database, but never longer than :attr:`Hold.patience` for one answer. What
-becomes of the jobs is decided in :mod:`pgqueue.app.hold`. Whatever goes wrong on the way in, all that was
+This file waits: for jobs, and for the database, but never longer than :attr:`TakeBase.patience` for one answer. What
+becomes of the jobs is decided in :mod:`pgqueue.app.take_base`. Whatever goes wrong on the way in, all that was
 claimed goes back, and no heartbeat is left behind.
 """
 
@@ -25,7 +25,7 @@ from typing import Any
 import psycopg
 
 from pgqueue.app.heartbeat import within
-from pgqueue.app.hold import Hold
+from pgqueue.app.take_base import TakeBase
 from pgqueue.app.taken import TakenJob
 from pgqueue.errors import ConnectionFailed, PgQueueError
 from pgqueue.store.connection import OwnAsyncConnection, OwnConnection
@@ -37,7 +37,7 @@ from pgqueue.values.verdict import Buried, Verdict
 log = logging.getLogger("pgqueue.take")
 
 
-class Take(Hold):
+class Take(TakeBase):
     """``with queue.take(...) as jobs``."""
 
     _connection: OwnConnection
@@ -126,7 +126,7 @@ class Take(Hold):
                 raise _failure(self._connection, error) from error
 
 
-class AsyncTake(Hold):
+class AsyncTake(TakeBase):
     """``async with queue.atake(...) as jobs``."""
 
     _connection: OwnAsyncConnection

@@ -5,7 +5,7 @@ How a verdict is recorded is decided in :mod:`pgqueue.app.take`.
 
 from typing import Any
 
-from pgqueue.app.hold import Hold
+from pgqueue.app.take_base import TakeBase
 from pgqueue.errors import Duration, as_delay
 from pgqueue.store.records import object_of
 from pgqueue.values.job import Claim
@@ -25,12 +25,12 @@ class TakenJob:
         cancelled: whether somebody asked to cancel the job.
     """
 
-    __slots__ = ("_claim", "_hold", "args")
+    __slots__ = ("_claim", "_take", "args")
 
-    def __init__(self, held: Claim, args: dict[str, Any], hold: Hold) -> None:
+    def __init__(self, held: Claim, args: dict[str, Any], take: TakeBase) -> None:
         """Made by a take."""
         self._claim = held
-        self._hold = hold
+        self._take = take
         self.args = args
 
     def __repr__(self) -> str:
@@ -65,12 +65,12 @@ class TakenJob:
     @property
     def lost(self) -> bool:
         """Whether the lease was lost, so that the job may run elsewhere; known at the heartbeat after it."""
-        return self._hold.lost
+        return self._take.lost
 
     @property
     def cancelled(self) -> bool:
         """Whether somebody asked to cancel the job; known within a second."""
-        return self.id in self._hold.cancelled
+        return self.id in self._take.cancelled
 
     def complete(self) -> None:
         """Record success now, ahead of the others.
@@ -79,16 +79,11 @@ class TakenJob:
             Superseded: the lease was lost; the job is another worker's.
             JobError: it is settled already.
         """
-        self._hold.settle([self._hold.success(self._claim)])
+        self._take.settle([self._take.success(self._claim)])
 
     async def acomplete(self) -> None:
-        """Record success now, ahead of the others.
-
-        Raises:
-            Superseded: the lease was lost; the job is another worker's.
-            JobError: it is settled already.
-        """
-        await self._hold.asettle([self._hold.success(self._claim)])
+        """As :meth:`complete`, awaited."""
+        await self._take.asettle([self._take.success(self._claim)])
 
     def fail(self, error: BaseException | str, *, delay: Duration | None = None) -> None:
         """Record failure now: the job runs again after ``delay``, or is dead if that was the last attempt.
@@ -103,19 +98,8 @@ class TakenJob:
             Superseded: the lease was lost; the job is another worker's.
             JobError: it is settled already.
         """
-        self._hold.settle([self._hold.failure(self._claim, error, as_delay("delay", delay))])
+        self._take.settle([self._take.failure(self._claim, error, as_delay("delay", delay))])
 
     async def afail(self, error: BaseException | str, *, delay: Duration | None = None) -> None:
-        """Record failure now: the job runs again after ``delay``, or is dead if that was the last attempt.
-
-        Args:
-            error: an exception, or a message.
-            delay: seconds, or a timedelta; 0: at once. None: as the task's retry policy decides on the error,
-                the default policy where this queue does not know the task.
-
-        Raises:
-            InvalidOption: the delay is out of its range; nothing is recorded.
-            Superseded: the lease was lost; the job is another worker's.
-            JobError: it is settled already.
-        """
-        await self._hold.asettle([self._hold.failure(self._claim, error, as_delay("delay", delay))])
+        """As :meth:`fail`, awaited."""
+        await self._take.asettle([self._take.failure(self._claim, error, as_delay("delay", delay))])

@@ -110,16 +110,7 @@ class Task(Generic[P, R]):
         return self._runner._add([self._job(args, kwargs)], self._connection)[0]  # noqa: SLF001 - the queue's own side of it
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
-        """Enqueue a call with these arguments.
-
-        Returns:
-            A handle of the job, which exists once the transaction commits.
-
-        Raises:
-            PayloadNotEncodable: the arguments do not fit the task, or have no JSON form.
-            PayloadTooLarge: their JSON form is over the limit.
-            DatabaseError: the database cannot be reached, or its schema is missing.
-        """
+        """As :meth:`enqueue`, awaited."""
         return (await self._runner._aadd([self._job(args, kwargs)], self._connection))[0]  # noqa: SLF001 - as above
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:

@@ -16,7 +16,7 @@ from asgiref.sync import sync_to_async
 from django.utils import timezone
 
 from pgqueue.app.context import Context
-from pgqueue.app.desk import Desk
+from pgqueue.app.jobs import Jobs
 from pgqueue.django.backend_api import (
     DEFAULT_TASK_BACKEND_ALIAS,
     AnyResult,
@@ -33,20 +33,20 @@ from pgqueue.values.job import Job, JobState
 from pgqueue.values.verdict import describe, note_logged
 
 
-def work_of(task: AnyTask, desk: Desk) -> Callable[..., Any]:
+def work_of(task: AnyTask, jobs: Jobs) -> Callable[..., Any]:
     """The function to register for a task of Django's; its parameters are the fields of ``Call``.
 
     Args:
         task: whose function is run.
-        desk: where to ask about a job that has failed before.
+        jobs: where to ask about a job that has failed before.
     """
-    run = _awaited(task, desk) if inspect.iscoroutinefunction(task.func) else _plain(task, desk)
+    run = _awaited(task, jobs) if inspect.iscoroutinefunction(task.func) else _plain(task, jobs)
     run.__module__, run.__qualname__ = task.func.__module__, task.func.__qualname__
     run.__doc__ = task.func.__doc__
     return run
 
 
-def _plain(task: AnyTask, desk: Desk) -> Callable[..., Any]:
+def _plain(task: AnyTask, jobs: Jobs) -> Callable[..., Any]:
     def run(
         ctx: Context,
         args: tuple[Any, ...] = (),
@@ -54,7 +54,7 @@ def _plain(task: AnyTask, desk: Desk) -> Callable[..., Any]:
         backend: str = DEFAULT_TASK_BACKEND_ALIAS,
         run_after: datetime | None = None,
     ) -> object:
-        job = _claimed(ctx) if ctx.attempt == 1 else desk.job(ctx.job.id)
+        job = _claimed(ctx) if ctx.attempt == 1 else jobs.job(ctx.job.id)
         attempt = _Attempt(ctx, task, job, Call(args, kwargs or {}, backend, run_after))
         try:
             task_started.send(attempt.sender, task_result=attempt.result)
@@ -71,7 +71,7 @@ def _plain(task: AnyTask, desk: Desk) -> Callable[..., Any]:
     return run
 
 
-def _awaited(task: AnyTask, desk: Desk) -> Callable[..., Any]:
+def _awaited(task: AnyTask, jobs: Jobs) -> Callable[..., Any]:
     # Not asend_robust: its receivers would not see the error that is being handled, and error monitors look for it.
     finished = sync_to_async(task_finished.send_robust)
 
@@ -82,7 +82,7 @@ def _awaited(task: AnyTask, desk: Desk) -> Callable[..., Any]:
         backend: str = DEFAULT_TASK_BACKEND_ALIAS,
         run_after: datetime | None = None,
     ) -> object:
-        job = _claimed(ctx) if ctx.attempt == 1 else await desk.ajob(ctx.job.id)
+        job = _claimed(ctx) if ctx.attempt == 1 else await jobs.ajob(ctx.job.id)
         attempt = _Attempt(ctx, task, job, Call(args, kwargs or {}, backend, run_after))
         try:
             await task_started.asend(attempt.sender, task_result=attempt.result)

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from difflib import SequenceMatcher
 from typing import Any, TypedDict, Unpack
 
-from pgqueue.app.desk import LONGEST_PAGE
+from pgqueue.app.jobs import LONGEST_PAGE
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
 from pgqueue.errors import InvalidOption

@@ -7,7 +7,7 @@ arguments, and never runs it.
 import threading
 from typing import NoReturn, TypeVar
 
-from pgqueue.app.desk import Desk
+from pgqueue.app.jobs import Jobs
 from pgqueue.errors import NotInMemory
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan
@@ -51,7 +51,7 @@ class Memory(Database):
         clock: what time it is for jobs.
     """
 
-    def __init__(self, queue: Desk, clock: Clock | None = None) -> None:
+    def __init__(self, queue: Jobs, clock: Clock | None = None) -> None:
         """Begin with no job.
 
         Args:

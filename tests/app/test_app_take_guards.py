@@ -15,7 +15,7 @@ from app.silence import Way, way_to
 from tenacity import retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from pgqueue import Dead, JobState, PgQueue, Retry, RetryLater, Snooze, Superseded
-from pgqueue.app import hold
+from pgqueue.app import take_base
 from pgqueue.errors import ConnectionFailed, InvalidOption
 from pgqueue.store import upkeep
 
@@ -108,11 +108,11 @@ def test_one_that_cannot_be_buried_waits_and_the_others_are_handed_over(
 def test_whatever_raises_on_the_way_in_gives_everything_back(
     queue: PgQueue, monkeypatch: pytest.MonkeyPatch, *, awaited: bool
 ) -> None:
-    def broken(_: hold.Hold) -> None:
+    def broken(_: take_base.TakeBase) -> None:
         raise MemoryError("no room")
 
     ids = good(queue)
-    monkeypatch.setattr(hold.Hold, "unreadable", broken)
+    monkeypatch.setattr(take_base.TakeBase, "unreadable", broken)
     with pytest.raises(MemoryError):
         taken(queue, 5, awaited=awaited)
 
@@ -348,7 +348,7 @@ def test_a_beat_without_an_answer_ends_and_the_next_one_uses_a_new_connection(
 
 
 def settle_in_silence(take: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> float:
-    monkeypatch.setattr(hold, "SHORTEST_PATIENCE", 1.0)
+    monkeypatch.setattr(take_base, "SHORTEST_PATIENCE", 1.0)
     began = time.monotonic()
     with pytest.raises(ConnectionFailed, match="whether the last step was recorded is not known"):
         take()

@@ -19,7 +19,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
 
 from pgqueue import Context, JobState, PgQueue, testing
-from pgqueue.app.desk import Desk
+from pgqueue.app.jobs import Jobs
 from pgqueue.errors import (
     ConfigurationError,
     InvalidOption,
@@ -120,7 +120,7 @@ def test_the_app_gets_its_database_back_when_a_test_fails(app: PgQueue) -> None:
 
 
 def test_every_method_of_a_queue_has_an_answer_in_memory(app: PgQueue) -> None:
-    """Whatever the desk learns to do, memory must learn, too, or refuse in words."""
+    """Whatever the queue learns to do, memory must learn, too, or refuse in words."""
     given = {"queue": "mail", "timeout": 0}
     tried = set()
 
@@ -128,7 +128,7 @@ def test_every_method_of_a_queue_has_an_answer_in_memory(app: PgQueue) -> None:
     def send() -> None: ...
 
     with in_memory(app):
-        for name, method in inspect.getmembers(Desk, inspect.isfunction):
+        for name, method in inspect.getmembers(Jobs, inspect.isfunction):
             if name.startswith(("_", "a")):
                 continue
             parameters = inspect.signature(method).parameters

@@ -16,7 +16,7 @@ LONGEST_PAGE = 10_000
 IDS = range(-(1 << 63), 1 << 63)
 
 
-class Desk:
+class Jobs:
     """Everything about jobs that needs no task: each method runs one plan of :mod:`pgqueue.store.control`."""
 
     def __init__(self, database: Database) -> None:
@@ -41,11 +41,7 @@ class Desk:
         return self._found(job_id, self.database.run(control.show(_id(job_id))))
 
     async def ajob(self, job_id: int) -> Job:
-        """All that is recorded of a job, live or ended.
-
-        Raises:
-            JobNotFound: there is no record of it: not committed (yet), rolled back, or its history was dropped.
-        """
+        """As :meth:`job`, awaited."""
         return self._found(job_id, await self.database.arun(control.show(_id(job_id))))
 
     def jobs(
@@ -92,19 +88,7 @@ class Desk:
         before: int | None = None,
         limit: int = 100,
     ) -> list[Job]:
-        """Jobs that match every filter given, newest first.
-
-        Args:
-            state: a state or several: ``ready``, ``running``, ``dead``, ….
-            queue: in this queue.
-            task: of this task.
-            unique_key: with this key.
-            before: with a lower id than this; give the last id of a page to get the next.
-            limit: at most so many, up to 10,000.
-
-        Raises:
-            InvalidOption: there is no such state, or the limit is out of range.
-        """
+        """As :meth:`jobs`, awaited."""
         return await self.database.arun(
             control.jobs(
                 states=_states(state),
@@ -125,11 +109,7 @@ class Desk:
         return self.database.run(control.cancel(_id(job_id)))
 
     async def acancel(self, job_id: int) -> JobState | None:
-        """Cancel a job.
-
-        Returns:
-            CANCELLED if it was waiting; RUNNING if its worker has been asked to stop it; None if it has ended.
-        """
+        """As :meth:`cancel`, awaited."""
         return await self.database.arun(control.cancel(_id(job_id)))
 
     def retry(self, job_id: int) -> bool:
@@ -141,11 +121,7 @@ class Desk:
         return self.database.run(control.retry(_id(job_id)))
 
     async def aretry(self, job_id: int) -> bool:
-        """Make a job ready at once: a scheduled one before its time, a dead one with all its attempts.
-
-        Returns:
-            False if the job is neither scheduled nor dead, or a live job has taken its unique key.
-        """
+        """As :meth:`retry`, awaited."""
         return await self.database.arun(control.retry(_id(job_id)))
 
     def retry_dead(
@@ -166,16 +142,7 @@ class Desk:
     async def aretry_dead(
         self, *, task: str | None = None, queue: str | None = None, before: datetime | None = None
     ) -> list[int]:
-        """Return to their lines the dead jobs that match every filter given.
-
-        Args:
-            task: of this task.
-            queue: in this queue.
-            before: dead since before this instant.
-
-        Returns:
-            The ids that went; those whose unique key is taken stay dead.
-        """
+        """As :meth:`retry_dead`, awaited."""
         return await self.database.arun(control.retry_dead_matching(task=task, queue=queue, before=before))
 
     def purge_dead(
@@ -214,21 +181,7 @@ class Desk:
         before: datetime | None = None,
         everything: bool = False,
     ) -> int:
-        """Delete the dead jobs that match every filter given, with their arguments and errors.
-
-        Args:
-            job_ids: among these.
-            task: of this task.
-            queue: in this queue.
-            before: dead since before this instant.
-            everything: must be true where no filter is given: then all dead jobs are deleted.
-
-        Returns:
-            How many were deleted.
-
-        Raises:
-            InvalidOption: there is no filter, and ``everything`` is not true.
-        """
+        """As :meth:`purge_dead`, awaited."""
         _require_filter(job_ids, task, queue, before, everything=everything)
         return await self.database.arun(
             control.purge_dead(job_ids=job_ids, task=task, queue=queue, before=before)
@@ -239,7 +192,7 @@ class Desk:
         self.database.run(control.pause(queue))
 
     async def apause(self, queue: str) -> None:
-        """Stop a queue from being claimed from, by every worker; what runs goes on."""
+        """As :meth:`pause`, awaited."""
         await self.database.arun(control.pause(queue))
 
     def resume(self, queue: str) -> bool:
@@ -247,7 +200,7 @@ class Desk:
         return self.database.run(control.resume(queue))
 
     async def aresume(self, queue: str) -> bool:
-        """Let a paused queue be claimed from again; False: it was not paused."""
+        """As :meth:`resume`, awaited."""
         return await self.database.arun(control.resume(queue))
 
     def standings(self) -> list[QueueStanding]:
@@ -275,7 +228,7 @@ class Desk:
         return self.database.run(control.counts())
 
     async def acounts(self) -> tuple[list[QueueCount], list[str]]:
-        """How many jobs of each queue are in each state, the ended ones left out; and which queues are paused."""
+        """As :meth:`counts`, awaited."""
         return await self.database.arun(control.counts())
 
     def why(self, job_id: int) -> Why:
@@ -287,11 +240,7 @@ class Desk:
         return self.database.run(waiting.why(_id(job_id)))
 
     async def awhy(self, job_id: int) -> Why:
-        """Why a job does not run, in a sentence: not due, paused, no worker, its task unknown, others before it.
-
-        Args:
-            job_id: which.
-        """
+        """As :meth:`why`, awaited."""
         return await self.database.arun(waiting.why(_id(job_id)))
 
     def result(self, job_id: int, *, timeout: float | timedelta | None = None) -> Any:  # noqa: ANN401 - any JSON
@@ -310,18 +259,7 @@ class Desk:
         return result_of(ended(self.database, _id(job_id), timeout, keeps_history=self.keeps_history))
 
     async def aresult(self, job_id: int, *, timeout: float | timedelta | None = None) -> Any:  # noqa: ANN401, ASYNC109
-        """Wait until a job has ended, and return what its task returned, as plain JSON values.
-
-        Args:
-            job_id: which.
-            timeout: seconds, or a timedelta; None: as long as it takes.
-
-        Raises:
-            JobNotDone: it has not ended in time; the message says why, as far as is known.
-            JobFailed: it is dead or was cancelled.
-            JobNotFound: there is no record of it.
-            ResultNotKept: it has succeeded, and its result was not kept; the message says why.
-        """
+        """As :meth:`result`, awaited."""
         return result_of(await aended(self.database, _id(job_id), timeout, keeps_history=self.keeps_history))
 
     def _found(self, job_id: int, job: Job | None) -> Job:

@@ -31,14 +31,14 @@ POSTPONED = timedelta(minutes=1)
 log = logging.getLogger("pgqueue.take")
 
 
-class Hold:
+class TakeBase:
     """What both kinds of take share.
 
     Attributes:
         held: the claims that are not settled, by the job's id.
         args: the arguments of what was taken, by the job's id.
         lost: whether the lease is lost, and every claim with it.
-        cancelled: the jobs that somebody asked to cancel while they were held.
+        cancelled: the jobs that a caller asked to cancel while they were held.
         patience: after how many seconds without an answer a connection is cut off.
     """
 
@@ -212,7 +212,7 @@ class Hold:
             self.unsettled.add(verdict.claim.id)
 
     def require_all(self, verdicts: Sequence[Verdict], done: States) -> None:
-        """The database has spoken: tell whoever settled jobs if some were no longer theirs.
+        """Raise if some of these verdicts changed nothing; observers are told of all.
 
         Raises:
             Superseded: some were not.
