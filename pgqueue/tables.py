@@ -44,7 +44,7 @@ class Tables:
         metadata: what they belong to.
         jobs: jobs that have not ended.
         job_history: jobs that succeeded or were cancelled.
-        dead_jobs: jobs that will not run again unless somebody retries them.
+        dead_jobs: jobs that will not run again unless a caller retries them.
         workers: the processes that run jobs.
         former_workers: those that did, for as long as there is history of their time.
         queues: queues that were paused once; others need no row.

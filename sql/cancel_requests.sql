@@ -1,4 +1,4 @@
--- cancel_requests: which of a worker's jobs somebody asked to cancel.
+-- cancel_requests: which of a worker's jobs were asked to cancel.
 -- index: jobs_pkey
 -- locks: none
 -- run by: every beat of a worker that has jobs in hand

@@ -1,4 +1,4 @@
--- retire: a worker that has left the list had nothing in hand: nobody needs to look for it.
+-- retire: forget the departure of a worker that held no job: no sweep needs to look for its jobs.
 -- index: departed_pkey
 -- locks: that row
 -- run by: worker stop, take

@@ -1,4 +1,4 @@
--- unlocked: lock those of a batch of jobs that nobody else has locked; also tell which of the others are there.
+-- unlocked: lock those of a batch of jobs that no other transaction has locked; tell which of the others are live.
 -- index: jobs_pkey
 -- locks: the rows it returns as true
 -- run by: worker completer, when a batch was held up

@@ -35,7 +35,7 @@ from pgqueue.store.plan import Plan, arun, run
 from pgqueue.store.records import object_of
 from pgqueue.values.job import Claim
 from pgqueue.values.result import NOT_RETURNED
-from pgqueue.values.verdict import Buried, Succeeded, Verdict
+from pgqueue.values.verdict import Died, Succeeded, Verdict
 
 logger = logging.getLogger("pgqueue.task")
 
@@ -131,7 +131,7 @@ class Context:
 
         The worker judges an error once, so it records what is said here.
         """
-        return self._judge is not None and isinstance(self._judge.verdict(self, error), Buried)
+        return self._judge is not None and isinstance(self._judge.verdict(self, error), Died)
 
     def transaction(self) -> "JobTransaction":
         """A transaction that commits the task's own writes and the job's completion together.

@@ -32,7 +32,7 @@ from pgqueue.store.connection import OwnAsyncConnection, OwnConnection
 from pgqueue.store.plan import Plan, arun, run
 from pgqueue.store.session import cut_off
 from pgqueue.store.sweep import arun_sweep, reclaiming, run_sweep
-from pgqueue.values.verdict import Buried, Verdict
+from pgqueue.values.verdict import Died, Verdict
 
 log = logging.getLogger("pgqueue.take")
 
@@ -95,7 +95,7 @@ class Take(TakeBase):
             pause = self.found(self._run(self.look()), ticked)
             unreadable = self.unreadable()
             for verdict in unreadable:
-                self._bury(verdict)
+                self._record_dead(verdict)
             if self.held:
                 return
             if unreadable:
@@ -107,7 +107,7 @@ class Take(TakeBase):
             for _ in self._connection.notifies(timeout=max(0.0, pause), stop_after=1):
                 pass
 
-    def _bury(self, verdict: Buried) -> None:
+    def _record_dead(self, verdict: Died) -> None:
         """Record that a job cannot be read; where the database refuses that, it waits, for the others' sake."""
         try:
             self._run(self.recording([verdict]))
@@ -184,7 +184,7 @@ class AsyncTake(TakeBase):
             pause = self.found(await self._run(self.look()), ticked)
             unreadable = self.unreadable()
             for verdict in unreadable:
-                await self._bury(verdict)
+                await self._record_dead(verdict)
             if self.held:
                 return
             if unreadable:
@@ -196,7 +196,7 @@ class AsyncTake(TakeBase):
             async for _ in self._connection.notifies(timeout=max(0.0, pause), stop_after=1):
                 pass
 
-    async def _bury(self, verdict: Buried) -> None:
+    async def _record_dead(self, verdict: Died) -> None:
         """Record that a job cannot be read; where the database refuses that, it waits, for the others' sake."""
         try:
             await self._run(self.recording([verdict]))

@@ -23,7 +23,7 @@ from pgqueue.store.portions import Portions
 from pgqueue.values.job import Claim
 from pgqueue.values.lease import POLL, renew_every
 from pgqueue.values.retry import Retry
-from pgqueue.values.verdict import Again, Buried, Returned, Succeeded, Verdict, describe, judge
+from pgqueue.values.verdict import Again, Died, Returned, Succeeded, Verdict, describe, judge
 
 SHORTEST_PATIENCE = 10.0
 POSTPONED = timedelta(minutes=1)
@@ -121,7 +121,7 @@ class TakeBase:
         longest = min(POLL.total_seconds(), renew_every(self.lease))
         return longest if ticked.next_in is None else max(0.0, min(longest, ticked.next_in))
 
-    def unreadable(self) -> list[Buried]:
+    def unreadable(self) -> list[Died]:
         """Read the arguments of what is held; what cannot be read is held no more, and is to be recorded."""
         verdicts = []
         for held in list(self.held.values()):
@@ -131,12 +131,12 @@ class TakeBase:
                 refused = PayloadNotDecodable(f"{held.task}: {error}")
                 fields = {"job": held.id, "task": held.task, "error": str(refused)}
                 log.error("job is dead: undecodable", extra=fields)  # noqa: TRY400 - its traceback says nothing
-                verdicts.append(Buried(held, 0.0, "undecodable", describe(refused, held.attempt)))
+                verdicts.append(Died(held, 0.0, "undecodable", describe(refused, held.attempt)))
         self.let_go(verdicts)
         return verdicts
 
-    def postponed(self, verdict: Buried, refusal: Exception) -> Again:
-        """What to record where the database refuses to have a job buried."""
+    def postponed(self, verdict: Died, refusal: Exception) -> Again:
+        """What to record where the database refuses to record a job as dead."""
         return Again(verdict.claim, POSTPONED, describe(refusal, verdict.claim.attempt))
 
     def success(self, held: Claim) -> Succeeded:
@@ -151,7 +151,7 @@ class TakeBase:
             return self._judge(held, raised, policy if raised is error else _unselective(policy))
         if held.attempt >= held.max_attempts:
             described = describe(raised, held.attempt)
-            return Buried(held, time.monotonic() - self.taken_at, "exhausted", described)
+            return Died(held, time.monotonic() - self.taken_at, "exhausted", described)
         return Again(held, delay, describe(raised, held.attempt))
 
     def ending(self, error: BaseException | None) -> list[Verdict]:

@@ -36,7 +36,7 @@ class ReadOnlyQuerySet(models.QuerySet[Any]):
         """Refuse."""
         raise _refused(self.model)
 
-    def bulk_create(self, *_also: Any, **_given: Any) -> NoReturn:  # noqa: ANN401 - likewise
+    def bulk_create(self, *_also: Any, **_given: Any) -> NoReturn:  # noqa: ANN401 - whatever it is
         """Refuse."""
         raise _refused(self.model)
 
@@ -64,7 +64,7 @@ class ReadOnly(models.Model):
         """Refuse."""
         raise _refused(type(self))
 
-    def delete(self, *_also: Any, **_given: Any) -> NoReturn:  # noqa: ANN401 - likewise
+    def delete(self, *_also: Any, **_given: Any) -> NoReturn:  # noqa: ANN401 - whatever it is
         """Refuse."""
         raise _refused(type(self))
 
@@ -116,7 +116,7 @@ class Job(Enqueued):
 
 
 class DeadJob(Enqueued):
-    """A job that will not run again unless somebody retries it."""
+    """A job that will not run again unless a caller retries it."""
 
     died_at: "models.DateTimeField[datetime, datetime]" = TimeField()
     reason: "models.TextField[str, str]" = models.TextField()

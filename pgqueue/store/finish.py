@@ -22,14 +22,14 @@ import msgspec
 from pgqueue.store.arrays import numbers, texts
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.job import JobState
-from pgqueue.values.verdict import Again, Buried, Cancelled, Returned, Succeeded, Unknown, Verdict, given_up
+from pgqueue.values.verdict import Again, Cancelled, Died, Returned, Succeeded, Unknown, Verdict, given_up
 
 States: TypeAlias = dict[int, JobState]
 """The state that each job is in now, by its id."""
 
 OUTCOMES: Mapping[type[Verdict], str] = {
     Succeeded: "succeeded",
-    Buried: "dead",
+    Died: "dead",
     Cancelled: "cancelled",
     Again: "requeued",
     Returned: "requeued",

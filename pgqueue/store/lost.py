@@ -1,7 +1,7 @@
-"""Plans that end the claims which no attempt will end: those of lost workers, and those that a worker does not know.
+"""Plans that end the claims of lost workers, which no attempt will end.
 
-The jobs are taken over: their rows are locked, so that no late word of the former attempt can come between, and come
-back as claims. Pure rules judge them (:func:`pgqueue.values.verdict.lost`), and the plan that ends every attempt,
+The jobs are taken over: their rows are locked, so that the former attempt cannot record anything meanwhile, and are
+returned as claims. Pure rules judge them (:func:`pgqueue.values.verdict.lost`), and the plan that ends every attempt,
 :func:`pgqueue.store.finish.finish`, ends them.
 """
 

@@ -1,11 +1,11 @@
-"""Reclaiming as a row of transactions, so that one job which cannot be ended keeps no other from it.
+"""Reclaiming in several transactions, so that one job which cannot be ended does not stop the others.
 
 A sweep is a generator, one level above a plan: it yields plans, is sent the result of each, and has a refusal of the
 database thrown in where it stands. Its driver runs each plan, in a transaction of its own. There is one copy of the
 decision for workers, takes and tests; each drives it with the connection it has.
 
-All goes in one transaction unless the database refuses it. Then the lost jobs are ended in batches: one that is refused
-is halved, until the failing job stands alone. That job is ended in plainer words, with the refusal as its error. If
+All is done in one transaction unless the database refuses it. Then the lost jobs are ended in batches: a refused batch
+is halved, until the failing job is alone in it. That job is ended by a fallback verdict, with the refusal as its error. If
 that is refused as well, it is left as it is, logged, and tried again after :data:`PAUSE`.
 """
 
@@ -20,7 +20,7 @@ import psycopg
 from pgqueue.store import lost, upkeep
 from pgqueue.store.plan import Plan, Steps, plan
 from pgqueue.values.job import JobState
-from pgqueue.values.verdict import Verdict, plainer
+from pgqueue.values.verdict import Verdict, fallbacks
 
 log = logging.getLogger("pgqueue.upkeep")
 
@@ -55,7 +55,7 @@ def _sweep_in_batches(now: datetime | None) -> Sweep:
             _require_connection(refusal)
             if len(batch) > 1:
                 batches += [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
-            elif ended := (yield from _end_plainly(found, batch[0], refusal, now)):
+            elif ended := (yield from _end_by_fallback(found, batch[0], refusal, now)):
                 states |= ended
             else:
                 refused.add(batch[0])
@@ -90,7 +90,7 @@ async def arun_sweep(steps: Sweep, run: Callable[[Plan[Any]], Awaitable[Any]]) -
             else:
                 plan = steps.send(result)
     except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]  # as above
+        return end.value  # type: ignore[no-any-return]  # the same
 
 
 def _require_connection(error: psycopg.Error) -> None:
@@ -111,9 +111,11 @@ def _ending(
     return lost.end_all({job_id: found[job_id] for job_id in batch}, judge, now=now)
 
 
-def _end_plainly(found: dict[int, UUID], job_id: int, refusal: psycopg.Error, now: datetime | None) -> Sweep:
+def _end_by_fallback(
+    found: dict[int, UUID], job_id: int, refusal: psycopg.Error, now: datetime | None
+) -> Sweep:
     def judge(one: lost.TakenOver) -> Verdict:
-        return plainer(upkeep.judge_lost(one), refusal)[0]
+        return fallbacks(upkeep.judge_lost(one), refusal)[0]
 
     states: States = {}
     try:

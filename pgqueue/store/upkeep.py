@@ -44,7 +44,7 @@ class Ticked(msgspec.Struct, frozen=True):
 def tick(
     lines: Mapping[str, Mark] = NO_MARKS, *, elsewhere: bool = False, now: datetime | None = None
 ) -> Steps[Ticked]:
-    """Put due jobs in line, and wake whoever sleeps if there were any; look what else there is to do.
+    """Promote due jobs, wake idle workers if there were any, and look what else there is to do.
 
     Args:
         lines: the queues to look at for ready jobs, and from where on.
@@ -119,7 +119,7 @@ def settle(
     pause: timedelta = timedelta(0),
     now: datetime | None = None,
 ) -> Steps[None]:
-    """Forget departed workers whose jobs have all been ended; wake sleepers if any of these jobs is ready.
+    """Forget departed workers whose jobs have all been ended; wake idle workers if any of these jobs is ready.
 
     Args:
         found: the jobs that were left behind, and in whose name.
@@ -141,7 +141,7 @@ def settle(
 
 @plan(transaction=True)
 def note_orphans() -> Steps[int]:
-    """See to it that jobs in the name of a worker that nobody has ever seen are reclaimed, too; how many workers.
+    """Note workers that jobs name and the database has never known, so that those jobs are reclaimed; how many workers.
 
     Running jobs that name no worker, as after a repair by hand, count as those of one more. It reads the jobs
     from end to end.
@@ -152,7 +152,7 @@ def note_orphans() -> Steps[int]:
 
 @plan
 def wake() -> Steps[None]:
-    """Tell sleeping workers to look again."""
+    """Tell idle workers to look for jobs again."""
     yield Statement("wake", {})
 
 
@@ -162,7 +162,7 @@ def keep_for(history: timedelta | None, dead: timedelta | None, *, said_by: str)
 
     Args:
         history: for ended jobs; None: what is stored stays.
-        dead: for dead jobs; likewise.
+        dead: for dead jobs; None: what is stored stays.
         said_by: who stores it, for people to read.
     """
     params = {"history": history, "dead": dead, "said_by": said_by}
@@ -174,8 +174,8 @@ class Kept(msgspec.Struct, frozen=True):
     """What the database keeps, whichever program asks.
 
     Attributes:
-        history: for how long ended jobs are kept, as PostgreSQL writes an interval; None: nobody has said, 7 days.
-        dead: for how long dead jobs are kept; None: nobody has said, for ever.
+        history: for how long ended jobs are kept, as PostgreSQL writes an interval; None: no value is stored, 7 days.
+        dead: for how long dead jobs are kept; None: no value is stored, for ever.
         changed: whether the values differ from those before.
     """
 

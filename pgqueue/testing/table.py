@@ -21,7 +21,7 @@ from pgqueue.testing.row import Row
 from pgqueue.values.job import AttemptError, Claim, Enqueued, Job, JobState, NewJob, Outcome, QueueCount
 from pgqueue.values.lease import LEASE
 from pgqueue.values.standing import Head, QueueStanding, Sample, standings
-from pgqueue.values.verdict import Again, Buried, Cancelled, Returned, Succeeded, Unknown, Verdict
+from pgqueue.values.verdict import Again, Cancelled, Died, Returned, Succeeded, Unknown, Verdict
 from pgqueue.values.why import Why, explain, spoken
 
 
@@ -220,7 +220,7 @@ class Table:
         return done
 
     def _record(self, row: Row, verdict: Verdict, now: datetime, *, keep: bool) -> None:
-        if isinstance(verdict, Again | Buried | Succeeded) and verdict.error is not None:
+        if isinstance(verdict, Again | Died | Succeeded) and verdict.error is not None:
             row.note(verdict.error, now)
         match verdict:
             case Succeeded(seconds=seconds, result=result):
@@ -232,7 +232,7 @@ class Table:
                 row.end(JobState.CANCELLED, now)
             case _ if row.cancel_requested:
                 row.end(JobState.CANCELLED, now)
-            case Buried(seconds=seconds, reason=reason):
+            case Died(seconds=seconds, reason=reason):
                 row.end(JobState.DEAD, now, seconds=seconds)
                 row.reason = reason
             case Again(delay=delay) | Returned(delay=delay) | Unknown(delay=delay):

@@ -1,14 +1,14 @@
-"""What a job is, at each station of its life, and which stations follow which.
+"""What a job is in each state, and which states may follow which.
 
 ::
 
     enqueue ─▶ scheduled ─▶ ready ─▶ running ─▶ succeeded
-                   ▲          ▲         │  └───▶ dead ──▶ ready (somebody retries it)
+                   ▲          ▲         │  └───▶ dead ──▶ ready (a caller retries it)
                    └──────────┴─────────┘
                 retry, snooze   given back, reclaimed
 
-``blocked`` jobs wait for other jobs; any job that waits can become ``cancelled``, and so can a running
-one whose attempt ends without success.
+``blocked`` jobs wait for a reason to be removed (:mod:`pgqueue.store.admission`). A job that waits can become
+``cancelled``, and so can a running job whose attempt ends without success.
 """
 
 from collections.abc import Mapping
@@ -108,7 +108,7 @@ class Enqueued(msgspec.Struct, frozen=True, gc=False):
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):
-    """A job in a worker's hands: ``worker_id``, and the fields of ``sql/claim.sql`` in its order.
+    """A job that a worker holds: ``worker_id``, and the fields of ``sql/claim.sql`` in its order.
 
     ``(id, worker_id, fence)`` is the fence: every statement about this attempt names all three. ``fence`` is a number
     that this worker never used before; all jobs of one claim statement share it. The attempt's number would not do:

@@ -1,7 +1,7 @@
 """What an enqueuer sends along with a job for other programs: which values, and how they become JSON.
 
-It passes through: it is stored with the job, kept in the history and with dead jobs, and handed to the task and to
-whoever asks for the job. pgqueue does not read it.
+It passes through: it is stored with the job, kept in the history and with dead jobs, given to the task as ``ctx.meta``,
+and shown as ``Job.meta``. pgqueue does not read it.
 """
 
 from collections.abc import Mapping

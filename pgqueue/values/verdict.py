@@ -1,4 +1,8 @@
-"""What becomes of a job after an attempt: the pure decision, and the words for it."""
+"""What becomes of a job after an attempt: the pure decision, and the error that is recorded.
+
+Errors are made here only; the database adds the time and bounds how many are kept. How a verdict is recorded is decided
+in :mod:`pgqueue.store.finish`.
+"""
 
 import traceback
 from collections.abc import Sequence
@@ -33,14 +37,14 @@ class Succeeded(msgspec.Struct, frozen=True, gc=False):
 
 
 class Again(msgspec.Struct, frozen=True):
-    """The attempt failed; the job runs again after ``delay``, or from its place in line if that is None."""
+    """The attempt failed; the job runs again after ``delay``, or with the ``run_at`` that it has if that is None."""
 
     claim: Claim
     delay: timedelta | None
     error: AttemptError
 
 
-class Buried(msgspec.Struct, frozen=True):
+class Died(msgspec.Struct, frozen=True):
     """The attempt failed for good. ``seconds``: how long it ran, None: it did not."""
 
     claim: Claim
@@ -50,7 +54,7 @@ class Buried(msgspec.Struct, frozen=True):
 
 
 class Returned(msgspec.Struct, frozen=True):
-    """The job goes back, its attempt not counted: after ``delay``, or to its place in line if that is None."""
+    """The job goes back, its attempt not counted: after ``delay``, or with the ``run_at`` that it has if that is None."""
 
     claim: Claim
     delay: timedelta | None = None
@@ -68,12 +72,12 @@ class Unknown(msgspec.Struct, frozen=True):
 
 
 class Cancelled(msgspec.Struct, frozen=True):
-    """Somebody asked for the job to be cancelled, and its attempt was stopped."""
+    """The job was asked to cancel, and its attempt was stopped."""
 
     claim: Claim
 
 
-Verdict: TypeAlias = Succeeded | Again | Buried | Returned | Unknown | Cancelled
+Verdict: TypeAlias = Succeeded | Again | Died | Returned | Unknown | Cancelled
 
 
 def judge(claim: Claim, error: BaseException, *, retry: Retry, seconds: float) -> Verdict:
@@ -94,19 +98,19 @@ def judge(claim: Claim, error: BaseException, *, retry: Retry, seconds: float) -
         case Snooze():
             return Returned(claim, error.delay)
         case Dead():
-            return Buried(claim, seconds, "asked", described)
+            return Died(claim, seconds, "asked", described)
         case _ if claim.attempt >= claim.max_attempts:
-            return Buried(claim, seconds, "exhausted", described)
+            return Died(claim, seconds, "exhausted", described)
         case RetryLater():
             return Again(claim, error.delay, described)
         case _ if not retry.wants_again(error, claim.attempt, age):
-            return Buried(claim, seconds, "refused", described)
+            return Died(claim, seconds, "refused", described)
         case _:
             return Again(claim, retry.delay(error, claim.attempt, age), described)
 
 
 def lost(claim: Claim, *, seconds: float, how: str = "stopped renewing its lease") -> Verdict:
-    """Decide on a job whose attempt will not be heard of: the attempt is spent.
+    """Decide on a job whose worker will not record how the attempt ended: the attempt is spent.
 
     Args:
         claim: the attempt.
@@ -119,28 +123,28 @@ def lost(claim: Claim, *, seconds: float, how: str = "stopped renewing its lease
         message=f"worker {claim.worker_id} {how}",
     )
     if claim.attempt >= claim.max_attempts:
-        return Buried(claim, seconds, "exhausted", error)
+        return Died(claim, seconds, "exhausted", error)
     return Again(claim, None, error)
 
 
-def given_up(verdict: Unknown) -> Buried:
+def given_up(verdict: Unknown) -> Died:
     """What becomes of a job whose task no worker has known for as long as the verdict says."""
     claim = verdict.claim
     known = f"no worker that serves queue {claim.queue} has known task {claim.task}"
     error = AttemptError(claim.attempt, "UnknownTask", f"{known} for {spoken(verdict.after.total_seconds())}")
-    return Buried(claim, None, "unknown", error)
+    return Died(claim, None, "unknown", error)
 
 
-def plainer(verdict: Verdict, refusal: Exception) -> Sequence[Verdict]:
+def fallbacks(verdict: Verdict, refusal: Exception) -> Sequence[Verdict]:
     """What to record in place of a verdict that the database refused to store, the best first.
 
     Args:
         verdict: what was refused.
-        refusal: the database's words.
+        refusal: the database's error.
 
     Returns:
-        A success without its result, which says why; a success without a word; a failure whose error is the refusal; a
-        failure that says nothing of it. A failure spends the attempt, so that the job cannot run again for ever.
+        A success without its result, with the reason; a success without the reason; a failure whose error is the refusal;
+        a failure that does not quote it. A failure spends the attempt, so that the job cannot run again for ever.
     """
     claim = verdict.claim
     failures = [failed(claim, describe(refusal, claim.attempt)), failed(claim, _untold(claim.attempt))]
@@ -153,7 +157,7 @@ def plainer(verdict: Verdict, refusal: Exception) -> Sequence[Verdict]:
 def failed(claim: Claim, error: AttemptError) -> Verdict:
     """An attempt that ran and of which nothing better can be recorded: again in a minute, or dead if it was the last."""
     if claim.attempt >= claim.max_attempts:
-        return Buried(claim, 0.0, "exhausted", error)
+        return Died(claim, 0.0, "exhausted", error)
     return Again(claim, timedelta(minutes=1), error)
 
 
@@ -162,12 +166,12 @@ def _untold(attempt: int) -> AttemptError:
 
 
 def without_result(claim: Claim, seconds: float, reason: str) -> Succeeded:
-    """The verdict on an attempt that returned what cannot be kept: whoever asks for the result hears the reason."""
+    """The verdict on an attempt whose result cannot be kept: a caller that asks for the result is told the reason."""
     return Succeeded(claim, seconds, error=describe(ResultNotKept(reason), claim.attempt))
 
 
 def note_logged(error: BaseException) -> None:
-    """Have nobody log the error's traceback again: a framework has done so."""
+    """Note that a framework has logged the error's traceback, so that the worker does not log it again."""
     with suppress(Exception):  # an error of the user's may refuse attributes
         setattr(error, _LOGGED, True)
 

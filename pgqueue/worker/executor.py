@@ -32,8 +32,8 @@ from pgqueue.values.result import NOT_RETURNED
 from pgqueue.values.retry import Retry
 from pgqueue.values.verdict import (
     Again,
-    Buried,
     Cancelled,
+    Died,
     Returned,
     Succeeded,
     Unknown,
@@ -218,14 +218,14 @@ class Executor:
             log.warning("task is not registered here; its jobs are left to other workers", extra=fields)
         return Unknown(claim, UNKNOWN_TASK_DELAY, self._unknown_after)
 
-    def _undecodable(self, claim: Claim, error: PayloadNotDecodable) -> Buried:
+    def _undecodable(self, claim: Claim, error: PayloadNotDecodable) -> Died:
         self.note(claim, error)
         log.error(
             "job is dead: %s",
             joblog.why_dead("undecodable"),
             extra={"job": claim.id, "task": claim.task, "error": str(error)},
         )
-        return Buried(claim, 0.0, "undecodable", describe(error, claim.attempt))
+        return Died(claim, 0.0, "undecodable", describe(error, claim.attempt))
 
     def _stopped(self, task: Task[..., Any], attempt: Attempt, error: BaseException) -> Verdict | None:
         if attempt.context.completed or attempt.stopped is Stop.LOST:
@@ -256,7 +256,7 @@ class Executor:
         verdict = self.verdict(attempt.context, error)
         fields["seconds"] = round(attempt.context.seconds, 3)
         match verdict:
-            case Buried():
+            case Died():
                 log.error(
                     "job is dead: %s", joblog.why_dead(verdict.reason), extra=fields, exc_info=unlogged(error)
                 )

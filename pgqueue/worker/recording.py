@@ -17,7 +17,7 @@ import psycopg
 from pgqueue.store import finish
 from pgqueue.store.finish import States
 from pgqueue.store.plan import Plan
-from pgqueue.values.verdict import Verdict, plainer
+from pgqueue.values.verdict import Verdict, fallbacks
 from pgqueue.worker.connection import passes
 from pgqueue.worker.joblog import worker_log
 
@@ -113,8 +113,10 @@ class Recorder:
     async def _fall_back(self, verdict: Verdict, refusal: psycopg.Error) -> Written:
         """The database refused this verdict: record its fallback."""
         fields = {"job": verdict.claim.id, "task": verdict.claim.task}
-        log.error("verdict refused; it is recorded in plainer words", extra=fields, exc_info=refusal)
-        for fallback in plainer(verdict, refusal):
+        log.error(
+            "verdict refused by the database; a fallback verdict is recorded", extra=fields, exc_info=refusal
+        )
+        for fallback in fallbacks(verdict, refusal):
             try:
                 done = await self._run(finish.finish(fallback.claim.worker_id, [fallback], keep=self._keep))
             except psycopg.Error as again:

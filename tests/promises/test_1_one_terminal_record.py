@@ -31,7 +31,7 @@ from running import Running
 
 from pgqueue import JobHandle, JobState, PgQueue
 from pgqueue.store import finish
-from pgqueue.values.verdict import Again, Buried, Returned, Succeeded, describe
+from pgqueue.values.verdict import Again, Died, Returned, Succeeded, describe
 
 ROUNDS = 3
 SUCCEEDED, DEAD, CANCELLED = {"succeeded"}, {"dead"}, {"cancelled"}
@@ -201,7 +201,7 @@ def test_retrying_a_dead_job_moves_its_record(queue: PgQueue, dsn: str) -> None:
     worker = listed(queue)
     claim = claimed(queue, worker)
     error = describe(ValueError(), claim.attempt)
-    do(queue, finish.finish(worker, [Buried(claim, 0.0, "asked", error)], keep=True))
+    do(queue, finish.finish(worker, [Died(claim, 0.0, "asked", error)], keep=True))
     assert (handle.status(), records(dsn)) == (JobState.DEAD, {handle.id: 1})
     assert queue.retry(handle.id)
     assert (handle.status(), records(dsn)) == (JobState.READY, {handle.id: 1})

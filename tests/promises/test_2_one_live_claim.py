@@ -38,7 +38,7 @@ from running import Running
 from pgqueue import Context, JobState, PgQueue, Superseded, TakenJob
 from pgqueue.store import claim, finish, upkeep
 from pgqueue.values.job import Claim
-from pgqueue.values.verdict import Again, Buried, Cancelled, Returned, Succeeded, Verdict, describe
+from pgqueue.values.verdict import Again, Cancelled, Died, Returned, Succeeded, Verdict, describe
 
 NOTHING = timedelta(0)
 OOPS = describe(ValueError("oops"), 1)
@@ -46,7 +46,7 @@ OOPS = describe(ValueError("oops"), 1)
 VERDICTS: dict[str, Callable[[Claim], Verdict]] = {
     "complete": lambda one: Succeeded(one, 0.0),
     "fail": lambda one: Again(one, NOTHING, OOPS),
-    "bury": lambda one: Buried(one, 0.0, "asked", OOPS),
+    "bury": lambda one: Died(one, 0.0, "asked", OOPS),
     "snooze": lambda one: Returned(one, LEASE),
     "give back": Returned,
     "cancel": Cancelled,

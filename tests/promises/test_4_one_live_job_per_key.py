@@ -31,7 +31,7 @@ from promises.workshop import AT_ONCE
 from pgqueue import JobHandle, JobState, Outcome, PgQueue, Task, Unique
 from pgqueue.store import claim, enqueue, finish, upkeep
 from pgqueue.values.job import Claim, NewJob
-from pgqueue.values.verdict import Again, Buried, Cancelled, Returned, Succeeded, Verdict, describe
+from pgqueue.values.verdict import Again, Cancelled, Died, Returned, Succeeded, Verdict, describe
 
 ADDED, REJECTED, REPLACED = Outcome.ADDED, Outcome.REJECTED, Outcome.REPLACED
 AN_HOUR = timedelta(hours=1)
@@ -108,7 +108,7 @@ def test_a_job_that_has_not_ended_keeps_its_key(queue: PgQueue, task: Task[[int]
     "verdict",
     [
         lambda held: Succeeded(held, 0.0),
-        lambda held: Buried(held, 0.0, "asked", OOPS),
+        lambda held: Died(held, 0.0, "asked", OOPS),
         Cancelled,
     ],
     ids=["succeeded", "dead", "cancelled"],
@@ -164,7 +164,7 @@ def test_a_dead_job_is_not_revived_beside_its_keys_new_holder(
 ) -> None:
     dead = task.enqueue(1)
     worker = listed(queue)
-    settle(queue, worker, Buried(claimed(queue, worker), 0.0, "asked", OOPS))
+    settle(queue, worker, Died(claimed(queue, worker), 0.0, "asked", OOPS))
     holder = task.enqueue(2)
     assert queue.retry(dead.id) is False
     assert (dead.status(), holder.status()) == (JobState.DEAD, JobState.READY)

@@ -15,7 +15,7 @@ from pgqueue.store import claim, finish
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.plan import Statement
 from pgqueue.values.job import HEAD, Claim, Mark
-from pgqueue.values.verdict import Buried, Returned, Succeeded, Verdict, describe
+from pgqueue.values.verdict import Died, Returned, Succeeded, Verdict, describe
 
 CHURNED, BATCH = 6_000, 500
 
@@ -44,7 +44,7 @@ def _succeeded(taken: Claim) -> Verdict:
 
 
 def _dead(taken: Claim) -> Verdict:
-    return Buried(taken, 0.0, "asked", describe(ValueError("no"), taken.attempt))
+    return Died(taken, 0.0, "asked", describe(ValueError("no"), taken.attempt))
 
 
 @pytest.mark.parametrize("verdict", [_succeeded, _dead, Returned], ids=["complete", "end", "requeue"])

@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 from pgqueue.store import claim, control, enqueue
 from pgqueue.store.plan import Steps, plan
 from pgqueue.values.job import AttemptError, Claim, Job, NewJob
-from pgqueue.values.verdict import Again, Buried, Cancelled, Returned, Succeeded, Verdict
+from pgqueue.values.verdict import Again, Cancelled, Died, Returned, Succeeded, Verdict
 
 NOON = datetime(2031, 5, 4, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -72,7 +72,7 @@ def verdicts_on(claimed: Claim) -> dict[str, Verdict]:
     return {
         "succeeded": Succeeded(claimed, 2.0, b'{"total": 3}'),
         "again": Again(claimed, MINUTE, error_of(claimed)),
-        "buried": Buried(claimed, 2.0, "asked", error_of(claimed)),
+        "buried": Died(claimed, 2.0, "asked", error_of(claimed)),
         "returned": Returned(claimed),
         "cancelled": Cancelled(claimed),
     }

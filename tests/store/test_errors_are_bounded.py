@@ -11,7 +11,7 @@ from store.samples import MINUTE, NOON, adding, new_job, shown, taking
 
 from pgqueue.store import control, finish
 from pgqueue.values.job import AttemptError, Claim
-from pgqueue.values.verdict import Again, Buried
+from pgqueue.values.verdict import Again, Died
 
 KEPT = 10
 LARGEST = 64 * 1024
@@ -66,7 +66,7 @@ def test_after_a_revival_the_time_counts_from_the_first_failure_since(own: psyco
     for number in range(15):
         _failed(own, number)
     (taken,) = ask(own, taking(now=NOON + 15 * MINUTE))
-    dead = Buried(taken, 0.0, "asked", AttemptError(attempt=taken.attempt, type="Dead", message="no"))
+    dead = Died(taken, 0.0, "asked", AttemptError(attempt=taken.attempt, type="Dead", message="no"))
     ask(own, finish.finish(taken.worker_id, [dead], keep=True, now=NOON + 15 * MINUTE))
     ask(own, control.retry_dead([job], now=NOON + 16 * MINUTE))
 

@@ -18,7 +18,7 @@ from store.samples import (
 
 from pgqueue.store import claim, control, finish, upkeep
 from pgqueue.values.job import JobState, Mark
-from pgqueue.values.verdict import Again, Buried, Succeeded
+from pgqueue.values.verdict import Again, Died, Succeeded
 
 ask, database = every_driver, one_database
 
@@ -98,7 +98,7 @@ async def test_a_claim_knows_for_how_long_its_job_has_been_failing(ask: Ask) -> 
 
 async def test_a_revived_job_has_been_failing_only_since_its_revival(ask: Ask) -> None:
     taken = await ask(running())
-    buried = Buried(taken, 0.0, "asked", error_of(taken))
+    buried = Died(taken, 0.0, "asked", error_of(taken))
     await ask(finish.finish(taken.worker_id, [buried], keep=True, now=NOON))
     await ask(control.retry(taken.id, now=NOON + MINUTE))
     (revived,) = await ask(taking(now=NOON + MINUTE))

@@ -26,7 +26,7 @@ from pgqueue.store import claim, control, finish, schema
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.plan import Steps, plan
 from pgqueue.values.job import JobState, QueueCount
-from pgqueue.values.verdict import Buried, Succeeded
+from pgqueue.values.verdict import Died, Succeeded
 
 ask, database = every_driver, one_database
 
@@ -37,7 +37,7 @@ def _dead(*tasks: str, **options: object) -> Steps[list[int]]:
     ids: list[int] = []
     for task in tasks:
         taken = yield from running(task=task, **options)
-        buried = Buried(taken, 0.0, "asked", error_of(taken))
+        buried = Died(taken, 0.0, "asked", error_of(taken))
         yield from finish.finish(taken.worker_id, [buried], keep=True, now=NOON)
         ids.append(taken.id)
     return ids

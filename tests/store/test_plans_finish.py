@@ -22,7 +22,7 @@ from store.samples import (
 from pgqueue.store import claim, control, finish, upkeep
 from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.values.job import Claim, Job, JobState
-from pgqueue.values.verdict import Again, Buried, Cancelled, Returned, Succeeded
+from pgqueue.values.verdict import Again, Cancelled, Died, Returned, Succeeded
 
 ask, database = every_driver, one_database
 
@@ -84,7 +84,7 @@ async def test_errors_gather_in_order_until_the_job_is_dead(ask: Ask) -> None:
         )
     )
     (second,) = await ask(taking())
-    buried = Buried(second, 2.0, "refused", error_of(second, "second"))
+    buried = Died(second, 2.0, "refused", error_of(second, "second"))
 
     assert await ask(finish.finish(second.worker_id, [buried], keep=True, now=NOON + MINUTE)) == {
         first.id: JobState.DEAD

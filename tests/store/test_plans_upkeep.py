@@ -21,7 +21,7 @@ from store.samples import (
 from pgqueue.store import claim, control, finish, upkeep
 from pgqueue.store.plan import Steps, plan
 from pgqueue.values.job import JobState
-from pgqueue.values.verdict import Again, Buried, Succeeded
+from pgqueue.values.verdict import Again, Died, Succeeded
 
 ask, database = every_driver, one_database
 
@@ -164,9 +164,7 @@ async def test_dead_jobs_are_kept_for_ever_unless_a_retention_is_stored(ask: Ask
     for when in (NOON - 3 * DAY, NOON - DAY):
         taken = await ask(running())
         await ask(
-            finish.finish(
-                taken.worker_id, [Buried(taken, 0.0, "asked", error_of(taken))], keep=True, now=when
-            )
+            finish.finish(taken.worker_id, [Died(taken, 0.0, "asked", error_of(taken))], keep=True, now=when)
         )
         dead.append(taken.id)
     assert await ask(upkeep.drop_dead(now=NOON + 3650 * DAY)) == 0

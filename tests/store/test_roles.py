@@ -14,7 +14,7 @@ from store.samples import LEASE, MINUTE, NOON, adding, error_of, new_job, runnin
 
 from pgqueue.store import admission, claim, control, finish, schema, upkeep
 from pgqueue.values.job import JobState
-from pgqueue.values.verdict import Again, Buried, Cancelled, Succeeded, Verdict
+from pgqueue.values.verdict import Again, Cancelled, Died, Succeeded, Verdict
 
 ROLES = ("app_events", "app_web", "app_worker", "app_report", "app_nobody")
 CALLS_OF_OTHERS = (
@@ -106,8 +106,8 @@ def _again(taken: Any) -> Again:
     return Again(taken, timedelta(0), error_of(taken))
 
 
-def _buried(taken: Any) -> Buried:
-    return Buried(taken, 0.0, "asked", error_of(taken))
+def _buried(taken: Any) -> Died:
+    return Died(taken, 0.0, "asked", error_of(taken))
 
 
 def test_a_role_that_reads_results_changes_nothing(own: psycopg.Connection[Any]) -> None:

@@ -17,7 +17,7 @@ from store.samples import adding, error_of, new_job, taking
 
 from pgqueue.errors import DatabaseError
 from pgqueue.store import control, finish, schema
-from pgqueue.values.verdict import Buried, Succeeded
+from pgqueue.values.verdict import Died, Succeeded
 
 ENDED = """
 insert into pgqueue.job_history (id, run_at, created_at, finished_at, collisions, priority, attempts, max_attempts,
@@ -99,9 +99,7 @@ def test_a_job_that_ends_bears_the_number_of_the_transaction_in_which_it_did(dsn
         won, lost = ask(connection, taking(count=2))
         connection.commit()
         ask(connection, finish.finish(won.worker_id, [Succeeded(won, 0.0)], keep=True))
-        ask(
-            connection, finish.finish(lost.worker_id, [Buried(lost, 0.0, "asked", error_of(lost))], keep=True)
-        )
+        ask(connection, finish.finish(lost.worker_id, [Died(lost, 0.0, "asked", error_of(lost))], keep=True))
         with connection.transaction():
             ask(connection, control.cancel(max(won.id, lost.id) + 1))
         row = connection.execute("select txid_current()").fetchone()

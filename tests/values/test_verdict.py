@@ -16,14 +16,14 @@ from pgqueue.values.verdict import (
     LONGEST_TRACEBACK,
     NOT_KEPT,
     Again,
-    Buried,
     Cancelled,
+    Died,
     Returned,
     Succeeded,
     Verdict,
     describe,
+    fallbacks,
     judge,
-    plainer,
     without_result,
 )
 
@@ -56,7 +56,7 @@ def test_a_failed_attempt_is_followed_by_another_after_the_policys_wait() -> Non
 def test_the_last_attempt_is_the_last_whatever_it_raised(error: BaseException) -> None:
     assert isinstance(_judged(error, attempt=2), Again)
     verdict = _judged(error, attempt=3)
-    assert isinstance(verdict, Buried)
+    assert isinstance(verdict, Died)
     assert verdict.reason == "exhausted"
 
 
@@ -71,7 +71,7 @@ def test_retry_later_brings_its_own_delay_but_spends_an_attempt() -> None:
     assert (verdict.delay, verdict.error.message) == (MINUTE, "busy")
 
     last = _judged(RetryLater(MINUTE), attempt=3)
-    assert isinstance(last, Buried)
+    assert isinstance(last, Died)
     assert last.reason == "exhausted"
 
 
@@ -82,14 +82,14 @@ def test_retry_later_is_heard_whatever_the_policy_thinks_of_errors() -> None:
 def test_dead_is_dead_at_once() -> None:
     verdict = _judged(Dead("no such order"), seconds=2.5)
 
-    assert isinstance(verdict, Buried)
+    assert isinstance(verdict, Died)
     assert (verdict.reason, verdict.error.message, verdict.seconds) == ("asked", "no such order", 2.5)
 
 
 def test_an_error_that_the_policy_does_not_name_is_refused_another_attempt() -> None:
     verdict = _judged(TypeError(), retry=Retry(retry=retry_if_exception_type(ValueError)))
 
-    assert isinstance(verdict, Buried)
+    assert isinstance(verdict, Died)
     assert verdict.reason == "refused"
 
 
@@ -97,7 +97,7 @@ def test_the_age_of_the_failures_counts_the_earlier_ones_and_this_attempt() -> N
     policy = Retry(stop=stop_after_delay(60), wait=wait_fixed(1))
 
     assert isinstance(_judged(ValueError(), retry=policy, failing_seconds=50.0, seconds=9.0), Again)
-    assert isinstance(_judged(ValueError(), retry=policy, failing_seconds=50.0, seconds=10.0), Buried)
+    assert isinstance(_judged(ValueError(), retry=policy, failing_seconds=50.0, seconds=10.0), Died)
 
 
 @pytest.mark.parametrize("error", [Snooze, RetryLater])
@@ -108,7 +108,7 @@ def test_a_delay_into_the_past_is_refused_where_it_is_raised(error: type[Snooze 
 
 
 def test_a_success_that_cannot_be_stored_is_recorded_without_its_result() -> None:
-    recorded, *others = plainer(Succeeded(_claim(), 2.0, b'"\\u0000"'), ValueError("no NUL"))
+    recorded, *others = fallbacks(Succeeded(_claim(), 2.0, b'"\\u0000"'), ValueError("no NUL"))
 
     assert recorded == without_result(_claim(), 2.0, "the database refused it: no NUL")
     assert isinstance(recorded, Succeeded)
@@ -119,7 +119,7 @@ def test_a_success_that_cannot_be_stored_is_recorded_without_its_result() -> Non
 
 
 def test_a_success_without_a_result_that_cannot_be_stored_spends_its_attempt() -> None:
-    assert [type(one) for one in plainer(Succeeded(_claim(attempt=3), 2.0), ValueError())] == [Buried, Buried]
+    assert [type(one) for one in fallbacks(Succeeded(_claim(attempt=3), 2.0), ValueError())] == [Died, Died]
 
 
 @pytest.mark.parametrize("attempt", [1, 3])
@@ -130,12 +130,12 @@ def test_a_failure_that_cannot_be_stored_spends_its_attempt_for_the_reason_of_th
 
     for refused in (Returned(claim), Cancelled(claim), judge(claim, ValueError(), retry=POLICY, seconds=0.0)):
         for recorded, message in zip(
-            plainer(refused, ValueError("cannot store")),
+            fallbacks(refused, ValueError("cannot store")),
             ["cannot store", "the database refused to store how this attempt ended"],
             strict=True,
         ):
-            assert isinstance(recorded, Again | Buried)
-            assert isinstance(recorded, Buried) is (attempt == 3)
+            assert isinstance(recorded, Again | Died)
+            assert isinstance(recorded, Died) is (attempt == 3)
             assert recorded.error.message == message
 
 
