@@ -12,8 +12,8 @@ from pgqueue.store.enqueue import enqueue
 from pgqueue.store.plan import Row, Step, run
 from pgqueue.values.job import NewJob
 
-ROUNDS = 30
-TIMES = 20_000
+ROUNDS = 1_000
+TIMES = 500
 JOB = NewJob(task="bill", args=b"{}", queue="default", priority=0, max_attempts=25)
 
 
@@ -30,7 +30,7 @@ class Answers:
 
 
 def main() -> None:
-    """Print the best of some rounds, which other work on the machine disturbs least."""
+    """Print the best of many short rounds, which other work on the machine disturbs least."""
     connection, make = Answers(), enqueue(JOB).kind.make
     kinds: dict[str, Callable[[], Any]] = {
         "generator": lambda: _drive(make(JOB), connection),
