@@ -163,7 +163,7 @@ class Runners:
         Args:
             connection: one that nothing else uses.
         """
-        self._tell_started()
+        self._tell_started()  # before the ends of the same jobs
         for attempt in self._deadlines.overdue():
             self._threads.start(partial(self._time_out, attempt))
         returned = self.return_waiting()
@@ -312,8 +312,6 @@ class Runners:
     def _collect(self) -> None:
         """Pass verdicts on, and tell the fetcher how few claims wait."""
         self._collecting = False  # first: verdicts that are settled from now on have to be asked for again
-        if self._started:
-            self._tell_started()  # before the end of the same jobs
         self._completer.add(self._claims.verdicts())
         self._signals.waiting(len(self._claims.waiting))
 

@@ -14,7 +14,7 @@ from pgqueue.values.job import HEAD
 from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.fetcher import FADING, SHORTEST_SAMPLE, Rate
 from pgqueue.worker.queues import FORGET_AFTER, LOOK_AROUND_AFTER, Queues
-from pgqueue.worker.signals import IDLE_AFTER, Activity
+from pgqueue.worker.signals import IDLE_AFTER, Activity, Signals
 from pgqueue.worker.worker import Worker
 
 WORKER = UUID(int=1)
@@ -134,3 +134,14 @@ def _asked(queues: Queues, answers: Sequence[Sequence[Row]]) -> list[str]:
 def _row(queue: str) -> Row:
     at = HEAD.run_at
     return 1, 1, 1, 25, 0, queue, "task", "{}", at, at, 0.0
+
+
+@pytest.mark.parametrize(("room_at", "looks"), [(-1, False), (0, True)], ids=["has room", "waits for room"])
+async def test_a_fetcher_that_waits_for_room_looks_when_verdicts_were_recorded(
+    room_at: int, *, looks: bool
+) -> None:
+    """It may wait because of a long backlog, and then no attempt ends that would tell it."""
+    signals = Signals()
+    signals.room_at = room_at
+    signals.recorded([])
+    assert signals.look.is_set() is looks
