@@ -192,7 +192,7 @@ class TakeBase:
             return
         if self.looking or self.held or self.unsettled:
             yield from claim.disown(self.worker.id, (), ran=self.unsettled)
-        yield from claim.retire(self.worker.id)
+        yield from claim.leave_without_jobs(self.worker.id)
 
     def let_go(self, verdicts: Sequence[Verdict]) -> None:
         """Forget the claims of these verdicts.

@@ -112,9 +112,9 @@ def renew(worker: UUID, lease: timedelta, *, now: datetime | None = None) -> Ste
 
 
 @plan
-def doze(worker: UUID, *, asleep: bool) -> Steps[None]:
+def set_idle(worker: UUID, *, asleep: bool) -> Steps[None]:
     """Say whether the worker wants to be notified of new jobs."""
-    yield Statement("doze", {"worker": worker, "asleep": asleep}, returns=False)
+    yield Statement("set_idle", {"worker": worker, "asleep": asleep}, returns=False)
 
 
 @plan
@@ -124,10 +124,10 @@ def leave(worker: UUID) -> Steps[None]:
 
 
 @plan
-def retire(worker: UUID) -> Steps[None]:
+def leave_without_jobs(worker: UUID) -> Steps[None]:
     """Take a worker off the list that holds nothing, so that nobody looks for its jobs."""
     yield from leave(worker)
-    yield Statement("retire", {"worker": worker}, returns=False)
+    yield Statement("leave_without_jobs", {"worker": worker}, returns=False)
 
 
 @plan
@@ -322,7 +322,7 @@ def unknown_claims(worker: UUID, known: Sequence[int]) -> Steps[list[Claim]]:
 
     Only numbers are read, which any row has.
     """
-    yield Statement("read_through", {})
+    yield Statement("allow_full_reads", {})
     rows = yield Statement("unknown_claims", {"worker": worker, "known": numbers([*known])})
     return [
         Claim(job_id, worker, claims, attempt, most, 0, "", "", "{}", NO_TIME, NO_TIME, 0.0)

@@ -44,8 +44,8 @@ def left_behind(workers: Sequence[UUID]) -> Steps[dict[int, UUID]]:
 
     It reads the jobs from end to end.
     """
-    yield Statement("read_through", {})
-    rows = yield Statement("left_behind", {"workers": [*workers]})
+    yield Statement("allow_full_reads", {})
+    rows = yield Statement("lost_jobs", {"workers": [*workers]})
     return dict(rows)
 
 

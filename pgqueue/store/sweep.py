@@ -101,7 +101,7 @@ def _require_connection(error: psycopg.Error) -> None:
 
 @plan(transaction=True)
 def _found(*, now: datetime | None) -> Steps[dict[int, UUID]]:
-    workers = yield from upkeep.find_departed(now=now)
+    workers = yield from upkeep.find_lost_workers(now=now)
     return (yield from lost.left_behind(workers)) if workers else {}
 
 

@@ -88,7 +88,7 @@ def reclaim(*, now: datetime | None = None) -> Steps[dict[int, JobState]]:
     Returns:
         The state that each reclaimed job is in now: ready, dead (out of attempts) or cancelled (as asked).
     """
-    workers = yield from find_departed(now=now)
+    workers = yield from find_lost_workers(now=now)
     if not workers:
         return {}
     found = yield from lost.left_behind(workers)
@@ -98,10 +98,10 @@ def reclaim(*, now: datetime | None = None) -> Steps[dict[int, JobState]]:
 
 
 @plan(transaction=True)
-def find_departed(*, now: datetime | None = None) -> Steps[list[UUID]]:
+def find_lost_workers(*, now: datetime | None = None) -> Steps[list[UUID]]:
     """Take workers whose lease has passed off the list; those that have left it, whose jobs are to be ended."""
     yield Statement("expire_workers", {"now": now})
-    return [row[0] for row in (yield Statement("departed", {"now": now}))]
+    return [row[0] for row in (yield Statement("lost_workers", {"now": now}))]
 
 
 def judge_lost(one: lost.TakenOver) -> Verdict:
@@ -131,23 +131,23 @@ def settle(
     """
     left = {worker for job_id, worker in found.items() if job_id not in states}
     if seen_to := {*workers, *found.values()} - left:
-        yield Statement("forget_departed", {"workers": [*seen_to]}, returns=False)
+        yield Statement("forget_lost_workers", {"workers": [*seen_to]}, returns=False)
     if put_off := {found[job_id] for job_id in refused}:
         params = {"workers": [*put_off], "pause": pause, "now": now}
-        yield Statement("put_off_departed", params, returns=False)
+        yield Statement("postpone_lost_workers", params, returns=False)
     if JobState.READY in states.values():
         yield from wake()
 
 
 @plan(transaction=True)
-def note_orphans() -> Steps[int]:
+def note_unlisted_workers() -> Steps[int]:
     """Note workers that jobs name and the database has never known, so that those jobs are reclaimed; how many workers.
 
     Running jobs that name no worker, as after a repair by hand, count as those of one more. It reads the jobs
     from end to end.
     """
-    yield Statement("read_through", {})
-    return len((yield Statement("orphans", {})))
+    yield Statement("allow_full_reads", {})
+    return len((yield Statement("note_unlisted_workers", {})))
 
 
 @plan

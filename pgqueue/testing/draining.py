@@ -100,7 +100,7 @@ def drain(
                 shift.end(attempt, database.run(control.show(found.id)))
         finally:
             loop.stop()
-            database.run(claim.retire(shift.worker.id))
+            database.run(claim.leave_without_jobs(shift.worker.id))
     return shift.ran
 
 
@@ -147,7 +147,7 @@ async def adrain(
                     await database.arun(shift.finish(verdict))
                 shift.end(attempt, await database.arun(control.show(found.id)))
         finally:
-            await database.arun(claim.retire(shift.worker.id))
+            await database.arun(claim.leave_without_jobs(shift.worker.id))
     return shift.ran
 
 

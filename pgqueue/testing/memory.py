@@ -36,7 +36,7 @@ ANSWERED = frozenset(
         "control.resume",
         "plans.next_claim",
         "finish.finish",
-        "claim.retire",
+        "claim.leave_without_jobs",
     }
 )
 """The plans that are answered, by name. The method of :class:`Table` with the last part of the name takes the arguments."""

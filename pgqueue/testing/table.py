@@ -203,7 +203,7 @@ class Table:
                 return min(line, key=lambda row: row.place).claimed(worker.id, now)
         return None
 
-    def retire(self, worker: UUID) -> None:
+    def leave_without_jobs(self, worker: UUID) -> None:
         """Forget a worker that holds nothing."""
         self._leases.pop(worker, None)
 

@@ -168,7 +168,7 @@ class Fetcher:
             await self._set_idle(idle=True)  # then look once more, for what was committed before this
 
     async def _set_idle(self, *, idle: bool) -> None:
-        await self._connection.run(claim.doze(self._heartbeat.id, asleep=idle))
+        await self._connection.run(claim.set_idle(self._heartbeat.id, asleep=idle))
         self._idle = idle
 
     async def _wait(self, *, within: float | None) -> None:

@@ -136,7 +136,7 @@ class Heartbeat:
             clean: it holds no job. Else the next sweep looks for its jobs.
         """
         self._leaving = True
-        await self._connection.run(claim.retire(self.id) if clean else claim.leave(self.id))
+        await self._connection.run(claim.leave_without_jobs(self.id) if clean else claim.leave(self.id))
 
     def _live(self, started: "concurrent.futures.Future[None]") -> None:
         try:

@@ -176,7 +176,7 @@ class Upkeep:
     async def note_lost_jobs(self) -> None:
         """Note workers that are not registered and hold jobs: the next sweep reclaims these jobs."""
         async with self.tidying() as own:
-            await own.once(upkeep.note_orphans(), bound=LONG_READ)
+            await own.once(upkeep.note_unlisted_workers(), bound=LONG_READ)
 
     async def _reclaim(self) -> None:
         states = await arun_sweep(reclaiming(), partial(self.connection.once, bound=LONG_READ))

@@ -209,8 +209,11 @@ async def test_workers_and_awaited_takes_are_refused_in_memory(app: PgQueue) -> 
 def test_a_plan_that_memory_does_not_know_is_refused_by_name(app: PgQueue) -> None:
     from pgqueue.store import upkeep  # noqa: PLC0415 - one that no queue runs
 
-    with in_memory(app) as memory, pytest.raises(NotInMemory, match=r"'upkeep\.note_orphans' was asked"):
-        memory.run(upkeep.note_orphans())
+    with (
+        in_memory(app) as memory,
+        pytest.raises(NotInMemory, match=r"'upkeep\.note_unlisted_workers' was asked"),
+    ):
+        memory.run(upkeep.note_unlisted_workers())
 
 
 def test_a_plan_that_somebody_decorated_is_answered_as_it_was(

@@ -99,8 +99,8 @@ def test_jobs_of_workers_that_were_never_on_the_list_are_found(queue: PgQueue, d
     do(queue, claim.claim(known, {"default": 2}))
     ask(dsn, "update pgqueue.jobs set worker_id = gen_random_uuid() where id = %s", handle.id)
     assert do(queue, upkeep.reclaim()) == {}
-    assert do(queue, upkeep.note_orphans()) == 1
-    assert do(queue, upkeep.note_orphans()) == 0
+    assert do(queue, upkeep.note_unlisted_workers()) == 1
+    assert do(queue, upkeep.note_unlisted_workers()) == 0
     assert do(queue, upkeep.reclaim()) == {handle.id: JobState.READY}
     assert held.status() is JobState.RUNNING
 
@@ -109,7 +109,7 @@ def test_a_job_that_was_made_running_by_hand_is_found_as_well(queue: PgQueue, ds
     succeed = Workshop(queue).succeed
     handle, waiting = succeed.enqueue(), succeed.enqueue()
     ask(dsn, "update pgqueue.jobs set status = 'running' where id = %s", handle.id)
-    assert do(queue, upkeep.note_orphans()) == 1
+    assert do(queue, upkeep.note_unlisted_workers()) == 1
     assert do(queue, upkeep.reclaim()) == {handle.id: JobState.READY}
     assert queue.job(waiting.id).worker_id is None
 
@@ -131,7 +131,7 @@ def test_a_lost_job_that_somebody_has_locked_is_reclaimed_by_a_later_sweep(
 
 
 def test_a_worker_that_retires_with_nothing_in_hand_is_not_looked_for(queue: PgQueue, dsn: str) -> None:
-    do(queue, claim.retire(listed(queue)))
+    do(queue, claim.leave_without_jobs(listed(queue)))
     assert ask(dsn, "select from pgqueue.workers") == ask(dsn, "select from pgqueue.departed") == []
     assert not do(queue, upkeep.tick()).lost
 

@@ -218,13 +218,13 @@ def test_promotion_goes_on_while_whole_batches_move_and_wakes_once() -> None:
 
 
 def test_the_jobs_are_read_through_only_when_a_worker_has_departed() -> None:
-    assert _told(upkeep.reclaim(), [], [])[1] == ["expire_workers", "departed"]
+    assert _told(upkeep.reclaim(), [], [])[1] == ["expire_workers", "lost_workers"]
     assert _told(upkeep.reclaim(), [], GONE, [], [], [])[1] == [
         "expire_workers",
-        "departed",
-        "read_through",
-        "left_behind",
-        "forget_departed",
+        "lost_workers",
+        "allow_full_reads",
+        "lost_jobs",
+        "forget_lost_workers",
     ]
 
 
@@ -235,13 +235,13 @@ def test_a_lost_workers_jobs_end_through_the_plan_that_ends_every_attempt() -> N
     assert states == {1: JobState.DEAD, 2: JobState.READY}
     assert names == [
         "expire_workers",
-        "departed",
-        "read_through",
-        "left_behind",
+        "lost_workers",
+        "allow_full_reads",
+        "lost_jobs",
         "take_over",
         "requeue",
         "end",
-        "forget_departed",
+        "forget_lost_workers",
         "wake",
     ]
 
@@ -258,7 +258,7 @@ def test_a_beat_reads_no_more_than_the_jobs_that_are_known() -> None:
     assert _told(claim.beat(worker, MINUTE, []), [(worker,)])[1] == ["renew"]
     assert _told(claim.beat(worker, MINUTE, [1]), [(worker,)], [])[1] == ["renew", "cancel_requests"]
     assert _told(claim.disown(worker, [1]), [], [(2, 1, 1, 25)], [(2, "ready")])[1] == [
-        "read_through",
+        "allow_full_reads",
         "unknown_claims",
         "requeue",
     ]
@@ -267,7 +267,7 @@ def test_a_beat_reads_no_more_than_the_jobs_that_are_known() -> None:
 def test_nobody_is_woken_where_nothing_became_ready() -> None:
     assert _told(upkeep.tick(), [(0, [], None, False, False, None)])[1] == ["tick"]
     dead = _told(upkeep.reclaim(), [], GONE, [], BEHIND[:1], TAKEN[:1], [(1, "dead")], [])[1]
-    assert dead[-1] == "forget_departed"
+    assert dead[-1] == "forget_lost_workers"
     assert _told(control.resume("mail"), [])[1] == ["resume"]
 
 

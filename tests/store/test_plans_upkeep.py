@@ -102,12 +102,12 @@ async def test_a_sequence_tells_whether_anybody_sleeps_and_a_tick_sets_it_right(
     for info in (one, other):
         await ask(claim.register(info, LEASE, now=NOON))
     assert _sleepers(ask) == 2
-    await ask(claim.doze(one.id, asleep=False))
+    await ask(claim.set_idle(one.id, asleep=False))
     assert _sleepers(ask) == 2
-    await ask(claim.doze(other.id, asleep=False))
+    await ask(claim.set_idle(other.id, asleep=False))
     assert _sleepers(ask) == 1
     for wrong in (2, 1):  # as two workers that turn over at the same moment may leave it
-        await ask(claim.doze(one.id, asleep=wrong == 1))
+        await ask(claim.set_idle(one.id, asleep=wrong == 1))
         _say_of_sleepers(ask, wrong)
         await ask(upkeep.tick(now=NOON))
         assert _sleepers(ask) == 3 - wrong
@@ -120,7 +120,7 @@ async def test_a_worker_that_left_is_looked_for_and_one_that_retired_is_not(ask:
     leaves, retires = worker_info(), worker_info()
     for info in (leaves, retires):
         await ask(claim.register(info, LEASE, now=NOON))
-    await ask(claim.retire(retires.id))
+    await ask(claim.leave_without_jobs(retires.id))
     assert not (await ask(upkeep.tick(now=NOON))).lost
     await ask(claim.leave(leaves.id))
     assert (await ask(upkeep.tick(now=NOON))).lost

@@ -41,13 +41,13 @@ async def test_a_starting_worker_does_not_read_the_jobs_from_end_to_end(
     """A fleet that starts beside ten million jobs would read them all, once each."""
     looked: list[None] = []
 
-    note_orphans = upkeep.note_orphans
+    note_unlisted_workers = upkeep.note_unlisted_workers
 
     def watched() -> Plan[int]:
         looked.append(None)
-        return note_orphans()
+        return note_unlisted_workers()
 
-    monkeypatch.setattr(upkeep, "note_orphans", watched)
+    monkeypatch.setattr(upkeep, "note_unlisted_workers", watched)
 
     @queue.task
     def work() -> None: ...

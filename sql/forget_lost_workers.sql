@@ -1,4 +1,4 @@
--- forget_departed: these workers' jobs have all been seen to.
+-- forget_lost_workers: forget these lost workers: none of their jobs is left.
 -- index: departed_pkey
 -- locks: those rows
 -- run by: worker upkeep, take

@@ -1,4 +1,4 @@
--- doze: say whether a worker wants to be notified of new jobs.
+-- set_idle: say whether a worker wants to be notified of new jobs.
 -- index: workers_pkey
 -- locks: the worker's own row
 -- run by: worker fetcher

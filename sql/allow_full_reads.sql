@@ -1,4 +1,4 @@
--- read_through: let this transaction read the jobs from end to end: what a lost worker held is in no index.
+-- allow_full_reads: allow this transaction to read the jobs from end to end: running jobs are in no index.
 -- index: none
 -- locks: none
 -- run by: worker upkeep, beats after a lost connection

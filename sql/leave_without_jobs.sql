@@ -1,4 +1,4 @@
--- retire: forget the departure of a worker that held no job: no sweep needs to look for its jobs.
+-- leave_without_jobs: forget that a worker left, since it held no job: no sweeper needs to look for its jobs.
 -- index: departed_pkey
 -- locks: that row
 -- run by: worker stop, take

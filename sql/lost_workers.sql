@@ -1,4 +1,4 @@
--- departed: workers that left the list and may have left jobs behind; the caller sees to those jobs.
+-- lost_workers: the workers that left the list and may have left running jobs behind; the caller reclaims those jobs.
 -- index: none (hardly ever a row)
 -- locks: those rows, skipping locked ones
 -- run by: worker upkeep, take

@@ -1,4 +1,4 @@
--- put_off_departed: look for these workers' jobs again later: one of them could not be ended.
+-- postpone_lost_workers: have the sweeper try these lost workers again later: one of their jobs could not be ended.
 -- index: departed_pkey
 -- locks: those rows
 -- run by: worker upkeep, take

@@ -1,4 +1,4 @@
--- left_behind: the running jobs in the names of these workers.
+-- lost_jobs: the running jobs of these lost workers.
 -- index: none (reads the jobs from end to end: running ones are in no index)
 -- locks: none
 -- run by: worker upkeep, take
