@@ -31,8 +31,23 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 use_memory()
 
-LONGEST = ("spark",)
-"""The groups that take over half a minute; the order decides only how long the suite takes."""
+LONGEST = (
+    "spark",
+    "test_bench.py",
+    "test_spark_session.py",
+    "test_spark_sink_killed.py",
+    "test_django_backend.py",
+    "test_demo.py",
+    "test_cli_worker.py",
+    "test_bench_figures.py",
+    "test_django_worker.py",
+    "test_6_dead_workers_jobs_run_elsewhere.py",
+    "test_plans_finish.py",
+    "test_7_clock_skew.py",
+    "test_app_registering.py",
+    "test_wheel.py",
+)
+"""The groups that take longest, and what starts processes; the order decides only how long the suite takes."""
 
 _open = ExitStack()
 

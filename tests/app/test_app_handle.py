@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import psycopg
 import pytest
-from app.helping import ask
+from looking import ask
 from running import Running
 from tenacity import wait_none
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from app.helping import ask
+from looking import ask
 from running import Running
 from tenacity import stop_after_attempt
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from app.helping import ask
+from looking import ask
 from tenacity import stop_after_attempt
 
 from pgqueue import PgQueue, Retry

@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from app.helping import ask
+from looking import ask
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from servers import free_port
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from app.helping import ask
+from looking import ask
 from tenacity import stop_after_attempt
 
 from pgqueue import PgQueue, Retry, Unique, Worker

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pydantic
 import pytest
-from app.helping import ask
+from looking import ask
 from running import Running
 
 from pgqueue import Context, JobHandle, PgQueue

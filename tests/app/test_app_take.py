@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from app.helping import ask, wait_until
+from looking import ask, wait_until
 
 from pgqueue import JobState, PgQueue, Superseded, TakenJob
 from pgqueue.errors import InvalidOption, JobError, UnknownQueue

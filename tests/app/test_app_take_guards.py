@@ -10,8 +10,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from app.helping import ask, wait_until
 from app.silence import Way, way_to
+from looking import ask, wait_until
 from tenacity import retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from pgqueue import Dead, JobState, PgQueue, Retry, RetryLater, Snooze, Superseded

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from app.helping import ask
+from looking import ask
 from running import Running
 
 from pgqueue import PgQueue, Why

@@ -1,7 +1,7 @@
 """What the tests of promises 7 to 9 share: the tasks of a process with a wrong clock, and small questions."""
 
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, LiteralString
 from uuid import UUID, uuid4
@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import psycopg
 from promises.skewed import run_until_told
 from psycopg import ClientCursor
-from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
+from tenacity import wait_fixed
 
 from pgqueue import OWN_CONNECTION, PgQueue, Retry, Snooze
 from pgqueue.store import claim
@@ -56,20 +56,6 @@ def register_tasks(queue: PgQueue) -> Sequence[Any]:
         raise Snooze(HOUR)
 
     return note, fail, snooze
-
-
-def wait_until(holds: Callable[[], object]) -> None:
-    """Wait until a condition holds; the limit only keeps a failing test from hanging."""
-    Retrying(retry=retry_if_result(lambda held: not held), wait=wait_fixed(0.02), stop=stop_after_delay(20))(
-        holds
-    )
-
-
-def ask(dsn: str, statement: LiteralString, *params: object) -> list[tuple[Any, ...]]:
-    """Run a statement on a connection of its own, and return its rows, if it has any."""
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        cursor = connection.execute(statement, params)
-        return cursor.fetchall() if cursor.description else []
 
 
 def do(queue: PgQueue, plan: Plan[Any]) -> Any:

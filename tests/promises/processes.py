@@ -14,8 +14,8 @@ from typing import Any, LiteralString, TypeVar
 from uuid import UUID, uuid4
 
 import psycopg
+from looking import ask
 from promises.workshop import TABLES
-from tenacity import AsyncRetrying, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from pgqueue import PgQueue
 from pgqueue.store import claim
@@ -30,11 +30,6 @@ START = "import sys; from promises import workshop; getattr(workshop, sys.argv[1
 LEASE = timedelta(seconds=30)
 LONG_LEASE = 600.0
 GUARD = 30  # seconds after which something that should have happened never will
-_PATIENCE: dict[str, Any] = {
-    "retry": retry_if_result(lambda held: not held),
-    "wait": wait_fixed(0.02),
-    "stop": stop_after_delay(GUARD),
-}
 
 
 class Process:
@@ -42,7 +37,7 @@ class Process:
 
     def __init__(self, verb: str, dsn: str, **options: object) -> None:
         paths = filter(None, [str(TESTS), os.environ.get("PYTHONPATH")])
-        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
+        self._log = tempfile.NamedTemporaryFile("w+")  # noqa: SIM115 - closed with the process
         self._popen = subprocess.Popen(  # noqa: S603 - our own words
             [sys.executable, "-W", "error", "-c", START, verb, dsn, json.dumps(options)],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
@@ -71,8 +66,8 @@ class Process:
         return answer
 
     def log(self) -> str:
-        self._log.seek(0)
-        return self._log.read()
+        """What it has logged so far."""
+        return Path(self._log.name).read_text(encoding="utf-8")
 
     def close(self) -> None:
         self.kill()
@@ -109,27 +104,6 @@ def closed_gate(dsn: str) -> Iterator[Callable[[], object]]:
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("select pg_advisory_lock(1)")
         yield lambda: connection.execute("select pg_advisory_unlock_all()")
-
-
-def wait_until(holds: Callable[[], object]) -> None:
-    """Wait until a condition holds."""
-    Retrying(**_PATIENCE)(holds)
-
-
-async def await_until(holds: Callable[[], object]) -> None:
-    """Wait until a condition holds, while the event loop goes on."""
-
-    async def look() -> object:
-        return holds()
-
-    await AsyncRetrying(**_PATIENCE)(look)
-
-
-def ask(dsn: str, statement: LiteralString, *params: object) -> list[tuple[Any, ...]]:
-    """Run a statement on a connection of its own, and return its rows, if it has any."""
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        cursor = connection.execute(statement, params or None)
-        return cursor.fetchall() if cursor.description else []
 
 
 def live_jobs(dsn: str) -> int:

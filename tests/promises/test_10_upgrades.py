@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from promises.asking import ask
+from looking import ask
 from store.crowd import until_somebody_waits
 from store.former_release import RELEASES, STATEMENTS, FormerWorker, at_work
 from store.migrating import consists_of

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
+from looking import ask
 from psycopg.rows import dict_row
 from running import Running
-from worker.helping import ask, ended
+from worker.helping import ended
 
 from pgqueue import Context, JobState, PgQueue
 from pgqueue.values.retry import Retry

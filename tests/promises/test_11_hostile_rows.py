@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import psycopg
 import pytest
-from promises.asking import ask
+from looking import ask
 from running import Running
 from store.hostile import HOSTILE, lift_bounds, put
 from worker.helping import ended

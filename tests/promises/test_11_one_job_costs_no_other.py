@@ -4,7 +4,8 @@ promoted, reclaimed and recorded as before, and the worker stays.
 A task that blocks the event loop is shown by real processes; the parts of that by ``tests/worker/test_worker_blocked.py``.
 """
 
-from promises.processes import GUARD, ask, closed_gate, processes, wait_until
+from looking import ask, wait_until
+from promises.processes import GUARD, closed_gate, processes
 from promises.workshop import Workshop
 
 from pgqueue import JobState, PgQueue

@@ -13,9 +13,8 @@ from typing import Any, LiteralString
 
 import psycopg
 import pytest
+from looking import ask, until, wait_until
 from promises.processes import (
-    ask,
-    await_until,
     claimed,
     closed_gate,
     do,
@@ -23,7 +22,6 @@ from promises.processes import (
     listed,
     live_jobs,
     processes,
-    wait_until,
     waiting_for_locks,
 )
 from promises.workshop import Workshop
@@ -136,7 +134,7 @@ async def test_a_completion_is_recorded_though_its_connection_is_cut(
     async with running(queue, lease=timedelta(seconds=3)):
         cut: list[int] = []
         while len(cut) < ROUNDS:
-            await await_until(lambda: waiting_for_locks(dsn))
+            await until(lambda: waiting_for_locks(dsn))
             cut += terminate(dsn, waiting_for_locks(dsn))
         connection.rollback()
         assert await handle.aresult(timeout=20) == 1
@@ -156,9 +154,9 @@ async def test_cut_connections_lose_and_double_nothing(
         for _ in range(5):
             handles += queue.enqueue_many((note.call(number) for number in range(200)), connection=connection)
             connection.commit()
-            await await_until(partial(more_than, len(handles) - 150, ended_jobs, dsn))
+            await until(partial(more_than, len(handles) - 150, ended_jobs, dsn))
             terminate(dsn, backends(dsn))
-        await await_until(lambda: not live_jobs(dsn))
+        await until(lambda: not live_jobs(dsn))
     assert records(dsn) == dict.fromkeys((handle.id for handle in handles), 1)
     await queue.aclose()
 

@@ -16,11 +16,10 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from looking import ask, until, wait_until
 from promises.processes import (
     LEASE,
     Start,
-    ask,
-    await_until,
     claimed,
     closed_gate,
     database_clock,
@@ -29,7 +28,6 @@ from promises.processes import (
     listed,
     processes,
     run_on,
-    wait_until,
     waiting_for_locks,
 )
 from promises.workshop import Workshop
@@ -296,7 +294,7 @@ async def test_a_worker_is_told_that_its_attempt_was_superseded(
     handle = await lose_the_job.aenqueue()
     with caplog.at_level(logging.WARNING, "pgqueue.worker"):
         async with running(queue, sweep=timedelta(hours=1)) as worker:
-            await await_until(lambda: "superseded" in caplog.text)
+            await until(lambda: "superseded" in caplog.text)
             former = worker.id
     (told,) = [record for record in caplog.records if "superseded" in record.message]
     assert (vars(told)["job"], vars(told)["attempt"]) == (handle.id, 1)

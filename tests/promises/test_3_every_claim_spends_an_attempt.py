@@ -11,17 +11,8 @@ from typing import Any
 import msgspec
 import psycopg
 import pytest
-from promises.processes import (
-    LEASE,
-    ask,
-    await_until,
-    claimed,
-    database_clock,
-    do,
-    listed,
-    processes,
-    run_on,
-)
+from looking import ask, until
+from promises.processes import LEASE, claimed, database_clock, do, listed, processes, run_on
 from promises.workshop import AT_ONCE, Workshop
 from running import Running
 from tenacity import retry_if_exception, retry_if_exception_type, wait_fixed, wait_none
@@ -38,7 +29,7 @@ async def ended(queue: PgQueue, handle: JobHandle[None], running: Running) -> Jo
     """Run the job until it has ended, or waits for an hour; what is recorded of it then."""
     settled = {JobState.SUCCEEDED, JobState.DEAD, JobState.SCHEDULED}
     async with running(queue):
-        await await_until(lambda: queue.job(handle.id).state in settled)
+        await until(lambda: queue.job(handle.id).state in settled)
     job = await queue.ajob(handle.id)
     await queue.aclose()
     return job
@@ -228,7 +219,7 @@ async def test_an_undecodable_payload_is_dead_without_a_retry(queue: PgQueue, ru
             )
         ]
     async with running(queue):
-        await await_until(lambda: len(queue.jobs(state=JobState.DEAD)) == len(ids))
+        await until(lambda: len(queue.jobs(state=JobState.DEAD)) == len(ids))
     for job in queue.jobs():
         assert (job.state, job.reason, job.attempts) == (JobState.DEAD, "undecodable", 1)
         assert [error.type for error in job.errors] == ["pgqueue.errors.PayloadNotDecodable"]
@@ -261,7 +252,7 @@ async def test_a_broken_policy_does_not_keep_an_attempt_from_being_recorded(
     for number, policy in enumerate(BROKEN_POLICIES):
         await queue.task(name=f"fail_{number}", retry=policy)(fail).aenqueue()
     async with running(queue):
-        await await_until(lambda: all(job.errors for job in queue.jobs()))
+        await until(lambda: all(job.errors for job in queue.jobs()))
     assert [job.errors[0].type for job in queue.jobs()] == ["ValueError"] * len(BROKEN_POLICIES)
     await queue.aclose()
 
@@ -286,9 +277,7 @@ async def test_a_result_that_cannot_be_kept_does_not_run_the_job_again(
 
     await queue.aenqueue_many(answer.call(name) for name in results)
     async with running(queue, lease=timedelta(seconds=3)):
-        await await_until(
-            lambda: all(job.state.ended for job in queue.jobs()) or len(attempts) > len(results)
-        )
+        await until(lambda: all(job.state.ended for job in queue.jobs()) or len(attempts) > len(results))
     assert sorted(attempts) == sorted(results)
     assert [job.state for job in queue.jobs()] == [JobState.SUCCEEDED] * len(results)
     await queue.aclose()

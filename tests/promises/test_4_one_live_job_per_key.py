@@ -14,8 +14,8 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from looking import ask, wait_until
 from promises.processes import (
-    ask,
     claimed,
     database_clock,
     do,
@@ -23,7 +23,6 @@ from promises.processes import (
     live_jobs,
     processes,
     run_on,
-    wait_until,
     waiting_for_locks,
 )
 from promises.workshop import AT_ONCE

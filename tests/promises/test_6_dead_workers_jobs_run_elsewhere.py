@@ -15,12 +15,11 @@ from typing import Any, LiteralString
 
 import psycopg
 import pytest
+from looking import ask, until, wait_until
 from promises.processes import (
     GUARD,
     LEASE,
     LONG_LEASE,
-    ask,
-    await_until,
     claimed,
     closed_gate,
     database_clock,
@@ -29,7 +28,6 @@ from promises.processes import (
     listed,
     processes,
     run_on,
-    wait_until,
 )
 from promises.workshop import Workshop
 from running import Running
@@ -197,7 +195,7 @@ async def test_a_worker_whose_row_is_deleted_joins_afresh(queue: PgQueue, dsn: s
 
     handle = await hold.aenqueue()
     async with running(queue, lease=timedelta(seconds=2), sweep=timedelta(seconds=0.1)) as worker:
-        await await_until(lambda: names)
+        await until(lambda: names)
         ask(dsn, "delete from pgqueue.workers")
         await handle.aresult(timeout=GUARD)
         assert stopped == [1]
@@ -222,7 +220,7 @@ async def test_a_worker_keeps_its_lease_and_its_jobs_while_they_run(
 
     handle = await hold.aenqueue()
     async with running(queue, lease=timedelta(seconds=3)):
-        await await_until(
+        await until(
             lambda: ask(
                 dsn, "select id from pgqueue.workers where lease_until > started_at + interval '3.5s'"
             )
@@ -241,7 +239,7 @@ async def test_a_claim_whose_answer_was_lost_is_disowned_at_the_next_comparison(
         return ctx.attempt
 
     async with running(queue, lease=timedelta(seconds=3), sweep=timedelta(hours=1)) as worker:
-        await await_until(lambda: ask(dsn, "select id from pgqueue.workers"))
+        await until(lambda: ask(dsn, "select id from pgqueue.workers"))
         handle = attempt.using(connection=connection).enqueue()
         (lost,) = run_on(connection, claim.claim(worker.id, {"default": 1}))
         connection.commit()
@@ -263,7 +261,7 @@ async def test_a_job_whose_completion_is_held_up_is_not_disowned(
 
     handle = await lock_its_job.aenqueue()
     async with running(queue, lease=timedelta(seconds=3)):
-        await await_until(lambda: renewed_for(dsn, timedelta(seconds=4.5)))
+        await until(lambda: renewed_for(dsn, timedelta(seconds=4.5)))
         connection.rollback()
         await handle.aresult(timeout=GUARD)
     assert runs == ["run"]
@@ -307,9 +305,9 @@ async def test_a_stopping_worker_finishes_what_runs_and_returns_the_rest(queue: 
     handles = await queue.aenqueue_many(hold.call() for _ in range(1_000))
     worker = Worker(queue, concurrency=2)
     running = asyncio.create_task(worker.run())
-    await await_until(lambda: len(began) == 2 and held_by(dsn, os.getpid()) > 2)
+    await until(lambda: len(began) == 2 and held_by(dsn, os.getpid()) > 2)
     worker.stop()
-    await await_until(lambda: held_by(dsn, os.getpid()) == 2)
+    await until(lambda: held_by(dsn, os.getpid()) == 2)
     assert not running.done()
     let_go.set()
     await running
@@ -338,7 +336,7 @@ async def test_jobs_over_the_grace_are_returned_unspent(stops: int, queue: PgQue
     handles = [await hold.aenqueue(), await hold_thread.aenqueue()]
     worker = Worker(queue, grace=timedelta(hours=1) if stops == 2 else timedelta(0))
     running = asyncio.create_task(worker.run())
-    await await_until(lambda: len(began) == 2)
+    await until(lambda: len(began) == 2)
     for _ in range(stops):
         worker.stop()
     await running
@@ -362,7 +360,7 @@ async def test_a_job_that_does_not_heed_its_stop_is_returned_all_the_same(queue:
     handle = await stay.aenqueue()
     worker = Worker(queue, grace=timedelta(0))
     running = asyncio.create_task(worker.run())
-    await await_until(lambda: ending)
+    await until(lambda: ending)
     worker.stop()
     await running
     assert states(queue, [handle]) == [(JobState.READY, 0)]
@@ -383,7 +381,7 @@ async def test_a_second_stop_loses_nothing_that_was_done(queue: PgQueue, dsn: st
     handles = await queue.aenqueue_many(hold.call(number) for number in range(20))
     worker = Worker(queue)
     running = asyncio.create_task(worker.run())
-    await await_until(lambda: held_by(dsn, os.getpid()) == 20)
+    await until(lambda: held_by(dsn, os.getpid()) == 20)
     let_go.set()
     worker.stop()
     worker.stop()
@@ -404,6 +402,9 @@ def test_a_process_told_to_stop_leaves_every_job_ended_or_unspent(
         process = start(concurrency=4)
         wait_until(lambda: len(ask(dsn, "select id from marks")) == 4)
         process.signal(signal.SIGTERM)
+        wait_until(
+            lambda: "worker stopping" in process.log()
+        )  # a second signal before that would be one with the first
         wait_until(lambda: held_by(dsn, process.pid) == 4)
         if stops == 1:
             open_gate()

@@ -7,7 +7,8 @@ be as if it were right.
 from datetime import datetime, timedelta
 
 import pytest
-from promises.asking import HOUR, LEASE, ask, do, register_tasks, registered, wait_until
+from looking import ask, wait_until
+from promises.asking import HOUR, LEASE, do, register_tasks, registered
 from promises.skewed import process
 
 from pgqueue import JobState, PgQueue

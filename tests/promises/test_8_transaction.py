@@ -13,7 +13,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from promises.asking import ask, do
+from looking import ask
+from promises.asking import do
 from running import Running
 from tenacity import wait_none
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from promises.asking import SET_PLANNER, ask, do, explain, registered, run_on
+from looking import ask
+from promises.asking import SET_PLANNER, do, explain, registered, run_on
 from running import Running
 
 from pgqueue import PgQueue

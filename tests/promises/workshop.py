@@ -105,6 +105,7 @@ class Workshop:
 def work(dsn: str, options: str) -> None:
     """Run a worker with these options until this process is told to stop."""
     logging.basicConfig(format="%(message)s")
+    logging.getLogger("pgqueue.worker").setLevel(logging.INFO)
     queue = PgQueue(dsn)
     Workshop(queue)
     asyncio.run(_work(queue, **json.loads(options)))

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any, LiteralString
+from typing import TYPE_CHECKING, LiteralString
 
-import psycopg
+from looking import ask
 
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.store.pipeline.lake import Share
@@ -34,13 +34,6 @@ select nextval('pgqueue.jobs_id_seq'), died, died, died, died, gen_random_uuid()
 from generate_series(1, %(count)s) as n, lateral (select %(day)s::date::timestamp at time zone 'UTC'
      + n * interval '1 hour' as died) as at
 returning id"""
-
-
-def ask(dsn: str, statement: LiteralString, **params: object) -> list[tuple[Any, ...]]:
-    """Run a statement on a connection of its own, and return its rows, if it has any."""
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        cursor = connection.execute(statement, params or None)
-        return cursor.fetchall() if cursor.description else []
 
 
 def ended(dsn: str, day: date, count: int, *, queue: str = "mail", partition: bool = True) -> list[int]:

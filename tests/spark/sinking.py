@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, LiteralString
 
-import psycopg
 import pyarrow as pa
+from looking import ask
 from pyspark.sql import types
 from pyspark.sql.types import DataType, StructType
 
@@ -63,13 +63,6 @@ def written(dsn: str, *batches: pa.RecordBatch, **options: str) -> Write:
     made = writing(dsn, *batches[0].schema.names, **options)
     made.commit([staged(made, number, one) for number, one in enumerate(batches)])
     return writes(dsn, limit=1)[0]
-
-
-def ask(dsn: str, statement: LiteralString, *params: object) -> list[tuple[Any, ...]]:
-    """Run a statement on a connection of its own, and return its rows, if it has any."""
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        cursor = connection.execute(statement, params or None)
-        return cursor.fetchall() if cursor.description else []
 
 
 def orders(dsn: str) -> list[int]:

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from looking import ask
 from pyarrow import parquet
-from spark.lake_history import DAY, NEXT, ask, died, ended, history_ids, lake_ids
+from spark.lake_history import DAY, NEXT, died, ended, history_ids, lake_ids
 
 from pgqueue import PgQueue
 from pgqueue.errors import NotVerified, PipelineError

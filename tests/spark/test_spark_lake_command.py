@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from cli.commands import pgqueue, printed
-from spark.lake_history import DAY, NEXT, ask, died, ended, history_ids, lake_ids
+from looking import ask
+from spark.lake_history import DAY, NEXT, died, ended, history_ids, lake_ids
 
 from pgqueue.spark import pipeline_jobs
 from pgqueue.spark.lake.lake import Lake

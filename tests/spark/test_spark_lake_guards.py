@@ -7,7 +7,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from spark.lake_history import DAY, ENDED, NEXT, ask, ended, history_ids
+from looking import ask
+from spark.lake_history import DAY, ENDED, NEXT, ended, history_ids
 
 from pgqueue import PgQueue
 from pgqueue.errors import (

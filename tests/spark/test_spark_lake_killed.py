@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from promises.processes import wait_until
-from spark.lake_history import DAY, NEXT, ask, died, ended, history_ids, lake_ids
+from looking import ask, wait_until
+from spark.lake_history import DAY, NEXT, died, ended, history_ids, lake_ids
 
 from pgqueue import PgQueue
 from pgqueue.spark.lake.export import export

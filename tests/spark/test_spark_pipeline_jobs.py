@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from cli.commands import pgqueue
-from promises.processes import ask, await_until, do, listed
+from looking import ask, until
+from promises.processes import do, listed
 from running import Running
 from tenacity import stop_after_attempt, wait_none
 
@@ -42,7 +43,7 @@ def _live(queue: PgQueue) -> list[tuple[str, str]]:
 
 
 async def _ended(queue: PgQueue) -> None:
-    await await_until(lambda: not _live(queue))
+    await until(lambda: not _live(queue))
 
 
 async def test_the_steps_run_in_their_order_and_leave_a_history(queue: PgQueue, running: Running) -> None:
@@ -166,7 +167,7 @@ async def test_a_step_may_take_longer_than_the_lease(queue: PgQueue, running: Ru
 
     seen: set[object] = set()
     async with running(queue, lease=lease):
-        await await_until(lambda: len(renewals()) > 4)  # each is a third of the lease after the one before
+        await until(lambda: len(renewals()) > 4)  # each is a third of the lease after the one before
         leave.set()
         await _ended(queue)
     done = ask(

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from promises.processes import await_until, live_jobs
+from looking import ask, until
+from promises.processes import live_jobs
 from pyspark.errors import AnalysisException, PySparkException
 from running import Running
-from spark.sinking import ask, attempts, orders, staged_rows
+from spark.sinking import attempts, orders, staged_rows
 
 from pgqueue import PgQueue
 from pgqueue.spark.source import PgQueueSource
@@ -146,7 +147,7 @@ async def test_a_worker_runs_what_a_dataframe_enqueued_by_the_tasks_own_defaults
     app: PgQueue = pkgutil.resolve_name(shop)
     app.database = app.database.but(dsn=dsn)
     async with running(app, concurrency=2):
-        await await_until(lambda: not live_jobs(dsn))
+        await until(lambda: not live_jobs(dsn))
     app.close()
 
     assert found == [("billing", 7, 3)]

@@ -8,7 +8,8 @@ from typing import LiteralString
 import psycopg
 import pyarrow as pa
 import pytest
-from spark.sinking import ask, attempts, batch, orders, staged, staged_rows, writing, written
+from looking import ask
+from spark.sinking import attempts, batch, orders, staged, staged_rows, writing, written
 from store.crowd import until_somebody_waits
 
 from pgqueue import PgQueue

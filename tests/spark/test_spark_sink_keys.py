@@ -7,7 +7,8 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from spark.sinking import ask, batch, orders, staged, staged_rows, writing, written
+from looking import ask
+from spark.sinking import batch, orders, staged, staged_rows, writing, written
 from store.crowd import until_somebody_waits
 
 from pgqueue import PgQueue

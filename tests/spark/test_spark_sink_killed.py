@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import LiteralString
 
 import psycopg
-from promises.processes import wait_until
-from spark.sinking import ask, attempts, orders, staged_rows, writing
+from looking import ask, wait_until
+from spark.sinking import attempts, orders, staged_rows, writing
 
 from pgqueue.spark.writing.log import writes
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from looking import ask
 from pyspark.sql import types
 from pyspark.sql.types import DataType, StructType
-from spark.sinking import ask, attempts, batch, columns, orders, staged, staged_rows, writing, written
+from spark.sinking import attempts, batch, columns, orders, staged, staged_rows, writing, written
 
 from pgqueue.errors import (
     ConfigurationError,

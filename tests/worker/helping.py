@@ -3,10 +3,10 @@
 A test looks at a worker through ``worker.inspect()``. A test of a worker that does not run calls its ``parts``.
 """
 
-import asyncio
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, LiteralString
+from typing import Any
+
+from looking import ask, until
 
 from pgqueue import Job, JobHandle, PgQueue
 from pgqueue.store import claim
@@ -17,24 +17,10 @@ FOR_EVER = timedelta(hours=10)
 """A poll that no test lives to see."""
 
 
-async def until(holds: Callable[[], object], *, guard: float = 20) -> None:
-    """Wait until a condition holds; the guard only keeps a failing test from hanging."""
-    async with asyncio.timeout(guard):
-        while not holds():  # noqa: ASYNC110 - the database raises no events
-            await asyncio.sleep(0.01)
-
-
 async def ended(queue: PgQueue, *jobs: JobHandle[Any]) -> list[Job]:
     """Wait until jobs have ended, and return what is recorded of them."""
     await until(lambda: all(job.status().ended for job in jobs))
     return [queue.job(job.id) for job in jobs]
-
-
-def ask(queue: PgQueue, statement: LiteralString, *params: object) -> list[tuple[Any, ...]]:
-    """Run a statement, committed at once, and return its rows, if it has any."""
-    with queue.database.pooled() as connection:
-        cursor = connection.execute(statement, params)
-        return cursor.fetchall() if cursor.description else []
 
 
 async def beat(worker: Worker) -> None:

@@ -4,9 +4,10 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from looking import ask, until
 from promises.asking import registered
 from running import Running
-from worker.helping import ask, ended, until
+from worker.helping import ended
 
 from pgqueue import JobState, PgQueue
 from pgqueue.store import claim

@@ -14,8 +14,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from looking import ask, until
 from running import Running
-from worker.helping import FOR_EVER, ask, beat, claimed, dismantle, ended, until
+from worker.helping import FOR_EVER, beat, claimed, dismantle, ended
 
 from pgqueue import Context, JobHandle, JobState, PgQueue
 from pgqueue.store import upkeep

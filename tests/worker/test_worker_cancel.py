@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, cast
 
 import psycopg
 import pytest
+from looking import ask, until
 from running import Running
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed, wait_none
-from worker.helping import FOR_EVER, ask, beat, claimed, dismantle, ended, until
+from worker.helping import FOR_EVER, beat, claimed, dismantle, ended
 
 from pgqueue import Context, JobState, PgQueue, Retry
 from pgqueue.store.listener import CANCEL

@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
+from looking import ask, until
 from running import Running
-from worker.helping import FOR_EVER, ask, claimed, claims_of, dismantle, ended, until
+from worker.helping import FOR_EVER, claimed, claims_of, dismantle, ended
 
 from pgqueue import JobHandle, JobState, PgQueue
 from pgqueue.worker import fetcher as fetching

@@ -7,9 +7,10 @@ from contextvars import ContextVar
 from typing import Any
 
 import pytest
+from looking import until
 from running import Running
 from tenacity import wait_fixed
-from worker.helping import FOR_EVER, claimed, dismantle, ended, until
+from worker.helping import FOR_EVER, claimed, dismantle, ended
 
 from pgqueue import PgQueue, Retry
 from pgqueue.values.verdict import Succeeded

@@ -7,9 +7,10 @@ from typing import Any
 
 import psycopg
 import pytest
+from looking import until
 from psycopg.conninfo import make_conninfo
 from running import Running
-from worker.helping import ended, until
+from worker.helping import ended
 
 from pgqueue import Context, Dead, JobState, PgQueue, Snooze
 from pgqueue.values.verdict import Succeeded

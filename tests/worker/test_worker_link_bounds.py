@@ -7,10 +7,11 @@ from typing import LiteralString
 
 import psycopg
 import pytest
+from looking import ask, until
 from psycopg import errors
 from psycopg.conninfo import make_conninfo
 from running import Running
-from worker.helping import ask, ended, until
+from worker.helping import ended
 from worker.proxy import Proxy
 
 from pgqueue import PgQueue

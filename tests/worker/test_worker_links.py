@@ -7,9 +7,10 @@ from typing import Any
 
 import psycopg
 import pytest
+from looking import ask, until
 from running import Running
 from tenacity import wait_none
-from worker.helping import FOR_EVER, ask, beat, claimed, claims_of, dismantle, ended, until
+from worker.helping import FOR_EVER, beat, claimed, claims_of, dismantle, ended
 
 from pgqueue import Context, JobHandle, JobState, PgQueue, Retry
 from pgqueue.embedded import embedded_binaries, throwaway_server

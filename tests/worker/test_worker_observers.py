@@ -7,9 +7,10 @@ from typing import Any
 
 import psycopg
 import pytest
+from looking import ask, until
 from running import Running
 from tenacity import wait_fixed
-from worker.helping import FOR_EVER, ask, beat, claimed, dismantle, ended, until
+from worker.helping import FOR_EVER, beat, claimed, dismantle, ended
 
 from pgqueue import Context, JobState, Observer, PgQueue, Retry, Superseded, Unique, Worker
 from pgqueue.values.job import Claim, Enqueued, NewJob, Outcome

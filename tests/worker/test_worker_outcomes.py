@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from looking import ask, until
 from running import Running
 from tenacity import wait_none
-from worker.helping import ask, ended, until
+from worker.helping import ended
 
 from pgqueue import JobState, PgQueue, Retry
 from pgqueue.worker import executor

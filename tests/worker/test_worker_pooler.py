@@ -12,11 +12,12 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from looking import ask, until
 from psycopg.conninfo import conninfo_to_dict
 from running import Running
 from servers import free_port
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
-from worker.helping import FOR_EVER, ask, ended, until
+from worker.helping import FOR_EVER, ended
 
 from pgqueue import Context, PgQueue, Task
 from pgqueue.errors import ConnectionFailed

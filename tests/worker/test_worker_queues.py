@@ -9,9 +9,10 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from looking import ask
 from promises.asking import registered
 from running import Running
-from worker.helping import ask, ended
+from worker.helping import ended
 
 from pgqueue import PgQueue
 from pgqueue.store.connection import Blocking

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from looking import ask, until
 from running import Running
 from tenacity import (
     retry_if_exception,
@@ -14,7 +15,7 @@ from tenacity import (
     wait_fixed,
     wait_none,
 )
-from worker.helping import ask, ended, until
+from worker.helping import ended
 
 from pgqueue import Dead, Job, JobHandle, JobState, PgQueue, Retry, RetryLater, Snooze
 from pgqueue.errors import LONGEST_DELAY

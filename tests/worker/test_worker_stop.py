@@ -5,8 +5,9 @@ import threading
 from datetime import timedelta
 
 import pytest
+from looking import ask, until
 from running import Running
-from worker.helping import FOR_EVER, ask, claimed, claims_of, ended, until
+from worker.helping import FOR_EVER, claimed, claims_of, ended
 
 from pgqueue import JobState, PgQueue
 from pgqueue.worker.upkeep import Service

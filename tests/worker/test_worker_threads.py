@@ -5,9 +5,10 @@ import threading
 from datetime import timedelta
 
 import pytest
+from looking import ask, until
 from running import Running
 from tenacity import wait_fixed
-from worker.helping import ask, claimed, ended, until
+from worker.helping import claimed, ended
 
 from pgqueue import Context, JobState, PgQueue, Retry
 from pgqueue.worker import runners

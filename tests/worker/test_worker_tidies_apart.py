@@ -6,8 +6,9 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from looking import ask, until
 from running import Running
-from worker.helping import ask, ended, until
+from worker.helping import ended
 
 from pgqueue import JobState, PgQueue, Retry
 from pgqueue.store import claim

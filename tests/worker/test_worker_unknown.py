@@ -6,11 +6,12 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from looking import ask, until
 from running import Running
 from store.crowd import ask as on
 from store.hostile import put
 from store.samples import LEASE, MINUTE, NOON, adding, new_job, shown, taking, worker_info
-from worker.helping import ask, ended, until
+from worker.helping import ended
 
 from pgqueue import JobState, PgQueue
 from pgqueue.errors import InvalidOption

@@ -5,8 +5,9 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
+from looking import ask, until
 from running import Running
-from worker.helping import ask, ended, until
+from worker.helping import ended
 
 from pgqueue import PgQueue
 from pgqueue.store import claim, upkeep

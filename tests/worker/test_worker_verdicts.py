@@ -4,8 +4,9 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from looking import ask, until
 from running import Running
-from worker.helping import FOR_EVER, ask, claimed, claims_of, dismantle, ended, until
+from worker.helping import FOR_EVER, claimed, claims_of, dismantle, ended
 
 from pgqueue import JobState, PgQueue, Superseded
 from pgqueue.errors import JobError

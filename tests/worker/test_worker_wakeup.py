@@ -9,9 +9,10 @@ from typing import Any
 
 import psycopg
 import pytest
+from looking import ask, until
 from running import Running
 from tenacity import wait_fixed
-from worker.helping import FOR_EVER, ask, ended, until
+from worker.helping import FOR_EVER, ended
 
 from pgqueue import Job, JobHandle, JobState, PgQueue, Retry, Task, Unique
 from pgqueue.store import upkeep
