@@ -1,4 +1,4 @@
-# Two commands need nothing but a Debian machine with Python and make:
+# Two commands need only a Debian machine with Python and make:
 #   make demo   runs the main job        make test   passes every check and test
 
 VENV ?= .venv
@@ -13,16 +13,16 @@ SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
 demo: $(VENV)/demo
 	@$(BIN)/pgqueue demo
 
-# Job history on Spark: jobs really run, a month is made up, and all of it ends in a lake and a report.
+# Job history on Spark: runs real jobs, makes up a month of history, and brings both to a lake and a report.
 demo-pipeline: $(VENV)/demo-pipeline | java
 	@$(BIN)/pgqueue pipeline demo
 
-# One suite after the other: each uses both cores by itself.
+# The suites run one after the other: each uses both cores.
 test: check
 	@$(MAKE) --no-print-directory unit
 	@$(MAKE) --no-print-directory unit-oldest
 
-# Everything that reads the code without running it.
+# All checks that read the code without running it.
 check: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -42,7 +42,7 @@ format: $(VENV)/installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# What each command needs, and no more: the demo 165 MB, its pipeline Spark, the tests everything.
+# Each command installs only what it needs: the demo 165 MB, its pipeline also Spark, the tests all extras.
 $(VENV)/demo: EXTRAS = embedded
 $(VENV)/demo-pipeline: EXTRAS = embedded,spark
 $(VENV)/installed: EXTRAS = dev

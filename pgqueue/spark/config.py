@@ -1,6 +1,6 @@
-"""What ``pipeline.toml`` may say: where the lake is, whose job it was, what running costs, and what was promised.
+"""What ``pipeline.toml`` may say: the lake's place, a job's tenant, the price of running, and the service objectives.
 
-The file is read and checked before any work starts. What depends on Spark or on the database is not looked at here.
+The file is read and checked before any work starts. This module does not ask Spark or the database.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from pgqueue.values.nearest import remedy
 
 UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
-# What Spark's get_json_object reads; of any other path it says nothing and returns null for every row.
+# The paths that Spark's get_json_object reads; for any other path it returns null for every row, without an error.
 _JSON_PATH = re.compile(r"\$(?:\.\w+|\['[^']+'\]|\[\d+\])+")
 
 
@@ -28,7 +28,7 @@ class Cost:
 
     Attributes:
         per_run_second: the price, in the currency.
-        currency: its name; only shown.
+        currency: its name, for display only.
     """
 
     per_run_second: float
@@ -40,10 +40,10 @@ class Slo:
     """A promise about the jobs of a queue, or of one task in it: this share of them succeeds within these times.
 
     Attributes:
-        queue: whose jobs.
-        task: which of them; None: all that have no promise of their own.
-        wait: at most this long from when the job was due to when its last attempt started; None: any time.
-        run: at most this long in that attempt; None: any time.
+        queue: the queue's name.
+        task: the task's name; None: all tasks of the queue without a promise of their own.
+        wait: the longest time from when the job was due to the start of its last attempt; None: no limit.
+        run: the longest time that attempt may run; None: no limit.
         objective: the share, above 0 and below 1.
     """
 
@@ -54,19 +54,19 @@ class Slo:
     objective: float
 
     def __str__(self) -> str:
-        """Whose promise it is."""
+        """The queue and task of the promise, for messages."""
         return f"queue {self.queue!r}" + ("" if self.task is None else f", task {self.task!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """What the pipeline is told in its file.
+    """The contents of the pipeline's file.
 
     Attributes:
-        lake: where the lake is; None: the command line or the environment says.
-        tenant: the JSON path into a job's arguments that says whose job it is; None: jobs have no tenants.
-        cost: what running costs; None: nobody asked.
-        slos: what was promised.
+        lake: where the lake is; None: the command line or the environment names it.
+        tenant: the JSON path of the tenant in a job's arguments; None: jobs have no tenants.
+        cost: the price of running; None: not configured.
+        slos: the promises.
     """
 
     lake: str | None = None
@@ -75,7 +75,7 @@ class Config:
     slos: tuple[Slo, ...] = field(default=())
 
     def fingerprint(self) -> str:
-        """Twelve letters that change whenever something changes that figures depend on."""
+        """Twelve letters that change when a setting changes on which figures depend."""
         price = None if self.cost is None else self.cost.per_run_second
         promises = sorted(repr(slo) for slo in self.slos)
         said = json.dumps([self.tenant, price, promises])
@@ -83,10 +83,10 @@ class Config:
 
 
 def load(path: str | Path | None) -> Config:
-    """The configuration in a file; without a file, one that says nothing.
+    """The configuration in a file; without a file, an empty one.
 
     Raises:
-        ConfigurationError: the file cannot be read, or says something that makes no sense; the message says where.
+        ConfigurationError: the file cannot be read, or a value in it is not valid; the message names the place.
     """
     if path is None:
         return Config()
@@ -104,7 +104,7 @@ def parse(text: str) -> Config:
     """A configuration from the text of a ``pipeline.toml``.
 
     Raises:
-        ConfigurationError: it is no TOML, a key is unknown or missing, or a value makes no sense.
+        ConfigurationError: the text is not TOML, a key is unknown or missing, or a value is not valid.
     """
     try:
         said = tomllib.loads(text)
@@ -117,7 +117,7 @@ def parse(text: str) -> Config:
 
 
 class _Table:
-    """A table of the file: its values by type, and its place for messages."""
+    """A table of the file: reads its values by type, and names its place in messages."""
 
     def __init__(self, place: str, values: object, known: tuple[str, ...]) -> None:
         if not isinstance(values, Mapping):
@@ -129,14 +129,14 @@ class _Table:
         self.values = values
 
     def text(self, key: str) -> str | None:
-        """A string that is not empty; None: it is not there."""
+        """A string that is not empty; None: the key is missing."""
         value = self.values.get(key)
         if value is not None and (not isinstance(value, str) or not value):
             raise self.refused(key, "use a string that is not empty")
         return value
 
     def number(self, key: str) -> float:
-        """A number that has to be there."""
+        """A required number."""
         value = self.values.get(key)
         if value is None:
             raise ConfigurationError(f"{self.place}{key} is missing; give a number")
@@ -145,7 +145,7 @@ class _Table:
         return float(value)
 
     def span(self, key: str) -> timedelta | None:
-        """A length of time above zero; None: it is not there."""
+        """A length of time above zero; None: the key is missing."""
         value = self.values.get(key)
         if value is None:
             return None
@@ -158,7 +158,7 @@ class _Table:
             raise self.refused(key, "that is too long") from None
 
     def refused(self, key: str, words: str) -> ConfigurationError:
-        """What to raise about a value."""
+        """The error to raise for a value."""
         return ConfigurationError(f"{self.place}{key} = {self.values[key]!r}: {words}")
 
 
@@ -192,11 +192,11 @@ def _slos(top: _Table) -> Iterator[Slo]:
         yield slo
 
 
-def _slo(place: str, values: Any) -> Slo:  # noqa: ANN401 - whatever the file says
+def _slo(place: str, values: Any) -> Slo:  # noqa: ANN401 - any TOML value
     table = _Table(place, values, ("queue", "task", "wait", "run", "objective"))
     queue = table.text("queue")
     if queue is None:
-        raise ConfigurationError(f"{place}queue is missing; say whose jobs the promise is about")
+        raise ConfigurationError(f"{place}queue is missing; name the queue of the promise")
     objective = table.number("objective")
     if not 0 < objective < 1:
         raise table.refused("objective", "use a share above 0 and below 1, such as 0.99")

@@ -1,12 +1,12 @@
-"""The pipeline as jobs of the queue itself: export, verify, rollup, report, prune, each of which enqueues the next.
+"""The pipeline as jobs of the queue: export, verify, rollup, report, prune. Each step enqueues the next.
 
-A step does its work, and then, in one transaction, completes and hands over to the next step (:func:`_hand_over`): so a
-chain neither stops between two steps nor runs one of them twice at a time. All steps share one unique key, which goes
-from hand to hand, so there is one chain at most. A step that was killed is run again from its beginning, by whoever
-serves the queue; each of them looks for itself what is left to do, and finds nothing more where it was done.
+A step does its work. Then, in one transaction, it completes and enqueues the next step (:func:`_complete_and_enqueue`).
+So a chain does not stop between two steps, and does not run one step twice at the same time. All steps share one unique
+key, so there is at most one chain. A worker of the queue runs a killed step again from its beginning; each step looks
+for the work that is left, and does nothing where the work was done.
 
-Steps are plain functions: they wait for Spark in a thread of their own, and the worker goes on renewing its lease. They
-have no timeout, for a Spark stage may take its time.
+Steps are plain functions: they wait for Spark in a thread, and the worker renews its lease meanwhile. They have no
+timeout, because a Spark stage may run for hours.
 """
 
 import asyncio
@@ -43,26 +43,26 @@ QUEUE = "pipeline"
 KEY = "pgqueue.pipeline"
 PREFIX = "pgqueue.pipeline."
 KEEP = timedelta(days=7)
-HOPELESS = (ConfigurationError, LakeOfAnother, LakeTooNew, NotVerified, SchemaError, SparkMissing)
-"""What another attempt would not mend."""
-PATIENT = Retry(
+NOT_RETRIED = (ConfigurationError, LakeOfAnother, LakeTooNew, NotVerified, SchemaError, SparkMissing)
+"""Errors that another attempt would meet again."""
+SLOW_RETRY = Retry(
     wait=wait_exponential(multiplier=30, max=1_800) + wait_random(0, 10),
     stop=stop_after_attempt(8),
-    retry=retry_if_not_exception_type(HOPELESS),
+    retry=retry_if_not_exception_type(NOT_RETRIED),
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
-    """What a step works in.
+    """What a step works with.
 
     Attributes:
         database: where the jobs are.
         lake: where they go.
-        config: what the pipeline's file says.
-        keep: which days of the history the database keeps, the newest.
+        config: the contents of the pipeline's file.
+        keep: how much of the history, counted back from now, the database keeps.
         session: makes or finds the Spark session.
-        check: raises if the attempt was told to stop; for the moments between two days.
+        check: raises if the attempt was told to stop; called between two days.
     """
 
     database: Database
@@ -74,7 +74,7 @@ class Surroundings:
 
 
 Work = Callable[[Surroundings], str]
-"""Does a step, and says in a line what it did."""
+"""Does a step's work, and returns one line that says what it did."""
 
 
 def register(
@@ -83,7 +83,7 @@ def register(
     *,
     lake: str | None = None,
     keep: timedelta = KEEP,
-    retry: Retry = PATIENT,
+    retry: Retry = SLOW_RETRY,
     work: Mapping[str, Work] | None = None,
     session: "Callable[[], SparkSession] | None" = None,
     tell: Callable[[str], object] = lambda _: None,
@@ -91,20 +91,20 @@ def register(
     """Add the pipeline's tasks to a queue, on which your workers then run them.
 
     Args:
-        queue: whose history it is about, and which runs the steps.
-        config: what the pipeline's file says.
-        lake: where the lake is, if the file does not say so.
-        keep: which days of the history the database keeps, the newest.
+        queue: the queue whose history is exported, and which runs the steps.
+        config: the contents of the pipeline's file.
+        lake: where the lake is, if the file does not name it.
+        keep: how much of the history, counted back from now, the database keeps.
         retry: when a step that failed is run again.
         work: the steps in their order, each with what it does; all five by default.
         session: makes or finds the Spark session; :func:`pgqueue.spark.session.session` by default.
-        tell: told of each step that begins, ends or fails.
+        tell: called with one line for each step that begins, ends or fails.
 
     Returns:
         The tasks by the names of their steps, in order; :func:`start` takes them.
 
     Raises:
-        ConfigurationError: nothing says where the lake is.
+        ConfigurationError: no lake is named.
         DuplicateTask: they are registered already.
         UnknownQueue: the queue declares its queues, and ``pipeline`` is not among them.
     """
@@ -132,7 +132,7 @@ def start(tasks: Mapping[str, Task[[], None]], *, connection: object = None) -> 
         connection: enqueue on this connection, in its transaction.
 
     Returns:
-        A handle of the first job; not ``accepted``, and of the job that is there, if a chain is under way.
+        A handle of the first job. If a chain already runs: a handle of its job, not ``accepted``.
     """
     first = next(iter(tasks.values()))
     return first.using(connection=connection, unique_key=KEY).enqueue()
@@ -159,7 +159,7 @@ class _Chain:
             except Exception as error:
                 self.tell(f"{name}: failed: {error}")
                 raise
-            _hand_over(self.queue, ctx, following)
+            _complete_and_enqueue(self.queue, ctx, following)
             self.tell(f"{name}: {done} ({ctx.seconds:.1f} s)")
 
         return run
@@ -179,8 +179,8 @@ class _Chain:
         )
 
 
-def _hand_over(queue: PgQueue, ctx: Context, following: str | None) -> None:
-    """Complete a step and enqueue the following one, both or neither. The unique key goes from one to the other."""
+def _complete_and_enqueue(queue: PgQueue, ctx: Context, following: str | None) -> None:
+    """Complete a step and enqueue the next one with the same unique key: both, or neither."""
     with ctx.transaction() as connection:
         queue.database.run(plans.pass_key(ctx.job.id), connection)
         if following is not None:
@@ -189,20 +189,20 @@ def _hand_over(queue: PgQueue, ctx: Context, following: str | None) -> None:
 
 
 def _session() -> "SparkSession":
-    from pgqueue.spark.session import session  # noqa: PLC0415 - PySpark, when there is something to do
+    from pgqueue.spark.session import session  # noqa: PLC0415 - needs PySpark
 
     return session()
 
 
 def _export(given: Surroundings) -> str:
-    from pgqueue.spark.lake.export import export  # noqa: PLC0415 - as above
+    from pgqueue.spark.lake.export import export  # noqa: PLC0415 - needs PySpark
 
     done = export(given.session(), given.database, given.lake, tell=given.check)
     return f"{len(done)} days, {sum(one.history + one.dead for one in done):,} rows"
 
 
 def _verify(given: Surroundings) -> str:
-    from pgqueue.spark.lake.verify import require_verified, verify  # noqa: PLC0415 - as above
+    from pgqueue.spark.lake.verify import require_verified, verify  # noqa: PLC0415 - needs PySpark
 
     found = verify(given.session(), given.database, given.lake, tell=given.check)
     require_verified(found)
@@ -210,20 +210,20 @@ def _verify(given: Surroundings) -> str:
 
 
 def _rollup(given: Surroundings) -> str:
-    from pgqueue.spark.rollup.rollup import rollup  # noqa: PLC0415 - as above
+    from pgqueue.spark.rollup.rollup import rollup  # noqa: PLC0415 - needs PySpark
 
     done = rollup(given.session(), given.database, given.lake, given.config)
     return f"{len(done)} days"
 
 
 def _report(given: Surroundings) -> str:
-    from pgqueue.spark.report.report import report  # noqa: PLC0415 - as above
+    from pgqueue.spark.report.report import report  # noqa: PLC0415 - needs PySpark
 
     return report(given.session(), given.lake, given.config)
 
 
 def _prune(given: Surroundings) -> str:
-    from pgqueue.spark.lake.prune import Fate, prune  # noqa: PLC0415 - as above
+    from pgqueue.spark.lake.prune import Fate, prune  # noqa: PLC0415 - needs PySpark
 
     found = prune(given.database, given.lake, keep=given.keep, tell=given.check)
     for fate, error in ((Fate.REFUSED, NotVerified), (Fate.BUSY, PipelineError)):

@@ -1,8 +1,8 @@
-"""Keeps the noise of Spark's start off the terminal.
+"""Filters the start messages of Spark and Java out of stderr.
 
-Java and Spark write some lines to stderr that no setting turns off, and that tell a user of the pipeline nothing. Spark's
-Java process inherits our stderr; so it is given a pipe for it, and a thread passes on every line but these. Whatever else
-is written there, errors above all, is passed on as it is.
+Java and Spark write some lines to stderr that no setting turns off and that are of no use to a user of the pipeline.
+Spark's Java process inherits our stderr, so it is given a pipe in its place. A thread copies every line from the pipe to
+the real stderr, except these. All other lines, errors above all, are copied unchanged.
 """
 
 import os
@@ -19,16 +19,16 @@ NOISE = (
     b"To adjust logging level use sc.setLogLevel(",
     b"Warning: Java versions > Java 11 can only operate in restricted mode",
 )
-"""How the lines begin that are not passed on."""
+"""The beginnings of lines that are dropped."""
 STDERR = 2
 
 
 @contextmanager
 def without_noise() -> Iterator[None]:
-    """Have a process that is started in this block write to our stderr without noise, for as long as it lives."""
+    """Filter the stderr of a process that is started in this block, until that process ends."""
     try:
         ours = os.dup(STDERR)
-    except OSError:  # a process without stderr hears no noise
+    except OSError:  # a process without stderr has nothing to filter
         yield
         return
     reading, writing = os.pipe()
@@ -45,7 +45,7 @@ def without_noise() -> Iterator[None]:
 
 
 def _pass_on(reading: int, target: int) -> None:
-    """Pass on what is read, line by line, until the last process that may write has ended."""
+    """Copy line by line, until the last process that may write to the pipe has ended."""
     with os.fdopen(reading, "rb") as lines, os.fdopen(target, "wb", buffering=0) as out:
         for line in lines:
             if not line.startswith(NOISE):

@@ -1,7 +1,7 @@
-"""The Spark session that the pipeline works in: the one that is there, or a local one.
+"""The Spark session that the pipeline uses: the running one, or a new local one.
 
-Under ``spark-submit``, in a notebook or over Spark Connect there is a session already, and it is taken as it is, with
-the settings that we rely on. Otherwise a session is started on this machine, which needs a Java.
+Under ``spark-submit``, in a notebook or over Spark Connect a session runs already. It is used, with the settings on
+which pgqueue relies. Otherwise a session is started on this machine, which needs Java.
 
 Spark reads PostgreSQL in Python processes that import pgqueue. On this machine, and on a standalone cluster
 (``spark://``), they are started with this process's Python unless ``PYSPARK_PYTHON`` names another one: the nodes of a
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 OLDEST_JAVA = 17
 RELIED_ON: Mapping[str, str] = {
-    "spark.sql.session.timeZone": "UTC",  # days are UTC days, wherever the driver stands
+    "spark.sql.session.timeZone": "UTC",  # days are UTC days, in every time zone of the driver
     "spark.sql.ansi.enabled": "true",  # an overflow is an error, not a null
     "spark.sql.python.filterPushdown.enabled": "true",  # filters go to PostgreSQL
 }
@@ -48,8 +48,8 @@ def session(*, master: str | None = None, settings: Mapping[str, str] | None = N
     """The running session, or a new one, with our data source registered in it.
 
     Args:
-        master: where to run if none is running: ``local[*]`` by default; a cluster's master; with a ``sc://`` address
-            it is a Spark Connect server's.
+        master: where to start a new session: ``local[*]`` by default, a cluster's master, or the ``sc://`` address of a
+            Spark Connect server.
         settings: Spark's own settings for a new session.
 
     Raises:
@@ -67,9 +67,9 @@ def session(*, master: str | None = None, settings: Mapping[str, str] | None = N
 
 
 def _running() -> "SparkSession | None":
-    """The session that this thread, or the process, has already."""
+    """The session that this thread or this process already has."""
     from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 - heavy
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - heavy import
 
     try:
         return SparkSession.active()
@@ -99,7 +99,7 @@ def _started(master: str | None, settings: Mapping[str, str]) -> "SparkSession":
 
 
 def name_python(master: str) -> None:
-    """Have Spark's Python processes run the Python that runs this one, where it is likely to be there.
+    """Have Spark's Python processes run this process's Python, where it is likely to exist.
 
     Without it they run the PATH's ``python3``, and a read fails with "No module named 'pgqueue'".
     """
@@ -111,7 +111,7 @@ def check_java() -> int:
     """The major version of the Java that Spark will find.
 
     Raises:
-        SparkMissing: there is none, or it is too old; the message says which was found, and where.
+        SparkMissing: there is no Java, or it is too old; the message names the one found, and its path.
     """
     home = os.environ.get("JAVA_HOME")
     program = str(Path(home, "bin", "java")) if home else shutil.which("java")

@@ -1,4 +1,4 @@
-"""What ``format("pgqueue")`` is: who reads, who streams, who writes."""
+"""The data source behind ``format("pgqueue")``: chooses the reader, the stream reader and the writers."""
 
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING
@@ -30,16 +30,16 @@ class PgQueueSource(DataSource):
     """pgqueue's tables as a Spark data source.
 
     Attributes:
-        default_dsn: where the database is when no option says so; None: as the environment says, of the process in which
-            Spark plans. That process is started with the session, and sees nothing that is set later: so
-            :func:`here` makes a source that remembers.
+        default_dsn: where the database is, if no option names it; None: the environment of the process in which Spark
+            plans. That process starts with the session and does not see variables that are set later, so
+            :func:`here` makes a source that keeps the DSN.
     """
 
     default_dsn: str | None = None
 
     @classmethod
     def name(cls) -> str:
-        """What ``format`` is given."""
+        """The name for ``format``."""
         return "pgqueue"
 
     def schema(self) -> StructType:
@@ -56,34 +56,34 @@ class PgQueueSource(DataSource):
         return schema_of(source.name, source.columns)
 
     def reader(self, schema: StructType) -> "DataSourceReader":
-        """What reads a table once."""
-        from pgqueue.spark.reading.reader import reader_of  # noqa: PLC0415 - as above
+        """The reader for ``spark.read``."""
+        from pgqueue.spark.reading.reader import reader_of  # noqa: PLC0415 - writers need none of it
 
         return reader_of(batch_options(self._options()), schema)
 
     def streamReader(self, schema: StructType) -> "DataSourceStreamReader":  # noqa: N802 - Spark's name
-        """What reads a table as a stream."""
+        """The reader for ``spark.readStream``."""
         try:
-            from pgqueue.spark.reading.stream import StreamReader  # noqa: PLC0415 - as above
+            from pgqueue.spark.reading.stream import StreamReader  # noqa: PLC0415 - needs PySpark 4.2
         except ImportError as error:
             raise SparkMissing(f"streams need PySpark 4.2 or later ({error}): upgrade it") from error
 
         return StreamReader(stream_options(self._options()), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> "DataSourceWriter":  # noqa: FBT001 - Spark's signature
-        """What enqueues the rows of a DataFrame."""
+        """The writer that enqueues the rows of a DataFrame."""
         from pgqueue.spark.writing.writer import writer  # noqa: PLC0415 - readers need none of it
 
         return writer(self._for_writing(), schema, overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> "DataSourceStreamWriter":  # noqa: FBT001, N802 - as above
-        """What enqueues the rows of a stream."""
-        from pgqueue.spark.writing.writer import stream_writer  # noqa: PLC0415 - as above
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "DataSourceStreamWriter":  # noqa: FBT001, N802 - Spark's signature
+        """The writer that enqueues the rows of a stream."""
+        from pgqueue.spark.writing.writer import stream_writer  # noqa: PLC0415 - readers need none of it
 
         return stream_writer(self._for_writing(), schema, overwrite)
 
     def _for_writing(self) -> MutableMapping[str, str]:
-        """The options of a write; an app knows its database itself."""
+        """The options of a write; with an app, the app gives the database."""
         return self.options if "app" in self.options else self._with_dsn()
 
     def _with_dsn(self) -> MutableMapping[str, str]:
@@ -96,7 +96,7 @@ class PgQueueSource(DataSource):
 
 
 def here() -> type[PgQueueSource]:
-    """The source, with the DSN of this process's environment for reads and writes that name none."""
+    """The source, with the DSN of this process's environment as the default of reads and writes."""
     return type(
         "PgQueueSource",
         (PgQueueSource,),

@@ -1,8 +1,8 @@
-"""Plans that move the waiting jobs of another queue, in the same database, into ours.
+"""Plans that move the waiting jobs of another queue package, in the same database, to pgqueue.
 
-A plan is run within one transaction. It locks jobs that wait over there, a batch at a time, adds what the judge
-makes of them, and takes away from over there exactly those that were added. Jobs that their own workers hold, or
-are about to, are not touched. So whatever crashes, each job is in one of the two places, and never in both.
+A plan runs in one transaction. It locks waiting jobs of the other queue, a batch at a time, adds the jobs that the judge
+makes of them, and deletes exactly the added ones from the other queue. Jobs that the other queue's workers hold, or are
+about to take, are not touched. So after any crash each job is in one of the two queues, and never in both.
 """
 
 from collections import Counter
@@ -54,16 +54,16 @@ class Waiting(NamedTuple):
     """A job that waits in another queue: what the ``adopt_*_waiting`` statements return, in their order.
 
     Attributes:
-        id: its id over there.
-        task: the task's name over there.
-        queue: the queue's, where there are queues.
+        id: its id in the other queue.
+        task: the task's name there.
+        queue: the queue's name, if the package has queues.
         priority: higher runs sooner; of any size.
-        run_at: when it is due, if that is yet to come.
-        unique_key: what no two jobs may share.
-        lock: what no two jobs that run may share.
+        run_at: when it is due, if that is in the future.
+        unique_key: the key that no two jobs may share.
+        lock: the key that no two running jobs may share.
         payload: its arguments, as they are stored.
         attempts: how often it has been tried.
-        has_headers: whether it carries anything besides.
+        has_headers: whether it has headers.
     """
 
     id: int
@@ -79,7 +79,7 @@ class Waiting(NamedTuple):
 
 
 class Move(NamedTuple):
-    """From which task and queue jobs went to which."""
+    """The task and queue of copied jobs, there and here."""
 
     task: str
     queue: str | None
@@ -88,7 +88,7 @@ class Move(NamedTuple):
 
 
 class Stay(NamedTuple):
-    """Of which task and queue jobs stayed where they were, and why."""
+    """The task and queue of jobs that stayed, and the reason."""
 
     task: str
     queue: str | None
@@ -97,14 +97,14 @@ class Stay(NamedTuple):
 
 @dataclass(slots=True)
 class Tally:
-    """What became of the jobs that waited.
+    """Counts the waiting jobs by what happened to them.
 
     Attributes:
-        copied: how many went from where to where.
-        left: how many stayed, and why.
-        clamped: how many of the copied had a priority out of our range.
-        tried: how many of them had been tried before, and start afresh.
-        headers: how many of them left headers behind.
+        copied: how many were copied, by task and queue.
+        left: how many stayed, by reason.
+        clamped: how many of the copied jobs had a priority out of pgqueue's range.
+        tried: how many of them had been tried before, and start again at attempt 1.
+        headers: how many of them had headers, which were not copied.
     """
 
     copied: Counter[Move] = field(default_factory=Counter)
@@ -121,7 +121,7 @@ class Tally:
         self.headers += waiting.has_headers
 
     def leave(self, waiting: Waiting, why: str) -> None:
-        """Count one that stays."""
+        """Count a job that stays."""
         self.left[Stay(waiting.task, waiting.queue, why)] += 1
 
 
@@ -130,10 +130,10 @@ class Adoption:
     """What to adopt.
 
     Attributes:
-        judge: makes one of our jobs of a waiting one, or says why it stays where it is.
-        tasks: only of these, by their names over there; None: of all.
-        queues: only of these queues over there; None: of all.
-        from_schema: where their tables are; None: on the connection's search path.
+        judge: makes a pgqueue job of a waiting one, or returns why it stays.
+        tasks: only jobs of these tasks, by their names in the other queue; None: of all.
+        queues: only jobs of these queues of the other package; None: of all.
+        from_schema: the schema of the other package's tables; None: on the connection's search path.
     """
 
     judge: Callable[[Waiting], NewJob | str]
@@ -142,7 +142,7 @@ class Adoption:
     from_schema: str | None = None
 
     def filters(self) -> dict[str, object]:
-        """The filters, as the statements name them."""
+        """The filters, by their names in the statements."""
         return {
             "tasks": None if self.tasks is None else list(self.tasks),
             "queues": None if self.queues is None else list(self.queues),
@@ -151,15 +151,15 @@ class Adoption:
 
 @plan(transaction=True)
 def from_procrastinate(adoption: Adoption, *, now: datetime | None = None) -> Steps[Tally]:
-    """Move what waits in Procrastinate's table.
+    """Move the waiting jobs of Procrastinate's table.
 
     Args:
         adoption: what to move, and how.
-        now: the instant at which to ask what is due; the database's own by default.
+        now: the time by which jobs are due; by default the database's clock.
 
     Raises:
-        ConfigurationError: the table is not there, or of another release.
-        JobError: a copied job would not go from over there.
+        ConfigurationError: the table does not exist, or is of another release.
+        JobError: a copied job could not be deleted there.
     """
     yield from _look_in(adoption.from_schema, PROCRASTINATE)
     return (
@@ -174,15 +174,15 @@ def from_procrastinate(adoption: Adoption, *, now: datetime | None = None) -> St
 
 @plan(transaction=True)
 def from_pgqueuer(adoption: Adoption, *, now: datetime | None = None) -> Steps[Tally]:
-    """Move what waits in PgQueuer's table.
+    """Move the waiting jobs of PgQueuer's table.
 
     Args:
-        adoption: what to move, and how; it has no queues.
+        adoption: what to move, and how; PgQueuer has no queues.
         now: as for :func:`from_procrastinate`.
 
     Raises:
-        ConfigurationError: its tables are not there, or of another release.
-        JobError: a copied job would not go from over there.
+        ConfigurationError: its tables do not exist, or are of another release.
+        JobError: a copied job could not be deleted there.
     """
     yield from _look_in(adoption.from_schema, PGQUEUER)
     return (
@@ -196,7 +196,7 @@ def from_pgqueuer(adoption: Adoption, *, now: datetime | None = None) -> Steps[T
 
 
 def _look_in(schema: str | None, tables: Mapping[str, Sequence[str]]) -> Steps[None]:
-    """Find the tables, and refuse what is not as it is known here."""
+    """Find the tables, and refuse unknown releases."""
     if schema is not None:
         yield Statement("adopt/search_path", {"from_schema": schema})
     for table, columns in tables.items():
@@ -207,12 +207,12 @@ def _look_in(schema: str | None, tables: Mapping[str, Sequence[str]]) -> Steps[N
             )
             raise ConfigurationError(
                 f"there is no table {table!r} {where} of this database; give --from-schema, or the --dsn of "
-                "the database where it is, which must be ours, too"
+                "the database that has it, which must be pgqueue's database, too"
             )
         if missing := set(columns) - found:
             raise ConfigurationError(
-                f"the table {table!r} has no column {', '.join(sorted(missing))}: it is of a release that is "
-                "not known here; upgrade that package and its schema first"
+                f"the table {table!r} has no column {', '.join(sorted(missing))}: pgqueue does not know this "
+                "release of the package; upgrade the package and its schema first"
             )
 
 
@@ -231,8 +231,8 @@ def _move(
             ((removed,),) = yield remove({"ids": copied})
             if removed != len(copied):
                 raise JobError(
-                    f"{len(copied) - removed} of {len(copied)} copied jobs would not go from where they were "
-                    "(a trigger or a policy kept them?), and would run twice; nothing was changed"
+                    f"{len(copied) - removed} of {len(copied)} copied jobs could not be deleted from the other queue "
+                    "(does a trigger or a policy keep them?), and would run twice; nothing was changed"
                 )
         after = found[-1].id
     return tally
@@ -241,7 +241,7 @@ def _move(
 def _copy(
     found: Sequence[Waiting], judge: Callable[[Waiting], NewJob | str], tally: Tally, now: datetime | None
 ) -> Steps[list[int]]:
-    """Add what the judge makes of waiting jobs; the ids, over there, of those that were added."""
+    """Add the jobs that the judge makes of waiting ones; returns the other queue's ids of the added jobs."""
     wanted: list[tuple[Waiting, NewJob]] = []
     for waiting in found:
         verdict = judge(waiting)

@@ -1,1 +1,1 @@
-"""The statements that move the waiting jobs of another queue into ours."""
+"""The statements that move the waiting jobs of another queue package to pgqueue."""

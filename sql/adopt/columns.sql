@@ -1,4 +1,4 @@
--- adopt/columns: tell which columns a table on the search path has; none if there is no such table.
+-- adopt/columns: return the columns of a table on the search path; none if there is no such table.
 -- index: none
 -- locks: none
 -- run by: pgqueue adopt

@@ -1,4 +1,4 @@
--- adopt/pgqueuer_remove: take from PgQueuer the jobs that have been copied, note it in its log as it does itself, and count them.
+-- adopt/pgqueuer_remove: delete the copied jobs from PgQueuer, write this to its log as PgQueuer does, and count them.
 -- index: none
 -- locks: the rows of the jobs
 -- run by: pgqueue adopt pgqueuer

@@ -1,4 +1,4 @@
--- adopt/pgqueuer_waiting: lock the next of PgQueuer's waiting jobs, and read them; those that its workers are picking are left to them.
+-- adopt/pgqueuer_waiting: lock and read the next of PgQueuer's waiting jobs; skip those that its workers are taking.
 -- index: none
 -- locks: the rows it returns; its workers skip them until the transaction ends
 -- run by: pgqueue adopt pgqueuer

@@ -1,6 +1,6 @@
--- adopt/procrastinate_remove: take from Procrastinate the jobs that have been copied, and count them.
+-- adopt/procrastinate_remove: delete the copied jobs from Procrastinate, and count them.
 -- index: none
--- locks: the rows of the jobs and their events, which go with them
+-- locks: the rows of the jobs and of their events, which are deleted with them
 -- run by: pgqueue adopt procrastinate
 with gone as (
     delete from procrastinate_jobs where id = any (%(ids)s::bigint[]) returning id

@@ -1,4 +1,4 @@
--- adopt/procrastinate_waiting: lock the next of Procrastinate's waiting jobs, and read them; those that its workers are fetching are left to them.
+-- adopt/procrastinate_waiting: lock and read the next of Procrastinate's waiting jobs; skip those that its workers are fetching.
 -- index: none
 -- locks: the rows it returns; its workers skip them until the transaction ends
 -- run by: pgqueue adopt procrastinate

@@ -1,4 +1,4 @@
--- adopt/search_path: find another queue's tables, and what their triggers name, in this schema first, until the transaction ends.
+-- adopt/search_path: look first in this schema for another queue package's tables and what their triggers name, until the transaction ends.
 -- index: none
 -- locks: none
 -- run by: pgqueue adopt --from-schema

@@ -1,1 +1,1 @@
-"""The statements that make history up, and roll it up in plain SQL to compare."""
+"""The statements that make up history, and roll it up in plain SQL for comparison."""

@@ -1,4 +1,4 @@
--- made_up/crew: note the workers of a made-up history, as workers that went off the list.
+-- made_up/crew: record the workers of a made-up history, as former workers.
 -- index: former_workers_pkey
 -- locks: none beyond the new rows
 -- run by: pgqueue pipeline generate

@@ -1,9 +1,9 @@
--- made_up/day: make the rows of a past day, as ended jobs, from cells that say what ended in which hour.
+-- made_up/day: make the rows of a past day, as ended jobs, from cells that describe the jobs of one task and hour.
 -- index: none
 -- locks: none beyond the new rows
 -- run by: pgqueue pipeline generate
--- why: whatever differs from row to row comes from hashes of the job's id, so it is the same in every run; each OFFSET 0
---      keeps the planner from writing out an expression of one step at every place where a later step uses it
+-- why: values that differ between rows come from hashes of the job's id, so they are the same in every run; each OFFSET 0
+--      keeps the planner from copying an expression of one step to every place where a later step uses it
 with cell as (
     select * from jsonb_to_recordset(%(cells)s::jsonb) as cell (
         hour integer, first bigint, rows integer, queue text, task text, run float8, spread float8, wait float8, fails float8,
@@ -19,7 +19,7 @@ drawn as (  -- four hashes of 64 bits
     from cell cross join lateral generate_series(1, cell.rows) as nth
     offset 0
 ),
-uniform as (  -- made numbers between 0 and 1; the two normal ones by Box and Muller (1958)
+uniform as (  -- as numbers between 0 and 1; two normal ones by Box and Muller (1958)
     select drawn.*,
            sqrt(-2 * ln(((a >> 32 & 4294967295) + 0.5) / 4294967296.0::float8)) as radius,
            (a & 4294967295) / 4294967296.0::float8 * 2 * pi() as angle,
@@ -95,7 +95,7 @@ made as (
            case when result and ending = 'succeeded' then jsonb_build_object('rows', mod(serial, 1000)) end as result
     from ended
 ),
-buried as (
+dead as (
     insert into pgqueue.dead_jobs (id, run_at, created_at, started_at, died_at, worker_id, collisions, priority, attempts,
                                    max_attempts, reason, queue, task, unique_key, args, errors)
     select id, run_at, created_at, started_at, ended_at, worker_id, collisions, priority, attempts, max_attempts, ending,

@@ -1,4 +1,4 @@
--- made_up/deploys: note the deploys of a made-up history.
+-- made_up/deploys: record the deploys of a made-up history.
 -- index: deploys_pkey
 -- locks: none beyond the new rows
 -- run by: pgqueue pipeline generate

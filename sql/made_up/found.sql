@@ -1,9 +1,9 @@
--- made_up/found: say how many rows of each day were made up, and which days are in a lake.
+-- made_up/found: count the made-up rows of each day, and return which days are in a lake.
 -- index: job_history_id, dead_jobs_pkey
 -- locks: none
 -- run by: pgqueue pipeline generate
--- why: a day's rows are made in one transaction and numbered without a gap, so the highest number is how many there are;
---      a day that is in the lake may have left the database
+-- why: a day's rows are made in one transaction and numbered without a gap, so the highest number is the count; a day that
+--      is in the lake may have been dropped from the database
 select wanted.day,
        coalesce(greatest(
            (select max(id) from pgqueue.job_history

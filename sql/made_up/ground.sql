@@ -1,4 +1,4 @@
--- made_up/ground: say which day it is, and whether this queue has ever been used for anything but made-up history.
+-- made_up/ground: return the day, and whether this queue was ever used for real jobs.
 -- index: job_history_id, dead_jobs_pkey
 -- locks: none
 -- run by: pgqueue pipeline generate

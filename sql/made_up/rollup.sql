@@ -1,4 +1,4 @@
--- made_up/rollup: roll up all ended jobs by queue, task and hour in plain SQL: what `pgqueue pipeline rollup` does with Spark.
+-- made_up/rollup: roll up all ended jobs by queue, task and hour in plain SQL, as `pgqueue pipeline rollup` does with Spark.
 -- index: none
 -- locks: none
 -- run by: pgqueue pipeline scale

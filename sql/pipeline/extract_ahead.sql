@@ -1,4 +1,4 @@
--- pipeline/extract_ahead: whether rows claim to have ended in transactions that this server has not come to.
+-- pipeline/extract_ahead: whether rows have the numbers of transactions that this server has not reached.
 -- index: none: job_history_ended_in and dead_jobs_ended_in, when the number is known to the planner
 -- locks: none
 -- run by: spark.read, spark.readStream

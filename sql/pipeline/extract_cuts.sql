@@ -1,4 +1,4 @@
--- pipeline/extract_cuts: where to cut a range of transactions into stretches of so many rows: the first of each, and its rows.
+-- pipeline/extract_cuts: divide a range of transactions into stretches of a given number of rows: the first transaction of each, and its rows.
 -- index: none: job_history_ended_in and dead_jobs_ended_in, when the range is known to the planner
 -- locks: none
 -- run by: spark.readStream

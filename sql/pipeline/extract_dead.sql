@@ -1,5 +1,5 @@
--- pipeline/extract_dead: dead jobs, as Spark sees them; place and part say where a row lies.
--- index: none: all of them, or those of a range of transactions, as whoever wraps this asks
+-- pipeline/extract_dead: dead jobs, as Spark sees them; part and place give a row's table and page.
+-- index: none: reads all of them, or those of a range of transactions, as the select around it asks
 -- locks: none
 -- run by: spark.read and spark.readStream, table dead
 select id, queue, task, reason, priority, run_at, created_at, started_at, died_at,

@@ -1,8 +1,8 @@
--- pipeline/extract_ended: ended jobs from the history and from the dead table, in one shape; source says from which.
+-- pipeline/extract_ended: ended jobs from the history and from the dead table, in one shape; source names the table.
 -- index: none: as extract_history and extract_dead
 -- locks: none
 -- run by: spark.read and spark.readStream, table ended
--- why: no column is converted by the union itself, so it is planned as if whoever asks for one source had named its table
+-- why: the union converts no column, so a query for one source is planned as a query of its table
 select id, queue, task, outcome, null::text as reason, priority, run_at, created_at, started_at, finished_at as ended_at,
        worker_id::text as worker_id, attempts, max_attempts, collisions, unique_key, args::text as args,
        errors::text as errors, result::text as result, ended_in, meta::text as meta, (finished_at at time zone 'UTC')::date as day,

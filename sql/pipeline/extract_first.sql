@@ -1,4 +1,4 @@
--- pipeline/extract_first: the first transaction in which a job ended on a day or later; null: there is none.
+-- pipeline/extract_first: the first transaction in which a job ended on a day or later; null if there is none.
 -- index: none: the partitions of these days, and all dead jobs
 -- locks: none
 -- run by: spark.readStream, option startingFrom

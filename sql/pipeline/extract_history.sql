@@ -1,5 +1,5 @@
--- pipeline/extract_history: jobs that succeeded or were cancelled, as Spark sees them; place and part say where a row lies.
--- index: none: the day's partition, by its pages, as whoever wraps this asks
+-- pipeline/extract_history: jobs that succeeded or were cancelled, as Spark sees them; part and place give a row's table and page.
+-- index: none: reads the day's partition, by its pages, as the select around it asks
 -- locks: none
 -- run by: spark.read and spark.readStream, table history
 select id, queue, task, outcome, priority, run_at, created_at, started_at, finished_at,

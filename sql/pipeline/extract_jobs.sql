@@ -1,4 +1,4 @@
--- pipeline/extract_jobs: jobs that have not ended, as Spark sees them; place and part say where a row lies.
+-- pipeline/extract_jobs: jobs that have not ended, as Spark sees them; part and place give a row's table and page.
 -- index: none: all of them
 -- locks: none
 -- run by: spark.read, table jobs

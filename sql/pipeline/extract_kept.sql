@@ -1,4 +1,4 @@
--- pipeline/extract_kept: which of the tables that are being read are still there, and their files.
+-- pipeline/extract_kept: which of the tables that were read still exist, and their files.
 -- index: none: the system's catalogue
 -- locks: none
 -- run by: spark.read and spark.readStream, in the transaction that has read them

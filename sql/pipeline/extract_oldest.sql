@@ -1,4 +1,4 @@
--- pipeline/extract_oldest: the day of the oldest job in the history that ended in a transaction or a later one; null: there is none.
+-- pipeline/extract_oldest: the day of the oldest job in the history that ended in a transaction or a later one; null if there is none.
 -- index: none: job_history_ended_in, when the number is known to the planner
 -- locks: none
 -- run by: spark.readStream

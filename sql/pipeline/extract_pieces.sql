@@ -1,4 +1,4 @@
--- pipeline/extract_pieces: the tables, or their partitions, that rows lie in: their files and how many pages these have.
+-- pipeline/extract_pieces: the tables or partitions that hold the rows, with their files and numbers of pages.
 -- index: none: the system's catalogue
 -- locks: none
 -- run by: spark.read, spark.readStream

@@ -1,4 +1,4 @@
--- pipeline/extract_snapshot: export this transaction's snapshot, so that others can read what it sees.
+-- pipeline/extract_snapshot: export this transaction's snapshot, so that other connections can use it.
 -- index: none
 -- locks: none
 -- run by: pgqueue.spark.reading.reader.snapshot

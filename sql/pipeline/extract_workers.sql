@@ -1,4 +1,4 @@
--- pipeline/extract_workers: worker processes, those on the list and those that have left it, as Spark sees them.
+-- pipeline/extract_workers: worker processes, present and former ones, as Spark sees them.
 -- index: none: all of them
 -- locks: none
 -- run by: spark.read, table workers

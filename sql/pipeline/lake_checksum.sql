@@ -1,9 +1,10 @@
--- pipeline/lake_checksum: what a day holds, by table and queue: rows, the highest transaction, and a checksum of every column.
+-- pipeline/lake_checksum: count a day's rows, by table and queue, with the highest transaction and a checksum of every column.
 -- index: none
 -- locks: none
 -- run by: pipeline export, verify, prune
--- why: the sum of 60 bits of each row's MD5 is the same in any order; pgqueue.spark.lake.checksum spells a row out in just the
---      same way, and both leave meta out where it is null: rows of before revision 0004 keep their sum. The day's partition is read from end to end
+-- why: the sum of 60 bits of each row's MD5 is the same in any order; pgqueue.spark.lake.checksum writes a row as the same
+--      text, and both leave meta out where it is null: rows from before revision 0004 keep their sum. The whole partition of
+--      the day is read
 with ended as (
     select 'history' as source, id, queue, task, outcome, null::text as reason, priority, run_at, created_at, started_at,
            finished_at as ended_at, worker_id, attempts, max_attempts, collisions, unique_key, args::text, errors, result,

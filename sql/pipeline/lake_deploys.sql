@@ -1,4 +1,4 @@
--- pipeline/lake_deploys: when which version went live.
+-- pipeline/lake_deploys: the deploys: time and version.
 -- index: none
 -- locks: none
 -- run by: pipeline export

@@ -1,4 +1,4 @@
--- pipeline/lake_gather: give a day's rows a partition of their own, where they lie in the default one.
+-- pipeline/lake_gather: move a day's rows from the default partition to one of their own.
 -- index: none
 -- locks: the history's table lock, for 200 ms at most
 -- run by: pipeline prune

@@ -1,4 +1,4 @@
--- pipeline/lake_hold: let nobody change a day of the history before the transaction ends; false: somebody is at it.
+-- pipeline/lake_hold: lock a day of the history against writes until the transaction ends; false if another transaction uses it.
 -- index: none
 -- locks: the day's partition, against writers
 -- run by: pipeline prune

@@ -1,4 +1,4 @@
--- pipeline/lake_holder: who is writing to the lake.
+-- pipeline/lake_holder: the session that is writing to the lake.
 -- index: none
 -- locks: none
 -- run by: pipeline export, verify, prune

@@ -1,4 +1,4 @@
--- pipeline/lake_horizon: the time, the lowest number of a transaction in progress, and the next that will be given out.
+-- pipeline/lake_horizon: the time, the lowest number of a transaction in progress, and the next number.
 -- index: none
 -- locks: none
 -- run by: pipeline export, status

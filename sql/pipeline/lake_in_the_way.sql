@@ -1,8 +1,8 @@
--- pipeline/lake_in_the_way: the transactions in progress below a number, oldest first: whose they are, and since when.
+-- pipeline/lake_in_the_way: the transactions in progress below a number, oldest first, with their owners and ages.
 -- index: none
 -- locks: none
 -- run by: pipeline export
--- why: activity has the lower 32 bits of a transaction's number; what this role may not see is not shown
+-- why: pg_stat_activity has the lower 32 bits of a transaction's number; it hides what this role may not see
 with progressing as (
     select xip::text::bigint as xid
     from pg_snapshot_xip(pg_current_snapshot()) as xip

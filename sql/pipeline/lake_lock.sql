@@ -1,4 +1,4 @@
--- pipeline/lake_lock: be the only one who writes to the lake, for as long as the connection lasts; false: somebody else is.
+-- pipeline/lake_lock: take the lake's lock until the connection ends; false if another session holds it.
 -- index: none
 -- locks: the schema's advisory lock
 -- run by: pipeline export, verify, prune

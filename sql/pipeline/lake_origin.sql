@@ -1,4 +1,4 @@
--- pipeline/lake_origin: which database this is, whatever name leads to it.
+-- pipeline/lake_origin: the identity of this database, independent of its name in the DSN.
 -- index: none
 -- locks: none
 -- run by: pipeline export, verify, prune, status

@@ -1,4 +1,4 @@
--- pipeline/lake_pass_key: take the unique key from a job that is about to end, so that the next step may have it.
+-- pipeline/lake_pass_key: remove the unique key of a job that is about to end, so that the next step can use it.
 -- index: jobs_pkey
 -- locks: that job's row
 -- run by: pipeline run

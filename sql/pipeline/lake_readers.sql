@@ -1,4 +1,4 @@
--- pipeline/lake_readers: who is using the history's tables just now.
+-- pipeline/lake_readers: the sessions that use the history's tables now.
 -- index: none
 -- locks: none
 -- run by: pipeline prune

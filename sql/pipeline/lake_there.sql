@@ -1,8 +1,8 @@
--- pipeline/lake_there: the days of which there are rows: whether the history has any, and how many final ones are not in the lake.
+-- pipeline/lake_there: the days that have rows: whether the history has some, and how many final rows are not in the lake.
 -- index: none
 -- locks: none
 -- run by: pipeline export, prune, status
--- why: each day is looked up in its own partition; of a day in the lake only the rows of later transactions are counted,
+-- why: each day is looked up in its own partition; for a day in the lake only rows of later transactions are counted,
 --      which the block range index finds
 with known as (
     select * from unnest(%(days)s::date[], %(belows)s::bigint[]) as known (day, below)

@@ -1,4 +1,4 @@
--- pipeline/lake_verified: note that a day is verified in a lake.
+-- pipeline/lake_verified: record that a day is verified in a lake.
 -- index: lake_days_pkey
 -- locks: the day's row
 -- run by: pipeline verify

@@ -1,4 +1,4 @@
--- pipeline/rollup_clear: take a day out of the roll-ups, before it is written anew.
+-- pipeline/rollup_clear: delete a day from the roll-ups, before it is written again.
 -- index: rollup_hours_pkey, rollup_days_pkey, rollup_failures_pkey, rollup_tenants_day_hour_queue_tenant_key, rollup_workers_pkey
 -- locks: that day's rows
 -- run by: pgqueue pipeline rollup

@@ -1,4 +1,4 @@
--- pipeline/rollup_deployed: note when which version of the user's code went live; said twice of one instant, the last word counts.
+-- pipeline/rollup_deployed: record a deploy: a version of the user's code and its time; a second record of one time replaces the first.
 -- index: deploys_pkey
 -- locks: that instant's row
 -- run by: pgqueue pipeline deployed

@@ -1,4 +1,4 @@
--- pipeline/rollup_made: what each day's roll-ups are made from.
+-- pipeline/rollup_made: what each day's roll-ups were made from.
 -- index: none
 -- locks: none
 -- run by: pgqueue pipeline rollup

@@ -1,4 +1,4 @@
--- pipeline/sink_add: enqueue the staged rows of a partition that have no unique key, in their order; how many.
+-- pipeline/sink_add: enqueue the staged rows of a partition that have no unique key, in order, and count them.
 -- index: sink_rows_pkey
 -- locks: none beyond the new rows
 -- run by: the sink, on the driver

@@ -1,9 +1,9 @@
--- pipeline/sink_add_unique: enqueue the staged rows, but for those whose unique key a live job holds; how many.
+-- pipeline/sink_add_unique: enqueue the staged rows, except those whose unique key a live job holds, and count them.
 -- index: jobs_unique_key, sink_rows_pkey
--- locks: as enqueue_unique; in the order of the keys, so that two writes never wait for each other in a circle
+-- locks: as enqueue_unique; in the order of the keys, so that two writes never deadlock
 -- run by: the sink, on the driver
--- why: numbered in the order of the rows, since it is by their ids that jobs of one instant are served; inserted in that
---     of the keys as enqueue_many sorts them, which is the order of collation "C"
+-- why: ids are given in the order of the rows, because workers claim jobs of one instant by id; rows are inserted in the
+--     order of the keys, by collation "C", as enqueue_many does
 with numbered as materialized (
     select nextval('pgqueue.jobs_id_seq') as id, waiting.*
     from (select staged.*

@@ -1,4 +1,4 @@
--- pipeline/sink_clear: delete the staged rows of these tries.
+-- pipeline/sink_clear: delete the staged rows of these attempts.
 -- index: sink_rows_pkey
 -- locks: the deleted rows
 -- run by: the sink, on the driver

@@ -1,4 +1,4 @@
--- pipeline/sink_find: the write of a name that enqueued its jobs.
+-- pipeline/sink_find: the write that enqueued the jobs of a name.
 -- index: sink_writes_run
 -- locks: none
 -- run by: the sink, on the driver

@@ -1,8 +1,8 @@
--- pipeline/sink_forget: forget writes of long ago that nobody can repeat, and which rows any write of long ago rejected.
+-- pipeline/sink_forget: delete old writes that no driver can repeat, and the rejected rows of all old writes.
 -- index: sink_writes_written_at, sink_writes_run, sink_rejected_pkey
--- locks: the forgotten rows
+-- locks: the deleted rows
 -- run by: the sink, on the driver, before it writes
--- why: of a stream only the last batch can come again; a name that a user gave may
+-- why: a driver can repeat only the last batch of a stream, and any write with a user's name
 with old as materialized (
     select write.id, write.repeats is not null or write.run is null or write.batch < (
                select max(coalesce(latest.batch, -1)) from pgqueue.sink_writes as latest

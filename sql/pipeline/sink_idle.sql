@@ -1,6 +1,6 @@
--- pipeline/sink_idle: forget the tries of writes that have staged nothing for long: their driver was killed.
+-- pipeline/sink_idle: delete the attempts of writes that have staged nothing for a given time: their driver was killed.
 -- index: none (a small table)
--- locks: the forgotten rows; waits for nobody
+-- locks: the deleted rows; skips locked ones
 -- run by: the sink, on the driver, before it writes
 delete from pgqueue.sink_attempts as attempt
 using (select id from pgqueue.sink_attempts

@@ -1,6 +1,6 @@
--- pipeline/sink_leave: forget a write's tries at its partitions, but for those that are staging rows at this moment.
+-- pipeline/sink_leave: delete a write's attempts, except those that are staging rows at this moment.
 -- index: none (a small table)
--- locks: the forgotten rows; waits for nobody, since a try that is of no use any more may hang for long
+-- locks: the deleted rows; skips locked ones, because an abandoned attempt may hang for a long time
 -- run by: the sink, on the driver
 delete from pgqueue.sink_attempts as attempt
 using (select id from pgqueue.sink_attempts where write_id = %(write)s::uuid for update skip locked) as resting

@@ -1,4 +1,4 @@
--- pipeline/sink_reject: take out the staged rows whose unique key a live job holds, count them on that job, and record them.
+-- pipeline/sink_reject: remove the staged rows whose unique key a live job holds, count them on that job, and record them.
 -- index: jobs_unique_key, sink_rows_pkey
 -- locks: those jobs' rows, in the order of their ids
 -- run by: the sink, on the driver

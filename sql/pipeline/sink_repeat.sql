@@ -1,4 +1,4 @@
--- pipeline/sink_repeat: record a write that had nothing to do, since an earlier one of its name had done it.
+-- pipeline/sink_repeat: record a write that enqueued nothing, because an earlier write of its name had enqueued the jobs.
 -- index: none
 -- locks: none beyond the new row
 -- run by: the sink, on the driver

@@ -1,4 +1,4 @@
--- pipeline/sink_settle: record what became of a write's rows.
+-- pipeline/sink_settle: record how many of a write's rows were enqueued, rejected, or changed a job.
 -- index: sink_writes_pkey
 -- locks: the write's row, which this transaction made
 -- run by: the sink, on the driver

@@ -1,6 +1,6 @@
--- pipeline/sink_take: take out the next staged rows that have a unique key, in the order of the keys.
+-- pipeline/sink_take: remove and return the next staged rows that have a unique key, in the order of the keys.
 -- index: sink_rows_pkey
--- locks: the rows that are taken out
+-- locks: the removed rows
 -- run by: the sink, on the driver, where a key has a period or a policy other than reject
 delete from pgqueue.sink_rows as staged
 using (select waiting.attempt_id, waiting.place, attempt.partition

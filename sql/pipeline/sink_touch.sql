@@ -1,6 +1,6 @@
--- pipeline/sink_touch: say that a try at a partition is about to stage rows, so that they are found again.
+-- pipeline/sink_touch: record that an attempt at a partition is about to stage rows, so that they can be found and deleted.
 -- index: sink_attempts_pkey
--- locks: the try's row, until its rows are staged
+-- locks: the attempt's row, until its rows are staged
 -- run by: the sink, on executors
 insert into pgqueue.sink_attempts as attempt (id, write_id, partition)
 values (%(attempt)s::uuid, %(write)s::uuid, %(partition)s::integer)

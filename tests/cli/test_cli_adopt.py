@@ -367,7 +367,7 @@ def test_a_source_that_keeps_a_copied_job_undoes_it_all(
     result = pgqueue("adopt", "procrastinate", dsn=dsn)
 
     assert result.exit_code == 2
-    assert "1 of 2 copied jobs would not go" in result.stderr
+    assert "1 of 2 copied jobs could not be deleted" in result.stderr
     assert (waiting(own), ours(queue)) == ([1, 2], [])
 
 

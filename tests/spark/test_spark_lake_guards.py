@@ -112,7 +112,7 @@ def test_a_place_that_spark_would_misread_or_nobody_knows_is_refused() -> None:
 
 def test_one_at_a_time_writes_and_the_other_is_told_the_pid(queue: PgQueue, lake: Lake) -> None:
     with alone(queue.database) as first:
-        with pytest.raises(PipelineError, match=r"somebody else is writing .*pid \d+, pgqueue") as refused:
+        with pytest.raises(PipelineError, match=r"another process is writing .*pid \d+, pgqueue") as refused:
             prune(queue.database, lake)
         (holder,) = queue.database.run(plans.holder())
         assert f"pid {holder.pid}" in str(refused.value)

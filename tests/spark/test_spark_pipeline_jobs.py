@@ -23,7 +23,7 @@ from pgqueue.store import claim, upkeep
 from pgqueue.values.job import JobState
 
 Tasks = Mapping[str, Task[[], None]]
-AT_ONCE = Retry(wait=wait_none(), stop=stop_after_attempt(3), retry=pipeline_jobs.PATIENT.retry)
+AT_ONCE = Retry(wait=wait_none(), stop=stop_after_attempt(3), retry=pipeline_jobs.SLOW_RETRY.retry)
 NAMES = ["export", "verify", "rollup", "report", "prune"]
 
 

@@ -269,7 +269,7 @@ def test_only_days_of_this_databases_lake_are_rolled_up_and_by_one_at_a_time(
         rollup(spark, None, lake, CONFIG, days=[WED])
     with pytest.raises(LakeOfAnother):
         rollup(spark, database, lake_at(spark, tmp_path / "other", thursday()), CONFIG)
-    with alone(database), pytest.raises(PipelineError, match="somebody else is writing"):
+    with alone(database), pytest.raises(PipelineError, match="another process is writing"):
         rollup(spark, database, lake, CONFIG)
     assert not lake.entries("rollup/hours")
     assert pgqueue("pipeline", "rollup", "--lake", f"{tmp_path}/none", dsn=dsn).stderr.startswith(

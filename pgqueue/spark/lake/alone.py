@@ -1,7 +1,7 @@
-"""One process at a time writes to a database's lake: it holds an advisory lock on a connection of its own.
+"""The lock by which one process at a time writes to a database's lake: an advisory lock on a connection of its own.
 
-The lock is the server's, so it ends with the connection: a process that dies leaves nothing behind that somebody would
-have to clear up. Should the connection be lost meanwhile, :meth:`Alone.still` says so before anything is made to count.
+The server holds the lock and drops it with the connection, so a process that dies leaves nothing to clean up. If the
+connection is lost meanwhile, :meth:`Alone.still` raises before the write takes effect.
 """
 
 from collections.abc import Iterator
@@ -18,19 +18,19 @@ from pgqueue.store.database import Database
 from pgqueue.store.pipeline import lake
 from pgqueue.store.plan import run
 
-PATIENCE = 2.0
-LOOK_AGAIN = 0.05
+LOCK_WAIT = 2.0
+RETRY_AFTER = 0.05
 
 
 class Alone:
-    """Proof that nobody else writes to the lake."""
+    """Proof that no other process writes to the lake."""
 
     def __init__(self, connection: psycopg.Connection[Any], database: Database) -> None:
         """Made by :func:`alone`."""
         self._runs = Blocking(connection, database.catalogue)
 
     def still(self) -> None:
-        """Make sure that it is still so.
+        """Check that the lock is still held.
 
         Raises:
             PipelineError: the connection was lost, and the lock with it.
@@ -39,22 +39,23 @@ class Alone:
             run(control.clock(), self._runs)
         except psycopg.OperationalError as error:
             raise PipelineError(
-                f"the connection that held the lake's lock was lost ({str(error).strip()}), and somebody else may be "
-                "writing by now: nothing more was changed; run it again"
+                f"the connection that held the lake's lock was lost ({str(error).strip()}), and another process may "
+                "write by now: nothing more was changed; run it again"
             ) from error
 
 
 @contextmanager
 def alone(database: Database) -> Iterator[Alone]:
-    """Be the only one who writes to the database's lake for the length of the block.
+    """Hold the lock of the database's lake for the length of the block.
 
     Args:
-        database: whose lake; behind a transaction pooler its direct DSN is used, for locks do not work through one.
+        database: the lake's database; behind a transaction pooler its direct DSN is used, because advisory locks do not
+            work through a pooler.
 
     Raises:
-        PipelineError: somebody else is writing; the message names the pid of their connection.
+        PipelineError: another process is writing; the message names the pid of its connection.
         ConfigurationError: there is only a pooler.
-        ConnectionFailed: there is no connection to be had.
+        ConnectionFailed: no connection could be made.
     """
     dsn = database.listen_dsn
     if dsn is None:
@@ -67,19 +68,19 @@ def alone(database: Database) -> Iterator[Alone]:
         if not _taken(runs):
             others = "; ".join(map(str, run(lake.holder(), runs))) or "it has just ended"
             raise PipelineError(
-                f"somebody else is writing to this database's lake ({others}): wait for it to end, or end it "
+                f"another process is writing to this database's lake ({others}): wait for it to end, or end it "
                 "with select pg_terminate_backend(pid)"
             )
         yield Alone(connection, database)
 
 
 def _taken(runs: Blocking) -> bool:
-    """Take the lock. The server may not have noticed yet that a former holder has closed its connection, or died."""
-    patient = Retrying(
+    """Take the lock; retry for LOCK_WAIT seconds, because the server may notice a closed or dead holder late."""
+    retried = Retrying(
         retry=retry_if_result(lambda free: not free),
-        wait=wait_fixed(LOOK_AGAIN),
-        stop=stop_after_delay(PATIENCE),
+        wait=wait_fixed(RETRY_AFTER),
+        stop=stop_after_delay(LOCK_WAIT),
         retry_error_callback=lambda _: False,
     )
-    taken: bool = patient(run, lake.lock(), runs)
+    taken: bool = retried(run, lake.lock(), runs)
     return taken

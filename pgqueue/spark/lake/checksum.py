@@ -1,8 +1,8 @@
 """The checksum of ended jobs, in Spark. PostgreSQL has the same one in ``sql/pipeline/lake_checksum.sql``.
 
-A row is spelled out as text, column by column; 60 bits of the text's MD5 are a number; the numbers are added up. So the
-sum does not depend on the order or on who holds the rows, and sums of parts add up to that of the whole. Equal rows that
-were doubled or lost change both the sum and the count.
+A row is written as text, column by column; 60 bits of the text's MD5 are a number; the numbers are added up. So the sum
+does not depend on the rows' order or place, and the sums of parts add up to the sum of the whole. A row that is doubled
+or lost changes both the sum and the count.
 """
 
 from typing import TYPE_CHECKING
@@ -26,12 +26,12 @@ def digest() -> "Column":
     spelled = [f.coalesce(_spelled(name), f.lit(NULL)) for name in SPELLED]
     words = f.concat_ws(
         SEPARATOR, *spelled, _spelled("meta")
-    )  # a null is left out: days of before it keep their sum
+    )  # a null meta is left out, so older days keep their sum
     return f.conv(f.substring(f.md5(words), 1, 15), 16, 10).cast("decimal(20, 0)")
 
 
 def shares(ended: "DataFrame") -> tuple[Share, Share]:
-    """How many rows, and their checksum: of the history's, and of the dead jobs.
+    """The count and the checksum of the history's rows, and those of the dead jobs.
 
     Args:
         ended: rows in the shape of the lake's ended jobs.

@@ -1,9 +1,9 @@
-"""Export: closed days of ended jobs go to the lake.
+"""Export: writes closed days of ended jobs to the lake.
 
-A day is exported when it is over and every transaction has ended that was in progress then, so that nothing can be
-added to it. Should rows turn up later all the same (somebody inserted history with an old time), they are found by the
-numbers of their transactions, and the next export adds them to the day as another generation. What is in the lake is
-never taken out of it: jobs that were pruned from the database, or dead jobs that were retried or purged, stay.
+A day is exported when it is over and every transaction that was in progress at its end has ended, so that no rows can be
+added to it. If rows appear later all the same (a user inserted history with an old time), the next export finds them by
+their transaction numbers, and adds them to the day as another generation. Rows are never removed from the lake: jobs that
+were pruned from the database, and dead jobs that were revived or purged, stay in it.
 
 No table is locked, and no snapshot is held while Spark reads.
 """
@@ -44,12 +44,12 @@ class Exported:
     """A day that was written.
 
     Attributes:
-        day: which.
-        generation: of the day, with this.
+        day: the UTC day.
+        generation: the day's generation after this export.
         history: rows that came from the history.
-        dead: dead jobs.
+        dead: rows that came from the dead jobs.
         files: how many files were added.
-        bytes: what they take.
+        bytes: their size.
         seconds: how long it took.
     """
 
@@ -67,10 +67,10 @@ class ExportOptions:
     """How to export.
 
     Attributes:
-        margin: how long after its end a day is closed at the earliest.
+        margin: how long after its end a day is closed.
         wait: how long to wait for transactions that may still add to a closed day.
-        rows_per_file: how many rows a file has at most, give or take; a queue with more is split over several.
-        again: days to write anew from the database, in place of what the lake has of them.
+        rows_per_file: about the most rows in a file; a queue with more rows gets several files.
+        again: days to write again from the database, in place of the lake's rows.
         now: the time, in place of the database's clock.
     """
 
@@ -81,7 +81,7 @@ class ExportOptions:
     now: datetime | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range."""
+        """Refuse values that are out of range."""
         for name in ("margin", "wait"):
             if getattr(self, name) < timedelta(0):
                 raise InvalidOption(f"{name}={getattr(self, name)!r}: use a timedelta of zero or more")
@@ -97,19 +97,19 @@ def export(
     options: ExportOptions | None = None,
     tell: Callable[[Exported], object] = lambda _: None,
 ) -> list[Exported]:
-    """Write every closed day that is not in the lake, and rows that came late to those that are.
+    """Write every closed day that is not in the lake, and late rows of days that are.
 
     Args:
         spark: the session that reads and writes.
         database: where the jobs are.
-        lake: where they go; it is made if it is not there.
-        options: how.
-        tell: told of each day as soon as it counts.
+        lake: where they go; it is made if it does not exist.
+        options: how to export.
+        tell: called with each day as soon as its manifest is written.
 
     Raises:
         PipelineError: a transaction is in the way, or another process writes to the lake, or a day could not be
             exported; the message names it. The other days were exported.
-        LakeError: the lake is not one that this release and this database can go on with.
+        LakeError: the lake is another database's, or of a later release.
     """
     given = options or ExportOptions()
     with alone(database) as lock:
@@ -122,9 +122,9 @@ def export(
             lock.still()  # another export may have begun
             try:
                 one = exporter.export(day)
-            except Exception as error:  # noqa: BLE001 - whatever stops one day must not stop the days after it
+            except Exception as error:  # noqa: BLE001 - an error on one day must not stop the days after it
                 failed[day] = error
-                log.error("day %s was not exported, the days after it are: %s", day, error)  # noqa: TRY400 - raised below
+                log.error("day %s was not exported: %s; export continues with the next day", day, error)  # noqa: TRY400 - raised below
                 continue
             if one is not None:
                 exported.append(one)
@@ -136,10 +136,10 @@ def export(
 
 
 def _require_all(failed: Mapping[date, Exception], exported: int) -> None:
-    """Make sure that every day was exported.
+    """Raise if a day was not exported.
 
     Raises:
-        PipelineError: one was not; the message says why, and how many were.
+        PipelineError: the message says why, and how many days were not exported.
     """
     if failed:
         day, error = next(iter(failed.items()))
@@ -150,10 +150,10 @@ def _require_all(failed: Mapping[date, Exception], exported: int) -> None:
 
 
 class _Exporter:
-    """One run of the export, while nobody else writes to the lake.
+    """One run of the export, while no other process writes to the lake.
 
     Attributes:
-        final: the rows of transactions below this number are final; known once there is something to do.
+        final: the rows of transactions below this number are final; set once there is something to do.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class _Exporter:
         self.final = 0
 
     def due(self) -> list[date]:
-        """The closed days that have rows which are not in the lake; waits until they are final."""
+        """The closed days with rows that are not in the lake; waits until these rows are final."""
         seen = self.database.run(plans.horizon(now=self.options.now))
         known = {entry.day: entry.below for entry in self.lake.days() if entry.day is not None}
         there = self.database.run(plans.there(known, seen.xmax))
@@ -180,7 +180,7 @@ class _Exporter:
         return sorted(due | again)
 
     def export(self, day: date) -> Exported | None:
-        """Write a day's rows, or those that came late; None: all of them are gone by now."""
+        """Write a day's rows, or its late rows; None: all of them are gone by now."""
         started = time.monotonic()
         former = None if day in self.options.again else self.lake.day(day)
         since = 0 if former is None else former.below
@@ -214,7 +214,7 @@ class _Exporter:
         )
 
     def _again(self, whole: Collection[date]) -> set[date]:
-        """The days that are to be written anew; each has to be in the database as it was."""
+        """The days to write again; the database must still hold all of each."""
         known = self.database.run(plans.known())
         for day in self.options.again:
             if day not in whole or (day in known and known[day].pruned_below):
@@ -231,10 +231,11 @@ class _Exporter:
         return self.database.run(plans.contents(day, since=since, below=self.final))
 
     def _found(self, day: date, since: int, held: Contents, staged: Sequence[Staged]) -> tuple[Share, Share]:
-        """What was written, of the history and of the dead jobs.
+        """The shares that were written, of the history and of the dead jobs.
 
-        Dead jobs may be retried or purged at any time, and none can be added that counts here: so if as many rows were
-        written as there were before, they are those. Else what was written is looked at.
+        A user may revive or purge dead jobs at any time, but no new ones can be added to these transactions. So if the
+        number of written rows equals the number counted before, they are the same rows. Otherwise the written files are
+        read.
         """
         rows = sum(one.rows for one in staged)
         if rows == held.rows:
@@ -259,7 +260,7 @@ class _Exporter:
         columns: dict[str, str],
         named: Iterable[str],
     ) -> EndedDay:
-        """Move the files to where they belong; the manifest that is to name them."""
+        """Move the files to their final place; returns the manifest that will name them."""
         queues = Counter({} if former is None else former.queues)
         name_of = {folder_of(queue): queue for queue in named}
         for one in staged:
@@ -283,7 +284,7 @@ def wait_until_final(database: Database, barrier: int, wait: timedelta) -> int:
     """Wait until every transaction up to the number ``barrier`` has ended; all below the result are final.
 
     Raises:
-        PipelineError: it took longer than ``wait``; the message names those in the way.
+        PipelineError: it took longer than ``wait``; the message names the open transactions.
     """
     look = Retrying(
         retry=retry_if_result(lambda lowest: lowest <= barrier),
@@ -295,18 +296,18 @@ def wait_until_final(database: Database, barrier: int, wait: timedelta) -> int:
     except RetryError:
         others = "; ".join(map(str, database.run(plans.in_the_way(barrier)))) or "one that has just ended"
         raise PipelineError(
-            f"nothing was exported: a transaction that may still add to a closed day is in progress: {others}; "
+            f"nothing was exported: an open transaction may still add rows to a closed day: {others}; "
             f"wait longer than {wait} (--wait), or end it with select pg_terminate_backend(pid)"
         ) from None
 
 
 def arranged(frame: "DataFrame", queues: Mapping[str, int], rows_per_file: int) -> "DataFrame":
-    """Rows laid out so that a large queue makes several files and a small one makes one.
+    """Rows distributed so that a large queue makes several files and a small one makes one.
 
     Args:
         frame: ended jobs.
         queues: how many rows each queue has.
-        rows_per_file: how many a file should have at most.
+        rows_per_file: about the most rows in a file.
     """
     large = {queue: -(-rows // rows_per_file) for queue, rows in queues.items() if rows > rows_per_file}
     small = sum(rows for queue, rows in queues.items() if queue not in large)

@@ -1,6 +1,7 @@
-"""The files of a lake, on a disk or in an object store. Paths are below the lake; what they mean is the lake's business.
+"""Reads and writes the files of a lake, on a disk or in an object store. Paths are relative to the lake.
 
-Files are reached through :mod:`pyarrow.fs`, from this process: Spark Connect has no JVM at hand.
+:mod:`pgqueue.spark.lake.lake` decides what the paths mean. Files are reached through :mod:`pyarrow.fs`, from this
+process, because Spark Connect gives no access to a JVM.
 """
 
 import uuid
@@ -15,18 +16,18 @@ from pgqueue.errors import LakeError
 UNFINISHED = ".unfinished-"
 PATTERN = "*?[]{}\\"
 ARROWS = {"s3a": "s3", "s3n": "s3"}
-"""What Arrow calls a file system that Spark calls otherwise."""
+"""Arrow's names of file systems that Spark names differently."""
 
 
 class Folder:
     """A folder and all below it.
 
     Attributes:
-        uri: where it is, as Spark is told.
+        uri: its place, in Spark's form.
     """
 
     def __init__(self, uri: str) -> None:
-        """Say where it is. Nothing is looked at yet.
+        """Set the folder's place. No file is read yet.
 
         Args:
             uri: a path, or a URI of a file system that Arrow and Spark both know.
@@ -45,7 +46,7 @@ class Folder:
             raise LakeError(f"{self.uri} is no place for a lake: {error}") from error
 
     def has(self, path: str) -> bool:
-        """Whether there is such a file."""
+        """Whether the file exists."""
         with self._errors("read"):
             return bool(self._files.get_file_info(self._at(path)).type == fs.FileType.File)
 
@@ -57,12 +58,12 @@ class Folder:
         return sorted(one.removeprefix(self._root).lstrip("/") for one in found)
 
     def read(self, path: str) -> bytes:
-        """What is in a file."""
+        """A file's contents."""
         with self._errors("read"), self._files.open_input_stream(self._at(path)) as stream:
             return bytes(stream.read())
 
     def write(self, path: str, data: bytes) -> None:
-        """Put data in a file's place, in one rename: the file is as it was, or as it is to be."""
+        """Replace a file's contents, in one rename: a reader sees the old file or the new one."""
         place, _, name = path.rpartition("/")
         unfinished = f"{place}/{UNFINISHED}{uuid.uuid4().hex}-{name}"
         with self._errors("write"):
@@ -83,13 +84,13 @@ class Folder:
             self._files.delete_file(self._at(path))
 
     def remove_all(self, path: str) -> None:
-        """Remove a folder, if it is there."""
+        """Remove a folder, if it exists."""
         with self._errors("write"):
             if self._files.get_file_info(self._at(path)).type == fs.FileType.Directory:
                 self._files.delete_dir(self._at(path))
 
     def measured(self, path: str) -> tuple[int, int]:
-        """How many rows a Parquet file has, and how many bytes."""
+        """The number of rows of a Parquet file, and its size in bytes."""
         with self._errors("read"):
             size = self._files.get_file_info(self._at(path)).size
             return parquet.read_metadata(self._at(path), filesystem=self._files).num_rows, size

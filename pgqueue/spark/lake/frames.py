@@ -1,4 +1,4 @@
-"""Rows on their way between Spark and the files of a lake, partitioned by columns that make folders."""
+"""Writes Spark's rows to files of a lake, in folders named by columns, and reads them back."""
 
 import hashlib
 import string
@@ -18,7 +18,7 @@ WRITTEN_WITH = {
 EMPTY = "__HIVE_DEFAULT_PARTITION__"
 """Where Spark puts the rows of a queue whose name is empty."""
 QUEUE_NAME = "queue_name"
-"""The column of files whose folder cannot have the queue's name: it has the name; elsewhere it is missing or null."""
+"""The column with the queue's name, in files whose folder cannot have that name; elsewhere it is missing or null."""
 HASHED = "~"
 LONGEST_FOLDER = 200
 """In bytes. A file system holds names of up to 255, ``queue=`` included."""
@@ -27,12 +27,12 @@ PLAIN = frozenset(string.ascii_letters + string.digits + "_-.")
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A file that Spark has written and that does not count yet.
+    """A file that Spark has written and that no manifest names yet.
 
     Attributes:
-        path: where it is, below the lake.
-        name: where it belongs, below its table.
-        rows: in it.
+        path: its place now, below the lake.
+        name: its final place, below its table.
+        rows: the number of its rows.
         bytes: its size.
     """
 
@@ -42,7 +42,7 @@ class Staged:
     bytes: int
 
     def part(self, column: str) -> str | None:
-        """The value of a column that makes folders, as the file's own folders say; None: it makes none."""
+        """The value of a column, read from the file's folders; None: the column makes no folder."""
         for folder in self.name.split("/")[:-1]:
             name, _, value = folder.partition("=")
             if name == column:
@@ -55,7 +55,7 @@ def write(frame: "DataFrame", place: str, partitions: Sequence[str]) -> None:
 
     Args:
         frame: the rows.
-        place: the folder, which is not there yet.
+        place: the folder, which must not exist yet.
         partitions: the columns that make folders in it.
     """
     with _settings(frame.sparkSession):
@@ -63,12 +63,12 @@ def write(frame: "DataFrame", place: str, partitions: Sequence[str]) -> None:
 
 
 def read(spark: "SparkSession", place: str, files: Sequence[str], columns: Mapping[str, str]) -> "DataFrame":
-    """These files alone, read by a schema of ours: a column that a file does not have is null.
+    """The rows of these files, in the given columns: a column that a file does not have is null.
 
     Args:
         spark: the session.
         place: the folder below which folders are columns.
-        files: which.
+        files: the files to read.
         columns: each column's type, in order.
     """
     schema = ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
@@ -78,10 +78,10 @@ def read(spark: "SparkSession", place: str, files: Sequence[str], columns: Mappi
 
 
 def folder_of(queue: str) -> str:
-    """The name of a queue's folder: the queue's own, or a hash of it where that makes no folder of its own.
+    """The name of a queue's folder: the queue's name, or a hash of it where the name cannot be a folder.
 
-    Spark writes some characters as ``%2F``, three bytes for one. A name that Spark uses itself, or that begins as a hash
-    does, is hashed as well.
+    Spark writes some characters as ``%2F``, three bytes for one. A name that Spark uses itself, or that begins like a
+    hash, is hashed too.
     """
     length = sum(len(char.encode()) if char in PLAIN or not char.isascii() else 3 for char in queue)
     if length <= LONGEST_FOLDER and queue != EMPTY and not queue.startswith(HASHED):
@@ -90,11 +90,11 @@ def folder_of(queue: str) -> str:
 
 
 def queues_placed(frame: "DataFrame", queues: Iterable[str]) -> "DataFrame":
-    """Ended jobs as they are written: where a queue's name makes no folder, another column keeps the name.
+    """Ended jobs in the form of the files: where a queue's name cannot be a folder, another column keeps the name.
 
     Args:
         frame: the ended jobs.
-        queues: the queues that they are of.
+        queues: the queues of these jobs.
     """
     from pyspark.sql.functions import col, concat, lit, sha2, when  # noqa: PLC0415 - heavy
 
@@ -107,7 +107,7 @@ def queues_placed(frame: "DataFrame", queues: Iterable[str]) -> "DataFrame":
 
 
 def queues_named(frame: "DataFrame") -> "DataFrame":
-    """Ended jobs as they are read: with the names of queues that make no folder, the empty one among them."""
+    """Ended jobs as read from files, with the names of queues whose folder is not the name, the empty one included."""
     from pyspark.sql.functions import coalesce, col, lit  # noqa: PLC0415 - heavy
 
     return frame.withColumn("queue", coalesce(col(QUEUE_NAME), col("queue"), lit(""))).drop(QUEUE_NAME)
@@ -115,7 +115,7 @@ def queues_named(frame: "DataFrame") -> "DataFrame":
 
 @contextmanager
 def _settings(spark: "SparkSession") -> Iterator[None]:
-    """Write with our settings, and leave the session as it was."""
+    """Set the session's settings for writing, and restore them after the block."""
     former = {name: spark.conf.get(name, None) for name in WRITTEN_WITH}
     try:
         for name, value in WRITTEN_WITH.items():

@@ -9,10 +9,10 @@
     <lake>/_pgqueue/lake.json                             whose it is
     <lake>/_pgqueue/ended/2026-11-20.json                 the manifest of a day
 
-A day is written in three steps: Spark writes into ``_staging``; the files move to where they belong, under names that
-no manifest has; the manifest that names them takes the place of the former one, in one rename. Killed before the
-rename, the day is as it was, and what lies about is removed by the next write. Files that a manifest no longer names
-stay until that next write, so that whoever is reading them may finish.
+A day is written in three steps: Spark writes into ``_staging``; the files move to their final place, under names that no
+manifest has; the manifest that names them replaces the old one, in one rename. If the writer is killed before the rename,
+the day is unchanged, and the next write removes the unnamed files. Files that a manifest no longer names stay until that
+next write, so that their readers may finish.
 """
 
 import uuid
@@ -66,10 +66,10 @@ STAGING = "_staging"
 
 
 class Lake:
-    """A lake, made or yet to be made. Whoever writes a table of it does so alone."""
+    """A lake, existing or to be created. One process at a time writes to it."""
 
     def __init__(self, uri: "str | PathLike[str]") -> None:
-        """Say where it is. Nothing is looked at yet.
+        """Set the lake's place. No file is read yet.
 
         Args:
             uri: a folder's path, or a URI of a file system that Arrow and Spark both know: ``hdfs://``, ``s3://`` or
@@ -87,24 +87,24 @@ class Lake:
 
     @property
     def uri(self) -> str:
-        """Where it is, as Spark is told."""
+        """The lake's place, in Spark's form."""
         return self.folder.uri
 
     def passed(self, point: str) -> None:
-        """Told what has just been done, and does nothing about it. Fault tests stop the process here."""
+        """Called after each step; does nothing. Fault tests stop the process here."""
 
-    # Whose it is.
+    # The lake's owner.
 
     def exists(self) -> bool:
         """Whether there is a lake."""
         return self.folder.has(MARKER)
 
     def marker(self) -> Marker:
-        """Whose it is.
+        """The lake's owner: its database and schema.
 
         Raises:
-            LakeTooNew: a later release made it.
-            LakeError: there is none here.
+            LakeTooNew: a later release made the lake.
+            LakeError: there is no lake here.
         """
         if self._marker is None:
             if not self.exists():
@@ -115,12 +115,12 @@ class Lake:
         return self._marker
 
     def create(self, origin: Origin) -> None:
-        """Make the lake of a database, unless it is there already.
+        """Create the lake of a database, unless it exists.
 
         Raises:
-            LakeError: the folder holds something else, or cannot be written to.
+            LakeError: the folder holds other files, or cannot be written to.
             LakeOfAnother: the lake is another database's.
-            LakeTooNew: a later release made it.
+            LakeTooNew: a later release made the lake.
         """
         if self.exists():
             self.require(origin)
@@ -134,11 +134,11 @@ class Lake:
         self.passed("created")
 
     def require(self, origin: Origin) -> None:
-        """Make sure that it is the lake of this database.
+        """Check that this is the lake of this database.
 
         Raises:
-            LakeOfAnother: it is not.
-            LakeError: there is none here.
+            LakeOfAnother: it is another database's.
+            LakeError: there is no lake here.
         """
         owner = self.marker().origin
         if owner != origin:
@@ -162,11 +162,11 @@ class Lake:
         return self._entries(table, Day)
 
     def entry(self, table: str, day: date | None) -> Day | None:
-        """The manifest of a table's day, or of a table without days; None: there is none."""
+        """The manifest of a table's day, or of a table without days; None: it is not in the lake."""
         return self._entry(table, day, Day)
 
     def ended(self, spark: "SparkSession", days: Iterable[date] | None = None) -> "DataFrame":
-        """The ended jobs of some days, or of all; those that are not in the lake have none.
+        """The ended jobs of some days, or of all; a day that is not in the lake gives no rows.
 
         Columns that files of an earlier release do not have are null; columns of a later release are left out.
 
@@ -178,7 +178,7 @@ class Lake:
         return queues_named(self._frame(spark, ENDED, entries, ENDED_FILES))
 
     def day_table(self, spark: "SparkSession", table: str, days: Iterable[date] | None = None) -> "DataFrame":
-        """The rows of some days of a table, or of all its days; those that are not in the lake have none.
+        """The rows of some days of a table, or of all its days; a day that is not in the lake gives no rows.
 
         Raises:
             LakeError: the table was never written, or a column has two types.
@@ -189,11 +189,11 @@ class Lake:
         return self._frame(spark, table, _chosen(entries, days), all_columns(entries))
 
     def workers(self, spark: "SparkSession") -> "DataFrame":
-        """Everybody who ever worked; ``ended_at`` is null for those who were alive at the last export."""
+        """All workers that ever ran; ``ended_at`` is null for those that were alive at the last export."""
         return self._whole(spark, WORKERS, WORKER_COLUMNS)
 
     def deploys(self, spark: "SparkSession") -> "DataFrame":
-        """When which version went live."""
+        """The deploys: version and time."""
         return self._whole(spark, DEPLOYS, DEPLOY_COLUMNS)
 
     # Writing.
@@ -201,7 +201,7 @@ class Lake:
     def replace_day(
         self, table: str, day: date, frame: "DataFrame", *, made_from: Mapping[str, str] | None = None
     ) -> Day:
-        """Put rows in the place of a table's day; as :meth:`replace_days` for one day."""
+        """Replace a table's day with rows; as :meth:`replace_days`, for one day."""
         notes = None if made_from is None else {day: made_from}
         return self.replace_days(table, [day], frame, made_from=notes)[0]
 
@@ -213,13 +213,13 @@ class Lake:
         *,
         made_from: Mapping[date, Mapping[str, str]] | None = None,
     ) -> list[Day]:
-        """Put rows in the place of some days of a table, each day at once. Killed and run again, it ends the same.
+        """Replace some days of a table with rows, each day in one rename. A killed call can be repeated.
 
         Args:
             table: the table's folder below the lake, such as ``rollup/hours``.
-            days: which; a day without rows becomes an empty one.
-            frame: the rows, with a column ``day``; those of other days are left out.
-            made_from: what to note in a day's manifest, such as the generation of what it was computed from.
+            days: the days to replace; a day without rows becomes an empty one.
+            frame: the rows, with a column ``day``; rows of other days are left out.
+            made_from: what to record in a day's manifest, such as the generation of its source.
 
         Raises:
             LakeError: a column has another type in the other days, or the lake cannot be written to.
@@ -234,17 +234,17 @@ class Lake:
             return [self._replaced(table, day, columns, notes.get(day, {}), staged) for day in days]
 
     def replace(self, table: str, frame: "DataFrame") -> Day:
-        """Put rows in the place of a table that has no days."""
+        """Replace all rows of a table without days."""
         self.sweep(table)
         with self.staged(table, frame) as staged:
             return self._replaced(table, None, dict(frame.dtypes), {}, staged)
 
     @contextmanager
     def staged(self, table: str, frame: "DataFrame", *partitions: str) -> Iterator[list[Staged]]:
-        """Have Spark write rows where nobody looks for them; what was not settled is gone after the block.
+        """Have Spark write rows into ``_staging``; files that were not settled are deleted after the block.
 
         Args:
-            table: for which table.
+            table: the table for which they are written.
             frame: the rows.
             partitions: the columns that make folders.
         """
@@ -266,7 +266,7 @@ class Lake:
         return queues_named(read(spark, f"{self.uri}/{place}", files, ENDED_FILES))
 
     def settle(self, table: str, staged: Iterable[Staged], generation: int) -> tuple[DataFile, ...]:
-        """Move staged files to where they belong, under names that no manifest has."""
+        """Move staged files to their final place, under names that no manifest has."""
         settled = []
         for one in staged:
             place, slash, name = one.name.rpartition("/")
@@ -277,19 +277,19 @@ class Lake:
         return tuple(settled)
 
     def name(self, entry: Day) -> None:
-        """Make a manifest count, in the place of the former one."""
+        """Write a manifest in place of the old one: from now on its files count."""
         self.folder.write(_manifest(entry.table, entry.day), encode(entry))
         self.passed("named")
 
     def sweep(self, table: str, days: Collection[date] | None = None) -> list[str]:
-        """Remove what a killed writer of a table has left, and files that no manifest names any more.
+        """Remove files that a killed writer of a table left, and files that no manifest names any more.
 
         Args:
-            table: which.
-            days: look there only; None: everywhere.
+            table: the table's folder below the lake.
+            days: look only in these days; None: in all.
 
         Returns:
-            The files that were removed, those that were being written left out.
+            The removed files, without those of ``_staging``.
         """
         self.folder.remove_all(f"{STAGING}/{table}")
         whole = self.entry(table, None)

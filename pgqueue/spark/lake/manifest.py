@@ -1,8 +1,7 @@
-"""What a lake says of itself: whose it is, and which files make up each day of each table.
+"""The manifests of a lake: its owner, and the files of each day of each table.
 
-A manifest is the truth about its day: a file that it does not name does not exist for our readers. It is written last,
-in one rename, so a day is either as it was before or as it is to be. Nothing here touches a disk; that is
-:mod:`pgqueue.spark.lake.lake`'s business.
+Readers use only the files that a day's manifest names. It is written last, in one rename, so a reader sees the old day or
+the new one. This module does no I/O; :mod:`pgqueue.spark.lake.lake` does.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,15 +15,15 @@ from pgqueue.store.pipeline.lake import NOTHING, Origin, Share
 
 T = TypeVar("T")
 FORMAT = 1
-"""The format that this release writes, and the newest that it reads. New fields do not change it; new meanings do."""
+"""The format that this release writes, and the newest that it reads. It changes with new meanings, not new fields."""
 
 
 class DataFile(msgspec.Struct, frozen=True):
     """A Parquet file.
 
     Attributes:
-        path: below the lake.
-        rows: in it.
+        path: its place below the lake.
+        rows: the number of its rows.
         bytes: its size.
     """
 
@@ -37,11 +36,11 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """What one export added to a day: the rows whose jobs ended in transactions from ``since`` to below ``below``.
 
     Attributes:
-        generation: the day's, with this.
+        generation: the day's generation after this export.
         since: the number of the first transaction.
-        below: the number of the first that is not included; everything below it was final.
-        highest: the highest that there is; None: no rows.
-        exported_at: when, in UTC.
+        below: the number of the first transaction that is not included; all below it had ended.
+        highest: the highest transaction number of a row; None: no rows.
+        exported_at: the time, in UTC.
         history: the rows from the history.
         dead: the rows from the dead jobs, as they stood at the export.
     """
@@ -63,10 +62,10 @@ class Day(msgspec.Struct, frozen=True, kw_only=True):
         table: the table's folder below the lake, such as ``rollup/hours``.
         day: the UTC day; None: the table has no days.
         generation: counts how often the day was written, from 1.
-        files: all that there is.
+        files: all its files.
         columns: each column's type, as Spark writes it.
-        written_at: when, in UTC.
-        made_from: what its rows were made from, as whoever wrote them chose to note it.
+        written_at: the time, in UTC.
+        made_from: the source of its rows, in the writer's own form.
     """
 
     table: str
@@ -80,12 +79,12 @@ class Day(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """The number of rows."""
         return sum(file.rows for file in self.files)
 
     @property
     def bytes(self) -> int:
-        """What the files take."""
+        """The files' size."""
         return sum(file.bytes for file in self.files)
 
 
@@ -94,8 +93,8 @@ class EndedDay(Day, frozen=True, kw_only=True):
 
     Attributes:
         queues: how many rows each queue has.
-        batches: what came from the database when: one, and one more for each time that late rows were found.
-        verified_at: when all of it was found to be what the database holds; None: not since the last batch.
+        batches: what each export added: the first one, and one more for each time that late rows were found.
+        verified_at: when all of it was verified; None: not since the last batch.
     """
 
     queues: dict[str, int]
@@ -104,37 +103,37 @@ class EndedDay(Day, frozen=True, kw_only=True):
 
     @property
     def below(self) -> int:
-        """Rows of transactions from this on are not in the lake."""
+        """The number from which on the rows of transactions are not in the lake."""
         return self.batches[-1].below
 
     @property
     def highest(self) -> int | None:
-        """The highest number of a transaction that there is."""
+        """The highest transaction number of a row."""
         return max((batch.highest for batch in self.batches if batch.highest is not None), default=None)
 
     @property
     def history(self) -> Share:
-        """What came from the history."""
+        """The rows that came from the history."""
         return self.history_since(0)
 
     @property
     def dead(self) -> Share:
-        """What came from the dead jobs."""
+        """The rows that came from the dead jobs."""
         return sum((batch.dead for batch in self.batches), NOTHING)
 
     def history_since(self, pruned_below: int) -> Share:
-        """What came from the history and was not among what has been pruned: rows below that transaction."""
+        """The rows that came from the history, without the pruned ones: rows below that transaction."""
         left = (batch.history for batch in self.batches if batch.below > pruned_below)
         return sum(left, NOTHING)
 
 
 class Marker(msgspec.Struct, frozen=True, kw_only=True):
-    """What says that a folder is a lake.
+    """The record that makes a folder a lake.
 
     Attributes:
         origin: the database and schema whose history it holds.
-        created_at: when, in UTC.
-        format: which format its manifests have, at the most.
+        created_at: the time, in UTC.
+        format: the newest format of its manifests.
     """
 
     origin: Origin
@@ -152,8 +151,8 @@ def decode(data: bytes, path: str, kind: type[T]) -> T:
 
     Args:
         data: the JSON.
-        path: where it came from, for messages.
-        kind: what it is.
+        path: its file, for messages.
+        kind: Day, EndedDay or Marker.
 
     Raises:
         LakeTooNew: a later release wrote it.
@@ -177,7 +176,7 @@ def all_columns(days: Iterable[Day], known: Mapping[str, str] | None = None) -> 
 
     Args:
         days: their manifests.
-        known: what the reader or writer expects; other columns are then left out.
+        known: the columns that the reader or writer expects; others are then left out.
 
     Raises:
         LakeError: a column has one type here and another there.

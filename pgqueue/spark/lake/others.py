@@ -22,16 +22,16 @@ def ended(spark: "SparkSession", database: Database, day: date, *, since: int, b
 
 
 def dead(spark: "SparkSession", database: Database, day: date, *, below: int) -> "DataFrame":
-    """The dead jobs of a day that still stand, in the shape of ended jobs."""
+    """The dead jobs of a day that are still in ``dead_jobs``, in the shape of ended jobs."""
     return ended(spark, database, day, since=0, below=below).where(f.col("outcome") == "dead")
 
 
 def keep_workers(spark: "SparkSession", database: Database, lake: Lake) -> None:
-    """Add the database's workers to the lake's: it forgets former ones in time, and the lake does not."""
+    """Add the database's workers to the lake's: the database deletes old ones in time, the lake keeps them."""
     found = _table(spark, database, WORKERS).select(*WORKER_COLUMNS, f.lit(0).alias("age"))
     former = lake.entry(WORKERS, None)
     if former is not None:
-        # who is known here alone, and was alive, has been forgotten by the database since
+        # a worker that only the lake knows, and that was alive, has been deleted by the database since
         last_seen = f.coalesce("ended_at", f.lit(former.written_at))
         found = found.union(lake.workers(spark).withColumn("ended_at", last_seen).withColumn("age", f.lit(1)))
     newest = found.groupBy("id").agg(f.min_by(f.struct(*WORKER_COLUMNS), "age").alias("worker"))
@@ -39,7 +39,7 @@ def keep_workers(spark: "SparkSession", database: Database, lake: Lake) -> None:
 
 
 def keep_deploys(spark: "SparkSession", database: Database, lake: Lake) -> None:
-    """Put the database's deploys in the place of the lake's."""
+    """Replace the lake's deploys with the database's."""
     schema = ", ".join(f"{name} {kind}" for name, kind in DEPLOY_COLUMNS.items())
     lake.replace(DEPLOYS, spark.createDataFrame(database.run(plans.deploys()), schema).coalesce(1))
 

@@ -1,10 +1,10 @@
-"""Prune: the database forgets the history that is verified in the lake.
+"""Prune: drops from the database the history that is verified in the lake.
 
-A day is dropped only if its manifest says that it is verified, and only if in the very transaction that drops it, while
-nobody can write to it, its rows have the count and the checksum of the manifest. Dropping a partition needs a moment
-alone with the whole history: that is asked for in short attempts, so that no worker waits for long behind it.
+A day is dropped only if its manifest says that it is verified, and if its rows have the manifest's count and checksum.
+The transaction that drops the day counts them, while no other can write to it. Dropping a partition needs an exclusive
+lock on the whole history: prune asks for it in short attempts, so that workers do not wait long behind it.
 
-Dead jobs are not touched: they stay until somebody retries or purges them.
+Dead jobs are not touched: they stay until a user revives or purges them.
 """
 
 from collections.abc import Callable, Collection
@@ -25,34 +25,34 @@ from pgqueue.store.pipeline.lake import DayThere, Share
 from pgqueue.store.plan import run
 
 KEEP = timedelta(days=7)
-PATIENCE = timedelta(minutes=1)
+LOCK_WAIT = timedelta(minutes=1)
 EVERY = (1 << 63) - 1
 UNVERIFIED = "not verified: run `pgqueue pipeline verify`"
 
 
 class Fate(StrEnum):
-    """What became of a day that the database holds."""
+    """The result for a day that the database holds."""
 
     PRUNED = "pruned"
     KEPT = "kept"
-    """It is too new to be forgotten."""
+    """It is too new to be dropped."""
     WAITING = "waiting"
     """It is not exported, or not verified."""
     REFUSED = "refused"
     """It has changed since it was verified."""
     BUSY = "busy"
-    """The history was in use all the time."""
+    """Other transactions used the history during the whole wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
-    """What became of a day.
+    """The result for a day, with its reason.
 
     Attributes:
-        day: which.
-        fate: in a word.
-        rows: of the history that were dropped.
-        reason: why it was not, and what to do.
+        day: the UTC day.
+        fate: the result.
+        rows: rows of the history that were dropped.
+        reason: why the day was not dropped, and what to do.
     """
 
     day: date
@@ -67,7 +67,7 @@ def prune(
     *,
     keep: timedelta = KEEP,
     days: Collection[date] | None = None,
-    patience: timedelta = PATIENCE,
+    patience: timedelta = LOCK_WAIT,
     now: datetime | None = None,
     tell: Callable[[Pruned], object] = lambda _: None,
 ) -> list[Pruned]:
@@ -75,18 +75,18 @@ def prune(
 
     Args:
         database: where the jobs are.
-        lake: where they went.
-        keep: the newest days to keep, whole ones, counted back from the database's clock.
-        days: these only.
-        patience: for how long to ask for a moment alone with the history, for each day.
+        lake: where they were exported.
+        keep: how far back to keep whole days, counted from the database's clock.
+        days: these days only.
+        patience: how long to try to get the exclusive lock on the history, for each day.
         now: the time, in place of the database's clock.
-        tell: told of each day.
+        tell: called with each day's result.
 
     Returns:
-        What became of each day that the history has, those that could not be dropped among them.
+        The result for each day of the history, also for days that could not be dropped.
 
     Raises:
-        PipelineError: somebody else is writing to the lake.
+        PipelineError: another process is writing to the lake.
         LakeError: there is no lake, or it is not this database's.
     """
     if keep < timedelta(0):
@@ -123,7 +123,7 @@ def _reason_to_keep(one: DayThere, entry: EndedDay | None, first_kept: date) -> 
 
 
 def _pruned(database: Database, lake: Lake, entry: EndedDay, patience: timedelta) -> Pruned:
-    """Drop a day, or say why not."""
+    """Drop a day, or return why not."""
     assert entry.day is not None  # noqa: S101 - for the type checker: ended jobs have days
     day = entry.day
     try:
@@ -132,14 +132,14 @@ def _pruned(database: Database, lake: Lake, entry: EndedDay, patience: timedelta
             done = _dropped(Blocking(connection, database.catalogue), lake, entry, day, patience)
     except RetryError:
         others = "; ".join(map(str, database.run(plans.readers()))) or "it has just ended"
-        reason = f"somebody was using the history for {patience}: {others}; run it again, or end them"
+        reason = f"other transactions used the history for {patience}: {others}; run it again, or end them"
         return Pruned(day=day, fate=Fate.BUSY, reason=reason)
     lake.passed("pruned")
     return done
 
 
 def _dropped(runs: Blocking, lake: Lake, entry: EndedDay, day: date, patience: timedelta) -> Pruned:
-    """Within a transaction: hold the day, compare it once more, and drop it."""
+    """In a transaction: lock the day, compare it once more, and drop it."""
     if _until(patience, run, plans.hold(day), runs) is None:
         return Pruned(day=day, fate=Fate.KEPT, reason="gone meanwhile")
     lake.passed("held")
@@ -164,7 +164,7 @@ def _differs(held: Share, wanted: Share, day: date) -> str:
 
 
 def _until(patience: timedelta, attempt: Callable[..., bool | None], *args: object) -> bool | None:
-    """Attempt until the answer is not False, with pauses in which other sessions may have the locks."""
+    """Repeat the attempt until it does not return False, with pauses in which other transactions get their locks."""
     return Retrying(
         retry=retry_if_result(lambda done: done is False),
         wait=wait_random(0.5, 1.5),

@@ -1,4 +1,4 @@
-"""How far each day has come on its way from the database to the lake. Needs no Spark."""
+"""The state of each day: open, closed, exported, verified or pruned. Needs no Spark."""
 
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -12,33 +12,33 @@ from pgqueue.store.pipeline.lake import MARGIN, DayThere, Known, first_open_day
 
 
 class DayState(StrEnum):
-    """How far a day has come."""
+    """The state of a day."""
 
     OPEN = "open"
-    """It is not over, or only just."""
+    """It is not over, or its margin has not passed."""
     CLOSED = "closed"
-    """It is over, and the next export takes rows of it."""
+    """It is over, and the next export writes rows of it."""
     EXPORTED = "exported"
-    """It is in the lake, and nobody has compared it yet."""
+    """It is in the lake, and not verified yet."""
     VERIFIED = "verified"
-    """What is in the lake is what is in the database."""
+    """The lake and the database hold the same rows."""
     PRUNED = "pruned"
     """It was verified, and the database has dropped its history."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayStatus:
-    """A day.
+    """A day, with its state and sizes.
 
     Attributes:
-        day: which.
-        state: how far it has come.
-        rows: in the lake.
-        bytes: that they take there.
-        files: in which they are.
+        day: the UTC day.
+        state: its state.
+        rows: rows in the lake.
+        bytes: their size in the lake.
+        files: the number of their files.
         waiting: rows in the database, dead jobs included, that are not in the lake.
         generation: how often it was written; 0: never.
-        verified_at: when it was found to agree.
+        verified_at: when it was verified.
     """
 
     day: date
@@ -54,11 +54,11 @@ class DayStatus:
 def status(
     database: Database, lake: Lake, *, margin: timedelta = MARGIN, now: datetime | None = None
 ) -> list[DayStatus]:
-    """Every day that the database or the lake has rows of, oldest first.
+    """Every day of which the database or the lake has rows, oldest first.
 
     Args:
         database: where the jobs are.
-        lake: where they go; it need not be there yet.
+        lake: where they go; it need not exist yet.
         margin: as for the export.
         now: the time, in place of the database's clock.
 

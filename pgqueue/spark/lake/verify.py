@@ -1,13 +1,13 @@
-"""Verify: what is in the lake is what is in the database, row by row.
+"""Verify: checks that the lake holds the rows that the database holds.
 
-Three figures of a day are compared, each a count and a checksum over every column: what its files hold now, read back by
-Spark; what its manifest says was exported; what the database holds now of the same transactions.
+Three figures of a day are compared, each a count and a checksum over every column: the rows in its files now, read back
+by Spark; the rows that its manifest says were exported; the rows of the same transactions in the database now.
 
-- The **history** has to agree exactly, less what has been pruned since it was verified.
-- **Dead jobs** may be retried or purged after their export. Where they all still stand, they have to agree exactly;
-  otherwise each of those that still stand has to be in the lake just as it is.
+- The **history** must agree exactly, less the rows that were pruned since it was verified.
+- **Dead jobs** may be revived or purged after their export. If all are still in the database, they must agree exactly;
+  otherwise each remaining one must be in the lake with the same values.
 
-A day that agrees is noted in its manifest and in the database's ``lake_days``: from then on its history may be dropped.
+A day that agrees is recorded in its manifest and in the database's ``lake_days``: from then on its history may be dropped.
 """
 
 import re
@@ -33,29 +33,29 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 UNREADABLE = re.compile(r"\[FAILED_READ_FILE.*|\[PATH_NOT_FOUND.*")
-"""How Spark says so, whichever Python error it comes in."""
+"""Spark's message for a file that cannot be read; several Python errors carry it."""
 
 
 class Finding(StrEnum):
-    """What came of looking at a day."""
+    """The result of comparing a day."""
 
     VERIFIED = "verified"
     GONE = "gone"
-    """The database dropped the history before anybody had verified it; only the files could be looked at."""
+    """The database dropped the history before it was verified; only the files could be checked."""
     DIFFERS = "differs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """What was found of a day.
+    """The result of a day, with its figures.
 
     Attributes:
-        day: which.
-        finding: in a word.
+        day: the UTC day.
+        finding: the result.
         history: the history's rows in the lake.
-        dead: the dead jobs in it.
-        standing: how many of these still stand in the database.
-        reason: where it differs, and what to do; empty if it does not.
+        dead: the dead jobs in the lake.
+        standing: how many of these dead jobs are still in the database.
+        reason: where the day differs, and what to do; empty if it agrees.
     """
 
     day: date
@@ -81,16 +81,16 @@ def verify(
         spark: the session that reads.
         database: where the jobs are.
         lake: what to compare with it.
-        days: these only.
-        everything: those that are verified already, too.
-        tell: told of each day as soon as it has been noted.
+        days: these days only.
+        everything: whether to compare days that are verified already, too.
+        tell: called with each day's result as soon as it has been recorded.
 
     Returns:
-        What was found of each day. Those that differ are among them: see :func:`require_verified`.
+        The result of each day, also of days that differ: see :func:`require_verified`.
 
     Raises:
-        PipelineError: somebody else is writing to the lake.
-        LakeError: there is no lake, or not of this database, or a day is not in it.
+        PipelineError: another process is writing to the lake.
+        LakeError: there is no lake, or it is another database's, or a day is not in it.
     """
     with alone(database) as lock:
         lake.require(database.run(plans.origin(database.catalogue.schema)))
@@ -103,17 +103,17 @@ def verify(
 
 
 def require_verified(found: Collection[Verified]) -> None:
-    """Make sure that no day differs.
+    """Raise if a day differs.
 
     Raises:
-        NotVerified: one does; the message says which, in what, and what to do.
+        NotVerified: the message says which days differ, in what, and what to do.
     """
     if differing := [one for one in found if one.finding is Finding.DIFFERS]:
         raise NotVerified("; ".join(f"day {one.day}: {one.reason}" for one in differing))
 
 
 class _Verifier:
-    """One run, while nobody else writes to the lake."""
+    """One run, while no other process writes to the lake."""
 
     def __init__(self, spark: "SparkSession", database: Database, lake: Lake, lock: Alone) -> None:
         self.spark = spark
@@ -123,7 +123,7 @@ class _Verifier:
         self.known = database.run(plans.known())
 
     def due(self, days: Collection[date] | None, *, everything: bool) -> list[EndedDay]:
-        """The days to look at."""
+        """The days to compare."""
         entries = self.lake.days()
         if missing := sorted(set(days or ()) - {entry.day for entry in entries if entry.day}):
             raise LakeError(
@@ -133,7 +133,7 @@ class _Verifier:
         return [entry for entry in wanted if everything or not self._is_noted(entry)]
 
     def verify(self, entry: EndedDay) -> Verified:
-        """Look at a day, and note that it agrees if it does."""
+        """Compare a day, and record it if it agrees."""
         day = _day_of(entry)
         pruned_below = self._known(day).pruned_below
         held = self.database.run(plans.contents(day, since=pruned_below, below=entry.below))
@@ -166,7 +166,7 @@ class _Verifier:
         return self.database.run(plans.contents(day, since=0, below=below)).dead
 
     def _files_differ(self, entry: EndedDay) -> str:
-        """Whether the files are not what was exported."""
+        """How the files differ from what was exported; empty: they agree."""
         try:
             history, fallen = shares(self.lake.ended(self.spark, [_day_of(entry)]))
         except Exception as error:
@@ -183,7 +183,7 @@ class _Verifier:
         )
 
     def _dead_differ(self, entry: EndedDay, standing: Share) -> str:
-        """Whether a dead job still stands that is not in the lake as it is."""
+        """How the database's remaining dead jobs differ from the lake's; empty: they agree."""
         if standing == entry.dead:
             return ""
         day = _day_of(entry)
@@ -196,7 +196,7 @@ class _Verifier:
         return f"dead jobs are not in the lake as the database has them (ids {named}, …); {_again(entry)}"
 
     def _note(self, entry: EndedDay) -> None:
-        """Note it in the manifest first: the database's word is what lets history be dropped."""
+        """Record it in the manifest first: the database's record allows the history to be dropped."""
         self.lock.still()
         self.lake.name(msgspec.structs.replace(entry, verified_at=datetime.now(UTC)))
         self.database.run(
@@ -213,8 +213,8 @@ def _history_differs(wanted: Share, held: Share) -> str:
     what = "fewer" if held.rows < wanted.rows else "more" if held.rows > wanted.rows else "other"
     return (
         f"the database holds {what} rows of its history than were exported: {held.rows} (checksum {held.checksum}), "
-        f"not {wanted.rows} ({wanted.checksum}). Somebody has changed them. If the database is right, run "
-        "`pgqueue pipeline export --again` with this day; if the lake is, leave it and drop the rows yourself"
+        f"not {wanted.rows} ({wanted.checksum}). They were changed since. If the database is right, run "
+        "`pgqueue pipeline export --again` with this day; if the lake is right, drop the rows yourself"
     )
 
 

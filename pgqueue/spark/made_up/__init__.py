@@ -1,1 +1,1 @@
-"""A history that is made up, of any size."""
+"""Makes up a history of any size."""

@@ -1,9 +1,9 @@
-"""What a made-up history is to hold, before a row of it is made: pure rules, the same for the same wish.
+"""Plans a made-up history before its rows are made: pure rules, with the same result for the same wish.
 
 A day is planned in cells, one for each hour and task: how many jobs ended in it, and how they ran, waited and failed.
 The cells add up to the wish exactly. PostgreSQL makes the rows of a day from its cells in one statement
-(``sql/made_up/day.sql``), and whatever differs from row to row comes from a hash of the job's id and the seed. So a
-history does not depend on how many connections made it, or in which order.
+(``sql/made_up/day.sql``). The values that differ between rows come from a hash of the job's id and the seed. So a history
+does not depend on the number or the order of the connections that made it.
 """
 
 import math
@@ -20,41 +20,41 @@ from pgqueue.errors import InvalidOption
 from pgqueue.spark.made_up.world import BUSIEST, TASKS, WAITS, WORKDAYS, Task, shares
 
 FIRST_ID = 1_000_000_000_000
-"""Ids of made-up jobs begin here. A queue that hands out a million ids a second gets there after eleven days; one that
-hands out a thousand, after thirty years. So an id tells a made-up job from a real one."""
+"""Ids of made-up jobs begin here. A queue that uses a million ids a second reaches it after eleven days; one that uses a
+thousand, after thirty years. So the id shows whether a job is made up."""
 IDS_A_DAY = 100_000_000
 EPOCH = date(2000, 1, 1)
 GROWTH = 1.04
-"""From week to week."""
+"""The factor from one week to the next."""
 SLOWED, SLOWER = "make_thumbnail", 1.8
-"""The task that a deploy makes slower, and how many times."""
+"""The task that a deploy makes slower, and the factor."""
 STORM_HOURS = range(19, 22)
 STORM_FAILS = 0.72
 CROWD_HOUR, CROWD_TENANT, CROWD_SHARE, CROWD_TIMES = 14, 42, 0.75, 4.0
-"""The hour in which one tenant has most of the busiest queue, and how much more there is to do in it."""
+"""The hour in which one tenant has most of the busiest queue's jobs, the tenant, its share, and the factor of load."""
 TENANTS = 400
 LONGEST_RUN = 600.0
 OVERLAP = timedelta(seconds=LONGEST_RUN)
-"""Workers of a release start so long before it takes over: jobs that ended just after that had started before."""
+"""Workers of a release start this long before it takes over: jobs that ended just after that had started before it."""
 DEPLOY_EVERY = 6
 DEPLOY_HOUR = 11
 REFUSED, CANCELLED = 0.0012, 0.003
 BACKOFF = 15.0
-"""Seconds before the second attempt; doubled before each that follows."""
+"""Seconds before the second attempt; doubled before each later one."""
 SLOTS = 16
-"""Jobs at a time in one worker, where there is enough to do."""
+"""The most slots of one worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What is asked for.
+    """The history to make.
 
     Attributes:
         rows: how many jobs ended.
         days: on how many days.
-        until: the last of these.
-        seed: another one, another history.
-        skew: the part of the rows that the busiest queue is to have; None: as it comes.
+        until: the last of these days.
+        seed: chooses the history: another seed gives another one.
+        skew: the share of rows for the busiest queue; None: its usual share.
     """
 
     rows: int
@@ -64,10 +64,10 @@ class Wish:
     skew: float | None = None
 
     def __post_init__(self) -> None:
-        """Check the figures.
+        """Check the values.
 
         Raises:
-            InvalidOption: one is out of its range.
+            InvalidOption: a value is out of its range.
         """
         if self.rows < 1 or self.days < 1:
             raise InvalidOption(f"rows={self.rows}, days={self.days}: use 1 or more of both")
@@ -96,27 +96,27 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     """The jobs of one task that ended in one hour; ``sql/made_up/day.sql`` makes rows of it.
 
     Attributes:
-        hour: of the day, 0 to 23.
+        hour: hour of the day, 0 to 23.
         first: how many rows of the day come before.
-        rows: how many there are.
-        queue: of the task.
-        task: its name.
-        run: seconds that half of the runs stay below.
+        rows: the number of rows.
+        queue: the task's queue.
+        task: the task's name.
+        run: the median run time, in seconds.
         spread: the standard deviation of the logarithm of run times.
-        wait: seconds that half of the jobs wait no longer than.
+        wait: the median wait time, in seconds.
         fails: the probability that an attempt fails.
-        refused: the probability that a job dies of something else than its last attempt.
-        cancelled: the probability that it is cancelled.
-        max_attempts: after how many it is dead.
-        priority: of the jobs.
+        refused: the probability that a job dies for another reason than its last attempt.
+        cancelled: the probability that a job is cancelled.
+        max_attempts: the number of attempts after which a job is dead.
+        priority: the jobs' priority.
         later: the share that was enqueued for later.
         number: the name of the second argument.
-        key: what unique keys begin with.
-        result: whether it returns something.
-        crowd: the part of the jobs that are the crowding tenant's.
-        failures: which failures it has: its own, by its name, or those of a storm.
-        crew: where its workers begin in the list of all.
-        crew_size: how many these are.
+        key: the beginning of unique keys.
+        result: whether the task returns a value.
+        crowd: the share of jobs of the crowding tenant.
+        failures: the key of its failures: the task's name, or a storm's.
+        crew: the place of its first worker in the list of all.
+        crew_size: the number of its workers.
     """
 
     hour: int
@@ -143,7 +143,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def busy(self) -> float:
-        """Seconds of runs that are to be expected: a log-normal's mean, times the rows."""
+        """The expected seconds of runs: a log-normal's mean, times the rows."""
         return self.rows * min(self.run * math.exp(self.spread**2 / 2), LONGEST_RUN)
 
 
@@ -162,14 +162,14 @@ class Day:
 
 
 class Release(msgspec.Struct, frozen=True):
-    """A deploy: from when on which version runs, and whether it makes :data:`SLOWED` slower."""
+    """A deploy: its version and time, and whether it makes :data:`SLOWED` slower."""
 
     at: datetime
     version: str
     slower: bool
 
 
-class Hand(msgspec.Struct, frozen=True):
+class MadeUpWorker(msgspec.Struct, frozen=True):
     """A worker."""
 
     id: uuid.UUID
@@ -180,10 +180,10 @@ class Hand(msgspec.Struct, frozen=True):
 
 
 class Events(msgspec.Struct, frozen=True):
-    """What is hidden in a history, for a report to find.
+    """The events of a history that a report should find.
 
     Attributes:
-        storm: the evening on which the busiest queue's jobs fail and are retried.
+        storm: the day on whose evening the busiest queue's jobs fail and are retried.
         crowd: the day on which one tenant crowds the busiest queue.
         releases: the deploys, in order.
     """
@@ -198,7 +198,7 @@ class Events(msgspec.Struct, frozen=True):
         return next(release for release in self.releases if release.slower)
 
     def release_at(self, instant: datetime) -> int:
-        """How many deploys there were by then."""
+        """The number of deploys up to an instant."""
         return sum(release.at <= instant for release in self.releases)
 
 
@@ -209,7 +209,7 @@ class Story:
     wish: Wish
     events: Events
     days: Sequence[Day]
-    hands: Sequence[Hand]
+    hands: Sequence[MadeUpWorker]
 
 
 def story(wish: Wish) -> Story:
@@ -224,7 +224,7 @@ def story(wish: Wish) -> Story:
 
 
 def events_of(wish: Wish) -> Events:
-    """When what happens: in the last week, so that there are weeks before to compare with, where there are weeks."""
+    """The events' times: in the last week, so that a longer history has earlier weeks to compare with."""
     slow = max(0, wish.days - 5)
     deploys = [*range(2, slow - 1, DEPLOY_EVERY), slow]
     return Events(
@@ -238,7 +238,7 @@ def events_of(wish: Wish) -> Events:
 
 
 def rows_of_days(wish: Wish) -> list[int]:
-    """How many rows each day gets: workdays more than weekends, and a little more each week."""
+    """The number of rows of each day: more on workdays than on weekends, and a little more each week."""
     chance = _chance(wish, "days")
     weights = [
         WORKDAYS[day.weekday()] * GROWTH ** (number / 7) * chance.uniform(0.95, 1.05)
@@ -248,14 +248,14 @@ def rows_of_days(wish: Wish) -> list[int]:
 
 
 def spread(rows: int, weights: Sequence[float], start: float) -> list[int]:
-    """Whole numbers in proportion to weights, which add up to ``rows``.
+    """Whole numbers in proportion to weights; their sum is ``rows``.
 
-    By systematic sampling: what is rounded here is made up for at the next, so that where there are few rows, light
-    cells get some, too.
+    By systematic sampling: the next number corrects the rounding of the one before, so with few rows light cells get
+    some, too.
 
     Args:
-        rows: how many there are to give away.
-        weights: who gets how much.
+        rows: the number to divide.
+        weights: one for each share.
         start: from 0 to 1, where the rounding begins.
     """
     total, so_far, steps = math.fsum(weights), 0.0, [0]
@@ -281,7 +281,7 @@ def _day(wish: Wish, events: Events, day: date, rows: int) -> Day:
 
 
 def _busy(events: Events, day: date, hour: int, task: Task) -> float:
-    """How much there is to do in an hour, against the average."""
+    """The load of an hour, as a multiple of the average."""
     crowded = day == events.crowd and hour == CROWD_HOUR and task.queue == BUSIEST
     return task.rhythm[hour] / math.fsum(task.rhythm) * (CROWD_TIMES if crowded else 1.0)
 
@@ -317,15 +317,15 @@ def _cell(events: Events, day: date, hour: int, task: Task, *, first: int, rows:
     )
 
 
-def _crews(wish: Wish, events: Events, days: Iterable[Day]) -> Iterator[list[Hand]]:
-    """The workers before the first deploy, and after each: as many as the busiest hour takes."""
+def _crews(wish: Wish, events: Events, days: Iterable[Day]) -> Iterator[list[MadeUpWorker]]:
+    """The workers before the first deploy, and after each: enough for the busiest hour."""
     bounds = [_instant(wish.first, 0), *(release.at for release in events.releases)]
     ends = [*bounds[1:], _instant(wish.until + timedelta(days=1), 0)]
     peaks = _peaks(events, days)
     for number, (begin, end) in enumerate(zip(bounds, ends, strict=True)):
         count, slots = crew_for(peaks.get(number, 0.0))
         yield [
-            Hand(
+            MadeUpWorker(
                 id=uuid.uuid5(uuid.NAMESPACE_URL, f"pgqueue:generated:{wish.seed}:{begin}:{hand}"),
                 started_at=begin - OVERLAP * 2,
                 ended_at=end,
@@ -337,13 +337,13 @@ def _crews(wish: Wish, events: Events, days: Iterable[Day]) -> Iterator[list[Han
 
 
 def crew_for(busy: float) -> tuple[int, int]:
-    """How many workers, and how many jobs at a time in each, for an hour with so many seconds of runs.
+    """The number of workers, and of slots in each, for an hour with this many seconds of runs.
 
-    Jobs fall to workers by chance, so each needs room beyond its mean load: square-root staffing (Halfin and Whitt,
-    1981), two standard deviations of it.
+    Jobs come to workers at random, so each worker needs more slots than its mean load: square-root staffing (Halfin and
+    Whitt, 1981), with two standard deviations.
 
     Args:
-        busy: seconds.
+        busy: seconds of runs in the hour.
     """
     load = busy / 3600
     count = max(2, math.ceil(load / (SLOTS / 2)))
@@ -352,7 +352,7 @@ def crew_for(busy: float) -> tuple[int, int]:
 
 
 def _peaks(events: Events, days: Iterable[Day]) -> Mapping[int, float]:
-    """The seconds of runs in the busiest hour, by how many deploys there had been."""
+    """The seconds of runs in the busiest hour, by the number of deploys before it."""
     busy: dict[tuple[int, datetime], float] = {}
     for day in days:
         for cell in day.cells:
@@ -365,12 +365,14 @@ def _peaks(events: Events, days: Iterable[Day]) -> Mapping[int, float]:
     return peaks
 
 
-def _with_crews(events: Events, day: Day, crews: Sequence[Sequence[Hand]], starts: Sequence[int]) -> Day:
-    def manned(cell: Cell) -> Cell:
+def _with_crews(
+    events: Events, day: Day, crews: Sequence[Sequence[MadeUpWorker]], starts: Sequence[int]
+) -> Day:
+    def with_crew(cell: Cell) -> Cell:
         number = events.release_at(_instant(day.day, cell.hour))
         return msgspec.structs.replace(cell, crew=starts[number], crew_size=len(crews[number]))
 
-    return Day(day.day, day.first_id, [manned(cell) for cell in day.cells])
+    return Day(day.day, day.first_id, [with_crew(cell) for cell in day.cells])
 
 
 def _instant(day: date, hour: int) -> datetime:
@@ -378,4 +380,4 @@ def _instant(day: date, hour: int) -> datetime:
 
 
 def _chance(wish: Wish, what: str) -> random.Random:
-    return random.Random(f"pgqueue {wish.seed} {what}")  # noqa: S311 - no secret: it is to be foreseen
+    return random.Random(f"pgqueue {wish.seed} {what}")  # noqa: S311 - not a secret: it must be repeatable

@@ -1,7 +1,7 @@
-"""Making up history: refuses what it would spoil, then makes the days, several at a time.
+"""Makes up history: refuses a schema in real use, then makes the days, several at a time.
 
-What the days hold is planned in :mod:`pgqueue.spark.made_up.days`; the rows are made inside PostgreSQL. Each day is one
-transaction, so a call that was interrupted is finished by the same call.
+:mod:`pgqueue.spark.made_up.days` plans the days; PostgreSQL makes the rows. Each day is one transaction, so the same call
+repeated finishes an interrupted one.
 """
 
 import os
@@ -36,16 +36,16 @@ _FAILURES = msgspec.json.encode({**FAILURES, **{task.name: task.failures for tas
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """What was made.
+    """The history that a call made.
 
     Attributes:
         first: the first day of the history.
         last: its last day.
         days: how many days were made by this call.
         rows: how many jobs ended on them.
-        before: how many days were there already.
+        before: how many days existed already.
         seconds: how long it took.
-        events: what is hidden in it.
+        events: the events that a report should find.
     """
 
     first: date
@@ -58,7 +58,7 @@ class Generated:
 
 
 def last_closed_day(database: Database, *, now: datetime | None = None) -> date:
-    """The last day, in UTC, that an export takes by now; ``now`` in place of the database's clock."""
+    """The last UTC day that an export would write now; ``now`` replaces the database's clock."""
     return lake.first_open_day(database.run(lake.horizon(now=now)).at, lake.MARGIN) - timedelta(days=1)
 
 
@@ -73,11 +73,11 @@ def generate(
     """Make up a history.
 
     Args:
-        database: where to.
-        wish: what is asked for.
-        beside: put it beside real jobs, too.
-        connections: how many days to make at a time; as many as there are processors by default.
-        told: called with each day when it is there.
+        database: where to make it.
+        wish: the history to make.
+        beside: whether to make it also in a schema with real jobs.
+        connections: how many days to make at a time; by default the number of processors.
+        told: called with each day when it is made.
 
     Raises:
         PipelineError: the schema is in use for real jobs, or a day is not over, or holds another history.
@@ -100,7 +100,7 @@ def generate(
 
 
 def _missing(database: Database, planned: Story, *, beside: bool) -> list[Day]:
-    """The days that are still to be made."""
+    """The days that must still be made."""
     ground = database.run(plans.ground(FIRST_ID))
     schema = database.catalogue.schema
     if planned.wish.until >= ground.today:
@@ -110,22 +110,22 @@ def _missing(database: Database, planned: Story, *, beside: bool) -> list[Day]:
         )
     if ground.used and not beside:
         raise PipelineError(
-            f'schema "{schema}" is in use: there are or were jobs in it that were not made up. Made-up history would '
-            "stand between them for good: use another database or --schema, or --force-beside if that is what you want"
+            f'schema "{schema}" is in use: it holds or held real jobs. Made-up history would stay between '
+            "them for good: use another database or --schema, or --force-beside if that is what you want"
         )
     found = database.run(plans.found({day.day: day.first_id for day in planned.days}, IDS_A_DAY))
     return [day for day, there in zip(planned.days, found, strict=True) if not _is_there(day, there)]
 
 
 def _is_there(day: Day, there: plans.Found) -> bool:
-    """Whether the day was made before, by a call that asked for the same."""
+    """Whether the day was made before, for the same wish."""
     if there.in_lake:
         raise PipelineError(
-            f"{day.day} is in a lake already, and stays as it is there; give another day to --until"
+            f"{day.day} is in a lake already, and cannot be changed there; give another day to --until"
         )
     if there.rows not in {0, day.rows}:
         raise PipelineError(
-            f"{day.day} holds {there.rows:,} made-up rows, of another history than this one, which has {day.rows:,}: "
+            f"{day.day} holds {there.rows:,} made-up rows of another history; this history has {day.rows:,}: "
             "ask for the same rows, days, seed and skew as before, or for other days with --until"
         )
     return there.rows > 0 or day.rows == 0
@@ -150,7 +150,7 @@ def _prepare(database: Database, planned: Story) -> None:
 def _make(
     database: Database, planned: Story, days: Sequence[Day], connections: int, told: Callable[[Day], object]
 ) -> None:
-    """Make days, several at a time; the first failure ends it."""
+    """Make days, several at a time; the first error stops the call."""
     workers = [hand.id for hand in planned.hands]
 
     def make(day: Day) -> None:

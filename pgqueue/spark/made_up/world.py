@@ -1,7 +1,6 @@
-"""The shop whose history is made up: its queues and tasks, how long they take, how they fail, when they are busy.
+"""The shop whose history is made up: its queues and tasks, their run times, failures and busy hours.
 
-Nothing here is measured. The figures are chosen so that every question of the report has an answer, and so that no two
-tasks look alike.
+The figures are chosen, not measured: every question of the report has an answer, and no two tasks look alike.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,13 +15,13 @@ NIGHTLY = (
     0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.10, 0.30,
 )  # fmt: skip
 STEADY = (1.0,) * 24
-"""How much there is to do in each hour of a day (UTC), against the day's average."""
+"""The load of each hour of a day (UTC), as a multiple of the day's average."""
 
 WORKDAYS = (1.08, 1.12, 1.10, 1.06, 1.00, 0.62, 0.52)
-"""How much there is to do on each day from Monday on."""
+"""The load of each day from Monday on, as a multiple of the average."""
 
 BUSIEST = "webhooks"
-"""The queue that a skew is for."""
+"""The queue whose share a skew sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +44,19 @@ class Task:
     """A task of the shop.
 
     Attributes:
-        name: its own.
-        queue: where its jobs stand.
-        share: of all jobs; the shares add up to 1.
-        run: seconds that half of the runs stay below. Run times are log-normal.
-        spread: how far they scatter: the standard deviation of their logarithm.
+        name: the task's name.
+        queue: its jobs' queue.
+        share: its share of all jobs; the shares add up to 1.
+        run: the median run time, in seconds. Run times are log-normal.
+        spread: the standard deviation of the logarithm of run times.
         fails: the probability that an attempt fails.
-        rhythm: when it is busy.
-        max_attempts: after how many it is dead.
-        priority: of its jobs.
+        rhythm: its load in each hour of the day.
+        max_attempts: the number of attempts after which a job is dead.
+        priority: its jobs' priority.
         number: the name of its second argument, beside the tenant.
-        key: what its unique keys begin with; None: it has none.
+        key: the beginning of its unique keys; None: it has none.
         later: the share of jobs that are enqueued for later.
-        result: whether it returns something.
+        result: whether it returns a value.
         failures: how it fails.
     """
 
@@ -162,7 +161,7 @@ FAILURES: Mapping[str, Sequence[Failure]] = {
         ),
     ),
 }
-"""How jobs fail that fail for another reason than their task's own, by that reason."""
+"""Failures for other reasons than the task's own, by reason."""
 
 TASKS = (
     Task(name="send_receipt", queue="mail", share=0.170, run=0.12, spread=0.5, fails=0.012, number="order_id",
@@ -199,14 +198,14 @@ TASKS = (
 WAITS: Mapping[str, float] = {
     "mail": 0.6, "webhooks": 0.9, "billing": 0.08, "media": 1.4, "reports": 6.0, "default": 0.3,
 }  # fmt: skip
-"""Seconds that half of a queue's jobs wait no longer than, at an average hour."""
+"""The median wait time of a queue's jobs in an average hour, in seconds."""
 
 
 def shares(skew: float | None) -> dict[str, float]:
-    """What part of all jobs each task has.
+    """Each task's share of all jobs.
 
     Args:
-        skew: the part that the busiest queue is to have; None: as it comes.
+        skew: the busiest queue's share; None: its usual share.
     """
     found = {task.name: task.share for task in TASKS}
     if skew is None:

@@ -1,13 +1,13 @@
-"""Columns on their way from PostgreSQL to Spark: their types, and what is checked and parsed underway.
+"""The columns of a read: their types in PostgreSQL and in Spark, and how values are checked and parsed.
 
 =====================  =============================================================================================
 in PostgreSQL          in Spark
 =====================  =============================================================================================
-bigint, integer,       bigint, int, smallint; a schema of the user's may widen them
+bigint, integer,       bigint, int, smallint; the user's schema may widen them
 smallint
-timestamptz            timestamp, in UTC; what lies outside the years 1 to 9999, infinity too, is refused
+timestamptz            timestamp, in UTC; infinity and values outside the years 1 to 9999 are refused
 date                   date
-json, jsonb            string; or a struct, array or map of the user's, into which each row is parsed
+json, jsonb            string; or the user's struct, array or map, into which each row is parsed
 uuid                   string
 =====================  =============================================================================================
 """
@@ -52,7 +52,7 @@ TYPES: Mapping[Kind, tuple[DataType, ...]] = {
     Kind.TIMESTAMP: (TimestampType(),),
     Kind.DATE: (DateType(),),
 }
-"""What a column may be in Spark; the first is what it is unless the user says otherwise."""
+"""The Spark types that a column may have; the first is the default."""
 PARSED = (StructType, ArrayType, MapType)
 FIRST_INSTANT = datetime(1, 1, 1, tzinfo=UTC)
 LAST_INSTANT = datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
@@ -73,10 +73,10 @@ def schema_of(table: str, columns: Iterable[str] | None = None) -> StructType:
 
 
 def check_schema(table: str, given: StructType) -> None:
-    """Check a user's schema: its columns are the table's, in any order, and can be of the types that it says.
+    """Check a user's schema: its columns are the table's, in any order, and can have the given types.
 
     Raises:
-        InvalidOption: one is not, or cannot; the message says which, and what it may be.
+        InvalidOption: a column is unknown, or cannot have its type; the message names it and the types it may have.
     """
     if not given.fields:
         raise InvalidOption(f"no column is asked for: table {table!r} has {', '.join(TABLES[table].columns)}")
@@ -109,7 +109,7 @@ def _choices(kind: Kind) -> str:
 
 @dataclass(frozen=True)
 class Shape:
-    """What a read gives: which columns, of which types, in which order.
+    """The shape of a read's rows: which columns, of which types, in which order.
 
     Attributes:
         table: one of TABLES.
@@ -121,15 +121,15 @@ class Shape:
 
     @property
     def wanted(self) -> list[str]:
-        """The columns to ask PostgreSQL for: the id too, where a row may have to be named."""
+        """The columns to read from PostgreSQL; also the id, where an error may have to name a row."""
         names = self.schema.fieldNames()
         return names if "id" in names or not self._needs_naming else [*names, "id"]
 
     def fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch as Spark wants it.
+        """A batch in Spark's types.
 
         Args:
-            batch: the columns of :attr:`wanted`, as they came.
+            batch: the columns of :attr:`wanted`, as PostgreSQL sent them.
 
         Raises:
             PipelineError: a value does not fit; the message names the row and the column.
@@ -171,7 +171,7 @@ class Shape:
         parse, values = self._parsers[name], []
         try:
             for text in column.to_pylist():
-                values.append(None if text is None else parse(text))  # noqa: PERF401 - how far it came is the row
+                values.append(None if text is None else parse(text))  # noqa: PERF401 - on an error, its length is the row
         except msgspec.MsgspecError as error:
             raise self._misfit(batch, len(values), name, str(error)) from None
         try:
@@ -181,7 +181,7 @@ class Shape:
             raise self._misfit(batch, row, name, str(error)) from None
 
     def _check_instants(self, batch: pa.RecordBatch, name: str, column: pa.Array) -> None:
-        """Refuse instants that Spark cannot hold. PostgreSQL's infinities arrive as such, too."""
+        """Refuse instants that Spark cannot hold, PostgreSQL's infinities among them."""
         first, last = (pa.scalar(one, column.type) for one in (FIRST_INSTANT, LAST_INSTANT))
         outside = pc.or_(pc.less(column, first), pc.greater(column, last))
         row = pc.index(outside, True).as_py()

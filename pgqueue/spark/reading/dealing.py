@@ -1,11 +1,11 @@
-"""How the rows of a table are dealt out to the tasks of a read, so that together they read each row once.
+"""Divides a table's rows among the tasks of a read, so that together they read each row once.
 
 ====================  ===============================================================================================
 what                  how
 ====================  ===============================================================================================
-a day of the history  by stretches of its pages; rows that had ended when it was planned
-the history's rest    one statement: what lies in no day's partition, wherever it lies when it is read
-dead jobs, live jobs  one statement, for their rows come and go; in a snapshot, by stretches of their pages
+a day of the history  by ranges of its pages; rows of jobs that had ended when the read was planned
+the history's rest    one statement: rows that are in no day's partition when they are read
+dead jobs, live jobs  one statement, because their rows come and go; in a snapshot, by ranges of their pages
 workers               one statement
 ====================  ===============================================================================================
 """
@@ -30,7 +30,7 @@ JOBS = "jobs"
 
 @dataclass(frozen=True)
 class Stretch:
-    """Pages of a piece: from the first until before another, or all that follow."""
+    """Pages of a piece: from the first up to, not including, another; or to the end."""
 
     piece: Piece
     first: int
@@ -38,15 +38,15 @@ class Stretch:
 
 
 class Dealer:
-    """Deals out a read."""
+    """Divides a read into tasks."""
 
     def __init__(
         self, planner: Planner, options: BatchOptions, columns: Sequence[str], conditions: Sequence[Condition]
     ) -> None:
-        """Look at the database: from here on it is decided what is read.
+        """Look at the database, and fix which rows are read.
 
         Raises:
-            PipelineError: the numbers of ended jobs say nothing here.
+            PipelineError: the transaction numbers of ended jobs are not valid in this database.
         """
         self._planner = planner
         self._options = options
@@ -61,7 +61,7 @@ class Dealer:
         self._pieces = planner.run(extract.pieces(self._table))
 
     def tasks(self) -> list[tuple[Fetch, ...]]:
-        """What each task is to fetch; without any there is nothing to read."""
+        """What each task fetches; empty: there is nothing to read."""
         dealt = [piece for piece in self._pieces if piece.pages and self._in_pages(piece)]
         pages = self._options.pages
         if self._options.partitions:
@@ -101,7 +101,7 @@ class Dealer:
             yield where.from_source(SOURCES[table])
 
     def _final(self) -> Iterator[sql.Composable]:
-        """What had ended when the read was planned; in a snapshot nothing else is seen."""
+        """The condition for jobs that had ended when the read was planned; a snapshot needs none."""
         if self._options.snapshot is None and self._state.running is None:
             yield where.ended_before(self._state.horizon, ())
         elif self._options.snapshot is None:
@@ -118,7 +118,7 @@ class Dealer:
 
 
 def kept_as_is(planner: Planner, pieces: Sequence[Piece]) -> Kept:
-    """Pieces of which not even the file may change: their pages were dealt out."""
+    """Pieces whose file must not change, because tasks read ranges of their pages."""
     return Kept(
         planner.kept(pieces),
         {piece.oid: piece.file for piece in pieces},
@@ -127,7 +127,7 @@ def kept_as_is(planner: Planner, pieces: Sequence[Piece]) -> Kept:
 
 
 def kept_at_all(planner: Planner, pieces: Sequence[Piece]) -> Kept:
-    """Pieces that must still be there."""
+    """Pieces that must still exist; their file may change."""
     return Kept(
         planner.kept(pieces),
         dict.fromkeys((piece.oid for piece in pieces), None),
@@ -136,7 +136,12 @@ def kept_at_all(planner: Planner, pieces: Sequence[Piece]) -> Kept:
 
 
 def shares_of(pieces: Iterable[Piece], pages: int) -> list[list[Stretch]]:
-    """Deal out pages: so many to a share, in order. The last stretch of a piece has no end, for the piece may have grown."""
+    """Divide pages into shares, in order. The last stretch of a piece has no end, because the piece may have grown.
+
+    Args:
+        pieces: what is read.
+        pages: pages in a share.
+    """
     shares: list[list[Stretch]] = [[]]
     room = pages
     for piece in pieces:

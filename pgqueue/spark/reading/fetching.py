@@ -1,7 +1,7 @@
-"""Rows from PostgreSQL as Arrow batches, by ADBC: what a task of Spark's does, wherever it runs.
+"""Reads rows from PostgreSQL as Arrow batches, by ADBC, in a Spark task on any machine.
 
-A task gets statements that were written out when the read was planned. Each is sent in a transaction of its own, and when
-its last row is through, that transaction asks whether the tables that it read are the ones that were planned with.
+A task gets finished statements from the plan. It sends each one in its own transaction. After the last row, that
+transaction checks that the tables it read are the ones of the plan.
 """
 
 from collections.abc import Iterator
@@ -22,12 +22,12 @@ CLOSED = ("08", "57")
 
 @dataclass(frozen=True)
 class Kept:
-    """What must still be there when it has been read.
+    """The pieces that must still exist after they were read.
 
     Attributes:
-        statement: what tells the pieces that are, and their files.
-        files: those that were planned with, by piece; None: any file will do.
-        names: what the pieces are, for the message.
+        statement: returns the pieces that exist, and their files.
+        files: the files of the plan, by piece; None: any file is accepted.
+        names: the pieces' names, for the message.
     """
 
     statement: str
@@ -40,9 +40,9 @@ class Fetch:
     """A statement to send.
 
     Attributes:
-        statement: it.
+        statement: its text.
         before: statements to send before it, in its transaction.
-        kept: what must still be there afterwards; None: nothing.
+        kept: what must still exist afterwards; None: no check.
     """
 
     statement: str
@@ -51,15 +51,15 @@ class Fetch:
 
 
 def fetch(dsn: str, wanted: tuple[Fetch, ...]) -> Iterator[pa.RecordBatch]:
-    """Send statements, one after the other, and yield what they give.
+    """Send statements, one after the other, and yield their rows.
 
     Args:
         dsn: where the database is.
         wanted: what to send.
 
     Raises:
-        ConnectionFailed: there is no connection to be had, or it was lost.
-        PipelineError: what was planned with is no longer there.
+        ConnectionFailed: no connection could be made, or it was lost.
+        PipelineError: a table or partition of the plan no longer exists.
         DatabaseError: the database refused a statement.
     """
     if not wanted:
@@ -97,7 +97,7 @@ def _check_kept(kept: Kept, found: dict[int, int]) -> None:
 
 
 def _with_defaults(dsn: str) -> str:
-    """The DSN with what every connection of ours says, where it does not say otherwise itself."""
+    """The DSN with the settings of every pgqueue connection, where it does not set them itself."""
     given = conninfo_to_dict(dsn)
     return make_conninfo(
         dsn, **{name: value for name, value in CONNECTION_DEFAULTS.items() if name not in given}
@@ -105,12 +105,12 @@ def _with_defaults(dsn: str) -> str:
 
 
 def _failure(error: adbc.Error) -> DatabaseError | PipelineError:
-    """What went wrong, in our words."""
+    """A pgqueue error for ADBC's."""
     state, said = error.sqlstate or "", str(error).strip()
     if state in NOT_THERE:
-        return PipelineError(f"what was to be read is no longer there: {said}; load() it again")
+        return PipelineError(f"a table or partition to read no longer exists: {said}; load() it again")
     if "snapshot" in said and state.startswith(("22", "42")):
         return snapshot_gone(said)
     if not state or state.startswith(CLOSED):
-        return ConnectionFailed(f"no connection from this task to the database, or it was lost: {said}")
-    return DatabaseError(f"the database refused: {said}")
+        return ConnectionFailed(f"this Spark task has no connection to the database, or lost it: {said}")
+    return DatabaseError(f"the database refused a statement of this read: {said}")

@@ -1,7 +1,7 @@
-"""The options of ``spark.read`` and ``spark.readStream``, read and checked before anything else is done.
+"""The options of ``spark.read`` and ``spark.readStream``, read and checked first.
 
-Spark hands over strings, and does not tell large letters from small ones in a name. An option that nobody knows is
-refused, with the name that was probably meant; so is one that the read would not heed.
+Spark passes strings, and ignores the case of names. An unknown option is refused, and the message suggests a known name.
+An option that this read would ignore is refused too.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +23,7 @@ ONLY: Mapping[str, tuple[str, ...]] = {
     "outcome": ("succeeded", "cancelled", "dead"),
     "status": ("blocked", "scheduled", "ready", "running"),
 }
-"""Columns of which certain values can be asked for, and the values there are; of the first two, any."""
+"""Columns that an option can filter by, and their possible values; an empty tuple: any value."""
 COMMON = ("dsn", "schema", "table", "columns", *ONLY)
 BATCH = (*COMMON, "from", "to", "partitions", "pagesPerPartition", "snapshot", "pushdown")
 STREAM = (*COMMON, "startingFrom", "maxRowsPerBatch", "rowsPerPartition", "failOnDataLoss")
@@ -44,8 +44,8 @@ class Source:
         dsn: where the database is.
         schema: where pgqueue's tables are.
         name: the table's name.
-        columns: those that were asked for; None: all.
-        only: the rows that were asked for, by column.
+        columns: the columns to read; None: all.
+        only: the values to read, by column.
     """
 
     dsn: str
@@ -70,12 +70,12 @@ class BatchOptions:
 
     Attributes:
         source: what is read.
-        first: the first UTC day to read; None: all before.
-        last: the last one; None: all after.
-        partitions: how many partitions to aim at; None: as many as ``pages`` make.
+        first: the first UTC day to read; None: no limit.
+        last: the last UTC day to read; None: no limit.
+        partitions: about how many partitions to make; None: as ``pages`` says.
         pages: how many of the table's pages go into a partition.
         snapshot: the name of an exported snapshot to read; None: none.
-        pushdown: whether filters of Spark's go to PostgreSQL.
+        pushdown: whether Spark's filters go to PostgreSQL.
     """
 
     source: Source
@@ -94,9 +94,9 @@ class StreamOptions:
     Attributes:
         source: what is read.
         starting: where a new query begins: EARLIEST, LATEST or a UTC day.
-        rows_per_batch: at most how many rows make a batch; a transaction stays whole.
+        rows_per_batch: the most rows in a batch; a transaction is not split.
         rows_per_partition: about how many rows of a batch make a partition.
-        fail_on_data_loss: whether days that were dropped unread end the query.
+        fail_on_data_loss: whether the query ends with an error when days were dropped unread.
     """
 
     source: Source
@@ -107,22 +107,22 @@ class StreamOptions:
 
 
 class Options:
-    """Options by name, whichever letters are large."""
+    """Options by name, without regard to case."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
-        """Take what Spark hands over."""
+        """Take the options as Spark passes them."""
         self._given = {name.lower(): value for name, value in given.items()}
 
     def check_known(self, known: tuple[str, ...], *, elsewhere: tuple[str, ...] = (), why: str = "") -> None:
         """Check that every option is known.
 
         Args:
-            known: the names that are heeded.
-            elsewhere: names that are heeded elsewhere only.
-            why: where that is, for the message.
+            known: the names that are used here.
+            elsewhere: names that are used only elsewhere.
+            why: says where, for the message.
 
         Raises:
-            InvalidOption: one is not known, or is not heeded here.
+            InvalidOption: an option is unknown, or is not used here.
         """
         for name in self._given.keys() - {one.lower() for one in known}:
             written = next((one for one in elsewhere if one.lower() == name), None)
@@ -131,14 +131,14 @@ class Options:
             raise InvalidOption(f"there is no option {name!r}: {remedy(name, known)}")
 
     def get(self, name: str) -> str | None:
-        """An option as it was written; None: it was not given."""
+        """An option's text; None: it was not given."""
         return self._given.get(name.lower())
 
     def read(self, name: str, read: Callable[[str], V], form: str) -> V | None:
-        """An option, read.
+        """An option's value; None: it was not given.
 
         Raises:
-            InvalidOption: it cannot be read; the message says in which form it is to be written.
+            InvalidOption: it cannot be read; the message says which form to write.
         """
         written = self.get(name)
         if written is None:
@@ -153,7 +153,7 @@ def source_of(options: Options) -> Source:
     """What is read, and from where.
 
     Raises:
-        ConfigurationError: nothing says where the database is.
+        ConfigurationError: no database is named.
         InvalidOption: there is no such table.
     """
     name = _table(options)
@@ -178,7 +178,7 @@ def batch_options(options: Options) -> BatchOptions:
     """The options of ``spark.read``.
 
     Raises:
-        ConfigurationError: one is missing, unknown or out of its range.
+        ConfigurationError: an option is missing, unknown or out of its range.
     """
     options.check_known(BATCH, elsewhere=STREAM, why="is for readStream")
     source = source_of(options)
@@ -210,13 +210,13 @@ def stream_options(options: Options) -> StreamOptions:
     """The options of ``spark.readStream``.
 
     Raises:
-        ConfigurationError: one is missing, unknown or out of its range.
+        ConfigurationError: an option is missing, unknown or out of its range.
     """
     options.check_known(STREAM, elsewhere=BATCH, why="is for read, not for readStream")
     source = source_of(options)
     if source.name not in STREAMED:
         raise InvalidOption(
-            f"table {source.name!r} has no stream, for its rows change: use {', '.join(STREAMED)}, or read it again and again"
+            f"table {source.name!r} has no stream, because its rows change: use {', '.join(STREAMED)}, or read it repeatedly"
         )
     loss = options.read("failOnDataLoss", _truth, "true or false")
     return StreamOptions(

@@ -1,8 +1,8 @@
-"""JSON into the types of a Spark schema: what a value must be, said to msgspec, which names the place that does not fit.
+"""Parses JSON into the types of a Spark schema: gives msgspec the wanted type, and msgspec names the place of a misfit.
 
-Strict, as a schema is: a number is no string, and the other way round. Members that the schema does not name are left out;
-those that a row does not have are null. Timestamps, dates, decimals and bytes are read from the strings that pgqueue writes
-them as (ISO 8601 and Base64).
+Parsing is strict: a number is not accepted as a string, nor a string as a number. Members that the schema does not name
+are left out; members that a row lacks are null. Timestamps, dates, decimals and bytes are read from the strings in which
+pgqueue writes them (ISO 8601 and Base64).
 """
 
 from collections.abc import Callable
@@ -56,17 +56,17 @@ PLAIN: dict[type[DataType], Any] = {
 
 
 def parser(column: str, wanted: DataType) -> Callable[[str], Any]:
-    """What reads JSON into a type.
+    """A function that parses JSON into a type.
 
     Args:
-        column: whose it is, for the message.
+        column: its name, for the message.
         wanted: a struct, array or map.
 
     Returns:
-        A function of the JSON; it raises ``msgspec.MsgspecError`` when that does not fit.
+        A function of the JSON text; it raises ``msgspec.MsgspecError`` when the JSON does not fit.
 
     Raises:
-        InvalidOption: no JSON fits such a type.
+        InvalidOption: JSON cannot be read as this type.
     """
     return msgspec.json.Decoder(_said(column, wanted) | None).decode
 

@@ -1,8 +1,8 @@
-"""Which of Spark's filters PostgreSQL evaluates, and which days they leave.
+"""Decides which of Spark's filters PostgreSQL evaluates, and which days remain.
 
-A filter is taken only where PostgreSQL decides it exactly as Spark would; all others go back to Spark. So text is compared
-for equality only (its order depends on the database's collation), JSON not at all, and a value of another type than the
-column's is left alone.
+PostgreSQL gets a filter only if it decides it exactly as Spark would; all others are returned to Spark. So text is
+compared for equality only (its order depends on the database's collation), JSON is not compared, and a filter whose
+value has another type than the column is returned.
 """
 
 from collections.abc import Iterable
@@ -36,7 +36,7 @@ PYTHON = {
 
 
 def taken(table: Table, found: spark.Filter) -> Condition | None:
-    """A filter as a condition for PostgreSQL; None: Spark is to see to it."""
+    """A filter as a condition for PostgreSQL; None: Spark evaluates it."""
     if isinstance(found, spark.Not):
         inner = taken(table, found.child)
         return None if inner is None else replace(inner, negated=not inner.negated)
@@ -62,7 +62,7 @@ def _taken(column: str, kind: Kind, found: spark.Filter) -> Condition | None:
 
 
 def _exactly(condition: Condition, kind: Kind) -> Condition | None:
-    """The condition, if PostgreSQL can be told all its values."""
+    """The condition, if all its values can be sent to PostgreSQL."""
     said = bool(condition.values) and all(_tellable(value, kind) for value in condition.values)
     return condition if said else None
 
@@ -72,17 +72,17 @@ def _tellable(value: object, kind: Kind) -> bool:
         return False
     if isinstance(value, datetime):
         return value.tzinfo is not None
-    return not (isinstance(value, str) and "\0" in value)  # which no text of PostgreSQL's holds
+    return not (isinstance(value, str) and "\0" in value)  # PostgreSQL's text cannot hold NUL
 
 
 @dataclass(frozen=True)
 class Days:
-    """The UTC days on which what is asked for can have ended.
+    """The UTC days on which the wanted jobs can have ended.
 
     Attributes:
-        first: the first; None: there is none.
-        last: the last.
-        among: these only; None: all between.
+        first: the first day; None: no limit.
+        last: the last day; None: no limit.
+        among: these days only; None: all between.
     """
 
     first: date | None = None
@@ -90,7 +90,7 @@ class Days:
     among: frozenset[date] | None = None
 
     def __contains__(self, day: date) -> bool:
-        """Whether a job that is asked for can have ended on a day."""
+        """Whether a wanted job can have ended on a day."""
         return (
             (self.first is None or self.first <= day)
             and (self.last is None or day <= self.last)
@@ -98,7 +98,7 @@ class Days:
         )
 
     def also(self, *, first: date | None = None, last: date | None = None) -> "Days":
-        """Those of these days that lie within others."""
+        """These days, further limited by a first and a last day."""
         return replace(
             self,
             first=max(filter(None, (self.first, first)), default=None),
@@ -106,13 +106,13 @@ class Days:
         )
 
     def only(self, days: Iterable[date]) -> "Days":
-        """Those of these days that are among others."""
+        """These days, further limited to the given ones."""
         among = frozenset(days)
         return replace(self, among=among if self.among is None else self.among & among)
 
 
 def days_of(table: Table, conditions: Iterable[Condition]) -> Days:
-    """The days that conditions leave; all that matter are on the day and on the time at which a job ended."""
+    """The days that conditions leave; only conditions on the day or the time of a job's end matter."""
     left = Days()
     for condition in conditions:
         if condition.column in {"day", table.ended} and not condition.negated:

@@ -1,8 +1,7 @@
-"""``spark.read.format("pgqueue")``: a table in parts, each row once.
+"""``spark.read.format("pgqueue")``: reads a table in parts, each row once.
 
-Spark asks in a Python process beside the driver: which filters can you take, which parts are there? Then each part is read
-by a task of its own, on any machine. What is to be read is decided in that first process, once, and written into the
-parts as finished statements.
+In a Python process beside the driver, Spark asks which filters the reader takes, and for the list of parts. That process
+decides once what is read, and writes finished statements into the parts. Then one task reads each part, on any machine.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,11 +24,11 @@ from pgqueue.store.pipeline.extract_where import Condition, Operator
 
 @contextmanager
 def snapshot(dsn: str | None = None, *, schema: str = "pgqueue") -> Iterator[str]:
-    """Hold the database as it is now, for reads of several tables, or of one whose rows change, by many tasks.
+    """Export a snapshot of the database, so that many tasks read several tables, or a changing table, as of one moment.
 
-    ``with snapshot() as name: spark.read.format("pgqueue").option("snapshot", name)...``; the reads must be over when the
-    block ends, for Spark reads only when something is made of the DataFrame. Until then vacuum keeps what became old
-    since: hold it for as long as a read takes, and no longer.
+    ``with snapshot() as name: spark.read.format("pgqueue").option("snapshot", name)...``; the reads must end before the
+    block does, and Spark reads only when an action runs on the DataFrame. While the block is open, vacuum cannot remove
+    rows that became old since its start: keep it open only for the read.
 
     Args:
         dsn: where the database is; by default what PGQUEUE_DSN or DATABASE_URL says.
@@ -39,7 +38,7 @@ def snapshot(dsn: str | None = None, *, schema: str = "pgqueue") -> Iterator[str
         The snapshot's name, for the option ``snapshot``.
 
     Raises:
-        ConnectionFailed: there is no connection to be had.
+        ConnectionFailed: no connection could be made.
         SchemaError: the schema is missing, too old or too new.
     """
     with extract.exported(Database(dsn, schema=schema)) as name:
@@ -50,10 +49,10 @@ class Reader(DataSourceReader):
     """Reads a table once."""
 
     def __init__(self, options: BatchOptions, schema: StructType) -> None:
-        """Check what is asked for, without asking the database.
+        """Check the options and the schema, without asking the database.
 
         Raises:
-            InvalidOption: it cannot be given.
+            InvalidOption: they cannot be read together.
         """
         self._options = options
         self._shape = shape_of(options.source, schema)
@@ -67,7 +66,7 @@ class Reader(DataSourceReader):
         """Decide what is read, and by how many tasks.
 
         Raises:
-            PgQueueError: it cannot be read; no task has started.
+            PgQueueError: the table cannot be read; no task has started.
         """
         source = self._options.source
         with extract.planning(source.database(), snapshot=self._options.snapshot) as planner:
@@ -80,11 +79,11 @@ class Reader(DataSourceReader):
 
 
 class FilteringReader(Reader):
-    """Reads a table once, and takes filters of Spark's.
+    """Reads a table once, and takes Spark's filters.
 
-    Spark (4.1 to 4.3 at least) keeps one plan of ours for each ``load()``, and whichever filter came last made it. So a
-    DataFrame that is used under two filters, or under one and then without, would silently give the rows of the wrong
-    one. Hence only who says that a ``load()`` is for one query gets this reader.
+    Spark (4.1 to 4.3 at least) keeps one plan for each ``load()``, made with the last filter. So a DataFrame that is used
+    with two filters, or with one and then without, would silently give the rows of the wrong filter. This reader is
+    therefore used only with the option ``pushdown``, by which the user says that a ``load()`` is for one query.
     """
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
@@ -100,17 +99,17 @@ class FilteringReader(Reader):
 
 
 def reader_of(options: BatchOptions, schema: StructType) -> Reader:
-    """What reads a table as the options say."""
+    """The reader that the options ask for."""
     return (FilteringReader if options.pushdown else Reader)(options, schema)
 
 
 def conditions_of(source: Source) -> list[Condition]:
-    """The rows that options ask for."""
+    """The conditions for the rows that the options ask for."""
     return [Condition(column, Operator.IN, values) for column, values in source.only.items()]
 
 
 def shape_of(source: Source, schema: StructType) -> Shape:
-    """What a read gives, checked.
+    """The shape of a read's rows, checked.
 
     Raises:
         InvalidOption: the schema does not fit the table, or does not go with the option ``columns``.
@@ -125,6 +124,6 @@ def shape_of(source: Source, schema: StructType) -> Shape:
 
 
 def read_part(source: Source, shape: Shape, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """The rows of a part; of the one that Spark makes up where there is none, nothing."""
+    """The rows of a part; no rows for the empty part that Spark makes when there are no parts."""
     for batch in fetch(source.dsn, partition.value or ()):
         yield shape.fitted(batch)

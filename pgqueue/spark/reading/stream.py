@@ -1,13 +1,13 @@
-"""``spark.readStream.format("pgqueue")``: ended jobs as a stream, each once, whatever order transactions commit in.
+"""``spark.readStream.format("pgqueue")``: ended jobs as a stream, each once, in any order of commits.
 
-An offset is a *horizon*: the number of a transaction below which all have ended when it was taken. A batch is a range of
-such numbers, its end not in it. Rows of that range are all there and stay as they are, so a batch that is read again, after
-a crash or years later, is the same rows. A transaction that is left open holds the horizon back: what ended since then
-waits, and nothing is passed over.
+An offset is a *horizon*: a transaction number such that all transactions below it had ended when it was taken. A batch is
+a range of such numbers, its end not included. All rows of that range exist and do not change, so a batch that is read
+again, after a crash or years later, has the same rows. An open transaction holds the horizon back: jobs that ended since
+it began are read later, and none is skipped.
 
-An offset also says whose it is, and which days may hold rows that come after it: if one of these is dropped before it is
-read, the query ends and says so. Of a table of dead jobs this is not known: somebody retries or purges them, and what is
-gone before it is read is not seen.
+An offset also names its database, and the days that may hold rows after it: if one of these is dropped before it is read,
+the query ends with an error. For dead jobs this is not known: a user revives or purges them, and a job that is gone
+before it is read is not seen.
 """
 
 import sys
@@ -36,19 +36,19 @@ from pgqueue.store.pipeline.extract import GROUPS_AT_ONCE, Planner, State
 from pgqueue.store.pipeline.extract_tables import HISTORY
 
 QUIET = timedelta(seconds=0.2)
-"""How long to leave the database alone when it had nothing new: Spark asks again within a hundredth of a second."""
+"""The pause after an answer without new rows: Spark itself asks again within 10 ms."""
 
 
 class Offset(msgspec.Struct, frozen=True):
-    """How far a stream has come.
+    """How far a stream has read.
 
     Attributes:
-        horizon: all rows that ended in a transaction below have been read.
+        horizon: all rows of jobs that ended in a transaction below this number have been read.
         system: the server's system identifier.
         database: the database's oid.
         schema: where pgqueue's tables are.
         at: when it was taken.
-        days: the days of the history, until then, in which rows may lie that have not been read.
+        days: the days of the history, up to that time, that may hold unread rows.
     """
 
     horizon: int
@@ -60,7 +60,7 @@ class Offset(msgspec.Struct, frozen=True):
 
 
 class Range(NamedTuple):
-    """Rows of a batch: those that ended from one transaction on until before another, or one share of them of several."""
+    """Rows of a batch: those from one transaction up to, not including, another; or one of several shares of them."""
 
     first: int
     after: int
@@ -72,10 +72,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads ended jobs as they end."""
 
     def __init__(self, options: StreamOptions, schema: StructType) -> None:
-        """Check what is asked for, without asking the database.
+        """Check the options and the schema, without asking the database.
 
         Raises:
-            InvalidOption: it cannot be given.
+            InvalidOption: they cannot be read together.
         """
         self._options = options
         self._shape = shape_of(options.source, schema)
@@ -97,18 +97,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._plain_offset(planner, state, horizon)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """How much a batch may hold."""
+        """The most rows in a batch."""
         return ReadMaxRows(self._options.rows_per_batch)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Go as far as there is something final now, and no further."""
+        """Fix the end of the stream: the rows that are final now, and no later ones."""
         with self._planning() as planner:
             self._target = planner.run(extract.look()).horizon
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """How far the next batch goes; the start itself, when nothing ended since.
+        """The end of the next batch; the start itself, when no job ended since.
 
-        Without anything new, the offset moves on once a day, so that it does not point at days that are dropped.
+        Without new rows, the offset moves on once a day, so that it does not name days that are dropped.
 
         Raises:
             PipelineError: the start is not an offset of this database.
@@ -126,7 +126,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._plain_offset(planner, state, cut or horizon)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Cut a batch for its tasks.
+        """Divide a batch among its tasks.
 
         Raises:
             PipelineError: the offsets are not of this database, or days were dropped unread.
@@ -149,7 +149,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         time.sleep(max(0.0, self._look_again - time.monotonic()))
 
     def _cut(self, planner: Planner, start: int, end: int, limit: ReadLimit) -> int | None:
-        """Where a batch is to end so that it holds no more rows than the limit; None: nothing ended in the range."""
+        """The end of a batch that holds no more rows than the limit; None: no job ended in the range."""
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else sys.maxsize
         if self._ahead_from != start or not self._ahead:
             self._look_ahead(planner, start, end)
@@ -166,7 +166,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end if most == sys.maxsize else self._ahead_until
 
     def _look_ahead(self, planner: Planner, start: int, end: int) -> None:
-        """Remember what comes, for many batches at once: a backlog would be counted anew for each."""
+        """Count the rows ahead for many batches at once; else a backlog would be counted again for each batch."""
         self._ahead = deque(planner.run(extract.news(self._options.source.table, start, end)))
         self._ahead_until = end if len(self._ahead) < GROUPS_AT_ONCE else self._ahead[-1][0] + 1
 
@@ -189,10 +189,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _kept(self, planner: Planner, begun: Offset) -> Kept | None:
-        """What must be there until a batch is read: the days that may hold rows of it.
+        """What must exist until a batch is read: the days that may hold its rows.
 
         Raises:
-            PipelineError: some are gone already.
+            PipelineError: some of these days were dropped already.
         """
         table = self._options.source.table
         if HISTORY not in table.of or not self._options.fail_on_data_loss:
@@ -202,7 +202,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if lost:
             raise PipelineError(
                 f"the history of {', '.join(map(str, lost))} was dropped before this stream had read all of it; "
-                "keep the history for longer than the stream may stand still, or, to go on without what is lost, "
+                "keep the history for longer than the stream may be stopped; or, to continue without the lost rows, "
                 'give option("failOnDataLoss", "false")'
             )
         read = [p for p in pieces if p.day is None or p.day in begun.days or p.day > begun.at.date()]
@@ -226,13 +226,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise PipelineError(
                 f"the checkpoint is of another database: server {whose[0]}, database {whose[1]}, schema {whose[2]}; "
                 f"this is server {ours[0]}, database {ours[1]}, schema {ours[2]}. "
-                "Start a new checkpoint, with startingFrom the day from which to go on"
+                "Start a new checkpoint, with startingFrom the day from which to continue"
             )
         if offset.horizon > state.next:
             raise PipelineError(
                 f"the checkpoint is ahead of the database: it has read up to transaction {offset.horizon}, and the "
                 f"server's next one is {state.next}. The database was restored from a backup, or this is a replica that "
-                "is behind. Start a new checkpoint, with startingFrom the day from which to go on, or wait for the replica"
+                "is behind. Start a new checkpoint, with startingFrom the day from which to continue, or wait for the replica"
             )
         return offset
 
@@ -248,7 +248,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return cast("dict[str, Any]", msgspec.to_builtins(offset))
 
     def _unread(self, planner: Planner, state: State, horizon: int) -> Iterator[date]:
-        """The days that may hold rows from a transaction on; at the very start those that hold any."""
+        """The days that may hold rows from a transaction on; at the start of a query, all days that hold rows."""
         if HISTORY not in self._options.source.table.of:
             return
         first = date.min if horizon == 0 else planner.run(extract.oldest_day(horizon)) or state.at.date()
@@ -258,11 +258,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def dropped(begun: Offset, there: Collection[date]) -> list[date]:
-    """The days that are gone although rows after an offset may have been in them.
+    """The days that were dropped although they may have held rows after an offset.
 
     Args:
         begun: the offset.
-        there: the days that the history has partitions for.
+        there: the days for which the history has partitions.
     """
     came_and_went = takewhile(lambda day: day < min(there, default=day), _days_after(begun.at.date()))
     return [*(day for day in begun.days if day not in there), *came_and_went]

@@ -1,5 +1,5 @@
-"""The report: questions asked of the roll-ups, answered on one page and in tables.
+"""The report: questions about the roll-ups, answered on one page and in tables.
 
-A question is a module that asks Spark and chooses the words; the statistics of it are a ``rule_`` module beside it,
-which knows neither Spark nor the page.
+Each question is a module that queries Spark and writes the sentences. Its statistics are in a ``rule_`` module, which
+uses neither Spark nor the page.
 """

@@ -1,6 +1,6 @@
-"""Which hours were unusual? Each task against the same weekday and hour of former weeks; the rule is ``rule_unusual``.
+"""Which hours were unusual? Each task against the same weekday and hour of earlier weeks; the rule is ``rule_unusual``.
 
-Spark hands each task's hours to the rule, wherever they are, and only what is unusual comes back.
+Spark runs the rule on each task's hours on the executors, and only unusual hours come back to the driver.
 """
 
 from collections import Counter
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MOST_HOURS = 5_000
-"""Unusual hours that are brought to the driver: those furthest off."""
+"""The most unusual hours that are sent to the driver, those with the highest scores."""
 
 COMMON_CAUSE = 3
 DRAWN = 3
@@ -66,12 +66,12 @@ class Episode:
     """Unusual hours in a row, of one task and one kind.
 
     Attributes:
-        queue: the task's.
-        task: its name.
-        first: hour.
-        last: hour.
+        queue: the task's queue.
+        task: the task's name.
+        first: the first hour.
+        last: the last hour.
         hours: how many of them are unusual.
-        peak: the one that is furthest off.
+        peak: the hour with the highest score.
     """
 
     queue: str
@@ -83,12 +83,12 @@ class Episode:
 
     @property
     def better(self) -> bool:
-        """Whether it is good news."""
+        """Whether it is an improvement."""
         return self.peak.metric in {WAIT, FAILED} and self.peak.score < 0
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """Bad news first, then by how far off and how long."""
+        """Sorts changes for the worse first, then by score and length."""
         return self.better, -abs(self.peak.score) * self.hours**0.5
 
 
@@ -98,7 +98,7 @@ def findings(rollups: Rollups) -> "DataFrame":
 
 
 def collected(rollups: Rollups) -> list[tuple[str, str, Finding]]:
-    """The unusual hours that are furthest off: queue, task, finding."""
+    """The unusual hours with the highest scores: queue, task, finding."""
     rows = (
         findings(rollups).orderBy(F.abs("score").desc(), "hour", "queue", "task").limit(MOST_HOURS).collect()
     )
@@ -136,7 +136,7 @@ def section(rollups: Rollups) -> Section:
 
 
 def merged(found: Iterable[tuple[str, str, Finding]]) -> list[Episode]:
-    """Unusual hours of one task and kind that follow each other, as one."""
+    """Joins consecutive unusual hours of one task and kind into episodes."""
     lines: dict[tuple[str, str, str, bool], list[Finding]] = {}
     for queue, task, one in found:
         lines.setdefault((queue, task, one.metric, one.score > 0), []).append(one)
@@ -153,7 +153,7 @@ def merged(found: Iterable[tuple[str, str, Finding]]) -> list[Episode]:
 
 
 def sentence(one: Episode) -> str:
-    """What happened, in words."""
+    """A sentence that says what happened."""
     peak, where = one.peak, words.task_of(one.queue, one.task)
     when, most = words.hours(one.first, one.last), "" if one.hours == 1 else " at the peak"
     if peak.metric == SILENCE:
@@ -183,7 +183,7 @@ def _episode(queue: str, task: str, run: Sequence[Finding]) -> Episode:
 
 
 def _comparable(period: Period) -> bool:
-    """Whether any weekday of the reported week has former weeks enough."""
+    """Whether any weekday of the reported week has enough earlier weeks."""
     return any(
         sum(day - 7 * week in period.days for week in range(1, period.weeks + 1)) >= FEWEST_WEEKS
         for day in period.reported
@@ -235,7 +235,7 @@ def _hours(table: pa.Table) -> Hours:
 
 
 def _together(found: Iterable[tuple[str, str, Finding]]) -> str:
-    """Whether many tasks were out of line at once."""
+    """A sentence, if many tasks were out of line in the same hour."""
     tasks: Counter[int] = Counter()
     for hour in {(one.hour, queue, task) for queue, task, one in found}:
         tasks[hour[0]] += 1
@@ -258,13 +258,13 @@ def _section(state: State, answer: str, **more: Any) -> Section:  # noqa: ANN401
         compared=(
             "Each hour of each task in the reported week with the median of the same weekday and hour of former weeks: "
             "how many jobs ended, how long one in ten of them waited, which share of attempts failed, and whether a task "
-            "that runs by the clock did not. An hour counts if it is six times as far off as that task's hours usually are "
-            "from their own former weeks, and if the difference matters: 20 jobs and 30%; 5 seconds and twice; 5 "
+            "that runs by the clock did not run. An hour counts if it is six times as far from the usual value as this "
+            "task's hours normally are, and if the difference matters: 20 jobs and 30%; 5 seconds and twice; 5 "
             "percentage points and 5 attempts."
         ),
         advice=(
-            "For silence, see whether whoever enqueues still does, and whether workers take that queue. For longer "
-            "waits, see the sections on crowding and capacity. For failures, see their reasons below."
+            "For silence, check that the enqueuer runs and that workers serve the queue. For longer waits, see the "
+            "sections on crowding and capacity. For failures, see their reasons below."
         ),
         **more,
     )
@@ -287,12 +287,12 @@ def _table(episodes: Sequence[Episode], sentences: Sequence[str]) -> Table:
 
 
 def _drawable(peak: Finding) -> bool:
-    """Whether there are counts to see; a job a night is none."""
+    """Whether the counts make a picture; one job a night does not."""
     return peak.metric in {JOBS, SILENCE} and max(peak.usual, peak.value) >= MATTERS_JOBS
 
 
 def _plots(rollups: Rollups, episodes: Sequence[Episode]) -> Iterable[Plot]:
-    """The week of the tasks whose counts were furthest off."""
+    """The week of the tasks whose counts had the highest scores."""
     period = rollups.period
     wanted = list(dict.fromkeys((one.queue, one.task) for one in episodes if _drawable(one.peak)))
     chosen = wanted[:DRAWN]

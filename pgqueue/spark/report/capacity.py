@@ -1,4 +1,4 @@
-"""When will the workers be too few? Daily busy hours against what they could run; the rule is ``rule_forecast``."""
+"""When will the workers be too few? Daily busy hours against the workers' capacity; the rule is ``rule_forecast``."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -31,13 +31,13 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Daily:
-    """A day.
+    """The load and the capacity of a day.
 
     Attributes:
         day: counted from 1970.
         busy: hours of run time.
-        capacity: hours that the workers of the day could have run.
-        peak: how busy the busiest hour was, as a share of its capacity; None: nobody was there.
+        capacity: hours that the day's workers could have run.
+        peak: the load of the busiest hour, as a share of its capacity; None: no worker ran.
     """
 
     day: int
@@ -48,12 +48,12 @@ class Daily:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """One measure of load and where it goes.
+    """One measure of load, and its forecast.
 
     Attributes:
-        name: of the measure.
+        name: the measure's name.
         now: its mean over the reported week, as a share of capacity.
-        line: what was fitted, to shares of today's capacity.
+        line: the line fitted to shares of today's capacity.
         crossings: when each of LEVELS is reached.
     """
 
@@ -84,7 +84,7 @@ def section(rollups: Rollups) -> Section:
 
 
 def measured(rollups: Rollups) -> list[Daily]:
-    """Each day that the lake holds."""
+    """The load of each day that the lake holds."""
     slots = F.sum(F.col("concurrency") * F.col("alive_seconds")).alias("slots")
     by_hour = rollups.busy.join(rollups.workers.groupBy("at").agg(slots), "at", "full_outer")
     busy = F.coalesce("busy_seconds", F.lit(0.0))
@@ -99,7 +99,7 @@ def measured(rollups: Rollups) -> list[Daily]:
 
 
 def outlook(days: Sequence[Daily], capacity: float, until: int) -> list[Outlook]:
-    """Where the load goes: of whole days, and of the busiest hour of each."""
+    """The forecasts of the load: of whole days, and of the busiest hour of each."""
     lines = {
         "the whole day": [(one.day, one.busy / capacity) for one in days],
         "the busiest hour of the day": [(one.day, one.peak) for one in days if one.peak is not None],
@@ -116,7 +116,7 @@ def outlook(days: Sequence[Daily], capacity: float, until: int) -> list[Outlook]
 
 
 def sentence(one: Outlook, level: float, crossed: Crossing, until: int) -> str:
-    """When a measure reaches a level, in words."""
+    """A sentence that says when a measure reaches a level."""
     what, full = one.name.capitalize(), words.share(level)
     seen = words.some(one.line.days, "day")
     if one.now >= level:
@@ -195,11 +195,11 @@ def _section(state: State, answer: str, **more: Any) -> Section:  # noqa: ANN401
         state=state,
         answer=answer,
         compared=(
-            "Hours of run time on each day (last attempts only: earlier ones leave no trace of how long they ran) with what "
-            "workers could have run: their concurrency times how long they were there, the median day of the reported week. "
+            "Hours of run time on each day (last attempts only: the run time of earlier ones is not recorded) with the "
+            "workers' capacity: their concurrency times how long they were alive, on the median day of the reported week. "
             "Forecast: a straight line with a weekday pattern, by least squares, as many days ahead as there are days "
-            "behind; four days in five are expected within the range. It knows nothing of launches, holidays or new "
-            "customers. Workers that are there but do little else than wait for others' replies are busy all the same."
+            "behind; four days in five are expected within the range. It does not know of launches, holidays or new "
+            "customers. A worker that only waits for replies of other services counts as busy."
         ),
         advice=(
             "Above 80% in the busiest hour, jobs begin to wait. Add workers or concurrency before the earliest date, or "

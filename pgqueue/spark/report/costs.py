@@ -38,7 +38,7 @@ def section(rollups: Rollups) -> Section:
 
 
 def sentence(row: "Row", rollups: Rollups) -> str:
-    """What a tenant used, in words."""
+    """A sentence that says what a tenant used."""
     price = f" for {_price(row.cost, rollups)}" if row.cost is not None else ""
     return (
         f"{words.clean(row.tenant)} used {words.span(row.run_seconds)} of run time{price}, {words.share(row.share)} of all, "

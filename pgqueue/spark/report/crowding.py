@@ -77,7 +77,7 @@ def section(rollups: Rollups) -> Section:
 
 
 def sentence(one: Found) -> str:
-    """What happened, in words."""
+    """A sentence that says what happened."""
     what = one.crowding
     first = words.hour(what.hours[0])
     when = (
@@ -92,7 +92,7 @@ def sentence(one: Found) -> str:
 
 
 def sharing(rollups: Rollups) -> "DataFrame":
-    """For each queue and each tenant that ever takes half of its run time: every hour, the tenant against the rest."""
+    """Every hour of each queue and each tenant that ever takes half of its run time: the tenant's and the others' figures."""
     by_hour = rollups.tenants.groupBy("queue", "at").agg(
         F.sum("run_seconds").alias("all_run"),
         F.sum("jobs").alias("all_jobs"),
@@ -167,14 +167,14 @@ def _section(state: State, answer: str, **more: Any) -> Section:  # noqa: ANN401
         answer=answer,
         compared=(
             "Hours of the last 28 days in which one tenant took at least half of a queue's run time, and twice what it "
-            "usually takes at that hour of the day. The others' mean wait in them is compared with what it usually is at "
+            "usually takes at that hour of the day. The others' mean wait in them is compared with the usual wait at "
             "the same hour of the day. A tenant is named if others were slowed (twice the wait, and 5 seconds) in three "
             "such hours (or in fewer, if ten times), in half of them, and three times as often as in other hours; hours in which the others brought "
-            "half as much work again as usual are left out. This shows what happened together; it does not prove why."
+            "1.5 times their usual work are left out. This shows what happened together; it does not prove why."
         ),
         advice=(
-            "Give the tenant's large batches a lower priority or a queue of their own, or enqueue them in slices; add "
-            "workers if everybody is to be served at once."
+            "Give the tenant's large batches a lower priority or a separate queue, or enqueue them in slices. Add "
+            "workers if all tenants must be served at once."
         ),
         **more,
     )

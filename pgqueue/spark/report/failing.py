@@ -1,4 +1,4 @@
-"""Why do jobs fail? The reasons behind most failed attempts of the reported week, and which of them are new."""
+"""Why do jobs fail? The reasons of most failed attempts of the reported week, and which of them are new."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,7 @@ def section(rollups: Rollups) -> Section:
 
 
 def sentence(row: "Row") -> str:
-    """A reason, in words."""
+    """A sentence about a reason."""
     dead = f", {words.some(row.dead, 'job')} dead of it" if row.dead else ""
     news = "; it was never seen in former weeks" if row.news == "new" else ""
     return (
@@ -98,11 +98,11 @@ def _section(state: State, answer: str, **more: Any) -> Section:  # noqa: ANN401
         answer=answer,
         compared=(
             "Failed attempts of jobs that ended in the reported week, grouped by task, error and message; numbers, "
-            "identifiers and quoted text in messages are replaced first, so that the same trouble counts as one. Beside "
-            "it, how often the same was seen in a former week on average."
+            "identifiers and quoted text in messages are replaced first, so that one cause counts as one reason. Beside "
+            "it, how often the same reason was seen in an earlier week on average."
         ),
         advice=(
-            "Mend what is new and what makes jobs dead first. `pgqueue dead list` shows the jobs with their tracebacks; "
+            "First fix reasons that are new and reasons that make jobs dead. `pgqueue dead list` shows the jobs with their tracebacks; "
             "`pgqueue dead retry` runs them again."
         ),
         **more,

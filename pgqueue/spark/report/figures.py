@@ -1,7 +1,7 @@
-"""Pictures as parts of a page: SVG that takes the page's own ink, on light and on dark ground and on paper.
+"""Pictures as parts of a page: SVG with the page's colours, in light and dark mode and on paper.
 
-matplotlib draws; what is left here is to make several of its pictures fit into one page: no identifiers twice, no
-addresses of other sites, colours by name. The same figures give the same bytes.
+matplotlib draws. This module makes several of its pictures fit into one page: unique identifiers, no addresses of other
+sites, colours as variables. The same figures give the same bytes.
 """
 
 import io
@@ -27,11 +27,11 @@ NAMES = {
     **{line: f"--line{number}" for number, line in enumerate(LINES, 1)},
     WARNING: "--warning",
 }
-"""Colours stand for variables of the page's style sheet, which knows the ground."""
+"""The colours that stand for variables of the page's style sheet."""
 
 STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
-    "text.parse_math": False,  # a queue's name may hold dollars
+    "text.parse_math": False,  # a queue's name may contain dollar signs
     "axes.formatter.use_mathtext": False,
     "axes.unicode_minus": False,
     "font.family": "sans-serif",
@@ -63,10 +63,10 @@ def svg(plot: Plot, name: str) -> ET.Element:
 
     Args:
         plot: what to draw.
-        name: what its identifiers begin with; another for each picture of a page.
+        name: the prefix of its identifiers; unique in the page.
     """
     from matplotlib import rc_context  # noqa: PLC0415 - heavy
-    from matplotlib.figure import Figure  # noqa: PLC0415 - as above
+    from matplotlib.figure import Figure  # noqa: PLC0415 - heavy
 
     drawn = io.StringIO()
     style: Any = {**STYLE, "svg.hashsalt": name}
@@ -85,7 +85,7 @@ def svg(plot: Plot, name: str) -> ET.Element:
 
 @contextmanager
 def _any_letters() -> Iterator[None]:
-    """Names may have letters that matplotlib's own font lacks; the reader's has them."""
+    """Silence warnings about letters that matplotlib's font lacks; the reader's browser has them."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
         warnings.filterwarnings("ignore", message=r"Matplotlib currently does not support .* natively")

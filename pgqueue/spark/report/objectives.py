@@ -1,8 +1,8 @@
 """Were the objectives met? Attainment and burn of each SLO over the reported week and over all weeks.
 
-An *objective* is a share of jobs that succeed in time. The *burn* is how fast the rest, the error budget, is spent:
-(1 - attained) / (1 - objective). At 1 the budget lasts exactly as long as the objective's period; at 2 it is gone in
-half of it (Google, "The Site Reliability Workbook", 2018, chapter 5, "Alerting on SLOs").
+An *objective* is a share of jobs that succeed in time. The *burn* is the speed at which the rest, the error budget, is
+spent: (1 - attained) / (1 - objective). At 1 the budget lasts exactly as long as the objective's period; at 2 it lasts
+half as long (Google, "The Site Reliability Workbook", 2018, chapter 5, "Alerting on SLOs").
 """
 
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ def section(rollups: Rollups) -> Section:
 
 
 def sentence(row: "Row") -> str:
-    """How an objective was kept, in words."""
+    """A sentence that says how an objective was kept."""
     kept = f"{words.share(row.attained)} of {words.some(row.jobs, 'job')} in queue {words.clean(row.queue)} kept it"
     worst = f", most of the misses by {words.clean(row.worst_task)}" if row.worst_missed else ""
     return (
@@ -118,8 +118,8 @@ def _section(state: State, answer: str, **more: Any) -> Section:  # noqa: ANN401
             "period it is meant for; 2 spends it twice as fast."
         ),
         advice=(
-            "Above a burn of 1, look first at the task that missed most: waits are cured by workers or priorities, run "
-            "times by the sections on deploys, failures by their reasons."
+            "Above a burn of 1, look first at the task that missed most. Long waits: add workers or raise the priority. "
+            "Long run times: see the section on deploys. Failures: see their reasons."
         ),
         **more,
     )

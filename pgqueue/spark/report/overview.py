@@ -81,7 +81,7 @@ def _merged(sketch: str) -> Any:  # noqa: ANN401 - a Column, of which Spark has 
     return F.when(F.count(sketch) > 0, F.kll_merge_agg_double(sketch)).alias(sketch)
 
 
-def _quantile(what: str, rank: float) -> Any:  # noqa: ANN401 - as above
+def _quantile(what: str, rank: float) -> Any:  # noqa: ANN401 - a Column has two kinds
     sketch = F.col(f"{what}_sketch")
     value = F.when(sketch.isNotNull(), F.kll_sketch_get_quantile_double(sketch, F.lit(rank)))
     return value.alias(f"{what}_p{rank * 100:.0f}")

@@ -1,7 +1,7 @@
-"""The page: one HTML file with everything in it, for a screen, for paper and for a screen reader.
+"""The page: one HTML file with all its pictures and styles, for a screen, for paper and for a screen reader.
 
-It is built as a tree of elements and written by the standard library, so whatever a queue, a task, a tenant or an
-exception is called, it is text on the page and never markup.
+It is built as a tree of elements and written by the standard library. So the name of a queue, a task, a tenant or an
+exception is always text on the page, and never markup.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,8 +40,8 @@ def page(sections: Sequence[Section], weeks: Period | None, whose: str) -> str:
 
     Args:
         sections: the answers, in order.
-        weeks: what they are about; None: the lake is empty.
-        whose: which database's.
+        weeks: the weeks of the report; None: the lake is empty.
+        whose: names the database.
     """
     title = f"Jobs of {_reported(weeks)}" if weeks else "Jobs: nothing in the lake yet"
     root = _tag("html", _head(title), _body(title, sections, weeks, words.clean(whose)), lang="en")
@@ -49,7 +49,7 @@ def page(sections: Sequence[Section], weeks: Period | None, whose: str) -> str:
 
 
 def shown(value: Value, kind: Kind) -> str:
-    """A value as the page writes it."""
+    """A value in the form of the page."""
     if value is None:
         return words.NONE
     if isinstance(value, str):
@@ -114,7 +114,7 @@ def _reported(weeks: Period) -> str:
 
 
 def _summary(sections: Sequence[Section]) -> ET.Element:
-    """What to look at, first things first."""
+    """The summary: every answer in one line, the most urgent first."""
     order = sorted(sections, key=lambda one: one.state is not State.LOOK)
     return _tag(
         "nav",
@@ -197,7 +197,7 @@ def _side(column: Column) -> str:
 
 
 def _tag(name: str, /, *children: Child, class_: str | None = None, **attributes: str) -> ET.Element:
-    """An element with what is in it."""
+    """An element with its children."""
     element = ET.Element(name, {**attributes, **({"class": class_} if class_ else {})})
     for child in children:
         if isinstance(child, ET.Element):

@@ -1,4 +1,4 @@
-"""How each picture of the report is drawn. What is in it, the questions decide.
+"""Draws the pictures of the report; the questions decide what a picture shows.
 
 Lines differ by their dashes as well as by their colours, and hours count from 1970 in UTC.
 """
@@ -20,7 +20,7 @@ DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1)))
 DAY = 24
 MOST_DAY_LABELS = 10
 LABEL = 24
-"""Letters of a name in a legend."""
+"""The most letters of a name in a legend."""
 
 
 def hourly(begin: int, end: int, lines: Mapping[str, Mapping[int, float]], unit: str) -> Draw:
@@ -44,7 +44,7 @@ def hourly(begin: int, end: int, lines: Mapping[str, Mapping[int, float]], unit:
 
 
 def usual_week(begin: int, week: CountWeek, marked: Sequence[int]) -> Draw:
-    """A week on the band of what is usual."""
+    """A week as a line, over the range of usual values."""
 
     def draw(axes: "Axes") -> None:
         hours = np.arange(begin, begin + week.jobs.size)
@@ -113,7 +113,7 @@ def storm_hours(begin: int, end: int, retries: Mapping[int, float], stormy: Sequ
 
 
 def pushed(begin: int, end: int, share: Mapping[int, float], wait: Mapping[int, float], tenant: str) -> Draw:
-    """A tenant's share of a queue's run time, over how long the others waited."""
+    """A tenant's share of a queue's run time, above the others' mean wait."""
 
     def draw(axes: "Axes") -> None:
         hours = range(begin, end)
@@ -144,12 +144,12 @@ def pushed(begin: int, end: int, share: Mapping[int, float], wait: Mapping[int, 
 def forecast(
     days: Sequence[int], load: Sequence[float], ahead: Sequence[tuple[int, float, float]], capacity: float
 ) -> Draw:
-    """Daily load, what it is expected to be, and the levels that it should stay below.
+    """Daily load, its forecast, and the levels that it should not reach.
 
     Args:
         days: counted from 1970.
-        load: busy hours on each.
-        ahead: of each later day the number, the expected load, and half its range.
+        load: busy hours on each day.
+        ahead: for each later day its number, the expected load, and half the width of its range.
         capacity: in the same unit.
     """
 
@@ -200,7 +200,7 @@ def _dates(axes: "Axes", first: int, last: int) -> None:
 
 
 def _label(name: str) -> str:
-    """A name in a legend, from which matplotlib would leave out one that begins with an underscore."""
+    """A name for a legend; matplotlib leaves out names that begin with an underscore, so a space is put before them."""
     shown = words.clean(name, LABEL)
     return f" {shown}" if shown.startswith("_") else shown
 

@@ -1,6 +1,6 @@
 """What did a deploy make slower, or faster? Run times of each task before and after; the rule is ``rule_shift``.
 
-Spark merges the sketches of both sides and leaves out what hardly moved; the rule decides on the rest.
+Spark merges the sketches of both sides and leaves out tasks that hardly changed; the rule decides on the others.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
 MOST_CANDIDATES = 2_000
-"""Pairs of deploy and task that are brought to the driver: those that cost or saved most."""
+"""The most pairs of deploy and task that are sent to the driver: those that cost or saved most."""
 
 DRAWN = 2
 COLUMNS = (
@@ -56,12 +56,12 @@ class Change:
     """A task whose run time changed with a deploy.
 
     Attributes:
-        queue: the task's.
-        task: its name.
+        queue: the task's queue.
+        task: the task's name.
         window: the deploy, and the hours compared.
         before: run times before it.
         after: run times after it.
-        shift: what the rule says.
+        shift: the rule's result.
     """
 
     queue: str
@@ -73,7 +73,7 @@ class Change:
 
     @property
     def cost(self) -> float:
-        """Seconds of run time that a day's jobs take more; below zero: less."""
+        """Additional seconds of run time a day; below zero: fewer."""
         return (self.after.mean - self.before.mean) * self.after.runs / (self.window.hours / DAY)
 
 
@@ -97,7 +97,7 @@ def section(rollups: Rollups) -> Section:
 
 
 def sentence(one: Change) -> str:
-    """What changed, in words."""
+    """A sentence that says what changed."""
     shift, window = one.shift, one.window
     which = "The typical run" if shift.typical else "The slow runs"
     before, after = (one.before.p50, one.after.p50) if shift.typical else (one.before.p90, one.after.p90)
@@ -149,7 +149,7 @@ def _changes(rollups: Rollups, found: Sequence[Window]) -> Iterable[Change]:
 
 
 def _distinct(changes: Iterable[Change]) -> list[Change]:
-    """Of overlapping comparisons of one task, the one with the greatest effect; the costliest first."""
+    """Of overlapping comparisons of one task, only the one with the greatest effect; sorted by cost, highest first."""
     kept: list[Change] = []
     for one in sorted(changes, key=lambda one: (-abs(one.shift.effect - 0.5), one.window.hour)):
         same = [other for other in kept if (other.queue, other.task) == (one.queue, one.task)]
@@ -163,7 +163,7 @@ def _overlap(one: Window, other: Window) -> bool:
 
 
 def candidates(rollups: Rollups, found: Sequence[Window]) -> "DataFrame":
-    """Tasks that ran often enough on both sides of a deploy and whose p50 or p90 moved: a row for deploy and task."""
+    """A row for each deploy and task with enough runs on both sides, and with a changed p50 or p90."""
     sides = (
         _sides(rollups, found)
         .groupBy("deploy", "queue", "task", "side")
@@ -207,7 +207,7 @@ def _moved(name: str) -> Any:  # noqa: ANN401 - a Column, of which Spark has two
 
 
 def _sides(rollups: Rollups, found: Sequence[Window]) -> "DataFrame":
-    """Hours in which jobs ran, once for each span of a deploy that they lie in."""
+    """Hours in which jobs ran, once for each span of a deploy that contains them."""
     spans = [
         (window.deploy, side, first, first + window.hours)
         for window in found

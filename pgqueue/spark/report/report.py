@@ -1,7 +1,7 @@
-"""The report of a week: every question asked, the answers on one page and as tables.
+"""The report of a week: asks every question, and writes the answers on one page and as tables.
 
-Spark reads the roll-ups and boils them down; what comes back to this process is answers. The page and the tables are
-written when all of them are there, each in one rename.
+Spark reads and reduces the roll-ups; only answers come back to this process. The page and the tables are written when all
+answers are complete, each in one rename.
 """
 
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pgqueue.spark.lake.lake import Lake
 
 WEEKS = 8
-"""Former weeks that the reported one is compared with, by default."""
+"""The default number of earlier weeks with which the reported week is compared."""
 
 QUESTIONS: tuple["Callable[[Rollups], Section]", ...] = (
     overview.section,
@@ -65,9 +65,9 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         title: the question.
         state: ``look``, ``calm`` or ``unknown``.
-        answer: in a sentence or two.
-        findings: a sentence each, at most SAID.
-        found: how many there are.
+        answer: one or two sentences.
+        findings: one sentence each, at most SAID.
+        found: the number of all findings.
         table: its file below the lake; None: the lake is empty.
     """
 
@@ -80,12 +80,12 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """What the report says, for programs.
+    """The report, for programs.
 
     Attributes:
         until: the last day; None: the lake is empty.
-        weeks: how many former weeks it was compared with.
-        days: how many days of all of them the lake holds.
+        weeks: the number of earlier weeks compared.
+        days: how many days of all these weeks the lake holds.
         html: where the page is.
         sections: by name.
     """
@@ -102,9 +102,9 @@ class Answers:
     """Every question's answer.
 
     Attributes:
-        period: what they are about; None: the lake is empty.
+        period: the weeks of the report; None: the lake is empty.
         sections: in the order of the page.
-        weeks: how many former weeks were asked for.
+        weeks: the requested number of earlier weeks.
     """
 
     period: Period | None
@@ -126,16 +126,16 @@ def report(
     Args:
         spark: a session, local or a cluster's; executors need pgqueue, NumPy and pyarrow.
         lake: with roll-ups in it.
-        config: its currency is the costs'.
+        config: names the currency of costs.
         until: the last day of the week; the newest in the lake by default.
         out: the page's file or URI; ``report/report-<day>.html`` in the lake by default.
-        weeks: how many former weeks to compare with.
+        weeks: the number of earlier weeks to compare with.
 
     Returns:
-        Where the page is.
+        The page's path or URI.
 
     Raises:
-        InvalidOption: there are no roll-ups of that day, the weeks are none or too many, or ``out`` is a folder.
+        InvalidOption: there are no roll-ups of that day, ``weeks`` is out of range, or ``out`` is a folder.
         LakeError: there is no lake, it cannot be read or written to, or it was never rolled up.
     """
     check_out(out)
@@ -143,7 +143,7 @@ def report(
 
 
 def check_out(out: "str | PathLike[str] | None") -> None:
-    """Make sure, before any work, that a page can be called so.
+    """Check, before any work, that a page can have this name.
 
     Raises:
         InvalidOption: it is a folder.
@@ -180,7 +180,7 @@ def write(found: Answers, lake: "Lake", *, out: "str | PathLike[str] | None" = N
 
     Args:
         found: the answers.
-        lake: whose ``report`` folder gets the tables.
+        lake: its ``report`` folder gets the tables.
         out: the page's file or URI; in the lake by default.
 
     Raises:

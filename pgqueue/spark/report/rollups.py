@@ -1,6 +1,6 @@
-"""What the report reads: the roll-up tables of some weeks, and nothing else.
+"""Reads the report's data: the roll-up tables of some weeks, and nothing else.
 
-Hours and days are whole numbers from 1970 in UTC from here on, so no time zone of a driver or a session can move them.
+Hours and days become whole numbers counted from 1970 in UTC, so no time zone of a driver or a session can shift them.
 """
 
 from collections.abc import Mapping
@@ -72,12 +72,12 @@ WORKERS: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Period:
-    """The week that is reported on, and the former weeks that it is compared with.
+    """The reported week, and the earlier weeks with which it is compared.
 
     Attributes:
         until: the last day, counted from 1970.
-        weeks: how many former weeks.
-        days: those that the lake holds, within all these weeks, ascending.
+        weeks: the number of earlier weeks.
+        days: the days of all these weeks that the lake holds, ascending.
     """
 
     until: int
@@ -86,32 +86,32 @@ class Period:
 
     @property
     def end(self) -> int:
-        """The hour after the last."""
+        """The hour after the last one."""
         return (self.until + 1) * DAY
 
     @property
     def begin(self) -> int:
-        """The first hour of the week that is reported on."""
+        """The first hour of the reported week."""
         return self.end - WEEK
 
     @property
     def start(self) -> int:
-        """The first hour of the first former week."""
+        """The first hour of the first earlier week."""
         return self.end - (self.weeks + 1) * WEEK
 
     def around(self, first: int, last: int) -> tuple[int, int]:
-        """The days around some hours, for a picture: its first hour, and the one after its last."""
+        """The range of a picture around some hours: its first hour, and the hour after its last."""
         begin = max(self.start, first // DAY * DAY - 2 * DAY)
         return begin, min(self.end, (last // DAY + 3) * DAY)
 
     @property
     def recent(self) -> int:
-        """The first hour in which deploys, storms and crowding are looked for."""
+        """The first hour in which the report looks for deploys, storms and crowding."""
         return max(self.start, self.end - RECENT_DAYS * DAY)
 
     @property
     def first_day(self) -> int:
-        """The first day of the week that is reported on."""
+        """The first day of the reported week."""
         return self.until + 1 - WEEK_DAYS
 
     @property
@@ -128,18 +128,18 @@ class Period:
 
 @dataclass(frozen=True, kw_only=True)
 class Rollups:
-    """The tables. ``at`` is the hour, counted from 1970; hours in which nothing ended are left out of ``hours``.
+    """The tables. ``at`` is the hour, counted from 1970; ``hours`` has no row for an hour in which no job ended.
 
     Attributes:
-        spark: the session that they were read in.
-        period: the weeks that they are of.
+        spark: the session that reads them.
+        period: their weeks.
         hours: by queue and task.
-        busy: by hour alone: ``busy_seconds``, also of hours in which nothing ended.
+        busy: by hour only: ``busy_seconds``, also of hours in which no job ended.
         failures: by queue, task and reason.
         tenants: by queue and tenant; null: jobs without one.
         workers: by worker.
         deploys: ``at`` and ``version``, of any time.
-        currency: that costs are in; may be empty.
+        currency: the currency of costs; may be empty.
     """
 
     spark: "SparkSession"
@@ -154,15 +154,15 @@ class Rollups:
 
 
 def period(lake: "Lake", until: date | None, weeks: int) -> Period | None:
-    """Which days to report on; None: there is nothing in the lake yet.
+    """The days to report on; None: the lake is empty.
 
     Args:
-        lake: whose roll-ups.
+        lake: the lake with the roll-ups.
         until: the last day; the newest by default.
-        weeks: how many former weeks to compare with.
+        weeks: the number of earlier weeks to compare with.
 
     Raises:
-        InvalidOption: the lake has no roll-ups of that day, or the weeks are none or too many.
+        InvalidOption: the lake has no roll-ups of that day, or ``weeks`` is out of range.
         LakeError: there are jobs in the lake and no roll-ups of them.
     """
     if not 1 <= weeks <= MOST_WEEKS:

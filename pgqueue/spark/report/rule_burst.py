@@ -1,13 +1,13 @@
-"""When retries of a task come in a storm: pure arithmetic on arrays, no Spark.
+"""Finds storms of a task's retries: pure arithmetic on arrays, no Spark.
 
-How many retries are usual is a rate per job, over all hours of the task but the tenth with the highest rates (a trimmed
-ratio, so that storms do not make themselves usual). An hour is stormy if its retries are
+The usual number of retries is a rate per job, over all hours of the task except the tenth with the highest rates (a
+trimmed ratio, so that storms do not raise it). An hour is stormy if its retries are
 
-* twenty at least,
-* five times what that rate makes of its jobs, and
-* six standard deviations more, where the variance is that of counts, enlarged by what the task's calm hours show beyond
-  it (the dispersion: Pearson's chi-squared by its degrees of freedom; McCullagh & Nelder, "Generalized Linear Models",
-  2nd ed., 1989, on over-dispersion).
+* at least 20,
+* at least 5 times the expected number (the rate times the hour's jobs), and
+* at least 6 standard deviations above the expected number. The variance is that of counts, times the dispersion of the
+  task's normal hours (Pearson's chi-squared divided by its degrees of freedom; McCullagh & Nelder, "Generalized Linear
+  Models", 2nd ed., 1989, on over-dispersion).
 """
 
 from typing import NamedTuple
@@ -22,15 +22,15 @@ FAR = 6.0
 TRIMMED = 0.1
 FEWEST_HOURS = 48
 BREAK = 1
-"""Calm hours that a storm may pause for."""
+"""A storm may contain this many normal hours in a row."""
 
 
 class Usual(NamedTuple):
-    """What is usual of a task.
+    """The usual retries of a task.
 
     Attributes:
         rate: retries per job.
-        dispersion: variance by mean of the calm hours' retries; 1 is that of chance.
+        dispersion: variance divided by mean of the normal hours' retries; chance alone gives 1.
     """
 
     rate: float
@@ -43,10 +43,10 @@ class Storm(NamedTuple):
     Attributes:
         first: hour, counted from 1970.
         last: hour.
-        hours: the stormy ones of them.
-        jobs: that ended in those.
-        retries: of those jobs.
-        expected: how many would have been usual.
+        hours: the stormy hours among them.
+        jobs: jobs that ended in the stormy hours.
+        retries: retries of those jobs.
+        expected: the usual number of retries.
     """
 
     first: int
@@ -58,7 +58,7 @@ class Storm(NamedTuple):
 
 
 def usual(jobs: Floats, retries: Floats) -> Usual | None:
-    """What is usual, from the hours in which jobs ended; None: they are too few to tell."""
+    """The usual retries, from the hours in which jobs ended; None: too few hours."""
     if jobs.size < FEWEST_HOURS:
         return None
     rates = retries / jobs
@@ -71,7 +71,7 @@ def usual(jobs: Floats, retries: Floats) -> Usual | None:
 
 
 def stormy(jobs: Floats, retries: Floats, by: Usual) -> Flags:
-    """Which hours are."""
+    """Which hours are stormy."""
     expected = by.rate * jobs
     far = retries - expected >= FAR * np.sqrt(by.dispersion * np.fmax(expected, 1.0))
     flags: Flags = (retries >= FEWEST_RETRIES) & (retries >= MANY * np.fmax(expected, 1.0)) & far
@@ -83,9 +83,9 @@ def storms(hour: Integers, jobs: Floats, retries: Floats, *, begin: int) -> list
 
     Args:
         hour: hours in which jobs ended, counted from 1970.
-        jobs: that ended in each.
-        retries: of those jobs.
-        begin: the first hour to look at; what is usual is learnt from all.
+        jobs: jobs that ended in each.
+        retries: retries of those jobs.
+        begin: the first hour to judge; the usual rate comes from all hours.
     """
     by = usual(jobs, retries)
     if by is None:

@@ -1,17 +1,17 @@
-"""When a tenant crowds others: pure arithmetic on arrays, no Spark.
+"""Finds tenants that crowd others: pure arithmetic on arrays, no Spark.
 
-A tenant's *big* hours are those in which it took at least half of a queue's run time and twice what is usual for itself
-at that hour of the day. In them the wait of the others is compared with what it usually is at the same hour of the day
-while the tenant is not big (medians, so that a few bad hours move them little).
+A tenant's *big* hours are those in which it took at least half of a queue's run time, and at least twice its own usual
+run time at that hour of the day. In these hours the others' wait is compared with its usual value at the same hour of the
+day, taken from hours in which the tenant is not big (medians, so that a few bad hours move them little).
 
-It crowds others if they were slowed (twice the usual wait, and five seconds more) in at least three of its big hours, in
-at least half of them, and at least three times as often as in other hours. Fewer hours do if they are striking: ten times
-the usual wait, and more than in any hour in which the tenant was not big. The last tests keep a queue that is always late
-from being one tenant's fault; and hours in which the others brought half as much work again as they usually do are left
-out, for then the wait may be their own doing.
+The tenant crowds others if they were slowed (at least twice the usual wait, and 5 seconds more) in at least three of its
+big hours, in at least half of them, and at least three times as often as in other hours. Fewer hours are enough if they
+are striking: ten times the usual wait, and more than in any hour in which the tenant was not big. The last tests ensure
+that no tenant is named for a queue that is always late. Hours in which the others brought 1.5 times their usual work are
+left out, because their own work may be the cause.
 
-The wait that it cost is the sum over its big hours of how much longer the others' jobs waited than usual. It is an
-attribution by time, not a proof: the page says so.
+The cost is the sum, over the tenant's big hours, of the others' wait above the usual. It shows what happened at the same
+time, not a cause: the page says so.
 """
 
 from dataclasses import dataclass
@@ -36,14 +36,14 @@ DAY = 24
 
 @dataclass(frozen=True, kw_only=True)
 class Sharing:
-    """One queue from one tenant's place: arrays of one length, a value per hour in which any job ended.
+    """One queue, split between a tenant and the others: arrays of one length, a value per hour in which a job ended.
 
     Attributes:
         hour: counted from 1970.
         own_run: seconds that the tenant's jobs ran.
-        other_run: seconds that the others' ran.
-        other_jobs: how many jobs of others ended.
-        other_wait: seconds that those waited, summed.
+        other_run: seconds that the others' jobs ran.
+        other_jobs: how many of the others' jobs ended.
+        other_wait: the sum of their waits, in seconds.
     """
 
     hour: Integers
@@ -54,16 +54,16 @@ class Sharing:
 
 
 class Crowding(NamedTuple):
-    """What a tenant did to others.
+    """How a tenant slowed others.
 
     Attributes:
-        hours: its big hours in which they were slowed.
+        hours: its big hours in which others were slowed.
         big: its big hours.
-        share: of the run time in those in which they were slowed.
-        wait: of a job of the others in those, in seconds.
-        usual: of such a job at the same hours of other days.
-        cost: seconds that jobs of others waited longer.
-        others: jobs of others in those hours.
+        share: its share of the run time in ``hours``.
+        wait: the mean wait of the others' jobs in ``hours``, in seconds.
+        usual: their mean wait at the same hours of other days, in seconds.
+        cost: seconds that the others' jobs waited longer.
+        others: the number of the others' jobs in ``hours``.
     """
 
     hours: tuple[int, ...]
@@ -76,7 +76,7 @@ class Crowding(NamedTuple):
 
 
 def judge(queue: Sharing, *, begin: int) -> Crowding | None:
-    """Whether the tenant crowded others since an hour; what is usual is learnt from all hours."""
+    """Whether the tenant crowded others since the hour ``begin``; usual values come from all hours."""
     total = queue.own_run + queue.other_run
     usual_own = _usual(queue.hour, queue.own_run, np.ones(queue.hour.size, dtype=np.bool_))
     big = (
@@ -117,7 +117,7 @@ def _crowding(queue: Sharing, counted: Flags, hit: Flags, usual: Floats) -> Crow
 
 
 def _usual(hour: Integers, values: Floats, of: Flags) -> Floats:
-    """For every hour the median of the same hour of the day, or of all hours where there are fewer than three."""
+    """For every hour the median of the same hour of the day; with fewer than three such hours, of all hours."""
     usual = np.full(hour.size, float(np.median(values[of])) if np.any(of) else np.nan)
     for time in range(DAY):
         here = hour % DAY == time

@@ -1,12 +1,12 @@
-"""A trend with a weekday pattern, and when it crosses a level: pure arithmetic on arrays, no Spark.
+"""Fits a trend with a weekday pattern, and finds when it crosses a level: pure arithmetic on arrays, no Spark.
 
 Ordinary least squares on a constant, the day's number and six weekday indicators (Hyndman & Athanasopoulos,
 "Forecasting: Principles and Practice", 3rd ed., chapter 7: trend and seasonal dummies; prediction intervals in 7.9).
-The range is the 80% prediction interval of a single day. Days in a row resemble each other, which makes the textbook
-interval too narrow; its variance is enlarged by (1 + r)/(1 - r), where r is the correlation of neighbouring residuals
+The range is the 80% prediction interval of a single day. Neighbouring days are correlated, which makes the textbook
+interval too narrow; so its variance is multiplied by (1 + r)/(1 - r), where r is the correlation of neighbouring residuals
 (the effective sample size of Thiébaux & Zwiers, J. Climate Appl. Meteor. 23, 1984), never below zero.
 
-Nobody knows more of the future than of the past: forecasts reach as many days ahead as there are days behind.
+A forecast reaches as many days ahead as there are days of data.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ FEWEST_DAYS = 14
 COVERED = 0.8
 MOST_CORRELATION = 0.8
 THURSDAY = 3
-"""1970-01-01 was one; Monday is 0."""
+"""The weekday of 1970-01-01; Monday is 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +30,12 @@ class Fit:
     """A fitted line with weekdays.
 
     Attributes:
-        origin: the day that the line counts from.
+        origin: the day from which the line counts.
         days: how many days it was fitted to.
-        coefficients: constant, a day's growth, Tuesday to Sunday against Monday.
-        inverse: of the normal matrix.
-        variance: of a day around the line.
-        freedom: days less coefficients.
+        coefficients: constant, growth a day, Tuesday to Sunday against Monday.
+        inverse: the inverse of the normal matrix.
+        variance: the variance of a day around the line.
+        freedom: the number of days minus the number of coefficients.
     """
 
     origin: int
@@ -57,7 +57,7 @@ class Fit:
 
     @property
     def growth(self) -> tuple[float, float, float]:
-        """By how much a week adds: the lowest, the likeliest and the highest of the 80% range."""
+        """The growth a week: the lowest, the likeliest and the highest value of the 80% range."""
         middle = float(self.coefficients[1])
         error = float(np.sqrt(self.variance * self.inverse[1, 1]))
         half = student(0.5 + COVERED / 2, self.freedom) * error
@@ -65,11 +65,11 @@ class Fit:
 
 
 class Crossing(NamedTuple):
-    """When a level is reached, as days from 1970; None: not as far as can be seen.
+    """When a level is reached, as days from 1970; None: not within the forecast.
 
     Attributes:
-        earliest: the first day whose range reaches it.
-        likely: the first day that is expected to.
+        earliest: the first day whose range reaches the level.
+        likely: the first day whose expected value reaches it.
         latest: the first day whose whole range has reached it.
     """
 
@@ -79,11 +79,11 @@ class Crossing(NamedTuple):
 
 
 def fit(days: Sequence[int], values: Sequence[float]) -> Fit | None:
-    """The line through daily values; None: there are less than two weeks of them.
+    """The line through daily values; None: there are fewer than :data:`FEWEST_DAYS`.
 
     Args:
         days: counted from 1970, ascending, each once; some may be missing.
-        values: one of each.
+        values: one for each day.
     """
     if len(days) < FEWEST_DAYS:
         return None
@@ -106,7 +106,7 @@ def fit(days: Sequence[int], values: Sequence[float]) -> Fit | None:
 
 
 def crossing(line: Fit, level: float, after: int) -> Crossing:
-    """When the level is reached after a day, as far ahead as there are days behind."""
+    """When the level is reached after a day; looks as many days ahead as there are days of data."""
     ahead = range(after + 1, after + 1 + line.days)
     middle = [(day, line.expected(day), line.half(day)) for day in ahead]
     return Crossing(
@@ -117,7 +117,7 @@ def crossing(line: Fit, level: float, after: int) -> Crossing:
 
 
 def student(probability: float, freedom: int) -> float:
-    """A quantile of Student's t, from the normal one (Abramowitz & Stegun, 26.7.5); within 1% from 6 degrees on."""
+    """A quantile of Student's t, from the normal one (Abramowitz & Stegun, 26.7.5); within 1% for 6 degrees or more."""
     z = NormalDist().inv_cdf(probability)
     first = (z**3 + z) / 4
     second = (5 * z**5 + 16 * z**3 + 3 * z) / 96

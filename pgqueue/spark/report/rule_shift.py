@@ -1,18 +1,18 @@
-"""When a task became slower or faster after a deploy: pure arithmetic on samples, no Spark.
+"""Decides whether a task became slower or faster after a deploy: pure arithmetic on samples, no Spark.
 
-Both sides are known by the quantiles of their merged sketches. Medians of skewed run times jump about, so a ratio alone
-says little; a shift has to pass four tests:
+Each side is given as the quantiles of its merged sketches. Medians of skewed run times vary much, so a ratio alone is not
+enough; a shift must pass four tests:
 
 * *It matters*: the ratio of the medians (or of the 90th percentiles), and a millisecond at least.
 * *It is large among all runs*: the share of pairs (a run before, a run after) in which the later one took longer, ties
   by half, is at least 0.64 (or at most 0.36). That is Vargha & Delaney's A, and 0.64 what they call a medium effect
   ("A Critique and Improvement of the CL Common Language Effect Size Statistics", J. Educ. Behav. Stat. 25, 2000). A
-  slower tail leaves A near one half; it is judged by the share of later runs above the former 90th percentile, which is
+  slower tail leaves A near one half; it is judged by the share of later runs above the earlier 90th percentile, which is
   0.1 if nothing changed.
 * *It is more than chance*: five standard errors of that statistic (Mann & Whitney, Ann. Math. Stat. 18, 1947; for a
-  share, of a binomial one), after taking off what the sketches may be wrong by.
-* *It lasted*: three in four hours after the deploy were slower than the middle one of the hours before, so that one bad
-  evening is not the deploy's fault.
+  share, of a binomial one), after subtracting the sketches' possible error.
+* *It lasted*: three in four hours after the deploy were slower than the median hour before, so that one bad evening is
+  not taken for the deploy's effect.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ SKETCH_ERROR = 0.0165
 Accuracy and Size")."""
 
 RANKS = tuple((index + 0.5) / 100 for index in range(100))
-"""The quantiles that a sample is known by."""
+"""The ranks of a sample's quantiles."""
 
 DAY = 24
 WINDOW_DAYS = 7
@@ -46,11 +46,11 @@ class Window(NamedTuple):
     """Hours around a deploy; both spans have the same length, and the deploy's own hour is in neither.
 
     Attributes:
-        deploy: which.
-        hour: of the deploy, counted from 1970.
-        versions: that went live in that hour.
-        hours: the length of either span.
-        others: how many other deploys lie in the two spans.
+        deploy: the deploy's number.
+        hour: the deploy's hour, counted from 1970.
+        versions: the versions that went live in that hour.
+        hours: the length of each span.
+        others: how many other deploys are in the two spans.
     """
 
     deploy: int
@@ -65,13 +65,13 @@ class Sample:
     """Run times on one side of a deploy.
 
     Attributes:
-        runs: how many.
+        runs: the number of runs.
         mean: in seconds.
         quantiles: at RANKS, ascending, in seconds.
         p50: in seconds.
         p90: in seconds.
-        medians: of each hour.
-        tails: the 90th percentile of each hour.
+        medians: the median of each hour, in seconds.
+        tails: the 90th percentile of each hour, in seconds.
     """
 
     runs: int
@@ -84,12 +84,12 @@ class Sample:
 
 
 class Shift(NamedTuple):
-    """A change that passed.
+    """A change that passed the tests.
 
     Attributes:
-        slower: or faster.
-        typical: the middle moved; else only slow runs did.
-        ratio: of the medians, or of the 90th percentiles, later to former.
+        slower: True: slower; False: faster.
+        typical: True: the median changed; False: only the slow runs changed.
+        ratio: the later median divided by the earlier one, or the same of the 90th percentiles.
         effect: the share of pairs in which the later run took longer.
     """
 
@@ -100,14 +100,14 @@ class Shift(NamedTuple):
 
 
 def windows(deploys: Sequence[tuple[int, str]], *, first: int, end: int) -> tuple[list[Window], int]:
-    """Which hours to compare for each deploy, and how many deploys are too young or too old for it.
+    """The hours to compare for each deploy, and the number of deploys that are too new or too old to compare.
 
-    A span reaches from a deploy to its neighbours, in whole days so that both hold the same hours of the day; it is a
-    day at least, even if other deploys fall in it, and a week at most.
+    A span reaches from a deploy to the neighbouring deploys, in whole days, so that both spans have the same hours of the
+    day. It is at least a day, even if other deploys fall in it, and at most a week.
 
     Args:
-        deploys: hour and version.
-        first: the first hour that the lake knows.
+        deploys: hour and version of each.
+        first: the first hour that the lake has.
         end: the hour after the last.
     """
     versions: dict[int, list[str]] = {}
@@ -128,7 +128,7 @@ def windows(deploys: Sequence[tuple[int, str]], *, first: int, end: int) -> tupl
 
 
 def effect(before: Sequence[float], after: Sequence[float]) -> float:
-    """The share of pairs in which the one after is greater, ties by half (Vargha & Delaney's A)."""
+    """The share of pairs in which the later run is longer; ties count half (Vargha & Delaney's A)."""
     former, later = np.sort(np.asarray(before)), np.asarray(after)
     below = np.searchsorted(former, later, side="left")
     up_to = np.searchsorted(former, later, side="right")
@@ -162,7 +162,7 @@ def _tail(before: Sample, after: Sample) -> Shift | None:
     share = float(np.mean(np.asarray(after.quantiles) > before.p90))
     error = np.sqrt(0.1 * 0.9 * (1 / before.runs + 1 / after.runs))
     sure = abs(share - 0.1) - SKETCH_ERROR >= SURE * error
-    slower = share > 0.1  # noqa: PLR2004 - what it is if nothing changed
+    slower = share > 0.1  # noqa: PLR2004 - the share if nothing changed
     large = share >= LARGE_TAIL if slower else share <= SMALL_TAIL
     if not (sure and large and _matters(before.p90, after.p90, LEAST_TAIL_RATIO, slower=slower)):
         return None

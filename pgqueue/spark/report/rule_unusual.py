@@ -1,17 +1,17 @@
-"""When an hour of a task is unusual: pure arithmetic on arrays, no Spark.
+"""Finds the unusual hours of a task: pure arithmetic on arrays, no Spark.
 
-Hours lie in a grid of weeks by 168 hours of the week; the last week is judged by those before it.
+Hours form a grid of weeks by 168 hours of the week; the last week is compared with the weeks before it.
 
-* What is usual in an hour is the *median* of the same weekday and hour in former weeks: one bad week moves it little.
-* How far an hour may be off is learnt from the task itself. Each former hour is judged in the same way, by the other
-  former weeks (leave one out). The spread is the largest of: 1.4826 times the median of those distances (the MAD,
-  which is a standard deviation where noise is normal; Rousseeuw & Croux, "Alternatives to the Median Absolute
-  Deviation", JASA 88, 1993), a quarter of their 99th percentile (so that a task with wild hours has to be wilder
-  still), the MAD of that hour of the week alone, and what chance alone does.
-* Distances are taken where noise is even: counts as 2√(x + 3/8), shares as 2·asin√((x + 3/8)/(n + 3/4))
-  (both Anscombe, "The transformation of Poisson, binomial and negative-binomial data", Biometrika 35, 1948), waits as
-  log(1 + seconds).
-* An hour is unusual from six spreads on, and only if the difference matters: see the constants.
+* The usual value of an hour is the *median* of the same weekday and hour in earlier weeks: one bad week moves it little.
+* The allowed distance comes from the task itself. Each earlier hour is compared in the same way with the other earlier
+  weeks (leave one out). The spread is the largest of: 1.4826 times the median of those distances (the MAD, which is a
+  standard deviation where noise is normal; Rousseeuw & Croux, "Alternatives to the Median Absolute Deviation", JASA 88,
+  1993), a quarter of their 99th percentile (so that a task with extreme hours needs a more extreme one), the MAD of that
+  hour of the week alone, and the spread of pure chance.
+* Distances are measured on a scale on which noise is even: counts as 2√(x + 3/8), shares as
+  2·asin√((x + 3/8)/(n + 3/4)) (both Anscombe, "The transformation of Poisson, binomial and negative-binomial data",
+  Biometrika 35, 1948), waits as log(1 + seconds).
+* An hour is unusual at six spreads or more, and only if the difference matters: see the constants.
 """
 
 from dataclasses import dataclass, replace
@@ -30,14 +30,14 @@ FAR = 6.0
 WILD = 0.99
 FEWEST_DISTANCES = 8
 FEWEST_JOBS = 10
-"""Below so many in an hour, its percentiles and shares are not judged."""
+"""With fewer jobs in an hour, its percentiles and shares are not judged."""
 
 MATTERS_JOBS = 20
 MATTERS_SHARE_OF_JOBS = 0.3
 MATTERS_WAIT = 5.0
 MATTERS_WAIT_RATIO = 2.0
 MATTERS_FAILED = 0.05
-"""Five percentage points, and as many attempts as FEWEST_FAILED."""
+"""Five percentage points; and at least FEWEST_FAILED attempts."""
 FEWEST_FAILED = 5
 
 LEAST_WAIT_SPREAD = 0.1
@@ -49,14 +49,14 @@ JOBS, WAIT, FAILED, SILENCE = "jobs", "wait", "failed", "silence"
 
 @dataclass(frozen=True, kw_only=True)
 class Hours:
-    """What one task did: arrays of one length, a value per hour in which any job of it ended.
+    """The hours of one task: arrays of one length, a value per hour in which a job of it ended.
 
     Attributes:
         hour: counted from 1970, UTC.
-        jobs: that ended.
-        attempts: of those jobs.
-        failed: of those attempts.
-        wait: the 90th percentile, in seconds.
+        jobs: jobs that ended.
+        attempts: attempts of those jobs.
+        failed: failed attempts among those.
+        wait: the 90th percentile of the wait, in seconds.
     """
 
     hour: Integers
@@ -73,11 +73,11 @@ class Finding(NamedTuple):
         metric: JOBS, WAIT, FAILED or SILENCE.
         hour: counted from 1970, UTC.
         value: jobs, seconds or a share.
-        usual: the median of former weeks.
-        low: the lowest of former weeks.
-        high: the highest of former weeks.
-        score: how many spreads it is off; below zero: it is lower than usual.
-        weeks: how many former weeks it was compared with.
+        usual: the median of earlier weeks.
+        low: the lowest of earlier weeks.
+        high: the highest of earlier weeks.
+        score: the distance in spreads; below zero: lower than usual.
+        weeks: the number of earlier weeks compared.
     """
 
     metric: str
@@ -91,13 +91,13 @@ class Finding(NamedTuple):
 
 
 class CountWeek(NamedTuple):
-    """The judged week's counts on what is usual; NaN or infinite: not known.
+    """The judged week's counts beside the usual ones; NaN or infinite: not known.
 
     Attributes:
-        jobs: that ended in each hour.
-        usual: the median of former weeks.
-        low: below this is unusual.
-        high: above this is.
+        jobs: jobs that ended in each hour.
+        usual: the median of earlier weeks.
+        low: a count below this is unusual.
+        high: a count above this is unusual.
     """
 
     jobs: Floats
@@ -108,13 +108,13 @@ class CountWeek(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Band:
-    """What is usual in each hour of the judged week, in spreads around the median; NaN: nothing is.
+    """The usual values of each hour of the judged week; NaN: not known.
 
     Attributes:
-        usual: the median of former weeks, on the even scale.
-        spread: on the same scale.
-        score: of the judged week.
-        weeks: how many former weeks there were.
+        usual: the median of earlier weeks, on the scale with even noise.
+        spread: the spread, on the same scale.
+        score: the judged week's distance from the median, in spreads.
+        weeks: the number of earlier weeks.
     """
 
     usual: Floats
@@ -127,9 +127,9 @@ def judge(task: Hours, known: Flags, start: int) -> list[Finding]:
     """The unusual hours of the last week.
 
     Args:
-        task: what it did.
+        task: its hours.
         known: for every hour from ``start`` to the end of the judged week, whether the lake holds its day.
-        start: the first hour of the first former week, counted from 1970.
+        start: the first hour of the first earlier week, counted from 1970.
     """
     if task.hour.size == 0:
         return []
@@ -138,13 +138,13 @@ def judge(task: Hours, known: Flags, start: int) -> list[Finding]:
 
 
 def band(scaled: Floats, *, floor: float, weight: Floats | None = None, kinds: Flags | None = None) -> Band:
-    """What is usual, how far off is far, and how far off the last week is.
+    """The usual values, the spreads, and the scores of the last week.
 
     Args:
         scaled: weeks by hours of the week, on a scale on which noise is even; NaN: not known.
         floor: the least spread.
-        weight: what distances are multiplied by to be even; the same for all by default.
-        kinds: hours of the week that are alike; hours of one kind learn their spread from each other.
+        weight: factors that make the noise of distances even; by default 1.
+        kinds: groups of similar hours of the week; the hours of a group share one spread.
     """
     weight = np.ones_like(scaled) if weight is None else weight
     kinds = np.ones(scaled.shape[1], dtype=np.bool_) if kinds is None else kinds
@@ -175,7 +175,7 @@ def count_week(task: Hours, known: Flags, start: int) -> CountWeek:
 
 
 class _Grid:
-    """Hours laid out as weeks by hours of the week."""
+    """Hours as a grid of weeks by hours of the week."""
 
     def __init__(self, task: Hours, known: Flags, start: int) -> None:
         index = task.hour - start
@@ -185,7 +185,7 @@ class _Grid:
         self.begin = start + known.size - WEEK
         self.there = known.copy()
         if self.index.size:
-            self.there[: int(self.index.min())] = False  # before its first job a task is new, not silent
+            self.there[: int(self.index.min())] = False  # before its first job a task did not exist
 
     def filled(self, values: Floats, absent: float) -> Floats:
         flat = np.full(self.there.size, absent)
@@ -233,9 +233,9 @@ def _failed(grid: _Grid) -> list[Finding]:
 def _silent(jobs: Floats) -> Flags:
     """Hours without a job of a task that runs by the clock.
 
-    It runs by the clock in an hour of the week if it had a job in it in every former week, and if nearly all former
-    counts are exactly the usual one, in this hour and in all that have as few jobs: where jobs come by chance, counts
-    differ, and an hour without one will come. A job that ended an hour earlier or later is no silence.
+    A task runs by the clock in an hour of the week if it had a job in that hour in every earlier week, and if nearly all
+    earlier counts equal the usual one, in this hour and in all hours with as few jobs. Where jobs come at random, counts
+    differ, and some hours have none. If a job ended one hour earlier or later, the hour is not silent.
     """
     former, now, usual = jobs[:-1], jobs[-1], _median(jobs[:-1])
     weeks = np.sum(np.isfinite(former), axis=0)
@@ -277,7 +277,7 @@ def _even_count(jobs: Floats) -> Floats:
 
 
 def _left_out(former: Floats) -> Floats:
-    """Each value less the median of the other weeks; NaN where fewer than two others are known."""
+    """Each value minus the median of the other weeks; NaN where fewer than two others are known."""
     distances = np.full_like(former, np.nan)
     for week in range(len(former) if len(former) >= FEWEST_WEEKS else 0):
         others = np.delete(former, week, axis=0)
@@ -288,7 +288,7 @@ def _left_out(former: Floats) -> Floats:
 
 
 def _pooled(distances: Floats) -> float:
-    """The spread that hours of one kind have in common; infinite: there are too few to tell."""
+    """The common spread of hours of one kind; infinite: there are too few hours."""
     known = distances[np.isfinite(distances)]
     if known.size < FEWEST_DISTANCES:
         return np.inf
@@ -296,7 +296,7 @@ def _pooled(distances: Floats) -> float:
 
 
 def _median(values: Floats) -> Floats:
-    """By columns, over what is known; NaN where nothing is."""
+    """The median of each column's known values; NaN for a column without any."""
     known = np.ma.masked_invalid(values)
     median: Floats = np.ma.median(known, axis=0).filled(np.nan)  # type: ignore[no-untyped-call]  # NumPy's own
     return median

@@ -1,4 +1,4 @@
-"""What an answer consists of, whoever shows it: sentences, tables, plots."""
+"""The parts of an answer: sentences, tables, plots. The page and the tables' files are made from them."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class State(StrEnum):
-    """Whether somebody should look."""
+    """Whether a user should act."""
 
     LOOK = "look"
     CALM = "calm"
@@ -21,7 +21,7 @@ class State(StrEnum):
 
 
 class Kind(StrEnum):
-    """What a column holds, and so how it is written on the page and in Parquet."""
+    """The kind of a column's values; it decides their form on the page and in Parquet."""
 
     TEXT = "text"
     COUNT = "count"
@@ -38,9 +38,9 @@ class Column(NamedTuple):
     """A column of a table.
 
     Attributes:
-        name: in Parquet.
-        head: on the page; empty: only in Parquet.
-        kind: of its values, each of which may be None.
+        name: its name in Parquet.
+        head: its heading on the page; empty: only in Parquet.
+        kind: the kind of its values, each of which may be None.
     """
 
     name: str
@@ -56,10 +56,10 @@ class Table:
     """An answer as a table.
 
     Attributes:
-        name: of the folder under ``report/`` in the lake.
-        caption: what a row is.
+        name: the name of its folder under ``report/`` in the lake.
+        caption: its caption on the page.
         columns: in order.
-        rows: a value per column, those that matter most first.
+        rows: a value per column, the most important rows first.
     """
 
     name: str
@@ -73,10 +73,10 @@ class Plot:
     """A picture.
 
     Attributes:
-        title: what it is of.
-        says: what one sees in it, for those who do not see it too.
-        draw: draws it on the axes it is given.
-        inches: its height; it is 9 wide.
+        title: its title.
+        says: a description for screen readers.
+        draw: draws it on the given axes.
+        inches: its height in inches; the width is 9 inches.
     """
 
     title: str
@@ -90,15 +90,15 @@ class Section:
     """A question and its answer.
 
     Attributes:
-        name: short, for links and programs.
-        title: the question's.
-        state: whether somebody should look.
-        answer: in a sentence or two.
-        compared: with what, and by which rule.
-        advice: what to do about it.
-        findings: a sentence each, the most important first.
-        tables: the same as tables.
-        plots: pictures of the most important.
+        name: a short name, for links and programs.
+        title: the question.
+        state: whether a user should act.
+        answer: one or two sentences.
+        compared: what was compared, and by which rule.
+        advice: what to do.
+        findings: one sentence each, the most important first.
+        tables: the findings as tables.
+        plots: pictures of the most important findings.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The page's style: ink on the reader's own ground, on paper in black on white."""
+"""The page's style sheet: follows the reader's light or dark mode; black on white on paper."""
 
 SHEET = """
 :root { color-scheme: light dark; --ground: #ffffff; --ink: #1d2329; --faint: #8a939c; --soft: #f2f4f6; --edge: #d5dade;

@@ -1,6 +1,6 @@
-"""Did retries come in storms? A task's retries against what its jobs usually need; the rule is ``rule_burst``.
+"""Did retries come in storms? A task's retries against their usual number; the rule is ``rule_burst``.
 
-A retry counts in the hour in which its job ended, as everything in the roll-ups does.
+A retry counts in the hour in which its job ended, like all figures of the roll-ups.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -47,16 +47,16 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """A storm, why, and who waited meanwhile.
+    """A storm, its main reason, and the tasks that waited meanwhile.
 
     Attributes:
-        queue: the task's.
-        task: its name.
-        storm: the hours.
-        error_type: of most failures; None: none are recorded.
-        reason: of those.
-        share: that they are of all failures.
-        slowed: tasks that waited longer than usual in the same hours, those of the same queue first.
+        queue: the task's queue.
+        task: the task's name.
+        storm: its hours.
+        error_type: the error type of most failures; None: none is recorded.
+        reason: the reason of these failures.
+        share: their share of all failures.
+        slowed: tasks that waited longer than usual in the same hours, tasks of the same queue first.
     """
 
     queue: str
@@ -93,7 +93,7 @@ def section(rollups: Rollups) -> Section:
 
 
 def sentence(one: Told) -> str:
-    """What happened, in words."""
+    """A sentence that says what happened."""
     storm = one.storm
     why = ""
     if one.reason is not None and one.share is not None:
@@ -149,7 +149,7 @@ _ARROW = {
 
 
 def _reasons(rollups: Rollups, found: Sequence[tuple[str, str, Storm]]) -> dict[int, dict[str, Any]]:
-    """By the storm's number: the reason that leads, and its share."""
+    """By the storm's number: the most frequent reason, and its share."""
     hours = [
         (number, queue, task, at) for number, (queue, task, storm) in enumerate(found) for at in storm.hours
     ]
@@ -174,7 +174,7 @@ def _reasons(rollups: Rollups, found: Sequence[tuple[str, str, Storm]]) -> dict[
 
 
 def slowed(rollups: Rollups, found: Sequence[tuple[str, str, Storm]]) -> dict[int, tuple[str, ...]]:
-    """By the storm's number: who waited longer in its hours than usually at that hour of the day."""
+    """By the storm's number: the tasks that waited longer in its hours than usual at that hour of the day."""
     hours = [
         (number, queue, task, at) for number, (queue, task, storm) in enumerate(found) for at in storm.hours
     ]
@@ -234,12 +234,12 @@ def _section(state: State, answer: str, **more: Any) -> Section:  # noqa: ANN401
             "Retries of each task and hour with what its jobs usually need, over all weeks but the worst tenth of the "
             "hours. A storm has 20 retries or more, five times the usual, and six standard deviations more than it. A "
             "retry counts in the hour in which its job ended. Others count as slowed if one in ten of their jobs waited twice as "
-            "long as usual at that hour of the day, and 5 seconds longer; that it was the storm's doing is likely in the same "
-            "queue, and a guess elsewhere."
+            "long as usual at that hour of the day, and 5 seconds longer; in the same queue the storm is a likely "
+            "cause, elsewhere only a possible one."
         ),
         advice=(
-            "Mend what the reason names; then let retries spread: a longer wait that grows, with jitter, and fewer "
-            "attempts. A queue of its own keeps a task that depends on someone else's service from holding up others."
+            "Fix the cause that the reason names. Then spread the retries: use a longer, growing delay with jitter, and "
+            "fewer attempts. Give a task that depends on an external service its own queue, so that it does not delay others."
         ),
         **more,
     )

@@ -1,4 +1,4 @@
-"""The answers as Parquet: one file for each table, put in the place of the former one in one rename."""
+"""Writes the answers as Parquet: one file for each table, which replaces the old one in one rename."""
 
 from io import BytesIO
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ TYPES = {
 
 
 def arrow(table: Table) -> pa.Table:
-    """A table with its columns' own types; hours are instants."""
+    """A table in Arrow's types; hours are instants."""
     arrays = [
         pa.array([_stored(row[index], column) for row in table.rows], TYPES[column.kind])
         for index, column in enumerate(table.columns)
@@ -36,7 +36,7 @@ def arrow(table: Table) -> pa.Table:
 
 
 def write(lake: "Lake", table: Table) -> str:
-    """Put a table into the lake; returns its file, below the lake.
+    """Write a table to the lake; returns its file's path below the lake.
 
     Raises:
         LakeError: the lake cannot be written to.

@@ -1,4 +1,4 @@
-"""What a rule found, on its way from the executors to the answer."""
+"""Makes Arrow rows of a rule's findings, to send from the executors to the driver."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,9 +13,9 @@ def verdicts(
     """A row for each finding.
 
     Args:
-        table: what the rule was shown: the hours of one task, or of one tenant of a queue.
-        found: its findings, each with a value for every column after those that say whose they are.
-        kinds: the columns, those of ``KEYS`` that say whose the findings are first.
+        table: the rule's input: the hours of one task, or of one tenant of a queue.
+        found: the rule's findings, each with a value for every column after the keys.
+        kinds: the columns; first the keys, those of ``KEYS`` that name the task or tenant.
     """
     names = [[table[key][0].as_py()] * len(found) for key in KEYS if key in kinds]
     columns = zip(*found, strict=True) if found else [()] * (len(kinds) - len(names))

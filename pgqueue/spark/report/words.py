@@ -1,7 +1,7 @@
-"""Values as people read them: spans of time, shares, hours, names.
+"""Values as text for people: spans of time, shares, hours, names.
 
-Queue names, tenants and messages are user text. They are shortened here, and their control characters spelled out;
-what HTML makes of them is the page's business.
+Queue names, tenants and messages are user text. This module shortens them and escapes control characters;
+:mod:`pgqueue.spark.report.page` escapes them for HTML.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 
 MOST_LETTERS = 120
 TWO_DIGITS = 9.95
-"""From here on, a number has two digits before the point."""
+"""A larger number has two digits before the point when rounded."""
 NONE = "\N{EN DASH}"
 
 _EPOCH = date(1970, 1, 1)
@@ -31,7 +31,7 @@ def task_of(queue: str, task: str) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """A length of time with two digits or so: 340 ms, 4.2 s, 41 s, 3.5 min."""
+    """A length of time with about two digits: 340 ms, 4.2 s, 41 s, 3.5 min."""
     if seconds is None:
         return NONE
     for least, unit, name in _SPANS:
@@ -41,7 +41,7 @@ def span(seconds: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """A number; digits after the point only where there are few before it."""
+    """A number; with digits after the point only if it has few before it."""
     return NONE if value is None else _digits(value)
 
 
@@ -51,12 +51,12 @@ def count(value: float | None) -> str:
 
 
 def some(value: float, one: str, many: str | None = None) -> str:
-    """So many of something: 1 job, 2 jobs."""
+    """A count with its noun: 1 job, 2 jobs."""
     return f"{count(value)} {one if value == 1 else many or one + 's'}"
 
 
 def share(value: float | None) -> str:
-    """A share of one in percent; near 0% and 100% with the digits that matter there."""
+    """A share from 0 to 1 in percent; near 0% and 100% with more digits."""
     if value is None:
         return NONE
     edge = min(abs(value), abs(1 - value)) * 100
@@ -70,7 +70,7 @@ def times(ratio: float) -> str:
 
 
 def hour(number: int) -> str:
-    """The hour that begins so many hours after 1970, UTC."""
+    """The hour with this number, counted from 1970, UTC."""
     return f"{instant(number):%a %d %b, %H:%M}"
 
 
@@ -82,27 +82,27 @@ def hours(first: int, last: int) -> str:
 
 
 def day(number: int) -> str:
-    """The day that is so many days after 1970."""
+    """The day with this number, counted from 1970."""
     return f"{day_of(number):%a %d %b %Y}"
 
 
 def instant(number: int) -> datetime:
-    """The beginning of an hour that is counted from 1970."""
+    """The beginning of the hour with this number, counted from 1970."""
     return datetime.fromtimestamp(number * 3_600, UTC)
 
 
 def day_of(number: int) -> date:
-    """The day that is counted from 1970."""
+    """The date of the day with this number, counted from 1970."""
     return _EPOCH + timedelta(days=number)
 
 
 def day_number(value: date) -> int:
-    """How many days after 1970."""
+    """A date's number, counted in days from 1970."""
     return (value - _EPOCH).days
 
 
 def listed(parts: Sequence[str], most: int = 3) -> str:
-    """Some of them in a row, and how many more there are."""
+    """The first parts as a list, and the number of those left out."""
     if len(parts) > most:
         return f"{', '.join(parts[:most])} and {len(parts) - most} more"
     return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)

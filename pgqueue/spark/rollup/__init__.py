@@ -1,1 +1,1 @@
-"""Sums a lake's days up."""
+"""Sums up a lake's days."""

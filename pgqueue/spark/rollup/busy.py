@@ -1,9 +1,9 @@
-"""When jobs ran: by hour, queue, task and worker, whenever they ended; and how busy that kept each worker.
+"""When jobs ran, by hour, queue, task and worker; and how busy each worker was.
 
-A job counts in the hour in which it ended. Its last attempt may have begun hours before, on the day before as well: so
-the part of it that lies in each hour is worked out once, kept with the day on which the job ended (the lake's table
-``rollup/busy``), and added to that hour's figures from there, also when that hour is of a day that was rolled up long
-ago. Earlier attempts left no trace of how long they ran, and are in nobody's figures.
+A job counts in the hour in which it ended. Its last attempt may have begun hours before, or on the day before. So the
+part of the attempt in each hour is computed once and kept with the day on which the job ended (the lake's table
+``rollup/busy``). From there it is added to that hour's figures, also when the hour's day was rolled up long ago. The run
+times of earlier attempts are not recorded, and are in no figure.
 """
 
 from datetime import timedelta
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 LONGEST_RUN = timedelta(days=31)
-"""Of an attempt that took longer, only so much is seen: a row for every hour, and a clock may once have been wrong."""
+"""Of a longer attempt only this much counts: each hour is a row, and a clock may have been wrong."""
 
 
 def parts(jobs: "DataFrame") -> "DataFrame":
@@ -50,7 +50,7 @@ def parts(jobs: "DataFrame") -> "DataFrame":
 
 
 def reaching(found: "DataFrame") -> "DataFrame":
-    """How many days each ``day`` ``reaches`` back: its jobs ran in so many days before.
+    """How many days each ``day`` ``reaches`` back: the days before it in which its jobs ran.
 
     Args:
         found: as :func:`parts` returns them.
@@ -63,8 +63,8 @@ def of_jobs(found: "DataFrame", days: "Sequence[date]") -> "DataFrame":
     """How busy the hours of some days were, by queue and task.
 
     Args:
-        found: as :func:`parts` returns them, of these days and of all that reach back to them.
-        days: which.
+        found: as :func:`parts` returns them, of these days and of all days that reach back to them.
+        days: the days to return.
     """
     return _of(found, days).groupBy(*KEYS).agg(seconds(F.sum("busy")).alias("busy_seconds"))
 
@@ -74,8 +74,8 @@ def of_workers(found: "DataFrame", days: "Sequence[date]", workers: "DataFrame")
 
     Args:
         found: as for :func:`of_jobs`.
-        days: which.
-        workers: everybody who ever worked, in the shape ``workers``.
+        days: the days to return.
+        workers: all workers that ever ran, in the shape ``workers``.
     """
     busy = (
         _of(found, days)
@@ -94,13 +94,13 @@ def of_workers(found: "DataFrame", days: "Sequence[date]", workers: "DataFrame")
 
 
 def _of(found: "DataFrame", days: "Sequence[date]") -> "DataFrame":
-    """Parts by the day in which they lie, rather than that on which their jobs ended."""
+    """Parts by the day of their hour, not by the day on which their jobs ended."""
     lying = found.withColumn("day", day_of(F.col("hour")))
     return lying.where(F.col("day").isin(list(days)))
 
 
 def _alive(workers: "DataFrame", days: "Sequence[date]") -> "DataFrame":
-    """The hours of some days in which each worker was there; one that has not gone yet is there to the end."""
+    """The hours of some days in which each worker was alive; a worker that still runs counts to the end."""
     every_hour = F.transform(
         F.sequence(F.lit(0), F.lit(23)),
         lambda hour: F.timestamp_micros(F.unix_date("day") * (24 * HOUR) + hour * HOUR),
@@ -120,7 +120,7 @@ def _alive(workers: "DataFrame", days: "Sequence[date]") -> "DataFrame":
 
 
 def _overlap(since: "Column", until: "Column") -> "Column":
-    """How many microseconds from one instant to another lie in the row's hour; below zero: none."""
+    """How many microseconds between two instants lie in the row's hour; below zero: none."""
     last = F.least(F.unix_micros(until), F.unix_micros(_end_of_hour()))
     return last - F.greatest(F.unix_micros(since), F.unix_micros("hour"))
 

@@ -1,7 +1,7 @@
-"""Why attempts failed: the messages of all failed attempts, made alike where only numbers and names differ.
+"""Why attempts failed: the messages of all failed attempts, grouped where only numbers and names differ.
 
-A job keeps an object for each attempt that failed (``errors``), also when it succeeded later. The attempt counts in the
-hour in which its job ended, for only then does the job come to the lake.
+A job keeps an object for each failed attempt (``errors``), also when it succeeded later. The attempt counts in the hour
+in which its job ended, because only then does the job come to the lake.
 """
 
 from typing import TYPE_CHECKING
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 READ = 2_000
-"""Characters of a message that are looked at."""
+"""Characters of a message that are read."""
 LONGEST_REASON = 200
 LONGEST_SAMPLE = 500
 LONGEST_TYPE = 100
 UNREADABLE = "unreadable"
-"""The type of error that stands for errors that are not in our form."""
+"""The type that is shown for errors that are not in pgqueue's form."""
 SHAPE = "array<struct<attempt:int,at:string,type:string,message:string>>"
 LETTER = r"\p{L}\p{N}_"
 VARYING = (
@@ -33,7 +33,7 @@ VARYING = (
     (r"\d+(?:[.,:]\d+)*", "<n>"),
     (r"\s+", " "),
 )
-"""What varies from one message to the next, and what is written in its place; in this order."""
+"""Patterns of what varies between messages, and their replacements, applied in this order."""
 
 
 def failures(jobs: "DataFrame") -> "DataFrame":
@@ -66,10 +66,10 @@ def failures(jobs: "DataFrame") -> "DataFrame":
 
 
 def reason_of(message: "Column") -> "Column":
-    """A message with what varies taken out, so that failures of one kind have one reason.
+    """A message with its varying parts replaced, so that failures of one kind have one reason.
 
     Args:
-        message: as it was; only its beginning is looked at.
+        message: the original message; only its first :data:`READ` characters are used.
     """
     short = F.substring(message, 1, READ)
     for pattern, word in VARYING:
@@ -78,7 +78,7 @@ def reason_of(message: "Column") -> "Column":
 
 
 def _attempts() -> "Column":
-    """The failed attempts of a job; where they cannot be read, one that says so."""
+    """The failed attempts of a job; if they cannot be read, one of type :data:`UNREADABLE`."""
     read = F.filter(F.from_json("errors", SHAPE), lambda one: one.isNotNull())
     nothing = F.lit(None)
     unreadable = F.array(
@@ -93,10 +93,10 @@ def _attempts() -> "Column":
 
 
 def _since_buried() -> "Column":
-    """The attempts without those that another record tells of.
+    """The attempts without those that an earlier record of the job has.
 
-    A dead job that is retried starts again at attempt 1, and keeps its errors. If it had died on an earlier day, its
-    record of that day is in the lake by itself.
+    A dead job that is revived starts again at attempt 1, and keeps its errors. If it had died on an earlier day, the lake
+    has another record of it for that day.
     """
     attempts = F.col("attempts")
 

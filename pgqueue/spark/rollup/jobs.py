@@ -1,11 +1,11 @@
-"""Ended jobs by hour, queue and task, by day, and by tenant: how many, how long they waited and ran, what was promised.
+"""Ended jobs by hour, queue and task, by day, and by tenant: counts, wait and run times, and kept promises.
 
 Durations are added up as whole microseconds, so a sum does not depend on the order in which Spark adds. Percentiles
-come from KLL sketches, which merge: a day's are made of its hours' sketches, and so can those of any other span.
+come from KLL sketches, which merge: a day's come from its hours' sketches, and so can those of any other span.
 A sketch's answer is off by at most 1.33 % of the ranks with a probability of 99 % (k = 200; the table "single-sided
 error" of Apache DataSketches, https://datasketches.apache.org/docs/KLL/KLLAccuracyAndSize.html; the algorithm is
 Karnin, Lang, Liberty: Optimal Quantile Approximation in Streams, https://arxiv.org/abs/1603.05346): asked for the
-90th percentile of a million run times, it names one between the 88.67th and the 91.33th. Up to 200 values it is exact.
+90th percentile of a million run times, it names one between the 88.67th and the 91.33th. With up to 200 values it is exact.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ HOUR = 3_600 * MICROSECONDS
 
 
 def timed(jobs: "DataFrame") -> "DataFrame":
-    """Ended jobs with the hour in which each ended, and how long its last attempt ran and was waited for.
+    """Ended jobs with the hour in which each ended, and the run and wait time of its last attempt.
 
     Args:
         jobs: in the shape ``ended``.
@@ -48,22 +48,22 @@ def timed(jobs: "DataFrame") -> "DataFrame":
 
 
 def hour_of(instant: str) -> "Column":
-    """The hour (UTC) that an instant lies in, whatever the session's time zone."""
+    """The hour (UTC) of an instant, in every time zone of the session."""
     microseconds = F.unix_micros(instant)
     return F.timestamp_micros(microseconds - F.pmod(microseconds, F.lit(HOUR)))
 
 
 def day_of(instant: "Column") -> "Column":
-    """The UTC day of an instant, whatever the session's time zone."""
+    """The UTC day of an instant, in every time zone of the session."""
     return F.date_from_unix_date(F.floor(F.unix_micros(instant) / (24 * HOUR)).cast("int"))
 
 
 def own_hours(jobs: "DataFrame", slos: Sequence[Slo]) -> "DataFrame":
-    """What is known of each hour from the jobs that ended in it; :func:`hours` adds the rest.
+    """The figures of each hour from the jobs that ended in it; :func:`hours` adds the rest.
 
     Args:
         jobs: as :func:`timed` returns them.
-        slos: what was promised.
+        slos: the promises.
     """
     judged = jobs.withColumn("slo", _promise(slos)).withColumn("kept", _kept())
     about = F.col("slo").isNotNull() & (F.col("outcome") != "cancelled")
@@ -79,12 +79,12 @@ def own_hours(jobs: "DataFrame", slos: Sequence[Slo]) -> "DataFrame":
 
 
 def hours(own: "DataFrame", busy: "DataFrame", slos: Sequence[Slo]) -> "DataFrame":
-    """The hours with how busy they were; an hour in which jobs ran and none ended has a row, too.
+    """The hours with their busy seconds; an hour in which jobs ran and none ended has a row, too.
 
     Args:
         own: as :func:`own_hours` returns them.
-        busy: day, hour, queue, task and busy_seconds, a row for each.
-        slos: what was promised.
+        busy: rows of day, hour, queue, task and busy_seconds.
+        slos: the promises.
     """
     joined = own.join(busy, list(KEYS), "full_outer")
     counts = {name: F.coalesce(name, F.lit(0).cast("bigint")) for name in (*COUNTS, *PROMISE)}
@@ -93,7 +93,7 @@ def hours(own: "DataFrame", busy: "DataFrame", slos: Sequence[Slo]) -> "DataFram
 
 
 def own_part(by_hour: "DataFrame") -> "DataFrame":
-    """Hours as :func:`own_hours` returned them, from what :func:`hours` made of them."""
+    """The part of hours that came from :func:`own_hours`, taken from the result of :func:`hours`."""
     kept = by_hour.where(F.col("jobs") > 0)
     counts = [F.coalesce(name, F.lit(0).cast("bigint")).alias(name) for name in PROMISE]
     return kept.select(*KEYS, *COUNTS, "run_seconds", "wait_seconds", *SKETCHES, *counts)
@@ -104,7 +104,7 @@ def days(by_hour: "DataFrame", slos: Sequence[Slo]) -> "DataFrame":
 
     Args:
         by_hour: as :func:`hours` returns them.
-        slos: what was promised.
+        slos: the promises.
     """
     keys = [key for key in KEYS if key != "hour"]
     summed = by_hour.groupBy(*keys).agg(
@@ -116,11 +116,11 @@ def days(by_hour: "DataFrame", slos: Sequence[Slo]) -> "DataFrame":
 
 
 def tenants(jobs: "DataFrame", config: Config) -> "DataFrame":
-    """Ended jobs by hour, queue and tenant, with what running them cost.
+    """Ended jobs by hour, queue and tenant, with the cost of running them.
 
     Args:
         jobs: as :func:`timed` returns them.
-        config: where the arguments name the tenant, and what a second costs.
+        config: the tenant's path in the arguments, and the price of a second.
     """
     named = F.lit(None) if config.tenant is None else F.get_json_object("args", config.tenant)
     price = F.lit(None if config.cost is None else config.cost.per_run_second).cast("double")
@@ -140,7 +140,7 @@ def tenants(jobs: "DataFrame", config: Config) -> "DataFrame":
 
 
 def seconds(microseconds: "Column") -> "Column":
-    """Microseconds as seconds; none is zero."""
+    """Microseconds as seconds; null becomes zero."""
     return F.coalesce(microseconds, F.lit(0)) / F.lit(float(MICROSECONDS))
 
 
@@ -155,7 +155,7 @@ def _counts() -> list["Column"]:
 
 
 def _promise(slos: Sequence[Slo]) -> "Column":
-    """What was promised of a job: a task's own promise, else that for the rest of its queue, else null."""
+    """The promise for a job: its task's, else that of the rest of its queue, else null."""
     found = F.when(F.lit(False), _terms(None))  # noqa: FBT003 - a literal of SQL
     for slo in sorted(slos, key=lambda slo: slo.task is None):
         of_queue = F.col("queue") == slo.queue
@@ -179,12 +179,12 @@ def _kept() -> "Column":
     kept = F.col("outcome") == "succeeded"
     for took in ("wait", "run"):
         most = F.col("slo")[took]
-        kept = kept & (most.isNull() | F.coalesce(F.col(took) <= most, F.lit(False)))  # noqa: FBT003 - as above
+        kept = kept & (most.isNull() | F.coalesce(F.col(took) <= most, F.lit(False)))  # noqa: FBT003 - a literal of SQL
     return kept
 
 
 def _finished(table: "DataFrame", keys: Sequence[str], slos: Sequence[Slo]) -> "DataFrame":
-    """The columns of the roll-up, in order: percentiles read off the sketches, the promise's figures where one is."""
+    """The columns of the roll-up, in order, with the sketches' percentiles, and the promise's figures if there is one."""
     objective = _promise(slos)["objective"]
     good, total = (F.when(objective.isNotNull(), F.col(name)) for name in PROMISE)
     attained = F.when(total > 0, good / total)
@@ -207,7 +207,7 @@ def _finished(table: "DataFrame", keys: Sequence[str], slos: Sequence[Slo]) -> "
 
 
 def _sketched(what: str) -> "Column":
-    """A sketch of the seconds; null, where there are none: an empty sketch has no quantiles."""
+    """A sketch of the seconds; null without values, because an empty sketch has no quantiles."""
     sketch = F.kll_sketch_agg_double(F.col(what) / MICROSECONDS)
     return F.when(F.count(what) > 0, sketch).alias(f"{what}_sketch")
 
@@ -217,7 +217,7 @@ def _merged(sketch: str) -> "Column":
 
 
 def _quantiles(sketch: str) -> dict[str, "Column"]:
-    """The quantiles of a sketch by name; null, where there is no sketch."""
+    """The quantiles of a sketch by name; null without a sketch."""
     there = F.col(sketch).isNotNull()
     return {
         name: F.when(there, F.kll_sketch_get_quantile_double(sketch, F.lit(rank)))
@@ -226,7 +226,7 @@ def _quantiles(sketch: str) -> dict[str, "Column"]:
 
 
 def _not_below_zero(microseconds: "Column") -> "Column":
-    """No less than zero, whatever a clock said; unlike ``greatest`` alone, null stays null."""
+    """Not below zero, even if a clock was wrong; null stays null, unlike with ``greatest`` alone."""
     return F.when(microseconds.isNotNull(), F.greatest(microseconds, F.lit(0)))
 
 

@@ -1,17 +1,17 @@
-"""Roll-ups: a lake's days summed up by hour, in Parquet and in PostgreSQL, and kept up to date.
+"""Roll-ups: sums up a lake's days by hour, in Parquet and in PostgreSQL, and keeps the sums up to date.
 
-What is figured out, and from what::
+The tables, and what each is computed from::
 
     ended jobs of a day ──► rollup/busy, rollup/failures, rollup/tenants
                         └─► rollup/hours ◄── rollup/busy of this day, and of later days that reach back to it
                                   └─► rollup/days
-    workers ──► rollup/workers ◄── rollup/busy, likewise
+    workers ──► rollup/workers ◄── rollup/busy of the same days
     all but busy ──► PostgreSQL's rollup_… tables, one day in one transaction
 
-Every table's day notes what it was made from: the generation of the day of ended jobs, the configuration as far as it
-matters, these rules, and which later days reached back to it. Where that is no longer what it would be made from, it is
-made anew: so late rows, a later day's long jobs, a new promise, and whatever a killed run left undone all come to the
-same. PostgreSQL notes likewise which files of the lake its figures are.
+Each table's day records what it was made from: the generation of the day of ended jobs, the settings on which it
+depends, the version of these rules, and the later days that reached back to it. If one of these has changed, the day is
+made again. So one rule covers late rows, a later day's long jobs, a new promise, and the work that a killed run left.
+PostgreSQL records, too, from which files of the lake its figures came.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 MadeFrom: TypeAlias = dict[str, str]
 
 RULES = "1"
-"""Counts how often the meaning of a figure changed: older figures are made anew."""
+"""Counts how often the meaning of a figure changed: older figures are made again."""
 BUSY = "busy"
 ROWS_AT_ONCE = 20_000_000
-"""Days with so many jobs are figured out at once: a killed run has less to do again, and small days go together."""
+"""Days are computed in batches of about this many jobs: small days together, and a killed run repeats one batch."""
 SETTINGS = {
-    # Sketches are kept in objects. From so many groups in a task on, Spark sorts the rows instead of looking the group
-    # up; its default of 128 is less than the hours of six tasks. Two sketches of a group take some 10 KB.
+    # Sketches are objects. Above this number of groups in a task, Spark sorts the rows instead of looking each group
+    # up; its default of 128 is less than the hours of six tasks. The two sketches of a group take about 10 KB.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "4096",
 }
 
@@ -58,14 +58,14 @@ def rollup(
     *,
     days: Iterable[date] | None = None,
 ) -> list[date]:
-    """Bring the roll-ups up to date; run again, it finds nothing to do.
+    """Bring the roll-ups up to date; a second run finds nothing to do.
 
     Args:
-        spark: where to work.
-        database: whose tables to write; None: only the lake's.
-        lake: what to sum up.
+        spark: the session that computes.
+        database: where to write the tables; None: only to the lake.
+        lake: the lake to sum up.
         config: promises, tenants, costs.
-        days: the days to look at (and those earlier ones in which their jobs ran); all in the lake by default.
+        days: the days to check, and the earlier days in which their jobs ran; by default all days of the lake.
 
     Returns:
         The days of which something was written, oldest first.
@@ -73,7 +73,7 @@ def rollup(
     Raises:
         LakeError: there is no lake, or it does not have one of the days.
         LakeOfAnother: it is another database's.
-        PipelineError: somebody else is writing to the lake. Without a database that is yours to see to.
+        PipelineError: another process is writing to the lake. Without a database the caller must prevent this.
     """
     if database is None:
         return sorted(_in_lake(_Work(spark, lake, config, days)))
@@ -91,7 +91,7 @@ def _in_lake(work: "_Work") -> set[date]:
 
 
 class _Work:
-    """What is to be done in the lake."""
+    """The work to do in the lake."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class _Work:
             )
 
     def of_one_day(self) -> set[date]:
-        """Write what is made from the jobs of one day alone; returns the days."""
+        """Write the tables that depend on the jobs of one day only; returns the days."""
         plain = {day: self._base(day) for day in self.chosen}
         configured = {day: {**made, "config": self.config.fingerprint()} for day, made in plain.items()}
         done = set()
@@ -129,7 +129,7 @@ class _Work:
         return done
 
     def across_days(self) -> set[date]:
-        """Write what later days' jobs have a part in; returns the days."""
+        """Write the tables that also depend on later days' jobs; returns the days."""
         later = self._later()
         plain = {day: {**self._base(day), "later": _said(later[day])} for day in self.chosen}
         made = {day: {**one, "config": self.config.fingerprint()} for day, one in plain.items()}
@@ -144,7 +144,7 @@ class _Work:
                 done.update(self._write(table, current, batch, frame))
         return done
 
-    # What a table's day is to be made from, and is
+    # What a table's day should be made from, and what it was made from
 
     def _base(self, day: date) -> MadeFrom:
         return {"ended": str(self.ended[day].generation), "rules": RULES}
@@ -158,7 +158,7 @@ class _Work:
         return sorted(day for day, one in wanted.items() if not one.items() <= made.get(day, {}).items())
 
     def _later(self) -> dict[date, dict[int, str]]:
-        """For each day, the later days whose jobs ran in it: how many days later, and their generations."""
+        """For each day, the later days whose jobs ran in it: the number of days later, and the generation."""
         later: dict[date, dict[int, str]] = {day: {} for day in self.ended}
         for day, made in self._made(BUSY).items():
             for back in range(1, int(made["reaches"]) + 1):
@@ -168,9 +168,9 @@ class _Work:
     def _with_those_reached(
         self, table: str, wanted: Mapping[date, MadeFrom], later: Mapping[date, dict[int, str]]
     ) -> dict[date, MadeFrom]:
-        """The chosen days, and others in so far as later days changed: those stay as they are otherwise.
+        """The chosen days, and other days for which only the later days changed.
 
-        Others of which more has changed wait until they are chosen.
+        Other days with more changes wait until they are chosen.
         """
         known = {"rules": RULES, "config": self.config.fingerprint()}
         others = {
@@ -206,7 +206,7 @@ class _Work:
         return days
 
     def _write_busy(self, wanted: Mapping[date, MadeFrom]) -> None:
-        """Write when jobs ran, and note how many days each day's jobs reach back."""
+        """Write when jobs ran, and record how many days each day's jobs reach back."""
         found = rollup_busy.parts(self.lake.ended(self.spark, wanted)).persist()
         try:
             reaches = {row.day: row.reaches for row in rollup_busy.reaching(found).collect()}
@@ -233,7 +233,7 @@ class _Work:
         stale = set(self._stale("hours", own))
 
         def frame(days: list[date]) -> "DataFrame":
-            """Where only later days are new, what the day's own jobs come to is taken from the former hours."""
+            """If only later days changed, the figures of the day's own jobs are taken from the existing hours."""
             fresh, kept = [day for day in days if day in stale], [day for day in days if day not in stale]
             parts = [rollup_jobs.own_hours(self._jobs(fresh), self.config.slos)] if fresh else []
             if kept:
@@ -254,7 +254,7 @@ class _Work:
 
 
 def _sent(database: "Database", lake: "Lake", days: Iterable[date]) -> set[date]:
-    """Bring PostgreSQL's figures of some days up to the lake's; returns the days that were not."""
+    """Copy the lake's figures of some days to PostgreSQL; returns the days that were out of date."""
     made = database.run(rollups.made())
     tables = {
         table: {entry.day: entry for entry in lake.entries(f"rollup/{table}")} for table in rollups.ROLLUPS
@@ -271,20 +271,20 @@ def _sent(database: "Database", lake: "Lake", days: Iterable[date]) -> set[date]
 
 
 def _written(entries: Mapping[str, "Day"]) -> str:
-    """Which files of a lake these are; another lake's were written at another time."""
+    """Identifies the files of a lake by their times; another lake's files have other times."""
     return " ".join(
         f"{table}@{one.generation}/{one.written_at:%Y%m%dT%H%M%S.%fZ}" for table, one in entries.items()
     )
 
 
 def _said(later: Mapping[int, str]) -> str:
-    """Like ``1@3``: the next day's third generation reached back."""
+    """Like ``1@3``: the third generation of the next day reached back."""
     return " ".join(f"{back}@{generation}" for back, generation in sorted(later.items()))
 
 
 @contextmanager
 def _settings(spark: "SparkSession") -> Iterator[None]:
-    """Our settings, for the length of the block: the session may be somebody else's."""
+    """Use our settings for the length of the block: other code may own the session."""
     former: dict[str, str | None] = {name: spark.conf.get(name, None) for name in SETTINGS}
     for name, value in SETTINGS.items():
         spark.conf.set(name, value)

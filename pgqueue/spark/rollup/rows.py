@@ -19,9 +19,9 @@ def rows_of(lake: "Lake", entry: "Day", columns: Sequence[str]) -> Iterator[byte
     """The rows of a table's day, a batch at a time.
 
     Args:
-        lake: whose files.
+        lake: the lake of the files.
         entry: the day's manifest.
-        columns: which, and in which order; ``day`` is the day itself.
+        columns: the columns, in order; ``day`` is the day itself.
     """
     for file in entry.files:
         read = parquet.ParquetFile(io.BytesIO(lake.folder.read(file.path)))
@@ -32,14 +32,14 @@ def rows_of(lake: "Lake", entry: "Day", columns: Sequence[str]) -> Iterator[byte
 
 
 def _csv(table: pa.Table) -> bytes:
-    """Null is nothing at all, an empty string is in quotes: PostgreSQL tells them apart in the same way."""
+    """CSV with nothing for null, and quotes for an empty string, as PostgreSQL reads them."""
     written = io.BytesIO()
     csv.write_csv(table, written, OPTIONS)
     return written.getvalue()
 
 
 def _spelled(values: pa.Array) -> pa.Array:
-    if pa.types.is_timestamp(values.type):  # in UTC, whether or not the file says so
+    if pa.types.is_timestamp(values.type):  # in UTC, with or without a zone in the file
         return values.cast(pa.timestamp("us", tz=values.type.tz)).cast(INSTANT)
     if pa.types.is_binary(values.type):
         return pa.array(

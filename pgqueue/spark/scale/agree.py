@@ -1,9 +1,9 @@
-"""Whether two roll-ups say the same: counts exactly, percentiles as closely as sketches promise. Pure rules.
+"""Compares two roll-ups: counts exactly, percentiles within a sketch's error. Pure rules.
 
-A sketch's answer to "the 90th percentile" lies at a rank near 0.9, not at 0.9. So it is not compared with a value but
-with two: those at the ranks as far below and above as it may be off. With a KLL sketch of k = 200, that is 1.33 % of the
-ranks in 99 of 100 questions (see :mod:`pgqueue.spark.rollup.jobs`). Of thousands of questions a few are off by more;
-none should be by 3.5 %, more than six standard deviations.
+A sketch's answer to "the 90th percentile" lies at a rank near 0.9, not at 0.9. So it is compared with two values: those
+at the lowest and the highest rank that its error allows. With a KLL sketch of k = 200, the error is at most 1.33 % of the
+ranks in 99 of 100 answers (see :mod:`pgqueue.spark.rollup.jobs`). Of thousands of answers a few are off by more; none
+should be off by 3.5 %, which is more than six standard deviations.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,21 +21,21 @@ RANKS = tuple(
     for percentile in PERCENTILES
     for off in (-OUTERMOST, -BOUND, 0.0, BOUND, OUTERMOST)
 )
-"""The ranks that the exact roll-up is asked for: five around each percentile."""
+"""The ranks to request from the exact roll-up: five around each percentile."""
 MIDDLES = slice(2, None, 5)
-"""Where the percentiles themselves are among them."""
+"""The places of the percentiles themselves among these ranks."""
 MOST_EXAMPLES = 5
 
 Key: TypeAlias = tuple[str, str, datetime]
 
 
 class Sketched(NamedTuple):
-    """A row of the pipeline's hours; what it is of is its key.
+    """A row of the pipeline's hours, without its key.
 
     Attributes:
         counts: jobs, succeeded, cancelled, dead, attempts.
-        wait: seconds of waiting at the three percentiles; None: none ever started.
-        run: likewise of running.
+        wait: seconds of waiting at the three percentiles; None: no job started.
+        run: seconds of running at the three percentiles; None: no job started.
     """
 
     counts: tuple[int, ...]
@@ -48,12 +48,12 @@ class Agreement:
     """How far two roll-ups agree.
 
     Attributes:
-        groups: of queue, task and hour.
+        groups: the number of groups of queue, task and hour.
         percentiles: how many were compared.
-        miscounted: groups that one of them lacks, or counts otherwise.
-        missed: percentiles beyond the sketch's bound; a hundredth of them may be.
-        lost: percentiles so far off that no sketch would be.
-        examples: a few of what does not agree, in words.
+        miscounted: groups that one roll-up lacks, or whose counts differ.
+        missed: percentiles beyond the sketch's bound; one in a hundred is allowed.
+        lost: percentiles that are off by more than a sketch can be.
+        examples: descriptions of some differences.
     """
 
     groups: int
@@ -65,7 +65,7 @@ class Agreement:
 
     @property
     def holds(self) -> bool:
-        """Whether they say the same."""
+        """Whether the roll-ups agree."""
         return not self.miscounted and not self.lost and self.missed <= MAY_MISS * max(self.percentiles, 1)
 
 
@@ -102,7 +102,7 @@ def compare(exact: Iterable[Exact], sketched: Mapping[Key, Sketched]) -> Agreeme
 
 
 def _offs(values: Sequence[float] | None, answers: Sequence[float] | None) -> Iterable[float]:
-    """By how many ranks each answer is off: nothing, more than the bound, or more than that."""
+    """The rank error of each answer: 0 within the bound, OUTERMOST beyond it, 1 beyond OUTERMOST."""
     if values is None or answers is None:
         if values is not answers:
             yield 1.0

@@ -1,7 +1,7 @@
-"""The same roll-up with DuckDB, over the lake's own Parquet files, in a process of its own: its memory is its own then.
+"""The same roll-up with DuckDB, over the lake's Parquet files, in a separate process, so that its memory is measured alone.
 
 Run as ``python -m pgqueue.spark.scale.in_duckdb``: reads a :class:`Task` as JSON, writes an :class:`Answer`. Hours are
-counted from 1970: DuckDB hands out times with a zone only where pytz is installed.
+counted from 1970, because DuckDB returns times with a zone only where pytz is installed.
 """
 
 import subprocess
@@ -32,14 +32,14 @@ group by all"""
 
 
 class Task(msgspec.Struct, frozen=True):
-    """What to do: which files, and which ranks of the percentiles."""
+    """What to compute: the files, and the ranks of the percentiles."""
 
     files: list[str]
     ranks: list[float]
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What DuckDB made of it, and in how many seconds, its start left out."""
+    """DuckDB's rows, and the seconds it took, without its start."""
 
     rows: list[Exact]
     seconds: float
@@ -52,14 +52,14 @@ def is_there() -> bool:
 
 
 def start() -> "subprocess.Popen[bytes]":
-    """The process, waiting for its task."""
+    """Start the process; it waits for its task."""
     return subprocess.Popen(
         [sys.executable, "-m", "pgqueue.spark.scale.in_duckdb"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
 
 
 def finish(process: "subprocess.Popen[bytes]", files: Sequence[str], ranks: Sequence[float]) -> Answer:
-    """Hand over the task, and wait for the answer."""
+    """Send the task, and wait for the answer."""
     out, _ = process.communicate(msgspec.json.encode(Task(list(files), list(ranks))))
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, process.args)

@@ -1,4 +1,4 @@
-"""How long a step takes, and how much memory its processes have at the most, as Linux's /proc tells it."""
+"""Measures how long a step takes, and the most memory that its processes use, from Linux's /proc."""
 
 import os
 import threading
@@ -13,12 +13,12 @@ PROC = Path("/proc")
 
 
 class Took(NamedTuple):
-    """What a step took.
+    """The time and the memory of a step.
 
     Attributes:
         seconds: from its beginning to its end.
-        megabytes: of memory, at the most: the process and all below it, pages that they share counted once; 0 where
-            there is no /proc.
+        megabytes: the most memory of the process and its descendants, shared pages counted once; 0 where there is no
+            /proc.
     """
 
     seconds: float
@@ -26,11 +26,11 @@ class Took(NamedTuple):
 
 
 def measured(step: Callable[[], T], *, root: int | None = None) -> tuple[T, Took]:
-    """Do something, and look at processes meanwhile.
+    """Run a step, and measure the memory of processes meanwhile.
 
     Args:
-        step: what to do.
-        root: the process whose memory counts, with that of all below it; by default this one, and so Spark's Java.
+        step: what to run.
+        root: the process whose memory counts, with its descendants; by default this process, with Spark's Java.
     """
     peak = 0
     over = threading.Event()
@@ -55,12 +55,12 @@ def measured(step: Callable[[], T], *, root: int | None = None) -> tuple[T, Took
 
 
 def memory(root: int) -> int:
-    """Kilobytes of memory that a process and all below it have now, shared pages divided among those who share them."""
+    """Kilobytes of memory of a process and its descendants now; a shared page is divided among its processes."""
     return sum(map(_kilobytes, family(root)))
 
 
 def family(root: int) -> set[int]:
-    """A process and all below it."""
+    """A process and its descendants."""
     parents = dict(_parents())
     found = {root}
     while more := {pid for pid, parent in parents.items() if parent in found and pid not in found}:
@@ -69,13 +69,13 @@ def family(root: int) -> set[int]:
 
 
 def parent(pid: int) -> int | None:
-    """A process's parent; None: it is gone, or of another machine."""
+    """A process's parent; None: it has ended, or runs on another machine."""
     return dict(_parents()).get(pid)
 
 
 def _parents() -> Iterator[tuple[int, int]]:
     for folder in PROC.glob("[0-9]*"):
-        told = _read(folder / "stat").rpartition(")")[2].split()  # the name before it may hold anything
+        told = _read(folder / "stat").rpartition(")")[2].split()  # the name before it may hold any character
         if told:
             yield int(folder.name), int(told[1])
 
@@ -86,7 +86,7 @@ def _kilobytes(pid: int) -> int:
 
 
 def _read(path: Path) -> str:
-    """A file of /proc; nothing, where the process is gone or not ours."""
+    """A file of /proc; empty if the process has ended or belongs to another user."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,8 +1,8 @@
-"""Measuring the pipeline on made-up history of some size, beside plain SQL and DuckDB.
+"""Measures the pipeline on made-up history of a given size, beside plain SQL and DuckDB.
 
-Two things are timed that must not be mixed up. The *pipeline* is what a user runs: every table of the roll-up, written to
-the lake and to PostgreSQL. The *same roll-up* is one question asked of three engines: counts, and the 50th, 90th and 99th
-percentile of wait and run time, for each queue, task and hour. What the three say is compared, too.
+Two things are timed. The *pipeline* is what a user runs: every table of the roll-up, written to the lake and to
+PostgreSQL. The *same roll-up* is one query to three engines: counts, and the 50th, 90th and 99th percentile of wait and
+run time, for each queue, task and hour. The three answers are compared, too.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,12 +34,12 @@ CONFIG = Config(tenant="$.tenant", slos=(Slo(queue="mail", wait=timedelta(second
 
 
 class Step(msgspec.Struct, frozen=True):
-    """Something that was timed.
+    """A step that was timed.
 
     Attributes:
-        name: which.
+        name: the step's name.
         seconds: how long it took.
-        megabytes: of memory, at the most, in the processes that did it; 0: nobody could look.
+        megabytes: the most memory of its processes; 0: not measured.
     """
 
     name: str
@@ -48,19 +48,19 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Scaled(msgspec.Struct, frozen=True, kw_only=True):
-    """What was measured at one size.
+    """The measurements at one size.
 
     Attributes:
-        rows: ended jobs.
-        days: on how many days.
-        skew: the part of them in the busiest queue; None: as it comes.
-        steps: in the order in which they were done.
-        lake_files: of ended jobs.
-        lake_bytes: of these files.
+        rows: the number of ended jobs.
+        days: the number of days.
+        skew: the share of jobs in the busiest queue; None: not set.
+        steps: in the order in which they ran.
+        lake_files: the number of files of ended jobs.
+        lake_bytes: their size.
         groups: rows of the roll-up.
         percentiles: how many were compared with plain SQL's.
-        missed: how many of the pipeline's lie beyond the sketches' bound; a hundredth may.
-        disagreements: what does not agree, in words; none: all is well.
+        missed: how many of the pipeline's lie beyond the sketches' bound; one in a hundred is allowed.
+        disagreements: descriptions of the differences; empty: the answers agree.
     """
 
     rows: int
@@ -75,7 +75,7 @@ class Scaled(msgspec.Struct, frozen=True, kw_only=True):
     disagreements: list[str]
 
     def seconds(self, name: str) -> float | None:
-        """How long a step took; None: it was not done."""
+        """How long a step took; None: it did not run."""
         return next((step.seconds for step in self.steps if step.name == name), None)
 
 
@@ -86,7 +86,7 @@ class Ground(NamedTuple):
         spark: the session.
         database: an empty schema in it.
         place: an empty folder.
-        server: the process that PostgreSQL's are below, if it is on this machine.
+        server: PostgreSQL's main process, if it is on this machine.
     """
 
     spark: "SparkSession"
@@ -101,7 +101,7 @@ def scale(ground: Ground, wish: Wish, told: Callable[[str], object] = lambda _: 
     Args:
         ground: where.
         wish: the history to make.
-        told: called with the name of each step before it.
+        told: called with the name of each step before it runs.
     """
     from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - PySpark
 
@@ -142,10 +142,10 @@ def scale(ground: Ground, wish: Wish, told: Callable[[str], object] = lambda _: 
 
 
 def _pipeline(ground: Ground, lake: "Lake") -> Iterator[tuple[str, Callable[[], object]]]:
-    """What a user's pipeline does, step by step."""
+    """The steps of a user's pipeline."""
     from pgqueue.spark.lake.export import export  # noqa: PLC0415 - PySpark
-    from pgqueue.spark.lake.verify import require_verified, verify  # noqa: PLC0415 - as above
-    from pgqueue.spark.rollup.rollup import rollup  # noqa: PLC0415 - as above
+    from pgqueue.spark.lake.verify import require_verified, verify  # noqa: PLC0415 - PySpark
+    from pgqueue.spark.rollup.rollup import rollup  # noqa: PLC0415 - PySpark
 
     spark, database = ground.spark, ground.database
     yield "export", lambda: export(spark, database, lake)
@@ -154,11 +154,11 @@ def _pipeline(ground: Ground, lake: "Lake") -> Iterator[tuple[str, Callable[[], 
 
 
 def _by_spark(jobs: "DataFrame") -> dict[Key, Sketched]:
-    """The same roll-up with Spark's sketches, straight from the lake."""
+    """The same roll-up with Spark's sketches, read from the lake."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name; heavy
 
     from pgqueue.spark.rollup.jobs import RANKS as NAMED  # noqa: PLC0415 - PySpark
-    from pgqueue.spark.rollup.jobs import own_hours, timed  # noqa: PLC0415 - as above
+    from pgqueue.spark.rollup.jobs import own_hours, timed  # noqa: PLC0415 - PySpark
 
     asked = [
         F.when(
@@ -174,7 +174,7 @@ def _by_spark(jobs: "DataFrame") -> dict[Key, Sketched]:
 
 
 def _of_lake(lake: "Lake", spark: "SparkSession") -> dict[Key, Sketched]:
-    """What the pipeline wrote; hours in which jobs only ran are not in the others."""
+    """The pipeline's roll-up, without hours in which no job ended: the other answers lack these."""
     names = [f"{what}_{name}" for what in ("wait", "run") for name in ASKED]
     hours = lake.day_table(spark, "rollup/hours").where("jobs > 0")
     found = hours.selectExpr("queue", "task", "unix_seconds(hour) as hour", *COUNTED, *names)
@@ -214,7 +214,7 @@ def _disagreements(agreed: Mapping[str, Agreement]) -> Iterator[str]:
     for name, agreement in agreed.items():
         if not agreement.holds:
             yield (
-                f"{name}: of {agreement.groups:,} groups {agreement.miscounted:,} are counted otherwise than in SQL; of "
+                f"{name}: of {agreement.groups:,} groups {agreement.miscounted:,} have other counts than SQL; of "
                 f"{agreement.percentiles:,} percentiles {agreement.missed:,} lie beyond the bound, {agreement.lost:,} far "
                 f"beyond; {'; '.join(agreement.examples)}"
             )

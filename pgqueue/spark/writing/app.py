@@ -1,4 +1,4 @@
-"""The app's queue and its tasks, wherever rows are turned into jobs: on the driver and on every executor."""
+"""Finds the app's queue and its tasks, on the driver and on every executor, where rows become jobs."""
 
 import inspect
 import pkgutil
@@ -19,9 +19,9 @@ class Parameters:
     """Which arguments a task takes by name.
 
     Attributes:
-        named: those that it names.
+        named: the names of its parameters.
         required: those of them that have no default.
-        others: whether it takes any others, too (``**``).
+        others: whether it takes any other names too (``**``).
     """
 
     named: tuple[str, ...]
@@ -34,7 +34,7 @@ def find_app(app: str) -> PgQueue:
     """The queue that ``module:attribute`` names.
 
     Raises:
-        ConfigurationError: there is no such module or attribute here, it cannot be imported, or it is no queue.
+        ConfigurationError: there is no such module or attribute here, the import fails, or it is not a queue.
     """
     if app.count(":") != 1:
         raise ConfigurationError(f"app={app!r}: {FORM}")
@@ -53,7 +53,7 @@ def parameters_of(task: Task[..., Any]) -> Parameters:
     Raises:
         ConfigurationError: its annotations cannot be read, or it takes arguments by position only.
     """
-    _ = task.signature  # it says in our words what is wrong with an annotation
+    _ = task.signature  # raises ConfigurationError for a wrong annotation
     hints = get_type_hints(task.function)
     found = [
         parameter

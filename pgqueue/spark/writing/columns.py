@@ -17,7 +17,7 @@ from pgqueue.spark.writing.app import Parameters
 from pgqueue.values.nearest import did_you_mean
 
 Reader: TypeAlias = Callable[[Any], Any]
-"""Makes a value of what Arrow gives for it, or raises ValueError; it is never given None."""
+"""Makes a job's value from Arrow's value, or raises ValueError; never called with None."""
 
 WHOLE = (types.ByteType, types.ShortType, types.IntegerType, types.LongType)
 RESERVED: Mapping[str, tuple[tuple[type[DataType], ...], str]] = {
@@ -55,7 +55,7 @@ def check_columns(columns: StructType, args: str | None, parameters: Parameters 
         task: the task's name.
 
     Raises:
-        RowsRefused: a column is missing, one too many, or of a type without a JSON form; the message names it.
+        RowsRefused: a column is missing, unexpected, or of a type without a JSON form; the message names it.
     """
     _check_names(columns.names)
     for column in columns.fields:
@@ -72,7 +72,7 @@ def arguments_of(columns: StructType, args: str | None) -> list[str]:
 
 
 def reader_of(kind: DataType) -> Reader | None:
-    """How a value of this type is made of what Arrow gives; None: it is taken as it is."""
+    """The function that makes a value of this type from Arrow's value; None: Arrow's value is used unchanged."""
     match kind:
         case types.FloatType() | types.DoubleType():
             return _finite
@@ -111,7 +111,7 @@ def _check_type(name: str, kind: DataType) -> None:
 
 
 def _misfit(name: str, kind: DataType) -> str | None:
-    """The part of a type that cannot be an argument, in words; None: there is none."""
+    """A description of the part of a type that cannot be an argument; None: all parts can."""
     match kind:
         case types.ArrayType():
             return _misfit(f"{name}[]", kind.elementType)

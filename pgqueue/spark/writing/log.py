@@ -1,4 +1,4 @@
-"""What was written: the list of writes, and of the rows that were rejected. It reads by plain SQL, without Spark."""
+"""Lists the writes and their rejected rows. It uses plain SQL, without Spark."""
 
 from typing import TypeVar
 from uuid import UUID
@@ -25,9 +25,9 @@ def writes(
 
     Args:
         dsn: where the database is; by default PGQUEUE_DSN or DATABASE_URL in the environment.
-        run: only writes that were called so; of a stream: the id of its query.
+        run: only writes with this name; for a stream: the id of its query.
         task: only writes of this task.
-        limit: at most so many.
+        limit: at most this many writes.
         schema: the database schema in which the tables are.
 
     Raises:
@@ -39,12 +39,12 @@ def writes(
 def rejected(
     write: UUID, dsn: str | None = None, *, limit: int = 1_000, schema: str = "pgqueue"
 ) -> list[Rejected]:
-    """The rows of a write whose unique key was taken, in their order; they are kept for 30 days.
+    """The rows of a write that were rejected because their unique key was taken, in order; kept for 30 days.
 
     Args:
         write: the ``id`` of a :class:`Write`.
         dsn: as for :func:`writes`.
-        limit: at most so many.
+        limit: at most this many rows.
         schema: as for :func:`writes`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What ``df.write.format("pgqueue").option(...)`` may say: pure rules, checked before anything is connected to."""
+"""The options of ``df.write.format("pgqueue").option(...)``: pure rules, checked before any connection is opened."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -40,11 +40,11 @@ class Options:
         dsn: where the database is.
         schema: where its tables are.
         behind_pooler: whether the DSN leads to a transaction pooler.
-        run: what the write is called, so that it happens once.
+        run: the write's name: a name is written once.
         args: the column that holds all arguments.
         queue: the queue of rows that name none.
         priority: the priority of rows that name none.
-        max_attempts: the same for the number of attempts.
+        max_attempts: the number of attempts of rows that name none.
         unique: the fields of :class:`pgqueue.values.unique.Unique` that were given.
     """
 
@@ -65,10 +65,10 @@ def read_options(given: Mapping[str, str]) -> Options:
     """Read the options of a write.
 
     Args:
-        given: as Spark hands them over: text, the names in lower case.
+        given: as Spark passes them: text, the names in lower case.
 
     Raises:
-        InvalidOption: one is missing, unknown, or cannot be read; the message says what to write instead.
+        InvalidOption: an option is missing, unknown, or cannot be read; the message says what to write instead.
     """
     for name in given:
         if name.lower() not in SPARKS_OWN | set(KNOWN):

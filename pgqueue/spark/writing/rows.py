@@ -1,4 +1,4 @@
-"""Rows as jobs: each is checked as an enqueue would be, and those that cannot be jobs are noted by row and column."""
+"""Makes jobs of rows: checks each row as an enqueue does, and records refused rows by row and column."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -29,7 +29,7 @@ class Refusal(msgspec.Struct, frozen=True):
     Attributes:
         partition: the row's partition.
         place: which row of the partition, from 1.
-        contents: what it is known by: its unique key, or its first columns.
+        contents: its unique key, or its first columns, so that a user finds the row.
         reason: column and value, and what is allowed.
     """
 
@@ -45,7 +45,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Unreadable(msgspec.Struct, frozen=True):
-    """A value that no job can have, in place of it."""
+    """Stands in place of a value that a job cannot have."""
 
     reason: str
 
@@ -54,11 +54,11 @@ class Rows:
     """The rows of one partition, in their order.
 
     Attributes:
-        rows: how many there were so far.
-        staged: how many of them became jobs to be.
-        keyed: how many of those have a unique key.
-        refused: how many cannot be jobs.
-        refusals: the first of these.
+        rows: the number of rows so far.
+        staged: how many of them were made into jobs to stage.
+        keyed: how many staged jobs have a unique key.
+        refused: how many rows cannot be jobs.
+        refusals: the first refused rows, at most SHOWN.
     """
 
     def __init__(self, target: Target, partition: int) -> None:
@@ -79,7 +79,7 @@ class Rows:
         self._readers = {field.name: reader_of(field.dataType) for field in target.columns.fields}
 
     def jobs(self, batch: pa.RecordBatch) -> Iterator[StagedJob]:
-        """The jobs that the rows of a batch are to be; those that cannot be jobs are left out and noted."""
+        """The jobs to stage for the rows of a batch; rows that cannot be jobs are left out and recorded."""
         columns = {name: _read(batch.column(name), reader) for name, reader in self._readers.items()}
         unreadable = any(Unreadable in map(type, values) for values in columns.values())
         said = _records(self._said, columns, batch.num_rows)
@@ -113,7 +113,7 @@ class Rows:
             self.refusals.append(Refusal(self._partition, self.rows, _known_by(values), reason))
 
     def _reason(self, error: PgQueueError, values: Mapping[str, Any]) -> str:
-        """What was wrong, with its column where the error's own words cannot name it."""
+        """What was wrong, with the column where the error itself does not name it."""
         for name, value in values.items():
             if _holds_nul(value):
                 return f"column {name!r}: a string holds NUL (\\x00), which PostgreSQL cannot store"
@@ -123,7 +123,7 @@ class Rows:
 
 
 def _read(column: pa.Array, reader: Reader | None) -> list[Any]:
-    """A column's values; where one cannot be read, each by itself, to find it."""
+    """A column's values; if one cannot be read, they are read one by one to find it."""
     try:
         if pa.types.is_timestamp(column.type) and column.type.tz is not None:
             return _instants(column)
@@ -134,7 +134,7 @@ def _read(column: pa.Array, reader: Reader | None) -> list[Any]:
 
 
 def _instants(column: pa.Array) -> list[datetime | None]:
-    """Instants in UTC, by way of NumPy, which takes a tenth of the 3 µs each; what is beyond Python's years is a number."""
+    """Instants in UTC. NumPy takes a tenth of the 3 µs each; an instant outside Python's years comes as a number."""
     values: list[datetime | None] = column.to_numpy(zero_copy_only=False).astype(object).tolist()
     return [None if value is None else value.replace(tzinfo=UTC) for value in values]
 
@@ -154,14 +154,14 @@ def _require_readable(values: Mapping[str, Any]) -> None:
 
 
 def _records(names: Sequence[str], columns: Mapping[str, list[Any]], count: int) -> Iterator[dict[str, Any]]:
-    """The values of some columns, row by row; an empty one for each row where there are no such columns."""
+    """The values of some columns, row by row; without columns, an empty dict for each row."""
     if not names:
         return ({} for _ in range(count))
     return (dict(zip(names, row, strict=True)) for row in zip(*map(columns.__getitem__, names), strict=True))
 
 
 def _options(target: Target) -> Callable[[str | None, int | None, int | None], tuple[str, int, int]]:
-    """What a row says of queue, priority and attempts, checked, and completed by the defaults; the same ones once."""
+    """Checks a row's queue, priority and attempts, and fills in the defaults; equal values are checked once."""
     app = None if target.app is None else find_app(target.app)
 
     @cache
@@ -175,7 +175,7 @@ def _options(target: Target) -> Callable[[str | None, int | None, int | None], t
 
 
 def _encoder(target: Target) -> Encode:
-    """How arguments become JSON: as the task itself would encode them where it is known, else as they are."""
+    """How arguments become JSON: as the task encodes them where it is known, else as plain values."""
     if target.app is None:
         return _encode
     app = find_app(target.app)
@@ -207,7 +207,7 @@ def _whole(value: object) -> dict[str, Any]:
 
 
 def _known_by(values: Mapping[str, Any]) -> str:
-    """What tells a row from others, for whoever looks for it."""
+    """The values by which a user finds the row."""
     key = values.get("unique_key")
     shown = values if key is None or type(key) is Unreadable else {"unique_key": key}
     said = ", ".join(
@@ -230,6 +230,6 @@ def _holds_nul(value: object) -> bool:
 
 
 def _short(text: str, longest: int) -> str:
-    """A text without its middle, if it is too long."""
+    """A text; if it is too long, without its middle."""
     half = longest // 2
     return text if len(text) <= longest else f"{text[:half]}…{text[-half:]}"

@@ -1,4 +1,4 @@
-"""Where rows go and how they are queued: decided once, on the driver, from the options and the app."""
+"""Decides where rows go and how they are queued: once, on the driver, from the options and the app."""
 
 from dataclasses import dataclass, replace
 
@@ -14,7 +14,7 @@ from pgqueue.values.options import JobOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What executors and the committing driver are told; it holds the DSN, password and all.
+    """What executors and the committing driver need to know; it holds the DSN with its password.
 
     Attributes:
         dsn: where the database is.
@@ -23,8 +23,8 @@ class Target:
         app: the ``module:attribute`` of the queue that knows the task, or None.
         task: the task's name.
         args: the column that holds all arguments, or None: each other column is one.
-        defaults: how a job is queued whose row does not say otherwise.
-        run: what the write is called, or None.
+        defaults: queue, priority and attempts of a row that names none.
+        run: the write's name, or None.
         columns: the DataFrame's columns.
     """
 
@@ -48,8 +48,8 @@ def decide(options: Options, columns: StructType) -> Target:
     """Decide where rows go, and refuse columns that cannot be jobs.
 
     Raises:
-        ConfigurationError: the options do not lead to a database or a task, or one is out of its range.
-        RowsRefused: a column is not one that the task or a job could take.
+        ConfigurationError: the options name no database or no task, or one is out of its range.
+        RowsRefused: neither the task nor a job can take a column.
     """
     defaults, parameters = _task(options)
     check_columns(columns, options.args, parameters, options.task)
@@ -71,7 +71,7 @@ def decide(options: Options, columns: StructType) -> Target:
 
 
 def _task(options: Options) -> tuple[JobOptions, Parameters | None]:
-    """The task's own options with the given ones in their place, and what it takes, as far as that is known."""
+    """The task's options, replaced by the given ones, and its parameters; None: they are not known."""
     defaults, parameters = JobOptions(), None
     if options.app is not None:
         app = find_app(options.app)

@@ -1,20 +1,20 @@
 """The sink: ``df.write.format("pgqueue")`` and ``df.writeStream.format("pgqueue")``.
 
-Who does what, in the order in which Spark asks for it:
+The steps, in the order in which Spark calls them:
 
 ==========  ===========================================================================================================
-driver      :func:`writer` decides where rows go, refuses options and columns, and finds out whether a write of this name
-            was done; it also clears what killed drivers left behind
-executors   ``write``, once per attempt at a partition: every row is checked, and staged as a job to be
-driver      ``commit`` with the messages of the attempts that count: rows that cannot be jobs end it here; else all
-            staged rows become jobs in one transaction, in which the write is recorded
-driver      ``abort`` if anything failed, the commit included: what was staged is deleted
+driver      :func:`writer` decides where rows go, refuses wrong options and columns, and checks whether a write of this
+            name was done; it also deletes rows that killed drivers left staged
+executors   ``write``, once per attempt at a partition: every row is checked and staged
+driver      ``commit`` with the messages of the attempts that count: if a row cannot be a job, the write fails here; else
+            all staged rows become jobs in one transaction, which also records the write
+driver      ``abort`` if a step failed, the commit included: staged rows are deleted
 ==========  ===========================================================================================================
 
-Rows that cannot be jobs are not an error of the attempt that found them: Spark would try it again, to no avail, and
-stop the others, so that nobody would know how many there are.
+A row that cannot be a job does not fail the attempt that found it: Spark would repeat the attempt without success and
+stop the other attempts, so the number of such rows would stay unknown.
 
-What makes all this happen exactly once is told in :mod:`pgqueue.store.pipeline.sink`.
+:mod:`pgqueue.store.pipeline.sink` explains why each row is enqueued exactly once.
 """
 
 import logging
@@ -43,20 +43,20 @@ from pgqueue.store.plan import run
 
 logger = logging.getLogger("pgqueue.spark")
 QUERY = "sql.streaming.queryId"
-"""Where Spark tells a task of a stream the id of its query, which is kept in the checkpoint."""
+"""The local property in which Spark passes a stream's query id; the id is kept in the checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Staged(WriterCommitMessage):
-    """What an attempt says to the driver.
+    """What an attempt reports to the driver.
 
     Attributes:
         write: the write's number.
-        part: what was staged; None: nothing was, since the write had been done before.
-        rows: how many rows there were.
+        part: what was staged; None: nothing, because the write was done before.
+        rows: the number of rows.
         refused: how many of them cannot be jobs.
-        refusals: the first of these.
-        query: of a stream: the id of its query.
+        refusals: the first refused rows.
+        query: for a stream: the id of its query.
     """
 
     write: UUID
@@ -68,7 +68,7 @@ class Staged(WriterCommitMessage):
 
 
 def writer(options: Mapping[str, str], columns: StructType, overwrite: bool) -> "JobsWriter":  # noqa: FBT001 - Spark's own order
-    """What writes a DataFrame.
+    """The writer of a DataFrame.
 
     Args:
         options: those of the write.
@@ -76,7 +76,7 @@ def writer(options: Mapping[str, str], columns: StructType, overwrite: bool) -> 
         overwrite: whether the save mode is ``overwrite``.
 
     Raises:
-        ConfigurationError: an option is missing, unknown or out of its range, or leads nowhere.
+        ConfigurationError: an option is missing, unknown or out of its range, or what it names does not exist.
         RowsRefused: a column cannot be part of a job.
         DatabaseError: the database cannot be reached, or its schema is not one for this release.
     """
@@ -91,7 +91,7 @@ def stream_writer(
     columns: StructType,
     overwrite: bool,  # noqa: FBT001 - Spark's own order
 ) -> "JobsStreamWriter":
-    """What writes a stream, batch by batch; arguments and errors as for :func:`writer`."""
+    """The writer of a stream, batch by batch; arguments and errors as for :func:`writer`."""
     if overwrite:
         raise InvalidOption('outputMode "complete": jobs are only ever added; use "append"')
     target = decide(read_options(options), columns)
@@ -104,7 +104,7 @@ def stream_writer(
 
 
 class JobsWriter(DataSourceArrowWriter):
-    """Writes a DataFrame; Spark takes it from process to process."""
+    """Writes a DataFrame; Spark pickles it and sends it to its processes."""
 
     def __init__(self, target: Target, write: UUID, *, is_done: bool) -> None:
         """Made by :func:`writer`.
@@ -112,19 +112,19 @@ class JobsWriter(DataSourceArrowWriter):
         Args:
             target: where the rows go.
             write: this write's number.
-            is_done: a write of this name has enqueued its jobs before.
+            is_done: whether a write of this name has enqueued its jobs before.
         """
         self.target = target
         self.new = sink.NewWrite(write, target.task, target.run, None, target.defaults.unique)
         self.is_done = is_done
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        """Check and stage a partition; where it is known that there is nothing to do, nothing is even computed."""
+        """Check and stage a partition; if the write is done already, the rows are not computed."""
         batches = iter(()) if self.is_done else iterator
         return stage_partition(self.target, self.new.id, _partition(), batches)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Enqueue all that was staged, or refuse all of it."""
+        """Enqueue all staged rows, or refuse all of them."""
         _commit(self.target, self.new, messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - Spark's own form
@@ -133,14 +133,14 @@ class JobsWriter(DataSourceArrowWriter):
 
 
 class JobsStreamWriter(DataSourceStreamArrowWriter):
-    """Writes the batches of a stream; one is made for every batch, and another to commit it."""
+    """Writes the batches of a stream; Spark makes one writer to stage a batch, and another to commit it."""
 
     def __init__(self, target: Target, write: UUID) -> None:
         """Made by :func:`stream_writer`.
 
         Args:
             target: where the rows go.
-            write: the number of the write, if it is this one that stages it.
+            write: the number of the write, if this writer stages the batch.
         """
         self.target = target
         self.id = write
@@ -165,7 +165,7 @@ class JobsStreamWriter(DataSourceStreamArrowWriter):
             _commit(target, new, messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's own
-        """Delete what was staged of the batch."""
+        """Delete the batch's staged rows."""
         for write in {message.write for message in messages if isinstance(message, Staged)}:
             _abandon(self.target, write)
 
@@ -173,20 +173,20 @@ class JobsStreamWriter(DataSourceStreamArrowWriter):
 def stage_partition(
     target: Target, write: UUID, partition: int, batches: Iterator[pa.RecordBatch], query: str | None = None
 ) -> Staged:
-    """Check the rows of a partition, and stage them under a number of this attempt's own.
+    """Check the rows of a partition, and stage them under a number that only this attempt has.
 
-    Each batch is staged in a transaction of its own, so that none is open while Spark computes the next. From the first
-    row that cannot be a job nothing more is staged, for nothing will be enqueued; the rows are only checked.
+    Each batch is staged in its own transaction, so that none is open while Spark computes the next. After the first row
+    that cannot be a job, rows are only checked and no longer staged, because nothing will be enqueued.
 
     Args:
         target: where the rows go.
         write: the write's number.
         partition: which partition.
         batches: its rows.
-        query: of a stream: the id of its query.
+        query: for a stream: the id of its query.
 
     Returns:
-        What to tell the driver.
+        The report to the driver.
     """
     rows, attempt = Rows(target, partition), uuid4()
     part = Part(partition, attempt, 0, 0)
@@ -202,7 +202,7 @@ def stage_partition(
 
 
 def _prepare(target: Target) -> bool:
-    """Look whether the database can be written to, clear what was left there, and whether this write has been done."""
+    """Check that the database can be written to, delete old staged rows, and return whether this write was done."""
     database = target.database
     with database.connect() as connection:
         steps = Blocking(connection, database.catalogue)

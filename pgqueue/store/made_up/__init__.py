@@ -1,1 +1,1 @@
-"""Plans that make history up, and that roll it up in plain SQL to compare."""
+"""Plans that make up history, and that roll it up in plain SQL for comparison."""

@@ -1,6 +1,6 @@
-"""Plans that make up history: rows of past days, made inside PostgreSQL, and what is asked before.
+"""Plans that make up history: PostgreSQL makes the rows of past days; other plans check the schema first.
 
-What the rows are to be is decided elsewhere (:mod:`pgqueue.spark.made_up.days`); here a day is a JSON array of cells.
+:mod:`pgqueue.spark.made_up.days` decides what the rows are; here a day is a JSON array of cells.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,11 +13,11 @@ from pgqueue.store.plan import Statement, Steps, plan
 
 
 class Ground(msgspec.Struct, frozen=True):
-    """What a history would be put on.
+    """The state of the schema before a history is made.
 
     Attributes:
-        today: by the database's clock, in UTC.
-        used: whether the queue has ever been used for anything real.
+        today: the UTC day of the database's clock.
+        used: whether the queue was ever used for real jobs.
     """
 
     today: date
@@ -25,12 +25,12 @@ class Ground(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What there is of a day.
+    """The state of a day.
 
     Attributes:
-        day: which.
-        rows: how many rows were made up.
-        in_lake: whether the day has been taken to a lake.
+        day: the UTC day.
+        rows: how many made-up rows it has.
+        in_lake: whether the day was exported to a lake.
     """
 
     day: date
@@ -43,7 +43,7 @@ def ground(first_id: int) -> Steps[Ground]:
     """Look at the schema.
 
     Args:
-        first_id: made-up jobs have ids from here on, real ones lower ones.
+        first_id: the first id of made-up jobs; real jobs have lower ids.
     """
     rows = yield Statement("made_up/ground", {"first_id": first_id})
     return Ground(*rows[0])
@@ -51,10 +51,10 @@ def ground(first_id: int) -> Steps[Ground]:
 
 @plan
 def found(days: Mapping[date, int], ids: int) -> Steps[list[Found]]:
-    """Look which days are there.
+    """The state of the given days.
 
     Args:
-        days: each with the id before its first.
+        days: each with the id before its first id.
         ids: how many ids each has.
     """
     params = {"days": list(days), "first_ids": list(days.values()), "ids": ids}
@@ -64,19 +64,19 @@ def found(days: Mapping[date, int], ids: int) -> Steps[list[Found]]:
 
 @plan
 def prepare(first: date, last: date) -> Steps[None]:
-    """Make the partitions of the days, where they are missing."""
+    """Make the missing partitions of the days."""
     yield Statement("made_up/days", {"first": first, "last": last})
 
 
 @plan
 def deploys(instants: Sequence[datetime], versions: Sequence[str]) -> Steps[None]:
-    """Note when which version went live."""
+    """Record the deploys: time and version."""
     yield Statement("made_up/deploys", {"instants": instants, "versions": versions}, returns=False)
 
 
 @plan
 def crew(workers: Mapping[str, Sequence[object]], version: str) -> Steps[None]:
-    """Note who worked.
+    """Record the workers.
 
     Args:
         workers: the columns ``ids``, ``started_at``, ``ended_at``, ``concurrency`` and ``hosts``.
@@ -100,14 +100,14 @@ def day(
     """Make the rows of a day, all or none.
 
     Args:
-        day: which.
-        first_id: the id before the day's first.
-        seed: decides whatever differs from row to row.
+        day: the UTC day.
+        first_id: the id before the day's first id.
+        seed: decides the values that differ between rows.
         cells: what to make, a JSON array.
         failures: how attempts fail: a JSON object of arrays.
-        workers: who worked; cells name them by their places.
-        tenants: how many there are.
-        crowd: the number of the one that crowds.
+        workers: the workers; cells name them by their places in the list.
+        tenants: the number of tenants.
+        crowd: the number of the crowding tenant.
     """
     yield Statement("made_up/settings", {})
     params = {

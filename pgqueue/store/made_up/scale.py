@@ -1,4 +1,4 @@
-"""Plans to measure the pipeline by: the roll-up that Spark makes, as plain SQL."""
+"""The plan with which the pipeline is compared: Spark's roll-up in plain SQL."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -12,12 +12,12 @@ class Exact(msgspec.Struct, frozen=True):
     """The ended jobs of a queue, task and hour.
 
     Attributes:
-        queue: which.
-        task: which.
-        hour: in which they ended.
+        queue: the queue's name.
+        task: the task's name.
+        hour: the hour in which they ended.
         counts: jobs, succeeded, cancelled, dead, attempts.
-        wait: seconds of waiting at each rank that was asked for; None: none ever started.
-        run: likewise of running.
+        wait: seconds of waiting at each requested rank; None: no job started.
+        run: seconds of running at each requested rank; None: no job started.
     """
 
     queue: str
@@ -33,7 +33,7 @@ def rollup(ranks: Sequence[float]) -> Steps[list[Exact]]:
     """Roll up all ended jobs.
 
     Args:
-        ranks: of the percentiles, from 0 to 1.
+        ranks: the percentiles' ranks, from 0 to 1.
     """
     rows = yield Statement("made_up/rollup", {"ranks": list(ranks)})
     return [

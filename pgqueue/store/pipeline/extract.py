@@ -1,14 +1,14 @@
-"""Plans of reading a whole table with many hands: what there is to read, where it lies, and whether it stayed there.
+"""Plans for reading a whole table with many connections: what to read, where it is, and whether it stayed there.
 
-Which rows there are to read is decided once, by the numbers of transactions: those that had ended when the read was planned
-are named by the next one's number and by those that were in progress, and no commit that comes later adds to them. So any
-number of statements, run at any time after, read the same set. A stream goes by less: the *horizon*, the lowest transaction
-in progress. All below have ended, so a range of numbers below it is a set that is complete for ever. A table whose rows change, such as ``jobs``, has no such number: it is read in one statement, or
-in a snapshot that somebody holds.
+Transaction numbers decide once which rows are read: those of transactions that had ended when the read was planned. They
+are given by the next transaction's number and the numbers in progress, and no later commit adds to them. So any number of
+statements, run at any later time, read the same set. A stream uses less: the *horizon*, the lowest transaction in
+progress. All below it have ended, so a range of numbers below it is complete for ever. A table whose rows change, such as
+``jobs``, has no such number: it is read in one statement, or in a snapshot that the user holds.
 
-Where a table's pages are dealt out to several statements, its file must stay the same until the last of them: each tells,
-in its own transaction and after it has read, which file it has read (``sql/pipeline/extract_kept.sql``). That transaction's lock
-keeps the file as it is in the meantime.
+Where several statements read ranges of a table's pages, its file must not change until the last of them. So each
+statement's transaction asks, after reading, which file it has read (``sql/pipeline/extract_kept.sql``). Its lock keeps the
+file unchanged until then.
 """
 
 import re
@@ -37,15 +37,15 @@ _DAY_PARTITION = re.compile(rf"{HISTORY}_(\d{{8}})")
 
 @dataclass(frozen=True)
 class State:
-    """The database at a moment.
+    """The state of the database at a moment.
 
     Attributes:
         system: the server's system identifier.
         database: the database's oid.
         horizon: the lowest transaction in progress: all below have ended.
-        next: the transaction that comes next.
-        running: those in progress; None: which they are is not known, as on a replica.
-        at: when this was.
+        next: the next transaction's number.
+        running: the transactions in progress; None: not known, as on a replica.
+        at: the time.
     """
 
     system: str
@@ -63,10 +63,10 @@ class Piece:
     Attributes:
         oid: its number in the database.
         name: its name.
-        table: the name of the table that it is, or is a partition of.
-        file: the number of its file; another one, after it was rewritten or emptied.
+        table: its own name, or the name of the table of which it is a partition.
+        file: the number of its file; it changes when the table is rewritten or emptied.
         pages: how many it has.
-        day: the UTC day that it holds; None: any.
+        day: the UTC day that it holds; None: any day.
     """
 
     oid: int
@@ -78,7 +78,7 @@ class Piece:
 
 
 class Planner:
-    """A connection to plan on: it runs plans, and writes out statements that others will send."""
+    """A connection to plan on: it runs plans, and writes the text of statements that tasks will send."""
 
     def __init__(self, connection: psycopg.Connection[Any], catalogue: Catalogue) -> None:
         """Wrap a connection."""
@@ -91,11 +91,11 @@ class Planner:
         return run(plan, self._blocking)
 
     def text(self, statement: sql.Composable) -> str:
-        """A statement as it is sent, its values written out."""
+        """A statement's text, with its values as literals."""
         return statement.as_string(self.connection)
 
     def kept(self, pieces: Iterable[Piece]) -> str:
-        """The statement that tells which of these pieces are there, and in which files."""
+        """The text of the statement that returns which of these pieces exist, and their files."""
         return _written_out("pipeline/extract_kept", self, {"pieces": [piece.oid for piece in pieces]})
 
 
@@ -104,13 +104,13 @@ def planning(database: Database, *, snapshot: str | None = None) -> Iterator[Pla
     """A connection to plan on.
 
     Args:
-        database: where to.
-        snapshot: the name of an exported snapshot, to plan with what it sees; None: with what there is.
+        database: the database.
+        snapshot: the name of an exported snapshot to plan in; None: the current state.
 
     Raises:
-        ConnectionFailed: there is none to be had.
+        ConnectionFailed: no connection could be made.
         SchemaError: the schema is missing, too old or too new.
-        PipelineError: nobody holds the snapshot.
+        PipelineError: the snapshot is no longer held.
         DatabaseError: the database refused a statement.
     """
     with database.connect() as connection:
@@ -126,7 +126,7 @@ def planning(database: Database, *, snapshot: str | None = None) -> Iterator[Pla
 
 @contextmanager
 def exported(database: Database) -> Iterator[str]:
-    """Hold a snapshot, by the name under which others can read what it sees. Vacuum keeps what it sees until it ends."""
+    """Export a snapshot and yield its name, by which other connections can use it. Vacuum keeps its rows until it ends."""
     with planning(database) as planner:
         planner.connection.execute(ISOLATED)
         yield planner.run(export())
@@ -143,27 +143,27 @@ def _see(connection: psycopg.Connection[Any], snapshot: str | None) -> None:
 
 
 def snapshot_gone(said: str) -> PipelineError:
-    """What to raise when a snapshot cannot be read."""
+    """The error to raise when a snapshot cannot be read."""
     return PipelineError(f"the snapshot is not held: {said.strip()}; keep it open until the read is over")
 
 
 @plan
 def look() -> Steps[State]:
-    """The database as it is now."""
+    """The state of the database now."""
     rows = yield Statement("pipeline/extract_state", {})
     return State(*rows[0])
 
 
 @plan
 def pieces(table: Table) -> Steps[list[Piece]]:
-    """Where a table's rows lie now."""
+    """The pieces that hold a table's rows now."""
     rows = yield Statement("pipeline/extract_pieces", {"tables": list(table.of)})
     return [Piece(oid, name, of, file, pages, _day_of(name)) for oid, of, name, file, pages in rows]
 
 
 @plan
 def check_numbers(state: State) -> Steps[None]:
-    """Check that no row has ended in a transaction to come: by such numbers nobody can tell which rows are final.
+    """Check that no row has the number of a future transaction: such numbers do not show which rows are final.
 
     Raises:
         PipelineError: there are such rows; they came from another server.
@@ -171,29 +171,29 @@ def check_numbers(state: State) -> Steps[None]:
     rows = yield Statement("pipeline/extract_ahead", {"next": state.next})
     if rows[0][0]:
         raise PipelineError(
-            f"there are ended jobs whose ended_in is {state.next} or more, and this server has not come to that "
-            "transaction: they came with a dump from another one. Let them count as ended now: "
+            f"there are ended jobs whose ended_in is {state.next} or more, and this server has not reached that "
+            "transaction: they came with a dump from another server. Set them to now: "
             f"update job_history and dead_jobs set ended_in = txid_current() where ended_in >= {state.next}"
         )
 
 
 @plan
 def news(table: Table, start: int, end: int) -> Steps[list[tuple[int, int]]]:
-    """The transactions of a range in which jobs ended, in order, each with how many; at most GROUPS_AT_ONCE of them."""
+    """The transactions of a range in which jobs ended, in order, with their numbers of jobs; at most GROUPS_AT_ONCE."""
     rows = yield Statement("pipeline/extract_news", {**_range(table, start, end), "limit": GROUPS_AT_ONCE})
     return [(transaction, jobs) for transaction, jobs in rows]
 
 
 @plan
 def cuts(table: Table, start: int, end: int, *, rows: int) -> Steps[list[tuple[int, int]]]:
-    """A range of transactions in stretches of about so many rows: each one's first transaction, and its rows."""
+    """Divides a range of transactions into stretches of about ``rows`` rows: each one's first transaction, and its rows."""
     found = yield Statement("pipeline/extract_cuts", {**_range(table, start, end), "rows": rows})
     return [(first, jobs) for first, jobs in found]
 
 
 @plan
 def oldest_day(start: int) -> Steps[date | None]:
-    """The day of the oldest job in the history that ended in a transaction or a later one."""
+    """The day of the oldest job in the history that ended in transaction ``start`` or a later one."""
     rows = yield Statement("pipeline/extract_oldest", {"start": start})
     return cast("date | None", rows[0][0])
 
@@ -213,7 +213,7 @@ def export() -> Steps[str]:
 
 
 def in_snapshot(name: str) -> sql.Composed:
-    """The statement that makes a transaction, which is to be ISOLATED first, see what another one sees."""
+    """The statement that gives a transaction another one's snapshot; the transaction must be ISOLATED first."""
     return sql.SQL("set transaction snapshot {}").format(sql.Literal(name))
 
 

@@ -1,8 +1,8 @@
-"""Statements over the tables that Spark reads, which ask for no more than is wanted.
+"""Builds the statements over the tables that Spark reads, with only the wanted columns and rows.
 
-A table's own statement is wrapped: the columns that are wanted around it, the conditions behind it. PostgreSQL plans that
-as if only those columns had been written, so what nobody asked for is not computed, and a condition reaches the index or
-the pages that it is about. Names come from the tables, values are literals of psycopg's; nothing else is put together.
+A table's own statement is wrapped in a select of the wanted columns, with the conditions after it. PostgreSQL plans this
+as if only those columns had been written: other columns are not computed, and a condition can use its index or its pages.
+Names come from the tables, values are psycopg's literals; no other text is added.
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,13 +35,13 @@ class Operator(StrEnum):
 
 @dataclass(frozen=True)
 class Condition:
-    """What is asked of a column.
+    """A condition on a column.
 
     Attributes:
-        column: one of the table's.
+        column: a column of the table.
         operator: how it is compared.
-        values: with what: one value; one or more for IN, none for IS_NULL.
-        negated: whether the opposite is asked; of a null, neither is true.
+        values: one value; one or more for IN, none for IS_NULL.
+        negated: whether the condition is negated; for a null, both forms are false.
     """
 
     column: str
@@ -76,7 +76,7 @@ def on_day(table: Table, day: date) -> sql.Composable:
 
 
 def on_no_day(table: Table, days: Iterable[date]) -> sql.Composable:
-    """Rows of none of these UTC days: those that no known partition holds."""
+    """Rows of none of these UTC days: rows outside all known partitions."""
     return sql.SQL("(not {})").format(
         sql.SQL("({})").format(
             sql.SQL(" or ").join(
@@ -87,12 +87,12 @@ def on_no_day(table: Table, days: Iterable[date]) -> sql.Composable:
 
 
 def from_source(source: str) -> sql.Composable:
-    """Rows of one of the tables that are shown as one."""
+    """Rows of one source of the table ``ended``."""
     return sql.SQL("source = {}").format(sql.Literal(source))
 
 
 def in_pages(part: int, first: int, before: int | None) -> sql.Composable:
-    """Rows in a stretch of the pages of a table or partition, named by its oid; without an end: all that follow."""
+    """Rows in a range of pages of a table or partition, named by its oid; without an end, to its last page."""
     found = sql.SQL("part = {} and place >= {}::tid").format(sql.Literal(part), sql.Literal(f"({first},0)"))
     if before is None:
         return found
@@ -100,7 +100,7 @@ def in_pages(part: int, first: int, before: int | None) -> sql.Composable:
 
 
 def ended_before(after: int, running: Iterable[int]) -> sql.Composable:
-    """Rows that ended in a transaction below a number that was not in progress."""
+    """Rows that ended in a transaction below a number, and not in one of those in progress."""
     column = sql.Identifier(TRANSACTION)
     known = [sql.SQL("{} < {}").format(column, sql.Literal(after))]
     known += [sql.SQL("{} <> {}").format(column, sql.Literal(number)) for number in running]
@@ -108,7 +108,7 @@ def ended_before(after: int, running: Iterable[int]) -> sql.Composable:
 
 
 def ended_between(start: int, end: int, *, share: int = 0, of: int = 1) -> sql.Composable:
-    """Rows that ended in a transaction of a range, whose end is not in it; of those one share of several, by their ids."""
+    """Rows that ended in a transaction of a range without its end; or one of several shares of these, by id."""
     found = sql.SQL("{0} >= {1} and {0} < {2}").format(
         sql.Identifier(TRANSACTION), sql.Literal(start), sql.Literal(end)
     )
@@ -143,19 +143,19 @@ def _on_day(ended: str, condition: Condition) -> sql.Composable:
 
 
 def _within(ended: str, first: date, last: date) -> sql.Composable:
-    """From the midnight that begins the first day until the one that ends the last."""
+    """From the midnight before the first day to the midnight after the last."""
     return sql.SQL("({0} >= {1} and {0} < {2})").format(
         sql.Identifier(ended), _midnight(first), _midnight(last, after=1)
     )
 
 
 def _midnight(day: date, *, after: int = 0) -> sql.Composable:
-    """The UTC midnight that begins a day; counted on by PostgreSQL, whose calendar goes past the year 9999."""
+    """The UTC midnight before a day; PostgreSQL adds the days, because its calendar goes past the year 9999."""
     return sql.SQL("(({} + {})::timestamp at time zone 'UTC')").format(sql.Literal(day), sql.Literal(after))
 
 
 def _runs(days: Iterable[date]) -> list[tuple[date, date]]:
-    """Days as unbroken runs: the first and the last of each."""
+    """Groups of consecutive days: the first and the last of each."""
     runs: list[tuple[date, date]] = []
     for day in sorted(days):
         if runs and day - runs[-1][1] == A_DAY:

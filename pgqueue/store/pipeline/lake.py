@@ -1,8 +1,8 @@
-"""Plans of the lake: which days are closed, what a day holds, and dropping what is safely out.
+"""Plans of the lake: find closed days, read what a day holds, and drop exported days.
 
-A day is closed when every transaction has ended that was in progress after its end: none is left that could add to it.
-Rows are told apart by the number of the transaction in which their jobs ended (``ended_in``), never by the clock: all
-below :attr:`Horizon.xmin` are final, so whatever comes later has a number from there on.
+A day is closed when every transaction that was in progress after its end has ended: no other can add rows to it. Rows are
+told apart by the number of the transaction in which their jobs ended (``ended_in``), never by the clock: all below
+:attr:`Horizon.xmin` are final, and later rows have higher numbers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,11 +14,11 @@ from pgqueue.store.plan import Row, Statement, Steps, plan
 
 HISTORY, DEAD = "history", "dead"
 MARGIN = timedelta(minutes=1)
-"""How long after its end a day is closed: it may take a statement a moment from reading the clock to writing."""
+"""How long after its end a day is closed: a statement reads the clock some time before it writes."""
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Whose history it is.
+    """The owner of a history.
 
     Attributes:
         system: the server's system identifier.
@@ -31,7 +31,7 @@ class Origin(msgspec.Struct, frozen=True):
     schema: str
 
     def __str__(self) -> str:
-        """In words."""
+        """Names schema, database and server."""
         return f"schema {self.schema} of database {self.database} on server {self.system}"
 
 
@@ -39,15 +39,15 @@ class Share(msgspec.Struct, frozen=True):
     """Some rows of a table.
 
     Attributes:
-        rows: how many.
-        checksum: the sum of 60 bits of each row's MD5, in any order; as text, for it outgrows 64 bits.
+        rows: the number of rows.
+        checksum: the sum of 60 bits of each row's MD5, in any order; as text, because it exceeds 64 bits.
     """
 
     rows: int = 0
     checksum: str = "0"
 
     def __add__(self, other: "Share") -> "Share":
-        """These rows and those."""
+        """The sum of both shares."""
         return Share(self.rows + other.rows, str(int(self.checksum) + int(other.checksum)))
 
 
@@ -55,13 +55,13 @@ NOTHING = Share()
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """What a day holds of some transactions.
+    """A day's rows of some transactions.
 
     Attributes:
         history: the rows of the history.
-        dead: the dead jobs that still stand.
-        queues: the rows of each queue, dead jobs included.
-        highest: the highest number of a transaction; None: there are no rows.
+        dead: the dead jobs that are still in ``dead_jobs``.
+        queues: the number of rows of each queue, dead jobs included.
+        highest: the highest transaction number of a row; None: there are no rows.
     """
 
     history: Share
@@ -71,17 +71,17 @@ class Contents(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """The number of rows."""
         return self.history.rows + self.dead.rows
 
 
 class Horizon(msgspec.Struct, frozen=True):
-    """How far everything is final.
+    """The transaction numbers below which rows are final.
 
     Attributes:
         at: the database's time.
-        xmin: the lowest number of a transaction in progress; the rows of all below are there, or never will be.
-        xmax: above the numbers of all that have ended; the rows that can be seen have lower ones.
+        xmin: the lowest number of a transaction in progress; transactions below it add no more rows.
+        xmax: higher than the number of every ended transaction; visible rows have lower numbers.
     """
 
     at: datetime
@@ -94,7 +94,7 @@ class DayThere(msgspec.Struct, frozen=True):
 
     Attributes:
         day: the UTC day.
-        stands: whether the history has any.
+        stands: whether the history has rows of it.
         waiting: how many final rows, dead jobs included, are not in the lake.
     """
 
@@ -104,13 +104,13 @@ class DayThere(msgspec.Struct, frozen=True):
 
 
 class Known(msgspec.Struct, frozen=True):
-    """A day that the database knows to be verified in a lake.
+    """A day that the database has recorded as verified in a lake.
 
     Attributes:
         day: the UTC day.
         below: the rows of transactions below this number are in the lake.
-        pruned_below: the rows of transactions below this one are gone from the history; 0: none.
-        lake: where that lake is.
+        pruned_below: the rows of transactions below this number were dropped from the history; 0: none.
+        lake: the lake's place.
     """
 
     day: date
@@ -120,14 +120,14 @@ class Known(msgspec.Struct, frozen=True):
 
 
 class Session(msgspec.Struct, frozen=True):
-    """Somebody at the database.
+    """A session, or a prepared transaction, at the database server.
 
     Attributes:
-        pid: of the server's process; None: a prepared transaction, which has none.
-        application: what it calls itself.
-        owner: the role, or where it comes from.
-        database: which database it works in.
-        age: for how many seconds; None: not in a transaction.
+        pid: the server process; None: a prepared transaction, which has none.
+        application: its application name.
+        owner: its role, or its address.
+        database: its database.
+        age: the age of its transaction or connection in seconds; None: not in a transaction.
     """
 
     pid: int | None
@@ -137,7 +137,7 @@ class Session(msgspec.Struct, frozen=True):
     age: float | None
 
     def __str__(self) -> str:
-        """In words, with what it takes to end it."""
+        """For messages, with the pid by which a user can end it."""
         who = self.application or "nameless"
         where = "" if self.database is None else f" in database {self.database}"
         since = "" if self.age is None else f", for {timedelta(seconds=round(self.age))}"
@@ -146,50 +146,50 @@ class Session(msgspec.Struct, frozen=True):
 
 
 def first_open_day(at: datetime, margin: timedelta) -> date:
-    """The first UTC day that is not over, or not for so long, at an instant."""
+    """The first UTC day that is not closed at an instant: it ended less than ``margin`` before, or not at all."""
     return (at - margin).astimezone(UTC).date()
 
 
 @plan
 def origin(schema: str) -> Steps[Origin]:
-    """Which database this is, whatever name leads to it; ``schema`` is ours."""
+    """The identity of this database, independent of its name in the DSN; ``schema`` is pgqueue's."""
     ((system, database),) = yield Statement("pipeline/lake_origin", {})
     return Origin(system, database, schema)
 
 
 @plan
 def horizon(*, now: datetime | None = None) -> Steps[Horizon]:
-    """How far everything is final; ``now`` in place of the database's clock."""
+    """The transaction numbers below which rows are final; ``now`` replaces the database's clock."""
     (row,) = yield Statement("pipeline/lake_horizon", {"now": now})
     return Horizon(*row)
 
 
 @plan
 def barrier() -> Steps[int]:
-    """A number above those of all transactions that are in progress now; to be run in a transaction of its own."""
+    """A number above those of all transactions in progress; must be run in its own transaction."""
     ((number,),) = yield Statement("pipeline/lake_barrier", {})
     return int(number)
 
 
 @plan
 def in_the_way(below: int) -> Steps[list[Session]]:
-    """The transactions in progress whose number is below this one, as far as this role may see them."""
+    """The transactions in progress with a number below this one, as far as this role may see them."""
     return _sessions((yield Statement("pipeline/lake_in_the_way", {"below": below})))
 
 
 @plan
 def readers() -> Steps[list[Session]]:
-    """Who has the history's tables open just now."""
+    """The sessions that have the history's tables open now."""
     return _sessions((yield Statement("pipeline/lake_readers", {})))
 
 
 @plan
 def there(known: Mapping[date, int], below: int) -> Steps[list[DayThere]]:
-    """The days of which there are rows, oldest first.
+    """The days of which the database has rows, oldest first.
 
     Args:
-        known: the days in the lake, each with the first transaction that is not.
-        below: count final rows only: those of transactions below this number.
+        known: the days in the lake, each with the first transaction that is not in it.
+        below: count only final rows: those of transactions below this number.
     """
     params = {"days": list(known), "belows": list(known.values()), "below": below}
     return [DayThere(*row) for row in (yield Statement("pipeline/lake_there", params))]
@@ -197,7 +197,7 @@ def there(known: Mapping[date, int], below: int) -> Steps[list[DayThere]]:
 
 @plan
 def contents(day: date, *, since: int = 0, below: int) -> Steps[Contents]:
-    """What a day holds of the transactions from ``since`` to below ``below``; reads and digests every row."""
+    """A day's rows of the transactions from ``since`` to below ``below``; reads every row for the checksum."""
     rows = yield Statement("pipeline/lake_checksum", {"day": day, "since": since, "below": below})
     queues: dict[str, int] = {}
     for _, queue, count, _, _ in rows:
@@ -208,7 +208,7 @@ def contents(day: date, *, since: int = 0, below: int) -> Steps[Contents]:
 
 @plan
 def deploys() -> Steps[list[tuple[datetime, str]]]:
-    """When which version went live."""
+    """The deploys: time and version."""
     return [(row[0], row[1]) for row in (yield Statement("pipeline/lake_deploys", {}))]
 
 
@@ -220,7 +220,7 @@ def known() -> Steps[dict[date, Known]]:
 
 @plan
 def note_verified(day: date, *, history: Share, dead: Share, below: int, lake: str) -> Steps[None]:
-    """Note that a day is verified in a lake: from now on its history may be dropped."""
+    """Record that a day is verified in a lake: from now on its history may be dropped."""
     params = {
         "day": day,
         "history_rows": history.rows,
@@ -234,14 +234,14 @@ def note_verified(day: date, *, history: Share, dead: Share, below: int, lake: s
 
 @plan
 def lock() -> Steps[bool]:
-    """Be the only one who writes to the lake for as long as the connection lasts; False: somebody else is."""
+    """Take the lake's lock until the connection ends; False: another session holds it."""
     ((alone,),) = yield Statement("pipeline/lake_lock", {})
     return bool(alone)
 
 
 @plan
 def holder() -> Steps[list[Session]]:
-    """Who is writing to the lake; nobody, if that has just ended."""
+    """The session that is writing to the lake; an empty list if it has just ended."""
     return [
         Session(row[0], row[1], row[2], None, row[3]) for row in (yield Statement("pipeline/lake_holder", {}))
     ]
@@ -249,28 +249,28 @@ def holder() -> Steps[list[Session]]:
 
 @plan
 def gather(day: date) -> Steps[bool]:
-    """Give a day's rows a partition of their own, where they lie in the default one; False: it was in use."""
+    """Move a day's rows from the default partition to their own; False: the tables were in use."""
     ((done,),) = yield Statement("pipeline/lake_gather", {"day": day})
     return bool(done)
 
 
 @plan
 def hold(day: date) -> Steps[bool | None]:
-    """Let nobody change a day of the history before the transaction ends; False: it is in use; None: it is gone."""
+    """Lock a day of the history against writes until the transaction ends; False: it is in use; None: it is gone."""
     ((held,),) = yield Statement("pipeline/lake_hold", {"day": day})
     return None if held is None else bool(held)
 
 
 @plan
 def drop(day: date) -> Steps[bool]:
-    """Drop a day of the history, and note that it is gone; False: the tables were in use."""
+    """Drop a day of the history, and record it; False: the tables were in use."""
     ((dropped,),) = yield Statement("pipeline/lake_drop", {"day": day})
     return bool(dropped)
 
 
 @plan
 def pass_key(job_id: int) -> Steps[None]:
-    """Take the unique key from a job that is about to end in this transaction, so that the next step may have it."""
+    """Remove the unique key of a job that is about to end in this transaction, so that the next step can use it."""
     yield Statement("pipeline/lake_pass_key", {"id": job_id}, returns=False)
 
 

@@ -1,6 +1,6 @@
 """Plans that keep the roll-up tables and the list of deploys.
 
-What the figures are is :mod:`pgqueue.spark.rollup.rollup`'s business; here a day's figures replace the former ones.
+:mod:`pgqueue.spark.rollup.rollup` computes the figures; these plans replace a day's old figures with new ones.
 """
 
 from collections.abc import Iterable, Mapping
@@ -54,7 +54,7 @@ ROLLUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 class Deploy(msgspec.Struct, frozen=True):
-    """When which version of the user's code went live."""
+    """A deploy: the version of the user's code, and when it went live."""
 
     deployed_at: datetime
     version: str
@@ -62,14 +62,14 @@ class Deploy(msgspec.Struct, frozen=True):
 
 @plan(transaction=True)
 def replace_day(day: date, made_from: str, rows: Mapping[str, Iterable[bytes]]) -> Steps[None]:
-    """Put a day's figures in place of the former ones, all at once: no reader sees half a day.
+    """Replace a day's figures in one transaction: no reader sees half a day.
 
-    Two that replace the same day do it one after the other.
+    Two callers that replace the same day do so one after the other.
 
     Args:
         day: a UTC day.
-        made_from: which state of the lake and of the configuration the figures are of; see :func:`made`.
-        rows: for each of :data:`ROLLUPS` its rows as CSV, in the order of its columns.
+        made_from: the state of the lake and of the configuration from which the figures were made; see :func:`made`.
+        rows: the rows of each of :data:`ROLLUPS` as CSV, in the order of its columns.
     """
     yield Statement("pipeline/rollup_note", {"day": day, "made_from": made_from}, returns=False)
     yield Statement("pipeline/rollup_clear", {"day": day}, returns=False)
@@ -82,17 +82,17 @@ def replace_day(day: date, made_from: str, rows: Mapping[str, Iterable[bytes]]) 
 
 @plan
 def made() -> Steps[dict[date, str]]:
-    """The days that are in the roll-ups, and what each is made from."""
+    """The days in the roll-ups, and what each was made from."""
     return {row[0]: row[1] for row in (yield Statement("pipeline/rollup_made", {}))}
 
 
 @plan
 def note_deploy(version: str, *, at: datetime | None = None) -> Steps[Deploy]:
-    """Note that a version went live.
+    """Record that a version went live.
 
     Args:
         version: any name for it.
-        at: when; now, on the database's clock, by default. What was noted of the same instant is replaced.
+        at: the time; by default now, on the database's clock. An earlier record of the same instant is replaced.
     """
     ((deployed_at,),) = yield Statement("pipeline/rollup_deployed", {"version": version, "at": at})
     return Deploy(deployed_at, version)

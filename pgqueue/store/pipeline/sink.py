@@ -1,21 +1,21 @@
-"""Plans that enqueue a DataFrame: rows are staged by many, and become jobs by one, in one transaction.
+"""Plans that enqueue a DataFrame: many executors stage rows, and the driver makes them jobs in one transaction.
 
 A *write* is one DataFrame, or one batch of a stream. Each of its partitions is staged by one or more *attempts*: Spark
-tries again what failed or is slow, and a try that was given up may still be at work. No attempt knows whether it will
-count, so each stages under a number of its own, and :func:`commit` is told which numbers to take. All others are
-passed over, whenever they end.
+repeats attempts that failed or are slow, and an abandoned attempt may still run. An attempt does not know whether it will
+count, so each stages under its own number, and the driver gives :func:`commit` the numbers that count. The rows of all
+other attempts are ignored, at any time they end.
 
 =================  ==============================================================================================
-what fails         what becomes of it
+what fails         what happens
 =================  ==============================================================================================
-an attempt         its rows are never taken; :func:`abandon` deletes them, or a later write's :func:`sweep`
-the driver         before the commit: as an attempt; after it: all is enqueued, and a name tells a second run so
+an attempt         its rows are never used; :func:`abandon` deletes them, or a later write's :func:`sweep`
+the driver         before the commit: as an attempt; after it: all is enqueued, and a second run of the name sees this
 the commit         it is rolled back; nothing is enqueued
-the server         the staged rows are gone; the commit counts fewer than were staged, and is refused
+the server         the staged rows are gone; the commit counts fewer rows than were staged, and raises an error
 =================  ==============================================================================================
 
-A write that has a name is recorded under it in the transaction that enqueues its jobs: of two writes of one name the
-second waits for the first, and then finds that there is nothing left to do.
+A named write is recorded in the transaction that enqueues its jobs: of two writes of one name, the second waits for the
+first, and then enqueues nothing.
 """
 
 from collections.abc import Sequence
@@ -32,21 +32,21 @@ from pgqueue.values.job import Enqueued, NewJob, Outcome
 from pgqueue.values.unique import Unique
 
 IDLE = timedelta(days=1)
-"""A write that has staged nothing for so long has lost its driver."""
+"""A write that has staged nothing for this long has lost its driver."""
 KEPT = timedelta(days=30)
-"""For how long it is listed which rows were rejected, and writes that cannot be repeated."""
+"""How long the lists of rejected rows are kept, and writes that cannot be repeated."""
 TAKEN_AT_ONCE = 1_000
 
 
 class NewWrite(msgspec.Struct, frozen=True):
-    """What is to be written.
+    """A write to commit.
 
     Attributes:
         id: the write's own number.
         task: the task that all rows are calls of.
-        run: what the write is called, so that it happens once; a stream's is its query's id. None: it has no name.
-        batch: of a stream: which of its batches.
-        unique: what a taken unique key means.
+        run: the write's name, which is written once; for a stream its query's id. None: it has no name.
+        batch: for a stream: the batch's number.
+        unique: what happens when a unique key is taken.
     """
 
     id: UUID
@@ -57,19 +57,19 @@ class NewWrite(msgspec.Struct, frozen=True):
 
 
 class Write(msgspec.Struct, frozen=True):
-    """What became of a write: the fields of ``sql/pipeline/sink_writes.sql``, in its order.
+    """The record of a write: the fields of ``sql/pipeline/sink_writes.sql``, in its order.
 
     Attributes:
         id: the write's own number.
-        run: what it was called; of a stream its query's id; None: it had no name.
-        batch: of a stream: which of its batches.
+        run: its name; for a stream its query's id; None: it had no name.
+        batch: for a stream: the batch's number.
         task: the task that all rows are calls of.
-        rows: how many rows were staged; 0 where it was known from the start that there was nothing to do.
+        rows: how many rows were staged; 0 if an earlier write was found before staging.
         enqueued: how many became jobs.
         rejected: how many did not, because a job held their unique key.
         changed: how many gave a waiting job of their key new contents or a new time, as its policy says.
-        repeats: the write of the same name that had enqueued the jobs before, so that this one enqueued none.
-        at: when.
+        repeats: the earlier write of the same name, which enqueued the jobs; this one enqueued none.
+        at: the time.
     """
 
     id: UUID
@@ -85,7 +85,7 @@ class Write(msgspec.Struct, frozen=True):
 
 
 class Rejected(msgspec.Struct, frozen=True):
-    """A row that became no job: the fields of ``sql/pipeline/sink_rejected.sql``, in its order.
+    """A row that did not become a job: the fields of ``sql/pipeline/sink_rejected.sql``, in its order.
 
     Attributes:
         partition: the row's partition.
@@ -112,22 +112,22 @@ class _Counts(msgspec.Struct):
 
 @plan(transaction=True)
 def commit(write: NewWrite, parts: Sequence[Part], *, now: datetime | None = None) -> Steps[Write]:
-    """Enqueue what these attempts staged.
+    """Enqueue the rows that these attempts staged.
 
-    Jobs stand in line in the order of the rows. Where rows have unique keys with a period or a policy other than
-    ``reject``, these are enqueued one at a time, after the others and in the order of the keys.
+    Jobs are queued in the order of the rows. Rows whose unique keys have a period, or a policy other than ``reject``, are
+    enqueued one at a time, after the others and in the order of the keys.
 
     Args:
         write: what is written.
         parts: one attempt per partition, in the order of the partitions.
-        now: the instant; the database's own by default.
+        now: the time; by default the database's clock.
 
     Returns:
-        What was recorded. ``repeats`` is set if a write of this name had been there before; nothing was enqueued then.
+        The write's record. ``repeats`` is set if a write of this name was recorded before; then nothing was enqueued.
 
     Raises:
-        InvalidOption: the name is that of a write of another task.
-        PipelineError: rows that were staged are gone.
+        InvalidOption: a write of another task has this name.
+        PipelineError: staged rows are gone.
     """
     rows = sum(part.rows for part in parts)
     if not (yield Statement("pipeline/sink_record", _named(write) | {"rows": rows})):
@@ -137,8 +137,8 @@ def commit(write: NewWrite, parts: Sequence[Part], *, now: datetime | None = Non
     counts = yield from _add(write, parts, now)
     if counts.rows != rows:
         raise PipelineError(
-            f"{rows - counts.rows:,} of {rows:,} staged rows are gone: the database was restarted, or the write rested "
-            f"for longer than {IDLE.days} day and was swept away; nothing was enqueued, write it again"
+            f"{rows - counts.rows:,} of {rows:,} staged rows are gone: the database was restarted, or the write staged "
+            f"nothing for more than {IDLE.days} day and was deleted; nothing was enqueued, write it again"
         )
     totals = {"enqueued": counts.enqueued, "rejected": counts.rejected, "changed": counts.changed}
     settled = yield Statement("pipeline/sink_settle", {"write": write.id, **totals})
@@ -148,13 +148,13 @@ def commit(write: NewWrite, parts: Sequence[Part], *, now: datetime | None = Non
 
 @plan
 def find(run: str, batch: int | None = None) -> Steps[Write | None]:
-    """The write of a name that enqueued its jobs; None: there was none yet."""
+    """The write that enqueued the jobs of this name; None: there is none yet."""
     rows = yield Statement("pipeline/sink_find", {"run": run, "batch": batch})
     return Write(*rows[0]) if rows else None
 
 
 def require_task(earlier: Write, task: str) -> None:
-    """Refuse to take a write of another task for this one; a stream may have changed its task.
+    """Refuse a name that a write of another task has; a stream may change its task.
 
     Raises:
         InvalidOption: the earlier write was of another task.
@@ -168,18 +168,18 @@ def require_task(earlier: Write, task: str) -> None:
 
 @plan(transaction=True)
 def abandon(write: UUID) -> Steps[None]:
-    """Delete what a write has staged.
+    """Delete the staged rows of a write.
 
-    An attempt that is staging rows at this moment is left to :func:`sweep`: nobody waits for it.
+    An attempt that is staging rows at this moment is left to :func:`sweep`; this plan does not wait for it.
     """
     yield from _clear((yield Statement("pipeline/sink_leave", {"write": write})))
 
 
 @plan(transaction=True)
 def sweep(*, now: datetime | None = None) -> Steps[int]:
-    """Delete what writes have staged whose driver is gone, and forget writes of long ago; how many attempts went.
+    """Delete staged rows of writes whose driver is gone, and records of old writes; returns the number of attempts.
 
-    Any number of writers may run it at once.
+    Any number of writers may run it at the same time.
     """
     idle = yield Statement("pipeline/sink_idle", {"now": now, "idle": IDLE})
     yield from _clear(idle)
@@ -189,7 +189,7 @@ def sweep(*, now: datetime | None = None) -> Steps[int]:
 
 @plan
 def writes(*, run: str | None = None, task: str | None = None, limit: int = 100) -> Steps[list[Write]]:
-    """The latest writes, newest first; of a run and of a task, where these are given."""
+    """The latest writes, newest first; only those of ``run`` and ``task``, where given."""
     rows = yield Statement("pipeline/sink_writes", {"run": run, "task": task, "limit": limit})
     return [Write(*row) for row in rows]
 
@@ -219,7 +219,7 @@ def _add(write: NewWrite, parts: Sequence[Part], now: datetime | None) -> Steps[
     if keyed and write.unique.period is None and write.unique.collision == "reject":
         yield from _add_unique(write, parts, counts, now)
         return counts
-    for part in parts:  # the index gives a partition's rows in their order, unsorted
+    for part in parts:  # the index gives a partition's rows in order, without a sort
         if part.rows > part.keyed:
             params = {"attempt": part.attempt, "task": write.task, "now": now}
             counts.enqueued += (yield Statement("pipeline/sink_add", params))[0][0]
@@ -244,7 +244,7 @@ def _add_unique(write: NewWrite, parts: Sequence[Part], counts: _Counts, now: da
 def _add_singly(
     write: NewWrite, attempts: Sequence[UUID], counts: _Counts, now: datetime | None
 ) -> Steps[None]:
-    """Enqueue rows one at a time, by the plan that serves a single enqueue."""
+    """Enqueue rows one at a time, by the plan of a single enqueue."""
     while taken := (yield Statement("pipeline/sink_take", {"attempts": attempts, "limit": TAKEN_AT_ONCE})):
         answers = []
         for row in sorted(taken, key=lambda row: row[:3]):
@@ -276,6 +276,6 @@ def _noted(write: UUID, refused: Sequence[tuple[Row, Enqueued]]) -> dict[str, ob
 
 
 def _clear(left: Sequence[Row]) -> Steps[None]:
-    """Delete the rows of attempts that have just been taken off the list; a statement of its own, to see them all."""
+    """Delete the rows of attempts that were just deleted; a separate statement, so that it sees all of them."""
     if left:
         yield Statement("pipeline/sink_clear", {"attempts": [row[0] for row in left]}, returns=False)

@@ -1,6 +1,6 @@
 """Plans that stage the rows of a DataFrame, each attempt at a partition under its own number.
 
-What becomes of them is decided by :mod:`pgqueue.store.pipeline.sink`.
+:mod:`pgqueue.store.pipeline.sink` decides which of them become jobs.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,11 +16,11 @@ from pgqueue.store.plan import Copy, Statement, Steps, plan
 ROWS_PER_CHUNK = 500
 NULL = rb"\N"
 ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
-"""What COPY would take for its own, as it reads it."""
+"""The characters that COPY treats specially, and their escapes."""
 
 
 class StagedJob(msgspec.Struct, frozen=True, gc=False):
-    """A row as a job to be, every option decided.
+    """A row as a future job, with all options set.
 
     Attributes:
         place: which row of its partition it is, from 1.
@@ -29,7 +29,7 @@ class StagedJob(msgspec.Struct, frozen=True, gc=False):
         max_attempts: after how many attempts the job is dead.
         args: the arguments as a JSON object, without control characters, as msgspec writes it.
         run_at: the earliest time to run, or None: at once.
-        unique_key: what no two live jobs may share, or None.
+        unique_key: the key that no two live jobs may share, or None.
     """
 
     place: int
@@ -45,7 +45,7 @@ class Part(msgspec.Struct, frozen=True):
     """A partition as one attempt staged it.
 
     Attributes:
-        partition: which one.
+        partition: its number.
         attempt: the attempt's number.
         rows: how many rows were staged.
         keyed: how many of them have a unique key.
@@ -59,12 +59,12 @@ class Part(msgspec.Struct, frozen=True):
 
 @plan(transaction=True)
 def stage(write: UUID, part: Part, jobs: Iterable[StagedJob]) -> Steps[None]:
-    """Stage some rows of a partition; once for every block of rows.
+    """Stage some rows of a partition; called once for every block of rows.
 
     Args:
         write: the write's number.
-        part: which partition and attempt; its counts are not looked at.
-        jobs: drawn while they are sent, so whoever makes them must not use this connection.
+        part: the partition and the attempt; its counts are not used.
+        jobs: read while they are sent, so their producer must not use this connection.
     """
     named = {"write": write, "attempt": part.attempt, "partition": part.partition}
     yield Statement("pipeline/sink_touch", named, returns=False)
@@ -72,7 +72,7 @@ def stage(write: UUID, part: Part, jobs: Iterable[StagedJob]) -> Steps[None]:
 
 
 def _copy_chunks(attempt: UUID, jobs: Iterable[StagedJob]) -> Iterator[bytes]:
-    """The rows in COPY's text format. JSON escapes control characters itself; backslashes are left to us."""
+    """The rows in COPY's text format. JSON escapes control characters; this function escapes backslashes."""
     rows, number = iter(jobs), str(attempt).encode()
     while chunk := list(islice(rows, ROWS_PER_CHUNK)):
         yield b"".join(
