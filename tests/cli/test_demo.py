@@ -62,7 +62,7 @@ def test_without_a_dsn_the_demo_keeps_every_promise_on_a_server_of_its_own(folde
         told, lines = process.communicate()
     summary = json.loads(told)
     assert process.returncode == 0, lines
-    assert "an embedded PostgreSQL serves" in lines
+    assert "the demo starts an embedded PostgreSQL" in lines
     assert "Killed worker" in lines
     assert "Every promise was kept" in lines
     assert (summary["files"], summary["jobs"]) == (FILES + 3, FILES + 3)
@@ -188,7 +188,7 @@ def test_rows_and_jobs_are_added_together_or_not_at_all(empty_dsn: str, tmp_path
 def test_the_demo_gives_up_on_jobs_that_nobody_takes_from_a_dead_worker(
     empty_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "PATIENCE", 0.0)
+    monkeypatch.setattr(command, "STALLED_AFTER", 0.0)
     with demo_stage.stage(empty_dsn) as connection:
         demo_stage.enqueue(connection, [File(tmp_path / "a", (0, 0))])
         connection.execute(
@@ -198,7 +198,7 @@ def test_the_demo_gives_up_on_jobs_that_nobody_takes_from_a_dead_worker(
         )
         with demo_workers.Crew(empty_dsn, tmp_path) as crew:
             seen = list(command._watch(connection, crew, Screen(Console(quiet=True))))  # noqa: SLF001 - how long it waits
-    assert {(now.ended, now.jobs, now.running, now.in_good_hands) for now in seen} == {(0, 1, 1, 0)}
+    assert {(now.ended, now.jobs, now.running, now.with_live_worker) for now in seen} == {(0, 1, 1, 0)}
 
 
 def test_a_worker_that_ends_by_itself_is_reported_with_its_log(

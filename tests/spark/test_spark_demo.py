@@ -35,7 +35,7 @@ def test_every_job_that_ended_is_in_the_lake_once_and_the_report_is_there(tmp_pa
         "ended": 920, "in_lake": 920, "lost": [], "doubled": [], "unknown": [], "otherwise": []
     }  # fmt: skip
     assert "All 920 jobs that ended are in the lake, each once." in told.stderr
-    assert "2 of them died, as meant" in told.stderr
+    assert "2 of them are dead, as planned" in told.stderr
     (page,) = (tmp_path / "demo" / "lake" / "report").glob("*.html")
     assert f"The report is {page}" in told.stderr.replace("\n", "")
 
@@ -98,8 +98,8 @@ def test_real_jobs_end_as_they_are_meant_to(queue: PgQueue, dsn: str, tmp_path: 
         retried = connection.execute("select count(*) from pgqueue.job_history where attempts = 2").fetchone()
     assert found == real
     letters = 520 // 2
-    hopeless = {number for number in range(letters) if number % demo_tasks.HOPELESS == 0}
-    unsteady = {number for number in range(letters) if number % demo_tasks.UNSTEADY == 0} - hopeless
+    hopeless = {number for number in range(letters) if number % demo_tasks.DEAD_EVERY == 0}
+    unsteady = {number for number in range(letters) if number % demo_tasks.FLAKY_EVERY == 0} - hopeless
     assert sum(end == "dead" for end in real.values()) == len(hopeless)
     assert retried == (len(unsteady),)
 

@@ -213,7 +213,7 @@ def test_the_command_takes_up_a_chain_that_a_killed_process_has_left(
     assert result.exit_code == 0, result.stderr
     assert stand_ins == ["export file:///lake 3", "prune file:///lake 3"]
     said = result.stderr.splitlines()
-    assert said[:2] == ["a chain is under way already, as job 1", "export: begun, attempt 2"]
+    assert said[:2] == ["a chain is running already, as job 1", "export: begun, attempt 2"]
     assert said[-1].startswith("prune: done")
 
 

@@ -65,7 +65,7 @@ def test_a_read_that_makes_no_sense_is_refused_before_anything_is_asked(
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"table": "jobs"}, "table 'jobs' has no stream, for its rows change"),
+        ({"table": "jobs"}, "table 'jobs' has no stream, because its rows change"),
         (
             {"table": "history", "outcome": "cancled"},
             "option 'outcome': there is no 'cancled': did you mean 'cancelled'?",

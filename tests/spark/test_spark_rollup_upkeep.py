@@ -298,7 +298,7 @@ def test_what_makes_no_sense_is_refused_before_spark_starts(words: tuple[str, ..
 
 def test_deployed_notes_when_a_version_went_live_and_the_last_word_on_an_instant_counts(dsn: str) -> None:
     words = ("pipeline", "deployed")
-    assert pgqueue(*words, dsn=dsn).stderr.startswith("no version was noted")
+    assert pgqueue(*words, dsn=dsn).stderr.startswith("no version is recorded")
     first = printed(pgqueue(*words, "1.0", "--at", "2026-11-19T10:00:00+01:00", "--json", dsn=dsn))
     assert first == {"deployed_at": "2026-11-19T09:00:00Z", "version": "1.0"}
     assert pgqueue(*words, "2.0 ü", dsn=dsn).stdout.startswith("2.0 ü: live since ")

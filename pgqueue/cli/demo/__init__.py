@@ -1,1 +1,1 @@
-"""``pgqueue demo``: the main job on real input; :mod:`pgqueue.cli.demo.command` is the order of events."""
+"""``pgqueue demo``: the main job on real input; :mod:`pgqueue.cli.demo.command` decides the order of events."""

@@ -1,9 +1,9 @@
-"""``pgqueue demo``: files hashed by workers, one of which is killed, and the proof that nothing was lost.
+"""``pgqueue demo``: workers hash files, the demo kills one worker, and checks that no job was lost.
 
-This file is the order of events. What stands where: the app in :mod:`pgqueue.cli.demo.tasks`, the files in
+This file decides the order of events. The app is in :mod:`pgqueue.cli.demo.tasks`, the files in
 :mod:`pgqueue.cli.demo.files`, the database in :mod:`pgqueue.cli.demo.stage`, the processes in
-:mod:`pgqueue.cli.demo.workers`, what is shown in :mod:`pgqueue.cli.demo.screen`, and whether every promise was
-kept in :mod:`pgqueue.cli.demo.verdict`.
+:mod:`pgqueue.cli.demo.workers`, the output in :mod:`pgqueue.cli.demo.screen`, and the check of every promise in
+:mod:`pgqueue.cli.demo.verdict`.
 """
 
 import json
@@ -33,8 +33,8 @@ from pgqueue.errors import ConfigurationError
 from pgqueue.store.dsn import dsn_in_environment
 
 LOOK_EVERY = 0.1
-PATIENCE = 30.0
-"""Seconds for which nothing may happen, no living worker at work either, before the demo gives up waiting."""
+STALLED_AFTER = 30.0
+"""Seconds without progress and without a live worker that runs jobs, after which the demo stops waiting."""
 
 
 @click.command()
@@ -48,7 +48,7 @@ PATIENCE = 30.0
 def demo(ctx: click.Context, /, *, folder: Path | None, wants_json: bool) -> None:
     """Hash and measure every file of FOLDER with two workers, kill one of them, and check the outcome.
 
-    FOLDER is Python's standard library by default. Without a DSN the demo starts a PostgreSQL of its own;
+    FOLDER is Python's standard library by default. Without a DSN the demo starts its own PostgreSQL;
     with one it works in the schema pgqueue_demo, which it makes and drops. The exit code is 1 if a promise
     was broken.
     """
@@ -65,7 +65,7 @@ def demo(ctx: click.Context, /, *, folder: Path | None, wants_json: bool) -> Non
 
 
 def _demonstrate(dsn: str | None, folder: Path | None, screen: Screen) -> Summary:
-    """From an empty database to a summary; nothing is left behind, however it ends."""
+    """Run the demo on an empty database; everything is removed afterwards, also after an error."""
     files = _files(folder, screen)
     with ExitStack() as opened:
         own = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="pgqueue-demo-")))
@@ -90,7 +90,7 @@ def _demonstrate(dsn: str | None, folder: Path | None, screen: Screen) -> Summar
 
 
 def _run(connection: Connection, dsn: str, crew: Crew, middle: int, screen: Screen) -> None:
-    """Start two workers, kill one in the middle of a job, start another, and see it through."""
+    """Start two workers, kill one in the middle of a job, start another, and wait until all jobs have ended."""
     with demo_stage.gate(dsn, middle) as gate:
         screen.say(f"Workers {crew.start()} and {crew.start()} start.")
         for _ in _watch(connection, crew, screen):
@@ -101,26 +101,28 @@ def _run(connection: Connection, dsn: str, crew: Crew, middle: int, screen: Scre
             screen.say("No worker got to the middle of the jobs, so none was killed.")
             return
         _kill(connection, crew, holder, screen)
-    screen.say(f"Worker {crew.start()} takes its place; those jobs come back when the lease has passed.")
+    screen.say(
+        f"Worker {crew.start()} takes its place; the killed worker's jobs are reclaimed when its lease has passed."
+    )
     for _ in _watch(connection, crew, screen):
         pass
 
 
 def _kill(connection: Connection, crew: Crew, holder: Holder, screen: Screen) -> None:
-    """Kill the worker that is in the middle of a job, and tell how many it had in its hands."""
+    """Kill the worker that is in the middle of a job, and say how many jobs it held."""
     if holder.pid not in crew.pids:
         raise WorkerFailed(f"process {holder.pid} works here, too, and is no worker of this demo; stop it")
     crew.kill(holder.pid)
-    time.sleep(LOOK_EVERY)  # for commits it had sent already: those jobs were done
+    time.sleep(LOOK_EVERY)  # for commits that it had sent: those jobs have ended
     jobs = demo_stage.held(connection, holder)
     screen.say(
-        f"Killed worker {holder.pid} (SIGKILL) in mid-transaction; jobs in its hands: {jobs:,}.",
+        f"Killed worker {holder.pid} (SIGKILL) in mid-transaction; jobs that it held: {jobs:,}.",
         style="bold red",
     )
 
 
 def _watch(connection: Connection, crew: Crew, screen: Screen) -> Iterator[Progress]:
-    """Look again and again, until every job has ended or nothing has happened for too long."""
+    """Poll until every job has ended, or until there was no progress for STALLED_AFTER seconds."""
     before, since = None, time.monotonic()
     while True:
         crew.check()
@@ -129,9 +131,9 @@ def _watch(connection: Connection, crew: Crew, screen: Screen) -> Iterator[Progr
         yield now
         if now.ended == now.jobs:
             return
-        if now != before or now.in_good_hands:
+        if now != before or now.with_live_worker:
             before, since = now, time.monotonic()
-        if time.monotonic() - since > PATIENCE:
+        if time.monotonic() - since > STALLED_AFTER:
             return
         time.sleep(LOOK_EVERY)
 
@@ -147,12 +149,12 @@ def _files(folder: Path | None, screen: Screen) -> list[File]:
         raise ConfigurationError(f"{folder} holds no file that can be read, so there is nothing to measure")
     screen.title(f"pgqueue demo: hash and measure the {len(found):,} files of {folder}")
     if unnamed:
-        screen.say(f"Left out, since their names are not UTF-8: {unnamed:,}.")
+        screen.say(f"Left out, because their names are not UTF-8: {unnamed:,}.")
     return found
 
 
 def _middle(files: Sequence[File], jobs: Sequence[int]) -> int:
-    """The job a third down the line: of the first readable file from there on."""
+    """The job a third of the way through: the first from there whose file can be read."""
     third = len(files) // 3
     line = [*zip(files, jobs, strict=True)]
     return next(job for file, job in [*line[third:], *line[:third]] if os.access(file.path, os.R_OK))
@@ -161,7 +163,7 @@ def _middle(files: Sequence[File], jobs: Sequence[int]) -> int:
 @contextmanager
 def _own_server(screen: Screen) -> Iterator[str]:
     with embedded_server() as dsn:
-        screen.say("No DSN is set: an embedded PostgreSQL serves, for this run only.")
+        screen.say("No DSN is set: the demo starts an embedded PostgreSQL for this run.")
         yield dsn
 
 

@@ -1,6 +1,6 @@
-"""The files of the demo: which there are, a few that must fail, and what a direct reading finds.
+"""The files of the demo: lists them, makes three that must fail, and reads them directly.
 
-Nothing here knows of the queue.
+This module does not use the queue.
 """
 
 import os
@@ -23,8 +23,8 @@ class File(msgspec.Struct, frozen=True):
     """A file to be measured.
 
     Attributes:
-        path: where it is, absolute.
-        stamp: its size and time of change when it was listed; None where it is meant to fail.
+        path: its absolute path.
+        stamp: its size and time of change when it was listed; None: it must fail.
     """
 
     path: Path
@@ -35,9 +35,9 @@ class Traps(msgspec.Struct, frozen=True):
     """Three files that cannot be read.
 
     Attributes:
-        vanishing: is there until it is removed.
-        directory: is none.
-        unreadable: opens, perhaps, but does not read.
+        vanishing: a file that is removed later.
+        directory: a folder instead of a file.
+        unreadable: a file that may open, but cannot be read.
     """
 
     vanishing: Path
@@ -45,14 +45,14 @@ class Traps(msgspec.Struct, frozen=True):
     unreadable: Path
 
     def files(self) -> list[File]:
-        """All three."""
+        """All three files."""
         return [File(self.vanishing), File(self.directory), File(self.unreadable)]
 
 
 def set_traps(folder: Path) -> Traps:
     """Make the files that must fail.
 
-    File modes do not stop root from reading; a process's own memory, read from address 0, stops anyone.
+    File modes do not stop root from reading; reading a process's own memory from address 0 fails for every user.
     """
     traps = Traps(folder / "vanishes.txt", folder / "directory.txt", folder / "unreadable.txt")
     traps.vanishing.write_text("soon gone\n")
@@ -73,11 +73,10 @@ def regular_files(folder: Path, *, leaving_out: Collection[str] = ()) -> tuple[l
 
     Args:
         folder: where to look.
-        leaving_out: names of folders not to look into.
+        leaving_out: names of folders to skip.
 
     Returns:
-        The files; and how many more there are, whose names are not UTF-8, so that neither JSON nor PostgreSQL
-        can hold them.
+        The files; and the number of files whose names are not UTF-8, which neither JSON nor PostgreSQL can hold.
     """
     found = sorted(_walk(folder.resolve(), leaving_out), key=lambda file: file.path)
     named = [file for file in found if _is_utf8(str(file.path))]
@@ -85,7 +84,7 @@ def regular_files(folder: Path, *, leaving_out: Collection[str] = ()) -> tuple[l
 
 
 def direct_readings(files: Iterable[File]) -> dict[str, Direct]:
-    """What there is to know of each file, by path."""
+    """The result of reading each file directly, by path."""
     return {str(file.path): _read(file) for file in files}
 
 
@@ -100,7 +99,7 @@ def _walk(folder: Path, leaving_out: Collection[str]) -> Iterator[File]:
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
-    """A regular file's size and time of change; None: it is no such file, or gone."""
+    """A regular file's size and time of change; None: it is not a regular file, or gone."""
     try:
         found = path.lstat()
     except OSError:

@@ -1,4 +1,4 @@
-"""What the demo shows: lines, a live bar where there is a terminal, and the summary."""
+"""The demo's output: lines, a live bar on a terminal, and the summary."""
 
 import time
 from collections import Counter
@@ -22,7 +22,7 @@ MOST_DEAD_SHOWN = 10
 
 
 class Line(NamedTuple):
-    """A line of the summary table: what was found, what it must be, and whether it is."""
+    """A line of the summary table: the value found, the value it must have, and whether it has it."""
 
     name: str
     found: int
@@ -31,13 +31,13 @@ class Line(NamedTuple):
 
 
 class Screen:
-    """Tells a person what happens."""
+    """Shows a user what happens."""
 
     def __init__(self, console: Console) -> None:
-        """Begin.
+        """Write to a console.
 
         Args:
-            console: where to; without a terminal behind it, progress becomes a line now and then.
+            console: the output; if it is not a terminal, progress is a line every LINE_EVERY seconds.
         """
         self._console = console
         self._bar: Bar | None = None
@@ -46,11 +46,11 @@ class Screen:
         self._told_at = 0.0
 
     def title(self, text: str) -> None:
-        """Say what this is."""
+        """Print the title."""
         self._print(text, style="bold", indent=0)
 
     def say(self, text: str, *, style: str = "") -> None:
-        """Say what happened."""
+        """Print a line about what happened."""
         self._print(text, style=style)
 
     @contextmanager
@@ -73,7 +73,7 @@ class Screen:
         self._bar = None
 
     def progress(self, now: Progress) -> None:
-        """Show how far the jobs are."""
+        """Show how many jobs have ended."""
         told = f"{now.running} running, {now.reclaimed} reclaimed, {now.dead} dead, {self._rate(now):,.0f} jobs/s"
         if self._bar is not None:
             self._bar.update(self._task, completed=now.ended, told=told)
@@ -83,7 +83,7 @@ class Screen:
             self.say(f"{now.ended:,} of {now.jobs:,} jobs ended; {told}")
 
     def summary(self, summary: Summary, complaints: Sequence[str]) -> None:
-        """Show how it went, and which promises were broken."""
+        """Show the results, and the promises that were broken."""
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for header in ("", "found", "must be"):
             table.add_column(header, justify="right" if header else "left")
@@ -96,7 +96,7 @@ class Screen:
         self._console.print(Padding(table, (0, 0, 0, 2), expand=False))
         self._dead(summary.dead)
         if summary.changed:
-            self.say(f"{len(summary.changed):,} files changed meanwhile; their results were not judged.")
+            self.say(f"{len(summary.changed):,} files changed meanwhile; their results were not checked.")
         for complaint in complaints:
             self.say(f"BROKEN {complaint}", style="bold red")
         if not complaints:
@@ -104,7 +104,7 @@ class Screen:
 
     def _dead(self, dead: Sequence[DeadFile]) -> None:
         if dead:
-            self.say("The dead, and how their attempts ended:")
+            self.say("Dead jobs, and how their attempts ended:")
         for one in dead[:MOST_DEAD_SHOWN]:
             self._print(one.path, indent=4)
             for error, times in Counter(one.errors).items():
@@ -114,7 +114,7 @@ class Screen:
         self._console.print()
 
     def _rate(self, now: Progress) -> float:
-        """Jobs per second since the first were seen to have ended."""
+        """Jobs per second since the first ended jobs were seen."""
         if self._first_seen is None:
             if now.ended:
                 self._first_seen = time.monotonic()
@@ -122,7 +122,7 @@ class Screen:
         return now.ended / max(time.monotonic() - self._first_seen, 0.1)
 
     def _print(self, text: str, *, style: str = "", indent: int = 2) -> None:
-        """Print a line; only a terminal's width breaks it."""
+        """Print a line without wrapping it."""
         if self._console.is_terminal:
             self._console.print(Padding(Text(text, style=style), (0, 0, 0, indent), expand=False))
         else:

@@ -1,7 +1,7 @@
-"""The demo's place in a database: a schema of its own with the queue and the table ``files``, and its SQL.
+"""The demo's place in a database: its own schema with the queue and the table ``files``, and its SQL.
 
-The schema carries a comment that says whose it is. One that somebody else made is never touched; one that
-an interrupted demo left behind is made anew.
+The schema has a comment that marks it as the demo's. A schema without this mark is never touched; one that an
+interrupted demo left is dropped and made again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -56,15 +56,15 @@ where job.id = %(job)s
 
 
 class Progress(NamedTuple):
-    """How many jobs there are of each kind.
+    """The numbers of jobs by state.
 
     Attributes:
         ended: succeeded, dead or cancelled.
-        jobs: all there are.
-        running: claimed by a worker, dead or alive.
+        jobs: all jobs.
+        running: claimed by a worker, lost or alive.
         dead: in the dead table.
-        reclaimed: taken from a worker that was gone.
-        in_good_hands: running with a worker whose lease has not passed.
+        reclaimed: reclaimed from a lost worker.
+        with_live_worker: running with a worker whose lease has not passed.
     """
 
     ended: int
@@ -72,11 +72,11 @@ class Progress(NamedTuple):
     running: int
     dead: int
     reclaimed: int
-    in_good_hands: int
+    with_live_worker: int
 
 
 class Holder(NamedTuple):
-    """The worker that a job is with."""
+    """The worker that holds a job."""
 
     pid: int
     id: UUID
@@ -87,14 +87,14 @@ def stage(dsn: str) -> Iterator[Connection]:
     """Make the demo's schema, and drop it at the end.
 
     Args:
-        dsn: which database.
+        dsn: the database.
 
     Yields:
         A connection in autocommit mode.
 
     Raises:
-        ConfigurationError: the schema is somebody else's, or another demo runs, or this user may not make it.
-        ConnectionFailed: there is no connection to be had.
+        ConfigurationError: the schema is not the demo's, or another demo runs, or this user may not make it.
+        ConnectionFailed: no connection could be made.
     """
     database = Database(dsn, schema=SCHEMA)
     with own_schema(database, COMMAND):
@@ -122,18 +122,18 @@ def enqueue(connection: Connection, files: Sequence[File]) -> list[int]:
 
 
 def progress(connection: Connection) -> Progress:
-    """How far the jobs are."""
+    """The numbers of jobs by state now."""
     return Progress(*connection.execute(PROGRESS).fetchone() or [0] * 6)
 
 
 def held(connection: Connection, holder: Holder) -> int:
-    """How many jobs are in a worker's hands."""
+    """How many jobs a worker holds."""
     (count,) = connection.execute(HELD, [holder.id]).fetchone() or (0,)
     return int(count)
 
 
 def records(connection: Connection) -> list[Record]:
-    """What the database says of every file."""
+    """The database's record of every file."""
     return [_record(row) for row in connection.execute(RECORDS)]
 
 
@@ -144,11 +144,10 @@ def seconds(connection: Connection) -> float:
 
 
 class Gate:
-    """A lock on one file's row, held by a transaction of its own, as any part of an app might hold one.
+    """A lock on one file's row, held by a separate transaction, as another part of an app might hold it.
 
-    The worker that gets to this file's job hashes it, begins its transaction and waits there. So there is a
-    moment, on a machine of any speed and with any number of files, at which a worker is certain to be in
-    the middle of a job.
+    The worker that runs this file's job hashes the file, begins its transaction and waits for the lock. So at that
+    moment a worker is certainly in the middle of a job, on a machine of any speed and with any number of files.
     """
 
     def __init__(self, connection: Connection, job_id: int) -> None:
@@ -157,7 +156,7 @@ class Gate:
         self._job_id = job_id
 
     def waiting(self, connection: Connection) -> Holder | None:
-        """The worker that waits here, if there is one yet; asked on another connection."""
+        """The worker that waits for the lock, if there is one yet; ``connection`` is another connection."""
         row = connection.execute(HOLDER, {"job": self._job_id, "gate": self._pid}).fetchone()
         return Holder(*row) if row else None
 

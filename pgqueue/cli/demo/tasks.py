@@ -1,8 +1,7 @@
-"""The demo's app, as you would write one: a queue, a task, and a table that the task writes to.
+"""The demo's app, written like a user's: a queue, a task, and a table that the task writes to.
 
-Workers load it with ``--app pgqueue.cli.demo.tasks:queue``. The table is made in
-:mod:`pgqueue.cli.demo.stage`; what its rows must say in the end is decided in
-:mod:`pgqueue.cli.demo.verdict`.
+Workers load it with ``--app pgqueue.cli.demo.tasks:queue``. :mod:`pgqueue.cli.demo.stage` makes the table, and
+:mod:`pgqueue.cli.demo.verdict` decides what its rows must contain at the end.
 """
 
 import hashlib
@@ -23,7 +22,7 @@ queue = PgQueue(schema=SCHEMA)
 
 @queue.task(name="measure", retry=Retry(wait=wait_fixed(0.5), stop=stop_after_attempt(5)))
 def measure(ctx: Context, path: str) -> None:
-    """Hash and measure a file. The result and the job's completion commit together, or not at all."""
+    """Hash and measure a file. The result and the job's completion commit in one transaction."""
     found = measured(Path(path))
     with ctx.transaction() as connection:
         connection.execute(

@@ -1,7 +1,7 @@
-"""What the demo promises, and whether it came true: pure rules over what was recorded and what is so.
+"""Checks the demo's promises: pure rules that compare recorded results with the files.
 
-What was recorded comes from the database (:mod:`pgqueue.cli.demo.stage`); what is so, from reading the same
-files without any queue (:mod:`pgqueue.cli.demo.files`). Nothing here reads either.
+The recorded results come from the database (:mod:`pgqueue.cli.demo.stage`), the true ones from reading the same files
+without a queue (:mod:`pgqueue.cli.demo.files`). This module reads neither.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ WORKER_LOST = "WorkerLost"
 
 
 class Measure(msgspec.Struct, frozen=True):
-    """What there is to know of a file."""
+    """A file's hash and sizes."""
 
     sha256: str
     bytes: int
@@ -27,19 +27,19 @@ class Unreadable(msgspec.Struct, frozen=True):
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """Somebody changed or removed the file during the demo, so nothing can be said of what was read."""
+    """The file was changed or removed during the demo, so its result cannot be checked."""
 
 
 Direct: TypeAlias = Measure | Unreadable | Changed
-"""What a direct reading found."""
+"""The result of reading a file directly."""
 
 
 class Record(msgspec.Struct, frozen=True):
-    """What the database says of one file.
+    """The database's record of one file.
 
     Attributes:
-        path: which file.
-        states: the state of each record there is of its job; there should be one.
+        path: the file.
+        states: the state of each record of its job; there should be one.
         times: how often a result was stored.
         measure: the result, or None.
         errors: how attempts failed.
@@ -60,7 +60,7 @@ class Record(msgspec.Struct, frozen=True):
 
     @property
     def reclaimed(self) -> bool:
-        """Whether the job was taken from a worker that was gone."""
+        """Whether the job was reclaimed from a lost worker."""
         return any(error.type == WORKER_LOST for error in self.errors)
 
 
@@ -72,20 +72,20 @@ class DeadFile(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """How the demo went. Files are named by their paths.
+    """The demo's results. Files are named by their paths.
 
     Attributes:
-        files: how many there were.
+        files: the number of files.
         jobs: how many of them have a job.
-        lost: without an end, or ended without a result.
-        done_twice: with more than one end, or a result stored more than once.
-        wrong: with a result that a direct reading does not confirm.
-        reclaimed: whose job was taken from the killed worker.
-        dead: whose job is in the dead table, and why.
-        not_dead: unreadable, but not dead.
-        wrongly_dead: readable, but dead.
-        untold: dead without an error of each attempt.
-        changed: that changed during the demo, so that their results were not judged.
+        lost: files whose job has not ended, or ended without a result.
+        done_twice: files whose job ended more than once, or whose result was stored more than once.
+        wrong: files with a result that a direct reading does not confirm.
+        reclaimed: files whose job was reclaimed from the killed worker.
+        dead: files whose job is in the dead table, and why.
+        not_dead: files that cannot be read, but whose job is not dead.
+        wrongly_dead: files that can be read, but whose job is dead.
+        untold: files whose dead job lacks the error of an attempt.
+        changed: files that changed during the demo, so that their results were not checked.
         seconds: from the start of the first job to the end of the last.
     """
 
@@ -104,12 +104,12 @@ class Summary(msgspec.Struct, frozen=True):
 
     @property
     def jobs_per_second(self) -> float:
-        """How fast jobs ended, all in all."""
+        """Jobs ended per second, over the whole run."""
         return self.jobs / self.seconds if self.seconds > 0 else 0.0
 
 
 def summarise(records: Sequence[Record], direct: Mapping[str, Direct], *, seconds: float) -> Summary:
-    """Compare what was recorded with what is so.
+    """Compare the recorded results with the files.
 
     Args:
         records: one for each file.
@@ -137,7 +137,7 @@ def summarise(records: Sequence[Record], direct: Mapping[str, Direct], *, second
 
 
 def broken(summary: Summary) -> list[str]:
-    """The promises that were not kept, a sentence each; none: all is well."""
+    """The broken promises, a sentence each; empty: all were kept."""
     complaints = [
         _complaint("lost", summary.lost, "no end, or no result"),
         _complaint("done twice in effect", summary.done_twice, "more than one end or result"),
@@ -154,7 +154,7 @@ def broken(summary: Summary) -> list[str]:
 
 
 def as_json(summary: Summary) -> dict[str, Any]:
-    """The summary for programs: paths where there are few, numbers otherwise."""
+    """The summary for programs: short lists as paths, others as numbers."""
     fields: dict[str, Any] = msgspec.to_builtins(summary)
     return {
         **fields,

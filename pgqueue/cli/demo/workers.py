@@ -1,4 +1,4 @@
-"""The demo's worker processes: started from the command line as anybody would, stopped, and killed."""
+"""The demo's worker processes: starts them with the command line as a user does, stops them, and kills one."""
 
 import os
 import signal
@@ -19,14 +19,14 @@ LAST_LINES = 15
 
 
 class WorkerFailed(PgQueueError):
-    """A worker process did what it should not.
+    """A worker process ended, or did not stop.
 
     Attributes:
         log: the last lines of its log.
     """
 
     def __init__(self, message: str, log: str = "") -> None:
-        """Tell what it did."""
+        """Keep the message and the log."""
         super().__init__(message)
         self.log = log
 
@@ -38,9 +38,9 @@ class Crew:
         """Start none yet.
 
         Args:
-            dsn: which database they are to use.
-            folder: where their logs go.
-            command: what starts one, in place of the demo's own.
+            dsn: the database that they use.
+            folder: the folder of their logs.
+            command: starts one, in place of the demo's command.
         """
         kept = {name: value for name, value in os.environ.items() if name not in NOT_FOR_WORKERS}
         self._environment = {**kept, "PGQUEUE_DSN": dsn}
@@ -56,7 +56,7 @@ class Crew:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        """Stop whoever runs: kindly at the end, at once after an error or an interrupt."""
+        """Stop all running workers: gracefully at the end, at once after an error or an interrupt."""
         for process in self._running.values():
             process.send_signal(signal.SIGTERM if error is None else signal.SIGKILL)
         for process in self._running.values():
@@ -65,21 +65,21 @@ class Crew:
 
     @property
     def pids(self) -> list[int]:
-        """Who runs."""
+        """The process ids of running workers."""
         return list(self._running)
 
     def start(self) -> int:
         """Start a worker.
 
-        It is in a process group of its own, so that Ctrl-C reaches the demo alone, which then stops it; and it
-        stops by itself when the demo is gone.
+        It has its own process group, so Ctrl-C reaches only the demo, which then stops the worker. The worker stops by
+        itself when the demo is gone.
 
         Returns:
             Its process id.
         """
         path = self._folder / f"worker-{len(self._logs) + 1}.log"
         with path.open("wb") as log:
-            process = subprocess.Popen(  # noqa: S603 - our own words
+            process = subprocess.Popen(  # noqa: S603 - a fixed command
                 [*self._command, *SETTINGS, "--supervisor", str(os.getpid())],
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
@@ -98,10 +98,10 @@ class Crew:
         process.wait()
 
     def check(self) -> None:
-        """Make sure that all are alive.
+        """Check that all workers are alive.
 
         Raises:
-            WorkerFailed: one is not.
+            WorkerFailed: a worker has ended.
         """
         for pid, process in self._running.items():
             status = process.poll()

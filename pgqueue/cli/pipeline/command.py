@@ -1,20 +1,22 @@
-"""The verbs of ``pgqueue pipeline``, each in a file of its own. What they do is :mod:`pgqueue.spark`'s business."""
+"""The verbs of ``pgqueue pipeline``, each in its own file. :mod:`pgqueue.spark` does the work."""
 
 import click
 
 from pgqueue.cli.verbs import LazyGroup, Verb
 
 VERBS = {
-    "deployed": Verb("pgqueue.cli.pipeline.deployed:deployed", "Say when a version of your code went live."),
+    "deployed": Verb(
+        "pgqueue.cli.pipeline.deployed:deployed", "Record when a version of your code went live."
+    ),
     "demo": Verb("pgqueue.cli.pipeline.demo:demo", "Show the pipeline on real jobs and a generated month."),
     "export": Verb("pgqueue.cli.pipeline.export:export", "Write closed days of ended jobs to the lake."),
     "generate": Verb("pgqueue.cli.pipeline.generate:generate", "Make up history of any size."),
     "prune": Verb("pgqueue.cli.pipeline.prune:prune", "Drop history that is verified in the lake."),
     "report": Verb("pgqueue.cli.pipeline.report:report", "Report on a week: one page, and tables."),
     "rollup": Verb("pgqueue.cli.pipeline.rollup:rollup", "Sum up the lake's days, for plots and the report."),
-    "run": Verb("pgqueue.cli.pipeline.run:run", "Run all steps, as jobs of a queue of their own."),
+    "run": Verb("pgqueue.cli.pipeline.run:run", "Run all steps, as jobs of the queue pipeline."),
     "scale": Verb("pgqueue.cli.pipeline.scale:scale", "Measure the pipeline beside plain SQL and DuckDB."),
-    "status": Verb("pgqueue.cli.pipeline.status:status", "Show how far each day has come."),
+    "status": Verb("pgqueue.cli.pipeline.status:status", "Show the state of each day."),
     "verify": Verb("pgqueue.cli.pipeline.verify:verify", "Compare the lake's days with the database."),
 }
 

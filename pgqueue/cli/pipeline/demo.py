@@ -1,7 +1,8 @@
-"""``pgqueue pipeline demo``: a day of real jobs and a made-up month, through the whole pipeline, and the proof.
+"""``pgqueue pipeline demo``: runs real jobs, makes up a month, takes both through the pipeline, and checks the result.
 
-This file is the order of events. What stands where: the app of the real jobs in :mod:`pgqueue.cli.pipeline.demo_tasks`,
-the steps in :mod:`pgqueue.cli.pipeline.demo_steps`, whether nothing was lost in :mod:`pgqueue.cli.pipeline.demo_verdict`.
+This file decides the order of events. The app of the real jobs is in :mod:`pgqueue.cli.pipeline.demo_tasks`, the steps are
+in :mod:`pgqueue.cli.pipeline.demo_steps`, and the check that no job was lost is in
+:mod:`pgqueue.cli.pipeline.demo_verdict`.
 """
 
 import asyncio
@@ -39,11 +40,11 @@ from pgqueue.store.database import Database
 from pgqueue.values.retry import Retry
 
 LOOK_EVERY = 0.1
-PATIENCE = 60.0
+JOBS_WITHIN = 60.0
 """Seconds that the real jobs may take."""
 WORKER = (sys.executable, "-m", "pgqueue", "--app", "pgqueue.cli.pipeline.demo_tasks:queue", "worker")
 MARK = "made-by-pgqueue-pipeline-demo"
-CONFIG = """# What the demo tells the pipeline.
+CONFIG = """# The demo's configuration of the pipeline.
 tenant = "$.tenant"
 
 [cost]
@@ -65,11 +66,11 @@ objective = 0.95
 
 @dataclass(slots=True)
 class Told:
-    """What the steps say of the report.
+    """The result of the report step.
 
     Attributes:
-        page: where it is.
-        answers: the questions that it answers with something to look at, each with the answer.
+        page: the page's path.
+        answers: the questions with findings, each with its answer.
     """
 
     page: str = ""
@@ -101,7 +102,7 @@ def demo(
 ) -> None:
     """Run jobs, generate a month of history, and export, verify, roll up, report and prune both.
 
-    Everything happens on a PostgreSQL of the demo's own, thrown away at the end; the lake and the report stay in FOLDER,
+    The demo starts its own PostgreSQL and deletes it at the end; the lake and the report stay in FOLDER,
     ./pipeline-demo by default. The exit code is 1 if a job that ended is not in the lake exactly once.
     """
     screen = Screen(Console(stderr=wants_json))
@@ -118,9 +119,9 @@ def demo(
 
 
 def _demonstrate(folder: Path, jobs: int, rows: int, days: int, screen: Screen) -> tuple[Verdict, Told]:
-    """From an empty database to a verdict; nothing is left behind but the folder."""
-    from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - PyArrow, after all that can be refused without it
-    from pgqueue.spark.session import check_java  # noqa: PLC0415 - as above
+    """Run the demo on an empty database; only the folder is left afterwards."""
+    from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - PyArrow is slow to import, so other errors come first
+    from pgqueue.spark.session import check_java  # noqa: PLC0415 - needs PyArrow
 
     check_java()
     screen.title(f"pgqueue pipeline demo: {jobs:,} real jobs and {rows:,} made-up ones, into {folder}/lake")
@@ -141,7 +142,7 @@ def _demonstrate(folder: Path, jobs: int, rows: int, days: int, screen: Screen) 
 
 
 def _real_day(dsn: str, folder: Path, jobs: int, screen: Screen) -> dict[int, str]:
-    """Have a worker process run jobs; how each is to have ended, by its id."""
+    """Have a worker process run jobs; returns how each should have ended, by its id."""
     queue = demo_tasks.queue
     queue.database = Database(dsn)
     try:
@@ -157,32 +158,32 @@ def _real_day(dsn: str, folder: Path, jobs: int, screen: Screen) -> dict[int, st
         queue.close()
     dead = sum(end == "dead" for end in real.values())
     screen.say(
-        f"really ran: {jobs:,} jobs in a worker process, {time.monotonic() - since:.1f} s; {dead} of them died, as meant"
+        f"ran: {jobs:,} real jobs in a worker process, {time.monotonic() - since:.1f} s; {dead} of them are dead, as planned"
     )
     return real
 
 
 def _wait(queue: PgQueue, crew: Crew) -> None:
-    """Look again and again, until no live job is left."""
-    until = time.monotonic() + PATIENCE
+    """Poll until no live job is left."""
+    until = time.monotonic() + JOBS_WITHIN
     while any(count.count for count in queue.counts()[0] if not count.state.ended):
         crew.check()
         if time.monotonic() > until:
             raise PipelineError(
-                f"the real jobs have not ended within {PATIENCE:.0f} s; is the machine very busy?"
+                f"the real jobs have not ended within {JOBS_WITHIN:.0f} s; is the machine very busy?"
             )
         time.sleep(LOOK_EVERY)
 
 
 def _pipeline(dsn: str, folder: Path, ended_at: datetime, screen: Screen) -> Told:
-    """The steps as jobs, worked to their end in this process.
+    """Run the steps as jobs in this process.
 
     Raises:
-        PipelineError: one of them failed.
+        PipelineError: a step failed.
     """
     from pgqueue.cli.pipeline.demo_steps import tomorrow, work  # noqa: PLC0415 - PyArrow
-    from pgqueue.cli.pipeline.run import worked  # noqa: PLC0415 - as above
-    from pgqueue.spark import pipeline_jobs  # noqa: PLC0415 - as above
+    from pgqueue.cli.pipeline.run import worked  # noqa: PLC0415 - PyArrow
+    from pgqueue.spark import pipeline_jobs  # noqa: PLC0415 - PyArrow
 
     told = Told()
     chain = PgQueue(dsn)
@@ -195,7 +196,7 @@ def _pipeline(dsn: str, folder: Path, ended_at: datetime, screen: Screen) -> Tol
         load(folder / "pipeline.toml"),
         lake=str(folder / "lake"),
         work=work(tomorrow(ended_at), written, lambda *answer: told.answers.append(answer)),
-        retry=Retry(stop=stop_after_attempt(1)),  # somebody is watching
+        retry=Retry(stop=stop_after_attempt(1)),  # a user is waiting
         tell=screen.say,
     )
     first = pipeline_jobs.start(tasks)
@@ -218,10 +219,10 @@ def _conclude(verdict: Verdict, told: Told, screen: Screen) -> None:
 
 
 def _fresh(folder: Path) -> Path:
-    """The folder, empty but for the demo's mark and configuration.
+    """The folder, emptied, with the demo's mark and configuration.
 
     Raises:
-        ConfigurationError: it holds what the demo did not make.
+        ConfigurationError: it holds files that the demo did not make.
     """
     folder = folder.absolute()
     if folder.exists() and any(folder.iterdir()):
@@ -231,13 +232,13 @@ def _fresh(folder: Path) -> Path:
             )
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / MARK).write_text("The next `pgqueue pipeline demo` makes this folder anew.\n")
+    (folder / MARK).write_text("The next `pgqueue pipeline demo` empties this folder.\n")
     (folder / "pipeline.toml").write_text(CONFIG)
     return folder
 
 
 def _has_display() -> bool:
-    """Whether a page that is opened would be seen."""
+    """Whether there is a display for a browser."""
     return sys.platform in {"darwin", "win32"} or bool(
         os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     )

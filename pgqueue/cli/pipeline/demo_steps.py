@@ -1,4 +1,4 @@
-"""The pipeline's steps in the demo: as jobs, like yours, but for the export, which is told that today is over."""
+"""The pipeline's steps in the demo: jobs like a user's, except that the export runs with tomorrow's date."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, time, timedelta
@@ -9,7 +9,7 @@ SOON_AFTER = time(0, 5)
 
 
 def tomorrow(now: datetime) -> datetime:
-    """A few minutes into the next day, in UTC: when the jobs of ``now`` are closed history."""
+    """A few minutes after the next midnight, in UTC: then the jobs of ``now`` are closed history."""
     return datetime.combine(now.astimezone(UTC).date() + timedelta(days=1), SOON_AFTER, tzinfo=UTC)
 
 
@@ -20,13 +20,13 @@ def work(
 
     Args:
         now: the time for the export, in place of the database's clock.
-        written: told where the report is.
-        answered: told each question that the report answers with something to look at, and the answer.
+        written: called with the report's path.
+        answered: called with each question that has findings, and its answer.
     """
 
     def export(given: Surroundings) -> str:
         from pgqueue.spark.lake.export import ExportOptions  # noqa: PLC0415 - PySpark
-        from pgqueue.spark.lake.export import export as export_days  # noqa: PLC0415 - as above
+        from pgqueue.spark.lake.export import export as export_days  # noqa: PLC0415 - PySpark
 
         options = ExportOptions(now=now)
         done = export_days(given.session(), given.database, given.lake, options=options, tell=given.check)
@@ -35,9 +35,9 @@ def work(
         return f"{len(done)} days, {rows:,} rows, {files:,} files, {size / 1e6:,.0f} MB"
 
     def report(given: Surroundings) -> str:
-        from pgqueue.spark.report.report import answers, write  # noqa: PLC0415 - as above
+        from pgqueue.spark.report.report import answers, write  # noqa: PLC0415 - PySpark
 
-        # What really ran, ran within seconds: among the days of a shop, that day is one in which everything stood still.
+        # The real jobs ran within seconds: compared with the shop's days, that day looks idle.
         until = (now - timedelta(days=2)).date()
         found = write(answers(given.session(), given.lake, given.config, until=until), given.lake)
         for section in found.sections.values():

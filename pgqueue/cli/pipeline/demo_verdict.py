@@ -1,7 +1,7 @@
-"""Whether the lake holds every job that ended, once, as it ended: a comparison of ids, without Spark or PostgreSQL.
+"""Checks that the lake holds every ended job once, with its outcome: compares ids, without Spark or PostgreSQL.
 
-What must be there is known beforehand: the ids that were handed out to real jobs, and the planned ids of made-up ones.
-What is there is read from the files that the manifests name.
+The expected ids are known before: those of the real jobs, and the planned ids of made-up ones. The ids in the lake are
+read from the files that the manifests name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,15 +18,15 @@ MOST_NAMED = 5
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found.
+    """The result of the comparison.
 
     Attributes:
-        ended: how many jobs ended, really or made up.
+        ended: how many jobs ended, real or made up.
         in_lake: how many rows the lake has.
-        lost: ids that are not in it.
-        doubled: ids that are in it more than once.
-        unknown: ids in it that nobody knows.
-        otherwise: ids of real jobs that ended otherwise than they are in it.
+        lost: expected ids that are not in the lake.
+        doubled: ids that are in the lake more than once.
+        unknown: ids in the lake that are not expected.
+        otherwise: ids of real jobs that have another outcome in the lake.
     """
 
     ended: int
@@ -37,12 +37,12 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     otherwise: list[int]
 
     def complaints(self) -> list[str]:
-        """What is wrong, a line each; none: all is well."""
+        """The errors, one line each; empty: all jobs are there once."""
         named = {
             "not in the lake": self.lost,
             "in the lake more than once": self.doubled,
-            "in the lake, and nobody knows them": self.unknown,
-            "not in the lake as they ended": self.otherwise,
+            "in the lake but were not expected": self.unknown,
+            "in the lake with another outcome": self.otherwise,
         }
         return [
             f"{len(ids):,} jobs are {what}, such as {', '.join(map(str, ids[:MOST_NAMED]))}"
@@ -52,7 +52,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judge(real: Mapping[int, str], planned: Story, found: Sequence[tuple[int, str]]) -> Verdict:
-    """Compare what must be in the lake with what is.
+    """Compare the expected jobs with those in the lake.
 
     Args:
         real: how each real job ended, by its id.

@@ -1,4 +1,4 @@
-"""``pgqueue pipeline deployed``: say when a version of your code went live, or list when which did."""
+"""``pgqueue pipeline deployed``: records when a version of your code went live, or lists the recorded versions."""
 
 from datetime import datetime
 
@@ -19,7 +19,7 @@ from pgqueue.store.pipeline import rollups
 def deployed(queue: PgQueue, /, *, version: str | None, at: datetime | None, as_json: bool) -> None:
     """Record that VERSION of your code went live. The report uses it to say what became slower.
 
-    Without VERSION, list what was noted, newest first.
+    Without VERSION, list the recorded versions, newest first.
     """
     if version is None:
         if at is not None:
@@ -36,7 +36,7 @@ def deployed(queue: PgQueue, /, *, version: str | None, at: datetime | None, as_
         print_table(
             ("live since", "version"),
             rows,
-            empty="no version was noted; `pgqueue pipeline deployed VERSION` does",
+            empty="no version is recorded; record one with `pgqueue pipeline deployed VERSION`",
         )
     else:
         click.echo(f"{found[0].version}: live since {local(found[0].deployed_at)}")

@@ -1,4 +1,4 @@
-"""``pgqueue pipeline export``: write closed days of ended jobs to the lake."""
+"""``pgqueue pipeline export``: writes closed days of ended jobs to the lake."""
 
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 )
 @days_option(
     "--again",
-    "Write this UTC day (or FIRST..LAST) anew from the database, in place of what the lake has of it. Dead jobs "
-    "that were retried or purged since are then not in it.",
+    "Write this UTC day (or FIRST..LAST) again from the database, in place of the lake's rows. Dead jobs "
+    "that were revived or purged since are then not in it.",
 )
 @json_option
 @with_queue
@@ -56,13 +56,13 @@ def export(
 ) -> None:
     """Write every closed day that is not in the lake yet, and late rows of the days that are.
 
-    A day is closed when it is over, and nobody works in a transaction any more that could add to it.
+    A day is closed when it is over, and no open transaction can add rows to it.
     """
     where = place(lake, config)
 
-    from pgqueue.spark.lake import export as exports  # noqa: PLC0415 - PySpark, after all that can be refused without it
-    from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - as above
-    from pgqueue.spark.session import session  # noqa: PLC0415 - as above
+    from pgqueue.spark.lake import export as exports  # noqa: PLC0415 - PySpark is slow to import, so other errors come first
+    from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - needs PySpark
+    from pgqueue.spark.session import session  # noqa: PLC0415 - needs PySpark
 
     options = exports.ExportOptions(
         margin=margin, wait=wait, rows_per_file=rows_per_file, again=together(again)

@@ -1,4 +1,4 @@
-"""``pgqueue pipeline generate``: made-up history of any size; :mod:`pgqueue.spark.made_up.history` makes it."""
+"""``pgqueue pipeline generate``: makes up history of any size, with :mod:`pgqueue.spark.made_up.history`."""
 
 from datetime import date
 
@@ -33,7 +33,7 @@ from pgqueue.spark.made_up.world import BUSIEST
     type=click.IntRange(min=1),
     help="How many days to generate at a time. [default: processors]",
 )
-@click.option("--force-beside", is_flag=True, help="Generate it beside real jobs, for good.")
+@click.option("--force-beside", is_flag=True, help="Generate it also beside real jobs; it stays there.")
 @json_option
 @with_queue
 def generate(
@@ -51,8 +51,8 @@ def generate(
 ) -> None:
     """Generate the history of a shop: ended jobs, dead jobs, workers and deploys of past days.
 
-    The same options make the same history. It goes into the queue's own tables, so a queue that was ever used is
-    refused. What is hidden in it, for the report to find, is printed at the end.
+    The same options make the same history. It is written to the queue's own tables, so a queue that was ever used is
+    refused. At the end the command prints the events that the report should find.
     """
     wish = Wish(rows=rows, days=days, until=until or last_closed_day(queue.database), seed=seed, skew=skew)
     with bar(rows) as progress:
@@ -69,9 +69,9 @@ def generate(
 
 
 def lines(made: Generated) -> list[tuple[str, str]]:
-    """What was made, and what is hidden in it, in words."""
+    """Lines that say what was made, and which events the report should find."""
     storm, crowd = made.events.storm, made.events.crowd
-    there = f", {made.before} were there already" if made.before else ""
+    there = f", {made.before} existed already" if made.before else ""
     return [
         ("days", f"{made.first} to {made.last}: {made.days} made{there}"),
         ("rows", f"{made.rows:,} in {made.seconds:.1f} s, {made.rows / made.seconds:,.0f} a second"),

@@ -1,4 +1,4 @@
-"""What the verbs that are about the lake have in common: their options, and what they say at the end."""
+"""The options that the verbs of the lake share, and the form of sizes in their output."""
 
 from collections.abc import Callable, Sequence
 from datetime import date, timedelta
@@ -16,7 +16,7 @@ STEP, UNITS = 1_000, ("B", "kB", "MB", "GB", "TB")
 
 
 def in_lake(verb: F) -> F:
-    """``--lake`` and ``--config``; the verb is given both, for :func:`place`."""
+    """Add ``--lake`` and ``--config``; the verb passes both to :func:`place`."""
     for add in (
         click.option(
             "--config", metavar="FILE", help="A pipeline.toml with the lake, promises, tenants and costs."
@@ -34,7 +34,7 @@ def in_lake(verb: F) -> F:
 
 
 def span_of_days(value: str) -> list[date]:
-    """A day, or the days from one to another with two dots between them."""
+    """A day, or a range of days written with two dots."""
     first, dots, last = value.partition("..")
     try:
         start, end = date.fromisoformat(first), date.fromisoformat(last if dots else first)
@@ -43,7 +43,7 @@ def span_of_days(value: str) -> list[date]:
             f"{value!r}: use a day such as 2026-11-20, or days such as 2026-11-01..2026-11-20."
         ) from None
     if end < start:
-        raise click.BadParameter(f"{value!r}: the last day lies before the first.")
+        raise click.BadParameter(f"{value!r}: the last day is before the first.")
     return [start + timedelta(days=number) for number in range((end - start).days + 1)]
 
 
@@ -62,10 +62,10 @@ margin_option = click.option(
 
 
 def lake_of(given: str | None, config: Config) -> str:
-    """Where the lake is: as the command line or the environment says, else as the file does.
+    """The lake's place: from the command line or the environment, else from the file.
 
     Raises:
-        ConfigurationError: nothing says where.
+        ConfigurationError: no lake is named.
     """
     found = given or config.lake
     if found is None:
@@ -76,16 +76,16 @@ def lake_of(given: str | None, config: Config) -> str:
 
 
 def place(lake: str | None, config: str | None) -> str:
-    """Where the lake is.
+    """The lake's place.
 
     Raises:
-        ConfigurationError: nothing says where, or the file makes no sense.
+        ConfigurationError: no lake is named, or the file is not valid.
     """
     return lake_of(lake, load(config))
 
 
 def together(spans: Sequence[Sequence[date]]) -> set[date]:
-    """All days of some spans."""
+    """All days of the given spans."""
     return {day for span in spans for day in span}
 
 

@@ -1,4 +1,4 @@
-"""``pgqueue pipeline prune``: let the database forget the history that is verified in the lake."""
+"""``pgqueue pipeline prune``: drops from the database the history that is verified in the lake."""
 
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @in_lake
-@click.option("--keep", type=LENGTH, default="7d", show_default=True, help="Keep the history of this long.")
+@click.option(
+    "--keep",
+    type=LENGTH,
+    default="7d",
+    show_default=True,
+    help="Keep the history of the last days, such as 7d.",
+)
 @click.option(
     "--wait",
     type=LENGTH,
@@ -40,14 +46,14 @@ def prune(
     day: tuple[list[date], ...],
     as_json: bool,
 ) -> None:
-    """Drop the days of the history that are verified in the lake. Each is compared once more before.
+    """Drop the days of the history that are verified in the lake, after comparing each once more.
 
     Dead jobs stay. The exit code is 1 if a verified day was refused, because it has changed or was in use.
     """
     where = place(lake, config)
 
-    from pgqueue.spark.lake import prune as pruning  # noqa: PLC0415 - PyArrow, after all that can be refused without it
-    from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - as above
+    from pgqueue.spark.lake import prune as pruning  # noqa: PLC0415 - PyArrow is slow to import, so other errors come first
+    from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - needs PyArrow
 
     queue.database.verify()
     found = pruning.prune(

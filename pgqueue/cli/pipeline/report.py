@@ -1,4 +1,4 @@
-"""``pgqueue pipeline report``: what the week was like, on a page and in tables."""
+"""``pgqueue pipeline report``: reports on a week, on a page and in tables."""
 
 from datetime import date
 
@@ -10,7 +10,7 @@ from pgqueue.cli.values import day
 from pgqueue.spark.config import load
 
 MARKS = {"look": "!", "calm": " ", "unknown": "?", "info": " "}
-"""Before each answer: somebody should look, or nothing can be told."""
+"""The mark before each answer: ``!`` for findings, ``?`` for too little data."""
 
 
 @click.command()
@@ -23,7 +23,7 @@ MARKS = {"look": "!", "calm": " ", "unknown": "?", "info": " "}
     type=click.IntRange(1, 52),
     default=8,
     show_default=True,
-    help="How many former weeks to compare with.",
+    help="How many earlier weeks to compare with.",
 )
 @click.option("--out", metavar="FILE", help="The page's file. [default: report/report-DAY.html in the lake]")
 @json_option
@@ -36,20 +36,20 @@ def report(
     out: str | None,
     as_json: bool,
 ) -> None:
-    """Report on the week up to a day: what was unusual, what a deploy slowed, and when workers will be too few.
+    """Report on the week up to a day: unusual hours, tasks that a deploy slowed, and when workers will be too few.
 
-    Reads the roll-ups in the lake, and no database. Writes one HTML file, and the same answers as Parquet under report/.
+    Reads only the roll-ups in the lake, and no database. Writes one HTML file, and the same answers as Parquet under report/.
     """
     told = load(config)
     place = lake_of(lake, told)
 
-    from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - PySpark, after all that can be refused without it
-    from pgqueue.spark.session import session  # noqa: PLC0415 - as above
+    from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - PySpark is slow to import, so other errors come first
+    from pgqueue.spark.session import session  # noqa: PLC0415 - needs PySpark
 
     opened = Lake(place)
     opened.marker()
     spark = session()
-    from pgqueue.spark.report.report import answers, check_out, write  # noqa: PLC0415 - it needs PySpark, which the session asks for
+    from pgqueue.spark.report.report import answers, check_out, write  # noqa: PLC0415 - after session(), which checks for PySpark
 
     check_out(out)
     found = write(answers(spark, opened, told, until=until, weeks=weeks), opened, out=out)

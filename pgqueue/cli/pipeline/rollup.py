@@ -1,4 +1,4 @@
-"""``pgqueue pipeline rollup``: sum up the lake's days, for plots and for the report."""
+"""``pgqueue pipeline rollup``: sums up the lake's days, for plots and for the report."""
 
 from collections.abc import Iterable
 from datetime import date
@@ -16,7 +16,7 @@ SHOWN = 5
 
 
 class Done(msgspec.Struct):
-    """What a roll-up wrote."""
+    """The days that a roll-up wrote."""
 
     days: list[date]
     lake: str
@@ -41,15 +41,15 @@ def rollup(
 ) -> None:
     """Sum up the lake's days by hour, task, tenant and worker: into the lake, and into tables to plot from.
 
-    Only days that changed since the last time are read: late rows, a new promise, a day that was not there.
+    Only days that changed since the last run are read: late rows, a new promise, a new day.
     """
     told = load(config)
     place = lake_of(lake, told)
     chosen = sorted(together(days)) or None
 
-    from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - as above
-    from pgqueue.spark.rollup import rollup as rollups  # noqa: PLC0415 - PySpark, after all that can be refused without it
-    from pgqueue.spark.session import session  # noqa: PLC0415 - as above
+    from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - needs PySpark
+    from pgqueue.spark.rollup import rollup as rollups  # noqa: PLC0415 - PySpark is slow to import, so other errors come first
+    from pgqueue.spark.session import session  # noqa: PLC0415 - needs PySpark
 
     written = rollups.rollup(
         session(), None if no_postgres else queue.database, Lake(place), told, days=chosen
@@ -62,7 +62,7 @@ def rollup(
 
 
 def in_words(days: Iterable[date]) -> str:
-    """What was done, in a line."""
+    """One line that says what was done."""
     done = [str(day) for day in days]
     if not done:
         return "nothing to do: every day is up to date"

@@ -1,4 +1,4 @@
-"""``pgqueue pipeline run``: all steps, as jobs of the queue ``pipeline``, worked to their end in this process."""
+"""``pgqueue pipeline run``: runs all steps, as jobs of the queue ``pipeline``, in this process."""
 
 import asyncio
 from datetime import timedelta
@@ -21,7 +21,7 @@ LOOK = 0.5
 
 
 class Worked(NamedTuple):
-    """How a chain ended: dead, if a step is; unfinished, if the process was told to stop before."""
+    """How a chain ended: with a dead step, or unfinished because the process was told to stop."""
 
     dead: Job | None
     finished: bool
@@ -29,7 +29,13 @@ class Worked(NamedTuple):
 
 @click.command()
 @in_lake
-@click.option("--keep", type=LENGTH, default="7d", show_default=True, help="Keep the history of this long.")
+@click.option(
+    "--keep",
+    type=LENGTH,
+    default="7d",
+    show_default=True,
+    help="Keep the history of the last days, such as 7d.",
+)
 @click.option(
     "--enqueue-only", is_flag=True, help="Only enqueue; workers whose app registers the steps run them."
 )
@@ -39,22 +45,22 @@ def run(
 ) -> None:
     """Export, verify, roll up, report and prune: each step is a job that enqueues the next as it completes.
 
-    If a chain is under way already, left behind by a killed process, it is taken up. The exit code is 1 if a step
-    failed for good.
+    If a killed process left an unfinished chain, this command continues it. The exit code is 1 if a step failed for
+    good.
     """
     told = load(config)
     where = lake_of(lake, told)
 
-    from pgqueue.spark import pipeline_jobs  # noqa: PLC0415 - PyArrow, after all that can be refused without it
+    from pgqueue.spark import pipeline_jobs  # noqa: PLC0415 - PyArrow is slow to import, so other errors come first
 
-    # A queue of our own in the same database: it has no other tasks, and leaves the history's retention to yours.
+    # A separate queue object in the same database: it has no other tasks, and does not change the history's retention.
     chain = PgQueue()
     chain.database = queue.database
     tasks = pipeline_jobs.register(chain, told, lake=where, keep=keep, tell=_tell)
     queue.database.verify()
     first = pipeline_jobs.start(tasks)
     if not first.accepted:
-        _tell(f"a chain is under way already, as job {first.id}")
+        _tell(f"a chain is running already, as job {first.id}")
     if enqueue_only:
         click.echo(first.id)
         return
@@ -67,11 +73,9 @@ def run(
 
 
 async def worked(chain: PgQueue, queue_name: str, key: str, first: int) -> Worked:
-    """Work until no job has the chain's key, or until told to stop."""
+    """Run jobs until no job has the chain's key, or until told to stop."""
     worker = Worker(chain, queues=[queue_name], concurrency=1)
-    worker.drops_history = (
-        False  # not before it is in the lake; and the retention is not this command's to know
-    )
+    worker.drops_history = False  # prune drops history, and this command does not know the retention
     heed_signals(worker.stop, supervised=False)
     working = asyncio.create_task(worker.run())
     try:

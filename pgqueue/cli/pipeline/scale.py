@@ -1,6 +1,6 @@
-"""``pgqueue pipeline scale``: the pipeline at several sizes, beside plain SQL and DuckDB.
+"""``pgqueue pipeline scale``: measures the pipeline at several sizes, beside plain SQL and DuckDB.
 
-What is measured is decided in :mod:`pgqueue.spark.scale.scale`, how it is drawn in :mod:`pgqueue.cli.pipeline.scale_plots`.
+:mod:`pgqueue.spark.scale.scale` decides what is measured, :mod:`pgqueue.cli.pipeline.scale_plots` how it is drawn.
 """
 
 import os
@@ -39,18 +39,18 @@ SCHEMA = "pgqueue_scale"
 COMMAND = "pgqueue pipeline scale"
 STEPS = 7
 BYTES_A_ROW = 600
-"""On the disk for a while: in the tables, their log and the lake."""
+"""Disk space that a row needs for a time: in the tables, the write-ahead log and the lake."""
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """What ``figures.json`` holds.
+    """The contents of ``figures.json``.
 
     Attributes:
-        date: when it was begun, in UTC.
+        date: when the measurement began, in UTC.
         pgqueue: the release.
-        spark: its release.
-        cores: of the machine.
-        sizes: what was measured at each.
+        spark: Spark's release.
+        cores: the machine's cores.
+        sizes: the measurements at each size.
     """
 
     date: str
@@ -61,7 +61,7 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 def sizes(value: str) -> list[int]:
-    """Numbers with commas between them."""
+    """Numbers separated by commas."""
     try:
         found = [int(name.replace("_", "")) for name in names(value)]
     except ValueError:
@@ -110,14 +110,12 @@ def scale(
 ) -> None:
     """Measure the pipeline at several sizes, and the same roll-up in Spark, in plain SQL and in DuckDB.
 
-    Works on a server of its own, thrown away at the end; with --dsn, in the schema pgqueue_scale there, which it makes
+    Starts its own server and deletes it at the end; with --dsn, works in the schema pgqueue_scale there, which it makes
     and drops. The exit code is 1 if the engines do not agree.
     """
     if out is not None:
         plots.require()
-    today = datetime.now(
-        UTC
-    ).date()  # what is out of range is refused here; which day it is, the database says
+    today = datetime.now(UTC).date()  # refuse values out of range now; the database decides the day later
     figures = _measured(
         settings, [Wish(rows=size, days=days, until=today, seed=seed, skew=skew) for size in rows]
     )
@@ -140,7 +138,7 @@ def scale(
 
 
 def _measured(settings: Settings, wishes: Sequence[Wish]) -> Figures:
-    from pgqueue.spark.session import session  # noqa: PLC0415 - PySpark, after all that can be refused without it
+    from pgqueue.spark.session import session  # noqa: PLC0415 - PySpark is slow to import, so other errors come first
 
     date = datetime.now(UTC).isoformat(timespec="seconds")
     with ExitStack() as opened, end_like_an_interrupt(signal.SIGTERM, signal.SIGHUP):
@@ -176,7 +174,7 @@ def _database(dsn: str) -> Iterator[Database]:
 
 
 def _server(database: Database) -> int | None:
-    """The process that all of the server's are below."""
+    """The server's main process."""
     with database.connect() as connection:
         return parent(connection.info.backend_pid)
 
@@ -185,7 +183,7 @@ def _require_room(folder: Path, rows: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < rows * BYTES_A_ROW:
         raise ConfigurationError(
-            f"{rows:,} rows take some {rows * BYTES_A_ROW / 1e9:.0f} GB for a while, and {folder.parent} has "
+            f"{rows:,} rows need about {rows * BYTES_A_ROW / 1e9:.0f} GB for a time, and {folder.parent} has "
             f"{free / 1e9:.0f} GB: ask for fewer, or set TMPDIR"
         )
 
@@ -208,5 +206,5 @@ def _show(found: Sequence[Scaled]) -> None:
         click.echo(
             f"{size.rows:,} rows: {size.lake_files:,} files, {size.lake_bytes / 1e6:,.0f} MB; {size.groups:,} groups and "
             f"{size.percentiles:,} percentiles compared, {size.missed:,} of these beyond the sketches' bound "
-            f"({'as it should be' if not size.disagreements else 'THEY DISAGREE'})"
+            f"({'as expected' if not size.disagreements else 'THEY DISAGREE'})"
         )

@@ -1,4 +1,4 @@
-"""The plots of ``pgqueue pipeline scale``: SVG in the bench's style. matplotlib is imported when something is drawn."""
+"""The plots of ``pgqueue pipeline scale``: SVG in the bench's style. matplotlib is imported when a plot is drawn."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ SAME = ("same in Spark", "same in SQL", "same in DuckDB")
 
 
 def draw(sizes: Sequence[Scaled], folder: Path) -> Iterator[Path]:
-    """Draw how the steps grow; yields the files as they are written."""
+    """Draw the steps' times by size; yields the files as they are written."""
     yield _drawn(folder / "pipeline.svg", sizes, PIPELINE, "seconds", lambda step: step.seconds)
     yield _drawn(folder / "engines.svg", sizes, SAME, "seconds", lambda step: step.seconds)
     yield _drawn(folder / "memory.svg", sizes, (*PIPELINE[1:2], *SAME), "MB", lambda step: step.megabytes)
@@ -25,7 +25,7 @@ def _drawn(
     path: Path, sizes: Sequence[Scaled], names: Sequence[str], unit: str, of: Callable[[Step], float]
 ) -> Path:
     from matplotlib import rc_context  # noqa: PLC0415 - heavy
-    from matplotlib.figure import Figure  # noqa: PLC0415 - as above
+    from matplotlib.figure import Figure  # noqa: PLC0415 - heavy
 
     with rc_context(STYLE):
         sheet = Figure(figsize=(6.4, 3.6), layout="constrained")
@@ -40,7 +40,7 @@ def _drawn(
 
 
 def _dress(axes: "Axes", unit: str) -> None:
-    from matplotlib.ticker import FuncFormatter, NullFormatter  # noqa: PLC0415 - as above
+    from matplotlib.ticker import FuncFormatter, NullFormatter  # noqa: PLC0415 - heavy
 
     axes.set_xscale("log")
     axes.set_yscale("log")

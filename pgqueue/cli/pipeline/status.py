@@ -1,4 +1,4 @@
-"""``pgqueue pipeline status``: how far each day has come."""
+"""``pgqueue pipeline status``: shows the state of each day."""
 
 from datetime import timedelta
 
@@ -20,11 +20,11 @@ HEADS = ("day", "state", "rows", "size", "files", "not in the lake", "generation
 def status(
     queue: PgQueue, /, *, lake: str | None, config: str | None, margin: timedelta, as_json: bool
 ) -> None:
-    """Show each day: open, closed, exported, verified or pruned, and what the lake has of it."""
+    """Show each day: open, closed, exported, verified or pruned, and its rows in the lake."""
     where = place(lake, config)
 
-    from pgqueue.spark.lake import status as states  # noqa: PLC0415 - PyArrow, after all that can be refused without it
-    from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - as above
+    from pgqueue.spark.lake import status as states  # noqa: PLC0415 - PyArrow is slow to import, so other errors come first
+    from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - needs PyArrow
 
     queue.database.verify()
     found = states.status(queue.database, Lake(where), margin=margin)

@@ -1,4 +1,4 @@
-"""``pgqueue pipeline verify``: compare the lake with the database."""
+"""``pgqueue pipeline verify``: compares the lake with the database."""
 
 from datetime import date
 from typing import TYPE_CHECKING
@@ -37,9 +37,9 @@ def verify(
     """
     where = place(lake, config)
 
-    from pgqueue.spark.lake import verify as verifying  # noqa: PLC0415 - PySpark, after all that can be refused without it
-    from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - as above
-    from pgqueue.spark.session import session  # noqa: PLC0415 - as above
+    from pgqueue.spark.lake import verify as verifying  # noqa: PLC0415 - PySpark is slow to import, so other errors come first
+    from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - needs PySpark
+    from pgqueue.spark.session import session  # noqa: PLC0415 - needs PySpark
 
     queue.database.verify()
     found = verifying.verify(
@@ -60,5 +60,5 @@ def verify(
 def _tell(one: "Verified") -> None:
     rows = f"{some(one.history, 'row')} of the history, {some(one.dead, 'dead job')}"
     if one.standing != one.dead:
-        rows += f" ({some(one.standing, 'still stands', 'still stand')} in the database)"
+        rows += f" ({some(one.standing, 'is', 'are')} still in the database)"
     click.echo(f"{one.day}: {one.finding}; {rows}" + (f"; {one.reason}" if one.reason else ""), err=True)
