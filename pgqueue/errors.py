@@ -1,4 +1,4 @@
-"""Everything pgqueue raises, one tree.
+"""All exceptions of pgqueue, in one tree.
 
 ::
 
@@ -8,38 +8,38 @@
     │   ├── UnknownQueue            a queue that was not declared, where queues are declared
     │   ├── UnknownTask             a task name that was never registered
     │   ├── DuplicateTask           a task name registered twice
-    │   └── NotInMemory             a test without a database asked for what needs one
+    │   └── NotInMemory             a test without a database called something that needs one
     ├── PayloadError                arguments and JSON do not fit together
-    │   ├── PayloadNotEncodable     … refused when enqueuing
-    │   ├── PayloadTooLarge         … refused when enqueuing
-    │   └── PayloadNotDecodable     … found by a worker; the job is dead
+    │   ├── PayloadNotEncodable     raised by an enqueue: wrong arguments
+    │   ├── PayloadTooLarge         raised by an enqueue: too many bytes
+    │   └── PayloadNotDecodable     found by a worker; the job is dead
     ├── DatabaseError
-    │   ├── ConnectionFailed        no connection to be had
+    │   ├── ConnectionFailed        no connection could be made
     │   ├── UnsupportedConnection   not a kind of connection that jobs can be enqueued on
     │   └── SchemaError
     │       ├── SchemaMissing       `pgqueue migrate` was never run
-    │       ├── SchemaTooOld        … not since this release was installed
-    │       └── SchemaTooNew        … by a later release that this one cannot work with
-    ├── PipelineError               the data pipeline cannot go on; nothing was changed
+    │       ├── SchemaTooOld        `pgqueue migrate` was not run for this release
+    │       └── SchemaTooNew        the schema is of a later release that this one cannot work with
+    ├── PipelineError               the data pipeline cannot continue; nothing was changed
     │   ├── SparkMissing            no PySpark, or no Java that it runs on
-    │   ├── LakeError               the lake is not one that this release and this database can go on with
-    │   │   ├── LakeTooNew          … it was written by a later release
-    │   │   └── LakeOfAnother       … it holds another database's history
-    │   ├── NotVerified             what is out of the database is not what is in the lake
+    │   ├── LakeError               this release and this database cannot use the lake
+    │   │   ├── LakeTooNew          it was written by a later release
+    │   │   └── LakeOfAnother       it holds another database's history
+    │   ├── NotVerified             the lake's rows are not those of the database
     │   └── RowsRefused             rows of a DataFrame that cannot become jobs
     ├── JobError
     │   ├── JobNotFound             no record of this id
-    │   ├── JobNotDone              the wait for a result ran out of time
+    │   ├── JobNotDone              the job did not end within the timeout of the wait
     │   ├── JobFailed               the job is dead or was cancelled, so there is no result
     │   ├── ResultNotKept           the job succeeded, and its result was not kept; the message says why
     │   ├── TimedOut                an attempt took longer than its task's timeout
-    │   └── Superseded              this attempt no longer holds its job; what it says is not heard
-    └── JobControl                  raised by your task to decide its job's fate
-        ├── Snooze                  not now; spends no attempt
-        ├── RetryLater              this attempt failed, and the delay is the task's own
+    │   └── Superseded              this attempt no longer holds its job; it cannot record anything
+    └── JobControl                  raised by your task to decide what becomes of its job
+        ├── Snooze                  run later; spends no attempt
+        ├── RetryLater              this attempt failed, and the task sets the delay
         └── Dead                    to the dead table at once
 
-Messages name the value that was refused and what to do about it.
+Messages name the wrong value and what to do about it.
 """
 
 from contextlib import suppress
@@ -52,7 +52,7 @@ LONGEST_DELAY = timedelta(days=3650)
 
 
 class PgQueueWarning(UserWarning):
-    """What is done all the same, and is probably not meant: an argument that arrives as another value."""
+    """Something that works and is probably not meant: for example an argument that arrives as another value."""
 
 
 class PgQueueError(Exception):
@@ -80,7 +80,7 @@ class DuplicateTask(ConfigurationError):
 
 
 class NotInMemory(ConfigurationError):
-    """A queue that is kept in memory, for a test, was asked for something that only PostgreSQL can do."""
+    """A queue in memory, for a test, was asked for something that only PostgreSQL can do."""
 
 
 class PayloadError(PgQueueError):
@@ -88,11 +88,11 @@ class PayloadError(PgQueueError):
 
 
 class PayloadNotEncodable(PayloadError, TypeError):
-    """Arguments were refused at enqueue: wrong for the task, or without a JSON form."""
+    """An enqueue had arguments that do not fit the task, or that have no JSON form."""
 
 
 class PayloadTooLarge(PayloadError, ValueError):
-    """Arguments were refused at enqueue: their JSON form is over the limit."""
+    """An enqueue had arguments whose JSON form is over the limit."""
 
 
 class PayloadNotDecodable(PayloadError):
@@ -100,7 +100,7 @@ class PayloadNotDecodable(PayloadError):
 
 
 class DatabaseError(PgQueueError):
-    """The database cannot be used as it is."""
+    """The database cannot be used in its present state."""
 
 
 class ConnectionFailed(DatabaseError):
@@ -128,7 +128,7 @@ class SchemaTooNew(SchemaError):
 
 
 class PipelineError(PgQueueError):
-    """The data pipeline cannot go on; nothing was changed."""
+    """The data pipeline cannot continue; nothing was changed."""
 
 
 class SparkMissing(PipelineError):
@@ -136,7 +136,7 @@ class SparkMissing(PipelineError):
 
 
 class LakeError(PipelineError):
-    """The lake is not one that this release and this database can go on with."""
+    """This release and this database cannot use the lake."""
 
 
 class LakeTooNew(LakeError):
@@ -148,19 +148,19 @@ class LakeOfAnother(LakeError):
 
 
 class NotVerified(PipelineError):
-    """What the lake holds of a day is not what the database holds of it."""
+    """A day's rows in the lake are not its rows in the database."""
 
 
 class RowsRefused(PipelineError):
-    """Rows of a DataFrame cannot become jobs; none of them did."""
+    """Rows of a DataFrame cannot become jobs; no job was enqueued."""
 
 
 class JobError(PgQueueError):
-    """Something about one job."""
+    """An error about one job."""
 
 
 class JobNotFound(JobError, LookupError):
-    """There is no record of the job: it never was, or its history has been dropped."""
+    """The job has no record: it never existed, or its history has been dropped."""
 
 
 class JobNotDone(JobError, TimeoutError):
@@ -172,7 +172,7 @@ class JobFailed(JobError):
 
 
 class ResultNotKept(JobError):
-    """The job has succeeded, and what its task returned was not kept; the message says why."""
+    """The job has succeeded, and its result was not kept; the message says why."""
 
 
 class TimedOut(JobError, TimeoutError):
@@ -180,11 +180,11 @@ class TimedOut(JobError, TimeoutError):
 
 
 class Superseded(JobError):
-    """This attempt no longer holds its job (its lease passed, or it timed out): what it did is rolled back."""
+    """This attempt no longer holds its job (its lease passed, or it timed out): its transaction is rolled back."""
 
 
 class JobControl(PgQueueError):
-    """Raised by a task to decide its job's fate itself."""
+    """Raised by a task to decide what becomes of its job."""
 
 
 class Snooze(JobControl):
@@ -216,7 +216,7 @@ class RetryLater(JobControl):
 
 
 class Dead(JobControl):
-    """This job cannot succeed: move it to the dead table now, whatever attempts are left."""
+    """This job cannot succeed: move it to the dead table now, even if attempts are left."""
 
     def __init__(self, reason: str) -> None:
         """Give the job up.
@@ -232,9 +232,9 @@ def as_duration(what: str, value: None) -> None: ...
 @overload
 def as_duration(what: str, value: Duration) -> timedelta: ...
 def as_duration(what: str, value: Duration | None) -> timedelta | None:
-    """A length of time, as a timedelta; None stays None. A number means seconds, everywhere.
+    """A length of time, as a timedelta; None stays None. A number means seconds, in all of pgqueue.
 
-    It stands here, below everything else, because two of the errors carry a length of time.
+    It is in this module, which imports no other, because two of the errors have a length of time.
 
     Args:
         what: the option's name, for the message.

@@ -1,1 +1,1 @@
-"""The ``pgqueue`` command: a door to the queue, one file per verb. Read :mod:`pgqueue.cli.main` first."""
+"""The ``pgqueue`` command: one file per verb. Read :mod:`pgqueue.cli.main` first."""

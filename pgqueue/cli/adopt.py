@@ -1,4 +1,4 @@
-"""``pgqueue adopt``: move the jobs that wait in another queue's tables into ours, in one transaction."""
+"""``pgqueue adopt``: move waiting jobs from the tables of another queue system into pgqueue's, in one transaction."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -17,11 +17,11 @@ from pgqueue.store.plan import Plan
 from pgqueue.values.unique import Unique
 
 F = TypeVar("F", bound=Callable[..., Any])
-HEADS = ("task", "queue", "jobs", "what became of them")
+HEADS = ("task", "queue", "jobs", "outcome")
 
 
 class Line(msgspec.Struct, omit_defaults=True):
-    """Jobs of one task and queue, and what became of them."""
+    """Jobs of one task and queue, and their outcome."""
 
     task: str
     queue: str | None
@@ -31,7 +31,7 @@ class Line(msgspec.Struct, omit_defaults=True):
     why: str | None = None
 
     def words(self) -> str:
-        """What became of them, in words."""
+        """The outcome, as text."""
         if self.why is not None:
             return f"left: {self.why}"
         return f"copied to task {self.new_task} in queue {self.new_queue}"
@@ -40,8 +40,8 @@ class Line(msgspec.Struct, omit_defaults=True):
 class Report(msgspec.Struct):
     """What was done, or in a dry run would be.
 
-    ``clamped`` had a priority out of range, ``tried`` had been tried before and start afresh, and
-    ``without_headers`` left headers behind: all of them are among the copied.
+    Of the copied jobs, ``clamped`` had a priority out of range, ``tried`` had earlier attempts, which are not counted,
+    and ``without_headers`` had headers, which are dropped.
     """
 
     dry_run: bool
@@ -111,7 +111,7 @@ def procrastinate(settings: Settings, /, **given: Any) -> None:  # noqa: ANN401 
     help="How to read the payload.  [default: json]",
 )
 @click.pass_obj
-def pgqueuer(settings: Settings, /, *, payload_as: str | None, payload_is: str, **given: Any) -> None:  # noqa: ANN401 - as above
+def pgqueuer(settings: Settings, /, *, payload_as: str | None, payload_is: str, **given: Any) -> None:  # noqa: ANN401 - the options above
     """Move waiting jobs from PgQueuer. The exit code is 1 if one was left there."""
     if payload_as is None and payload_is != "json":
         raise click.UsageError(
@@ -152,7 +152,7 @@ def _adopt(
 
 
 def _run(queue: PgQueue, plan: Plan[plans.Tally], *, dry_run: bool) -> plans.Tally:
-    """All or nothing; a dry run is the same, and then nothing."""
+    """Move all jobs or none; a dry run moves them and then rolls back."""
     tally = plans.Tally()
     with suppress(Undone), queue.database.transaction() as connection:
         tally = queue.database.run(plan, connection)
@@ -187,9 +187,9 @@ def _print(report: Report) -> None:
         HEADS, [(one.task, one.queue, one.jobs, one.words()) for one in lines], empty="no job waits there"
     )
     for count, words in (
-        (report.clamped, "had a priority out of range, and have the nearest there is"),
-        (report.tried, "had been tried before, and have all their attempts again"),
-        (report.without_headers, "left their headers behind"),
+        (report.clamped, "had a priority out of range, and have the nearest priority now"),
+        (report.tried, "had earlier attempts, and have all their attempts again"),
+        (report.without_headers, "had headers, which were dropped"),
     ):
         if count:
             click.echo(f"{count} {words}")

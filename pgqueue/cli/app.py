@@ -1,4 +1,4 @@
-"""Which queue a command is about: the app's, wherever ``--app`` says it is, or one made from a DSN alone."""
+"""Which queue a command uses: the app's, which ``--app`` names, or one made from a DSN alone."""
 
 import importlib
 import os
@@ -17,13 +17,13 @@ from pgqueue.errors import ConfigurationError
 P = ParamSpec("P")
 R = TypeVar("R")
 OWN = str(Path(__file__).parents[1])
-"""Where pgqueue's own code is: the line to mend is not there."""
+"""Where pgqueue's own code is: the user's mistake is not there."""
 FORM = "use MODULE:ATTRIBUTE, for example shop.jobs:queue"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The options of every command; None or False: not given. ``arguments`` is the command line they came from."""
+    """The options of every command; None or False: not given. ``arguments`` is the whole command line."""
 
     OPTIONS: ClassVar = ("app", "dsn", "schema", "behind_pooler", "direct_dsn")
 
@@ -35,7 +35,7 @@ class Settings:
     direct_dsn: str | None = None
 
     def queue(self) -> PgQueue:
-        """The queue to look at or to steer: the app's if there is one, else that of the DSN.
+        """The queue to read or change: the app's if there is one, else that of the DSN.
 
         Raises:
             ConfigurationError: ``--app`` does not lead to a queue.
@@ -69,7 +69,7 @@ class Settings:
 
 
 def with_queue(verb: Callable[Concatenate[PgQueue, P], R]) -> Callable[P, R]:
-    """Hand a command the queue that it is about, and close the queue's connections afterwards."""
+    """Give a command its queue, and close the queue's connections afterwards."""
 
     @click.pass_obj
     def call(settings: Settings, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -82,7 +82,7 @@ def with_queue(verb: Callable[Concatenate[PgQueue, P], R]) -> Callable[P, R]:
 
 
 def find(app: str) -> PgQueue:
-    """The queue that ``module:attribute`` names; the current directory is among the places looked in.
+    """The queue that ``module:attribute`` names; the current directory is searched, too.
 
     Raises:
         ConfigurationError: there is no such module or attribute, it cannot be imported, or it is no queue.
@@ -103,7 +103,7 @@ def find(app: str) -> PgQueue:
 
 
 def _reason(module: str, error: BaseException) -> str:
-    """Why an import failed: the module is not there, or it is and broke."""
+    """Why an import failed: there is no such module, or it raised an error."""
     if isinstance(error, ModuleNotFoundError) and error.name and f"{module}.".startswith(f"{error.name}."):
         return f"there is no module {error.name!r} here or on the Python path"
     frames = traceback.extract_tb(error.__traceback__)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.cli.answers import READY, left_alone, report
+from pgqueue.cli.answers import READY, not_changed, report
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import zone
 from pgqueue.cli.pages import attempts, last_error, paged, print_page
@@ -28,7 +28,7 @@ def dead() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which dead jobs are meant: these ids, or those that match every filter, or all."""
+    """Which dead jobs: these ids, or those that match every filter, or all."""
 
     job_ids: tuple[int, ...]
     task: str | None
@@ -37,7 +37,7 @@ class Selection:
     everything: bool
 
     def __post_init__(self) -> None:
-        """Refuse none of the three, and more than one."""
+        """Raise an error unless exactly one of the three is given."""
         given = [bool(self.job_ids), self.has_filters, self.everything]
         if not any(given):
             raise click.UsageError("Say which dead jobs: IDs, or --task, --queue and --older-than, or --all.")
@@ -52,12 +52,12 @@ class Selection:
         return not (self.task is None and self.queue_name is None and self.older_than is None)
 
     def filters(self, queue: PgQueue) -> dict[str, Any]:
-        """The filters as the queue takes them; how old is old is counted on the database's clock."""
+        """The filters as the queue's parameters; ages are by the database's clock."""
         before = None if self.older_than is None else queue.database.run(control.clock()) - self.older_than
         return {"task": self.task, "queue": self.queue_name, "before": before}
 
     def __str__(self) -> str:
-        """Who is meant, in words."""
+        """The selection, in words."""
         if self.job_ids:
             return f"dead jobs {', '.join(map(str, self.job_ids))}"
         words = ["all dead jobs" if self.everything else "the dead jobs"]
@@ -114,8 +114,8 @@ def retry(queue: PgQueue, /, **given: Any) -> None:  # noqa: ANN401 - a selectio
     """
     chosen = Selection(**given)
     if chosen.job_ids:
-        gone = set(queue.database.run(control.retry_dead(chosen.job_ids)))
-        report({one: READY if one in gone else left_alone(queue, one) for one in chosen.job_ids})
+        revived = set(queue.database.run(control.retry_dead(chosen.job_ids)))
+        report({one: READY if one in revived else not_changed(queue, one) for one in chosen.job_ids})
         return
     click.echo(f"{len(queue.retry_dead(**chosen.filters(queue)))} ready again: {chosen}")
 
@@ -124,7 +124,7 @@ def retry(queue: PgQueue, /, **given: Any) -> None:  # noqa: ANN401 - a selectio
 @_selecting
 @click.option("--yes", is_flag=True, help="Delete without asking.")
 @with_queue
-def purge(queue: PgQueue, /, *, yes: bool, **given: Any) -> None:  # noqa: ANN401 - as above
+def purge(queue: PgQueue, /, *, yes: bool, **given: Any) -> None:  # noqa: ANN401 - a selection's fields
     """Delete dead jobs for ever, with their arguments and errors.
 
     Name them by ID, by filters, or all. The exit code is 1 if one of the IDs is not dead.

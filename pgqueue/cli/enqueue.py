@@ -25,7 +25,7 @@ WORDS = {
 @click.option("--priority", type=int, help="From -100 to 100; a job with a higher one runs sooner.")
 @click.option("--delay", type=LENGTH, help="Run the job after this time.")
 @click.option("--run-at", type=instant, help="Run the job at this time, in ISO 8601 with a time zone.")
-@click.option("--unique-key", help="Refuse the job if another one with this key has not ended.")
+@click.option("--unique-key", help="Reject the job if another one with this key has not ended.")
 @click.option("--max-attempts", type=int, help="The job is dead after this many failed attempts.")
 @click.pass_obj
 def enqueue(
@@ -37,7 +37,7 @@ def enqueue(
     queue_name: str | None,
     delay: timedelta | None,
     run_at: datetime | None,
-    **options: Any,  # noqa: ANN401 - as the task takes them
+    **options: Any,  # noqa: ANN401 - the task's options
 ) -> None:
     """Enqueue a job of TASK. JSON_OBJECT has the arguments by name, such as '{"order_id": 42}'."""
     queue = settings.app_queue()

@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.cli.answers import READY, Answer, left_alone, report
+from pgqueue.cli.answers import READY, Answer, not_changed, report
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, local, print_json, spelled_out, zone
 from pgqueue.cli.pages import attempts, last_error, paged, print_page
@@ -56,7 +56,7 @@ def list_jobs(
 @json_option
 @with_queue
 def show(queue: PgQueue, /, *, job_id: int, as_json: bool) -> None:
-    """Show everything that is recorded of a job: the errors of its failed attempts, and why it does not run."""
+    """Show the record of a job: its fields, the errors of its failed attempts, and why it does not run."""
     job = queue.job(job_id)
     if as_json:
         print_json(job)
@@ -90,13 +90,13 @@ def retry(queue: PgQueue, /, *, job_ids: tuple[int, ...]) -> None:
 
     The exit code is 1 if one of the jobs is neither scheduled nor dead.
     """
-    report({job_id: READY if queue.retry(job_id) else left_alone(queue, job_id) for job_id in job_ids})
+    report({job_id: READY if queue.retry(job_id) else not_changed(queue, job_id) for job_id in job_ids})
 
 
 def _cancelled(queue: PgQueue, job_id: int) -> Answer:
     match queue.cancel(job_id):
         case None:
-            return left_alone(queue, job_id)
+            return not_changed(queue, job_id)
         case JobState.RUNNING:
             return Answer(done=True, words="running; its worker is asked to stop it")
         case state:
@@ -108,7 +108,7 @@ def _row(job: Job) -> list[object]:
 
 
 def _when(job: Job) -> str:
-    """The latest of what happened to a job, or when it is due."""
+    """When a job ended, else when it started, else when it is due."""
     if job.ended_at is not None:
         return f"ended {local(job.ended_at)}"
     if job.state is JobState.RUNNING and job.started_at is not None:
@@ -129,4 +129,4 @@ def _show_error(error: AttemptError) -> None:
     if error.traceback:
         click.echo(spelled_out(error.traceback.rstrip(), keep="\n"))
     if error.left_out:
-        click.echo(f"\n({error.left_out} more errors came here; of many, the first and the last are kept)")
+        click.echo(f"\n({error.left_out} more errors followed; only the first and the last ones are kept)")

@@ -1,4 +1,4 @@
-"""Whether anything knows a queue: a mistyped name makes a queue that no worker serves, and no error."""
+"""Whether a queue's name is known: a mistyped name makes a queue that no worker serves, and raises no error."""
 
 from collections.abc import Callable
 
@@ -10,8 +10,8 @@ from pgqueue.values.nearest import did_you_mean
 
 
 def look_up(queue: PgQueue, *names: str) -> Callable[[], None]:
-    """Look now which of these queues no declaration, task, worker or job names; what is returned says so on stderr."""
-    declared = queue.queues is not None  # then a name that is not among them was refused already
+    """Find out which of these queues no declaration, task, worker or job names; the returned function prints it on stderr."""
+    declared = queue.queues is not None  # then a name that is not declared has raised an error already
     known = set(names) if declared or not names else _known(queue)
     notes = [
         f"note: no job, no worker's --queues and no task of the app names the queue {name!r}{did_you_mean(name, known)}"

@@ -1,7 +1,7 @@
 """The log of a worker: a line per record on stderr, ``time level logger message key=value …``.
 
-A record's ``extra`` fields are the ``key=value`` part. The traceback of a record that has one follows beneath,
-indented, so that every line that begins with a time is a record.
+A record's ``extra`` fields are the ``key=value`` part. The traceback of a record follows on indented lines, so that
+every line that begins with a time is a record.
 """
 
 import json
@@ -12,7 +12,7 @@ _ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 
 class LineFormatter(logging.Formatter):
-    """Writes a record as one line, and its traceback beneath."""
+    """Writes a record as one line, and its traceback on the lines after it."""
 
     converter = staticmethod(time.gmtime)
     default_time_format = "%Y-%m-%dT%H:%M:%S"
@@ -35,7 +35,7 @@ class LineFormatter(logging.Formatter):
 
 
 def configure(level: str) -> None:
-    """Send every logger's records to stderr, from a level on. An app that sets up logging itself has its way."""
+    """Send the records of all loggers to stderr, from a level on. If the app has configured logging, change nothing."""
     handler = logging.StreamHandler()
     handler.setFormatter(LineFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler])

@@ -1,7 +1,7 @@
 """The command itself: the options of every command, the table of commands, and how errors are shown.
 
-Each command lives in a file of its own and is imported when it is called, so that a worker does not carry what
-only tables or migrations need. What a command does is decided in that file.
+Each command is in a file of its own and is imported when it is called, so that a worker does not import what only
+tables or migrations need. That file decides what the command does.
 """
 
 import sys
@@ -42,7 +42,7 @@ NO_NOTES: Mapping[str, str] = {}
 
 
 class Refusal(click.ClickException):
-    """An error of ours in one line, in place of a traceback."""
+    """An error of pgqueue in one line, in place of a traceback."""
 
     exit_code = 2
 
@@ -131,14 +131,14 @@ def main(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401 - the opt
 
 
 def command_of(app: str, *, notes: Mapping[str, str] = NO_NOTES) -> Root:
-    """The command of one app, for a framework's own door such as ``manage.py pgqueue``.
+    """The command of one app, for a framework's own command such as ``manage.py pgqueue``.
 
-    The framework's settings say which app and database it is about. So it has no ``--app``, and its help does not show
-    the options about the database, which are accepted all the same.
+    The framework's settings name the app and the database. So this command has no ``--app``, and its help does not show
+    the options about the database; they are accepted.
 
     Args:
-        app: where its queue is, as ``module:attribute``; the processes that a worker starts are told so, too.
-        notes: what to add at the end of a command's help, by its name.
+        app: where its queue is, as ``module:attribute``; worker processes that it starts get this option, too.
+        notes: text for the end of a command's help, by the command's name.
     """
 
     @_root

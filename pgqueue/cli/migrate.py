@@ -21,7 +21,7 @@ from pgqueue.store.database import Database
 )
 @with_queue
 def migrate(queue: PgQueue, /, *, to: str | None, sql: bool, check: bool) -> None:
-    """Install pgqueue's tables, or bring them up to this release. Running workers go on meanwhile."""
+    """Install pgqueue's tables, or upgrade them to this release. Running workers continue."""
     if check and (sql or to):
         raise click.UsageError("--check changes nothing and prints no SQL; give it alone")
     database, revision = queue.database, to or "head"
@@ -30,7 +30,7 @@ def migrate(queue: PgQueue, /, *, to: str | None, sql: bool, check: bool) -> Non
     elif check:
         _check(database)
     else:
-        database.connect().close()  # refuses in words, and without the password
+        database.connect().close()  # its error is one line, without the password
         schema.migrate(database.dsn, schema=database.catalogue.schema, revision=revision)
         click.echo(f'schema "{database.catalogue.schema}" is at revision {to or schema.REVISION}')
 

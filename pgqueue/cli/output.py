@@ -1,6 +1,7 @@
-"""How things are shown: as a table for people, or as JSON for programs. The commands decide what is shown.
+"""How answers are shown: as a table for people, or as JSON for programs. The commands decide what is shown.
 
-Stored text may hold anything; control characters are spelled out, so that no job can write control codes to your terminal.
+Stored text may have any characters; control characters are shown as escapes, so that no job can send control codes to a
+terminal.
 """
 
 import sys
@@ -21,17 +22,17 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 
 def print_json(value: object) -> None:
-    """A value of ours as JSON; times are ISO 8601."""
+    """Print a value as JSON; times are ISO 8601."""
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
 
 
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str) -> None:
-    """Rows under heads: fitted to a terminal, at full length into a pipe.
+    """Print rows as a table: fitted to a terminal, at full length into a pipe.
 
     Args:
-        heads: of the columns; numbers stand to the right.
-        rows: a value per column; None is left blank.
-        empty: what to say, on stderr, when there is none.
+        heads: of the columns; numbers are aligned to the right.
+        rows: a value per column; None is blank.
+        empty: what to print on stderr if there is no row.
     """
     from rich.table import Table  # noqa: PLC0415 - for people only
 
@@ -48,7 +49,7 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[object]], *, empty
 
 
 def spelled_out(text: str, *, keep: str = "") -> str:
-    """Text with its control characters, but for those to keep, written as escapes."""
+    """Text with its control characters written as escapes, except those in ``keep``."""
     return "".join(
         char if char.isprintable() or char in keep else char.encode("unicode_escape").decode()
         for char in text
@@ -56,12 +57,12 @@ def spelled_out(text: str, *, keep: str = "") -> str:
 
 
 def local(instant: datetime) -> str:
-    """An instant on the reader's own clock."""
+    """An instant in the reader's time zone."""
     return f"{instant.astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def zone() -> str:
-    """The name of the time zone of the reader's clock; both names where it changes in summer."""
+    """The name of the reader's time zone; both names if it has a summer time."""
     return "/".join(dict.fromkeys(time.tzname if time.daylight else time.tzname[:1]))
 
 
@@ -72,7 +73,7 @@ def _cell(value: object) -> str:
 
 
 def _console() -> "Console":
-    from rich.console import Console  # noqa: PLC0415 - as above
+    from rich.console import Console  # noqa: PLC0415 - for people only
 
     width = None if sys.stdout.isatty() else UNWRAPPED
     return Console(width=width, markup=False, emoji=False, highlight=False)

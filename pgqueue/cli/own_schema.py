@@ -1,6 +1,6 @@
-"""A schema of a command's own in somebody's database: marked by a comment, held against a second run, dropped at the end.
+"""A command's temporary schema in the user's database: marked by a comment, locked against a second run, dropped at the end.
 
-One that somebody else made is never touched; one that an interrupted run left behind is made anew.
+A schema without the mark is never changed; one that an interrupted run left behind is dropped and made again.
 """
 
 from collections.abc import Iterator
@@ -17,32 +17,33 @@ Connection: TypeAlias = psycopg.Connection[Any]
 
 @contextmanager
 def own_schema(database: Database, command: str) -> Iterator[None]:
-    """Have the database's schema, empty, for this command alone; it is dropped at the end.
+    """Make the database's schema, empty, for this command alone; drop it at the end.
 
     Args:
-        database: which; its schema is the one that is made.
-        command: whose it is, for example ``pgqueue demo``.
+        database: where; its schema is the one that is made.
+        command: the command, for example ``pgqueue demo``.
 
     Raises:
-        ConfigurationError: the schema is somebody else's, or the command runs already, or this user may not make it.
-        ConnectionFailed: there is no connection to be had.
+        ConfigurationError: the schema has no mark of this command, or the command already runs, or this user may not
+            make the schema.
+        ConnectionFailed: no connection could be made.
     """
     schema = database.catalogue.schema
-    with database.connect() as keeper:  # apart from the work: an interrupt may leave that connection unusable
-        make(keeper, schema, command)
+    with database.connect() as connection:  # a separate one: an interrupt may leave the work's unusable
+        make(connection, schema, command)
         try:
             yield
         finally:
-            keeper.execute(f"drop schema {schema} cascade")
+            connection.execute(f"drop schema {schema} cascade")
 
 
 def mark_of(command: str) -> str:
-    """The comment that says whose a schema is."""
+    """The comment that says which command made a schema."""
     return f"made by `{command}`, which drops it at the end"
 
 
 def make(connection: Connection, schema: str, command: str) -> None:
-    """Make the schema, empty, for this run alone. The lock lasts as long as the connection."""
+    """Make the schema, empty, for this run alone. The connection holds the lock until it is closed."""
     mark = mark_of(command)
     alone = connection.execute("select pg_try_advisory_lock(hashtext(%s))", [mark]).fetchone()
     if alone != (True,):
@@ -52,7 +53,7 @@ def make(connection: Connection, schema: str, command: str) -> None:
     ).fetchone()
     if found not in {None, (mark,)}:
         raise ConfigurationError(
-            f'schema "{schema}" exists and was not made by `{command}`, so it is left alone; '
+            f'schema "{schema}" exists and was not made by `{command}`, so it was not changed; '
             "rename it, or use another database"
         )
     try:
@@ -63,5 +64,5 @@ def make(connection: Connection, schema: str, command: str) -> None:
     except psycopg.errors.InsufficientPrivilege as error:
         raise ConfigurationError(
             f'this user may not make the schema "{schema}" ({error.diag.message_primary}); '
-            "use one who may, or no DSN at all for a server of the command's own"
+            "use a user who may, or give no DSN, so that the command starts a server"
         ) from error

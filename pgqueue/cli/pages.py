@@ -48,12 +48,12 @@ def print_page(
 
 
 def attempts(job: Job) -> str:
-    """How many were spent, and how many there are."""
+    """A job's spent attempts, and its allowed attempts."""
     return f"{job.attempts}/{job.max_attempts}"
 
 
 def last_error(job: Job) -> str | None:
-    """How its last failed attempt failed, in one line."""
+    """The error of a job's last failed attempt, in one line."""
     if not job.errors:
         return None
     error = job.errors[-1]

@@ -54,7 +54,7 @@ def list_queues(queue: PgQueue, /, *, as_json: bool) -> None:
 @click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
 @with_queue
 def pause(queue: PgQueue, /, *, names: tuple[str, ...]) -> None:
-    """Pause queues: no worker starts their jobs. Jobs that run go on."""
+    """Pause queues: no worker starts their jobs. Running jobs continue."""
     for name in names:
         queue.require_queue(name)
     note_unknown = look_up(queue, *names)
@@ -76,7 +76,7 @@ def resume(queue: PgQueue, /, *, names: tuple[str, ...]) -> None:
 
 
 def _standings(queue: PgQueue) -> list[QueueStanding]:
-    """Those that are known, and those that the app declares."""
+    """The known queues, and those that the app declares."""
     found = {one.queue: one for one in queue.standings()}
     declared = {name: QueueStanding(queue=name) for name in queue.queues or ()}
     return [one for _, one in sorted({**declared, **found}.items())]

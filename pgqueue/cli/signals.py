@@ -1,4 +1,4 @@
-"""Signals that end a command that has something to clear up."""
+"""Signals that end a command which must clean up."""
 
 import signal
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ def end_like_an_interrupt(*numbers: signal.Signals) -> Iterator[None]:
     Args:
         numbers: the signals; one that is ignored, as SIGHUP is under nohup, stays ignored.
     """
-    heeded = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, signal.default_int_handler) for number in heeded}
+    handled = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, signal.default_int_handler) for number in handled}
     try:
         yield
     finally:

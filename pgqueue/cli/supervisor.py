@@ -1,12 +1,12 @@
 """Keeps a number of worker processes running.
 
-A child that dies is started again after a pause that grows while it keeps dying young. When every child keeps
-dying young there is something wrong that starting again will not mend, and the supervisor gives up. A child that
-ended because somebody stopped it alone is started again, too: that is how to renew them one by one.
+A child that dies is started again after a pause, which doubles each time the child dies soon after its start. If
+every child dies soon after its start several times, a restart will not help, and the supervisor gives up. A child that
+a user stopped is started again, too: so a user can restart the workers one by one.
 
-Children live in sessions of their own, so that Ctrl-C in a terminal reaches only the supervisor, which passes
-it on: as SIGTERM, and the second time as SIGINT. They stop by themselves when the supervisor is gone. Both are
-explained in :mod:`pgqueue.cli.worker`.
+Each child has a session of its own, so that Ctrl-C in a terminal reaches only the supervisor. The supervisor sends the
+children SIGTERM, and the second time SIGINT. They stop by themselves when the supervisor is gone.
+:mod:`pgqueue.cli.worker` explains both.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ log = logging.getLogger("pgqueue.supervisor")
 
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
-GROWN_UP = 10.0
-TOO_OFTEN = 5
+STABLE_AFTER = 10.0
+MOST_EARLY_DEATHS = 5
 GAVE_UP = 1
 STOPPING = "stopping: each worker waits for its running jobs; Ctrl-C again returns them to the queue now"
 AGAIN = "stopping now: each worker returns its running jobs to the queue"
@@ -37,19 +37,19 @@ class Supervisor:
         processes: int,
         *,
         first_pause: float = FIRST_PAUSE,
-        grown_up: float = GROWN_UP,
+        stable_after: float = STABLE_AFTER,
     ) -> None:
         """Start nothing yet.
 
         Args:
-            command: what each child is.
-            processes: how many of them.
-            first_pause: seconds before a child that died is started again; doubled each time it dies young.
-            grown_up: seconds from which on a child has not died young.
+            command: the command of each child.
+            processes: how many children.
+            first_pause: seconds before a child that died is started again; doubled after each early death.
+            stable_after: seconds; a death before this age is an early death.
         """
         self._command = command
         self._first_pause = first_pause
-        self._grown_up = grown_up
+        self._stable_after = stable_after
         self._children: dict[int, Process] = {}
         self._early_deaths = [0] * processes
         self._last_code = 0
@@ -68,7 +68,7 @@ class Supervisor:
         return (self._last_code or GAVE_UP) if self._gives_up() else 0
 
     def stop(self) -> None:
-        """Stop all children; called again, at once."""
+        """Stop all children gracefully; a second call stops them at once."""
         again = self._stopping.is_set()
         log.info(AGAIN if again else STOPPING, extra={"processes": len(self._children)})
         self._stopping.set()
@@ -80,7 +80,7 @@ class Supervisor:
             child, code, seconds = await self._run_child(slot)
             if self._stopping.is_set():
                 return
-            self._early_deaths[slot] = 0 if seconds >= self._grown_up else self._early_deaths[slot] + 1
+            self._early_deaths[slot] = 0 if seconds >= self._stable_after else self._early_deaths[slot] + 1
             self._last_code = code if code > 0 else GAVE_UP
             if self._gives_up():
                 log.error(
@@ -98,7 +98,7 @@ class Supervisor:
         started = time.monotonic()
         child = await asyncio.create_subprocess_exec(*self._command, start_new_session=True)
         self._children[slot] = child
-        if self._stopping.is_set():  # told so while it was being started
+        if self._stopping.is_set():  # stop() was called while the child was being started
             _signal(child, signal.SIGTERM)
         log.info("worker process started", extra={"pid": child.pid})
         code = await child.wait()
@@ -106,7 +106,7 @@ class Supervisor:
         return child, code, time.monotonic() - started
 
     def _gives_up(self) -> bool:
-        return all(deaths >= TOO_OFTEN for deaths in self._early_deaths)
+        return all(deaths >= MOST_EARLY_DEATHS for deaths in self._early_deaths)
 
 
 def _signal(child: Process, number: signal.Signals) -> None:

@@ -1,7 +1,7 @@
 """Values on the command line: lengths of time, instants, JSON objects, names, job ids.
 
-There is one rule for lengths of time: a number of seconds, or a number with a unit. What is out of range is refused
-here, in the words of the command line; the core refuses it again in those of Python.
+There is one rule for lengths of time: a number of seconds, or a number with a unit. Values out of range raise an error
+here, in terms of the command line; the core checks them again, in terms of Python.
 """
 
 import re
@@ -30,7 +30,7 @@ class Length(LengthType):
     name = "length"
 
     def __init__(self, *, above_zero: bool = False) -> None:
-        """Say what is in range; the longest is ten years, as everywhere.
+        """Set the range; the longest length is ten years, as in all of pgqueue.
 
         Args:
             above_zero: whether zero is out of range.

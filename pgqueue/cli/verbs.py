@@ -1,8 +1,8 @@
-"""Groups of commands: imported when called, and helpful about a name that is not there.
+"""Groups of commands: they import a command when it is called, and suggest the nearest name for an unknown one.
 
-The options that say which app and database a command is about may stand before its name or after it. They are
-defined once, on the root; every command takes them as well. Where an option is given twice, the later one wins.
-Where the root hides them, as a framework's own command does, no help mentions them.
+The options that name the app and the database may stand before a command's name or after it. They are defined once, on
+the root; every command takes them, too. If an option is given twice, the later one is used. If the root hides them, as
+a framework's own command does, no help shows them.
 """
 
 import copy
@@ -27,7 +27,7 @@ class Verb(NamedTuple):
 
 
 class Group(click.Group):
-    """A group whose commands take the options that say which app and database; it suggests the nearest name."""
+    """A group whose commands take the options that name the app and the database; it suggests the nearest name."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -41,7 +41,7 @@ class Group(click.Group):
         return found, command and _with_settings(command, ctx.find_root().command), rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands, no summary cut short."""
+        """Write the list of commands with their full summaries."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, self.summary(ctx, name)) for name in self.list_commands(ctx)])
 
@@ -55,7 +55,7 @@ class LazyGroup(Group):
     """A group that imports a command's module when that command is called; its help imports none.
 
     Attributes:
-        notes: what the help of some commands says at its end.
+        notes: text at the end of some commands' help, by the command's name.
     """
 
     def __init__(self, *args: Any, verbs: Mapping[str, Verb], **kwargs: Any) -> None:  # noqa: ANN401 - click's own
@@ -83,10 +83,10 @@ class LazyGroup(Group):
 
 
 def _with_settings(command: click.Command, root: click.Command) -> click.Command:
-    """The command, with the root's options added: hidden, so that each ``--help`` shows what is its own."""
+    """The command, with the root's options added: hidden, so that ``--help`` shows the command's own options."""
     shared = [one for one in root.params if isinstance(one, click.Option) and one.name in Settings.OPTIONS]
     taking = copy.copy(command)
-    taking.params = [*command.params, *map(_late, shared)]
+    taking.params = [*command.params, *map(_after_the_name, shared)]
     shown = ", ".join(one.opts[0] for one in shared if not one.hidden)
     notes = getattr(root, "notes", {})
     taking.epilog = (
@@ -95,15 +95,15 @@ def _with_settings(command: click.Command, root: click.Command) -> click.Command
     return taking
 
 
-def _late(option: click.Option) -> click.Option:
-    """One of the root's options, for a place behind the name of a command."""
+def _after_the_name(option: click.Option) -> click.Option:
+    """One of the root's options, for use after the name of a command."""
     late = copy.copy(option)
-    late.hidden, late.expose_value, late.envvar, late.callback = True, False, None, _settle
+    late.hidden, late.expose_value, late.envvar, late.callback = True, False, None, _override
     return late
 
 
-def _settle(ctx: click.Context, option: click.Parameter, value: Any) -> None:  # noqa: ANN401 - as the option has it
-    """Let an option that stands behind a command's name go before the one in front of it."""
+def _override(ctx: click.Context, option: click.Parameter, value: Any) -> None:  # noqa: ANN401 - any option's value
+    """Let an option after a command's name replace the same option before it."""
     if value:
         settings = ctx.find_object(Settings) or Settings()
         ctx.obj = replace(settings, **{str(option.name): value})

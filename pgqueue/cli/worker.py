@@ -1,7 +1,7 @@
 """``pgqueue worker``: one process that runs jobs, or a supervisor of several (:mod:`pgqueue.cli.supervisor`).
 
-Signals: the first SIGTERM or SIGINT lets running jobs finish within the grace, the second ends it at once. Either
-way what does not finish goes back to the queue, and the exit code is 0.
+Signals: the first SIGTERM or SIGINT lets running jobs finish within the grace period, the second ends it at once. In
+both cases jobs that do not finish go back to their queue, and the exit code is 0.
 """
 
 import asyncio
@@ -27,8 +27,10 @@ from pgqueue.worker.worker import Worker
 log = logging.getLogger("pgqueue.worker")
 
 LEVELS = ("debug", "info", "warning", "error")
-PARENT_LOOK = 1.0
-STUBBORN_AFTER = 2.0
+PARENT_CHECK_EVERY = 1.0
+"""Seconds."""
+CANCEL_TIMEOUT = 2.0
+"""Seconds that the app's asyncio tasks have to end after they were cancelled."""
 
 option = partial(click.option, show_default=True)
 
@@ -54,7 +56,7 @@ def _seconds(length: timedelta) -> str:
 )
 @option("--sweep", type=ABOVE_ZERO, default=_seconds(SWEEP), help="Look for dead workers this often.")
 @option(
-    "--grace", type=LENGTH, default=_seconds(GRACE), help="Running jobs may go on this long after a stop."
+    "--grace", type=LENGTH, default=_seconds(GRACE), help="Running jobs may continue this long after a stop."
 )
 @option(
     "--unknown-after",
@@ -66,7 +68,7 @@ def _seconds(length: timedelta) -> str:
 @click.option(
     "--log-jobs/--no-log-jobs", default=True, help="Log a line for each job, at level info.  [default: log]"
 )
-@click.option("--supervisor", type=int, hidden=True, help="Stop when this process is not our parent.")
+@click.option("--supervisor", type=int, hidden=True, help="Stop when this process is no longer the parent.")
 @click.pass_obj
 def worker(
     settings: Settings,
@@ -92,7 +94,7 @@ def worker(
     if processes == 1:
         asyncio.run(_serve(queue, supervisor, **options))
         return
-    Worker(queue, **options)  # what every child would refuse is refused here, once
+    Worker(queue, **options)  # raises here, once, the errors that every child would raise
     queue.database.verify()
     command = [sys.executable, "-m", "pgqueue", *settings.arguments, "--processes", "1"]
     supervising = Supervisor([*command, "--supervisor", str(os.getpid())], processes)
@@ -101,23 +103,23 @@ def worker(
 
 async def _serve(queue: PgQueue, supervisor: int | None, **options: Any) -> None:  # noqa: ANN401 - Worker's own
     serving = Worker(queue, **options)
-    heed_signals(serving.stop, supervised=supervisor is not None)
+    handle_signals(serving.stop, supervised=supervisor is not None)
     watching = asyncio.create_task(_stop_with(supervisor, serving))
     try:
         await serving.run()
     finally:
         watching.cancel()
-        await _leave_stubborn_tasks()
+        await _exit_despite_tasks()
 
 
-def heed_signals(stop: Callable[[], object], *, supervised: bool) -> None:
+def handle_signals(stop: Callable[[], object], *, supervised: bool) -> None:
     """Let signals to this process stop the worker: the first gracefully, the second at once.
 
-    A supervised worker may hear one SIGTERM twice: from a service manager that signals every process, and
-    from its supervisor. For it SIGTERM is always the graceful stop, and SIGINT the one at once.
+    A supervised worker may receive SIGTERM twice: from a service manager that signals every process, and from its
+    supervisor. For this worker SIGTERM is always the graceful stop, and SIGINT the immediate one.
 
     Args:
-        stop: called once stops gracefully, called again at once.
+        stop: the first call stops gracefully, the second at once.
         supervised: whether there is a supervisor.
     """
     loop = asyncio.get_running_loop()
@@ -126,11 +128,11 @@ def heed_signals(stop: Callable[[], object], *, supervised: bool) -> None:
         loop.add_signal_handler(signal.SIGINT, stop)
         return
 
-    heard = asyncio.Event()
+    stopping = asyncio.Event()
 
     def gracefully() -> None:
-        if not heard.is_set():
-            heard.set()
+        if not stopping.is_set():
+            stopping.set()
             stop()
 
     def at_once() -> None:
@@ -142,22 +144,22 @@ def heed_signals(stop: Callable[[], object], *, supervised: bool) -> None:
 
 
 async def _stop_with(supervisor: int | None, serving: Worker) -> None:
-    """Stop the worker when its supervisor is gone: nobody else would."""
+    """Stop the worker when its supervisor is gone: no other process would."""
     if supervisor is None:
         return
-    while os.getppid() == supervisor:  # noqa: ASYNC110 - nothing tells an orphan
-        await asyncio.sleep(PARENT_LOOK)
-    log.warning("supervisor is gone", extra={"supervisor": supervisor})
+    while os.getppid() == supervisor:  # noqa: ASYNC110 - no event tells of a parent's end
+        await asyncio.sleep(PARENT_CHECK_EVERY)
+    log.warning("supervisor is gone: this worker stops", extra={"supervisor": supervisor})
     serving.stop()
 
 
-async def _leave_stubborn_tasks() -> None:
-    """End the process though a task of the app refuses to be cancelled: its job has been given back already."""
+async def _exit_despite_tasks() -> None:
+    """End the process even if an asyncio task of the app does not let itself be cancelled: its job has been returned."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
-    stubborn = (await asyncio.wait(others, timeout=STUBBORN_AFTER))[1] if others else ()
-    if stubborn:
-        log.error("tasks refuse to be cancelled; leaving without them", extra={"tasks": len(stubborn)})
+    remaining = (await asyncio.wait(others, timeout=CANCEL_TIMEOUT))[1] if others else ()
+    if remaining:
+        log.error("tasks refuse to be cancelled: the process ends now", extra={"tasks": len(remaining)})
         logging.shutdown()
         os._exit(1)

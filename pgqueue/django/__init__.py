@@ -7,8 +7,8 @@
     @queue.task
     def confirm(order_id: int) -> None: ...
 
-The queue is made from ``settings.PGQUEUE`` when it is first asked for; nothing is connected. Names are looked up
-when asked for, since Django imports this package before its models may be.
+The queue is made from ``settings.PGQUEUE`` at its first use; it does not connect then. Names are looked up at their
+first use, since Django imports this package before models may be imported.
 """
 
 from importlib import import_module
@@ -24,9 +24,9 @@ __all__ = ["DjangoQueue", "TaskBackend", "queue"]
 
 _PLACES = {"DjangoQueue": "pgqueue.django.djangoqueue", "TaskBackend": "pgqueue.django.backend"}
 
-if not TYPE_CHECKING:  # a type checker shall find the names above, and no others
+if not TYPE_CHECKING:  # so that a type checker finds the names above, and no others
 
-    def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever is asked for
+    def __getattr__(name: str) -> Any:  # noqa: ANN401 - any attribute
         """Find a name of this package where it is defined; the queue is made, once."""
         if name == "queue":
             return import_module("pgqueue.django.djangoqueue").project_queue()

@@ -1,4 +1,4 @@
-"""The admin: jobs and dead jobs, to look at and to act upon; queues and workers are in ``admin_places.py``."""
+"""The admin's pages of jobs and dead jobs, with their actions; queues and workers are in ``admin_places.py``."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -39,11 +39,11 @@ __all__ = ["DeadJobAdmin", "JobAdmin", "QueueAdmin", "WorkerAdmin"]  # importing
 ON_RECORD_BY_KEY = Q(state__in=sorted(set(JobState) - {JobState.SUCCEEDED, JobState.CANCELLED}))
 
 LONG = ("args", "errors", "meta")
-"""Fields that may be long, and so are read for the page of one only."""
+"""Fields that may be long, and so are read only for the page of one job."""
 
 
 class EnqueuedAdmin(ReadOnlyAdmin):
-    """What the lists and pages of jobs and of dead jobs have in common."""
+    """The common part of the lists and pages of jobs and of dead jobs."""
 
     ordering = ("-id",)
     search_fields = ("id",)
@@ -60,7 +60,7 @@ class EnqueuedAdmin(ReadOnlyAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """What the term describes; it spawns no duplicates."""
+        """The rows that match the term; it makes no duplicates."""
         try:
             return search(queryset, search_term, keyed=self.keyed), False
         except Unsearchable as error:
@@ -68,17 +68,17 @@ class EnqueuedAdmin(ReadOnlyAdmin):
             return queryset.none(), False
 
     def listed(self, rows: QuerySet[Any]) -> QuerySet[Any]:
-        """Without what may be long, but for its beginning."""
+        """Without the long fields, but with the beginning of the arguments."""
         return rows.defer(*LONG).annotate(args_start=Left(Cast("args", TextField()), SUMMARY))
 
     @admin.display(description="task")
     def task_link(self, job: Job | DeadJob) -> SafeString:
-        """The task; a click narrows the list to it."""
+        """The task; a click filters the list by it."""
         return narrowed("task", job.task)
 
     @admin.display(description="queue")
     def queue_link(self, job: Job | DeadJob) -> SafeString:
-        """The queue, likewise."""
+        """The queue; a click filters the list by it."""
         return narrowed("queue", job.queue)
 
     @admin.display(description="arguments")
@@ -103,7 +103,7 @@ class EnqueuedAdmin(ReadOnlyAdmin):
 
     @admin.display(description="attempts")
     def tries(self, job: Job | DeadJob) -> str:
-        """How many attempts of how many."""
+        """The spent and the allowed attempts."""
         return f"{job.attempts} of {job.max_attempts}"
 
     @admin.display(description="errors")
@@ -124,7 +124,7 @@ class EnqueuedAdmin(ReadOnlyAdmin):
 
 @admin.register(Job)
 class JobAdmin(EnqueuedAdmin):
-    """Every job there is a record of."""
+    """Every job that has a record."""
 
     list_display = (
         "id",
@@ -156,7 +156,7 @@ class JobAdmin(EnqueuedAdmin):
         return super().listed(rows).defer(*LONG, "result")
 
     def buttons(self, obj: Job) -> Mapping[str, str]:
-        """What can be done about a job in its state."""
+        """The actions that a job's state allows."""
         retry = {"retry": "Run now" if obj.state == JobState.SCHEDULED else "Retry"}
         cancel = {"cancel": "Cancel"}
         return {
@@ -166,12 +166,12 @@ class JobAdmin(EnqueuedAdmin):
 
     @admin.display(description="state")
     def state_shown(self, job: Job) -> SafeString:
-        """Where it stands."""
+        """The job's state."""
         return as_state(job.state)
 
     @admin.display(description="since / due")
     def since(self, job: Job) -> SafeString | str:
-        """When it came to where it stands, or is to leave it."""
+        """When the job ended, started or is due."""
         return as_ago(job.ended_at or job.started_at or job.run_at)
 
     @admin.display(description="result")
@@ -181,7 +181,7 @@ class JobAdmin(EnqueuedAdmin):
 
     @admin.display(description="worker")
     def worker(self, job: Job) -> SafeString | str:
-        """The worker of the last attempt; those that run have a page."""
+        """The worker of the last attempt; a running job's worker has a page."""
         if job.worker_id is None:
             return "-"
         if job.state != JobState.RUNNING:
@@ -190,19 +190,19 @@ class JobAdmin(EnqueuedAdmin):
 
     @admin.action(description="Cancel selected %(verbose_name_plural)s", permissions=["cancel"])
     def cancel(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """End jobs that wait, and ask the workers of those that run to stop them."""
-        told = {JobState.CANCELLED: "cancelled", JobState.RUNNING: "told to stop", None: None}
+        """End waiting jobs, and ask the workers of running jobs to stop them."""
+        outcomes = {JobState.CANCELLED: "cancelled", JobState.RUNNING: "told to stop", None: None}
         self.act(
             request,
             queryset.defer(*LONG, "result"),
-            lambda job: told[project_queue().cancel(job.pk)],
+            lambda job: outcomes[project_queue().cancel(job.pk)],
             "already ended",
         )
 
 
 @admin.register(DeadJob)
 class DeadJobAdmin(EnqueuedAdmin):
-    """Jobs that will not run again unless somebody retries them. To delete one is to purge it."""
+    """Jobs that will not run again unless a user retries them. To delete one is to purge it."""
 
     list_display = (
         "id",
@@ -232,13 +232,13 @@ class DeadJobAdmin(EnqueuedAdmin):
     def listed(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         """With the beginning of the last error."""
         last = KeyTransform(-1, "errors")
-        told = Concat(
+        text = Concat(
             KeyTextTransform("type", last), Value(": ", TextField()), KeyTextTransform("message", last)
         )
-        return super().listed(rows).annotate(error_start=Left(told, SUMMARY, output_field=TextField()))
+        return super().listed(rows).annotate(error_start=Left(text, SUMMARY, output_field=TextField()))
 
     def buttons(self, obj: DeadJob) -> Mapping[str, str]:  # noqa: ARG002 - the same for all
-        """What can be done about a dead job; purging it has Django's own button."""
+        """The actions on a dead job; to purge it there is Django's own button."""
         return {"retry": "Retry"}
 
     def delete_model(self, request: HttpRequest, obj: DeadJob) -> None:  # noqa: ARG002 - Django's call
@@ -246,16 +246,16 @@ class DeadJobAdmin(EnqueuedAdmin):
         project_queue().purge_dead([obj.pk])
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Purge several; tell of those that somebody has retried meanwhile."""
-        asked = list(queryset.values_list("pk", flat=True))
-        purged = project_queue().purge_dead(asked)
-        if purged < len(asked):
-            told = f"{len(asked) - purged} of them had left the dead table meanwhile."
-            self.message_user(request, told, messages.WARNING)
+        """Purge several; report those that were retried or purged meanwhile."""
+        selected = list(queryset.values_list("pk", flat=True))
+        purged = project_queue().purge_dead(selected)
+        if purged < len(selected):
+            text = f"{len(selected) - purged} of them were no longer in the dead table."
+            self.message_user(request, text, messages.WARNING)
 
     @admin.display(description="job")
     def job(self, dead: DeadJob) -> SafeString:
-        """Its page among all jobs, which stays when it is retried."""
+        """A link to its page among all jobs, which stays when it is retried."""
         return format_html('<a href="{}">{}</a>', address(Job, dead.pk), dead)
 
     @admin.display(description="last error")
@@ -265,5 +265,5 @@ class DeadJobAdmin(EnqueuedAdmin):
 
     @admin.display(description="died")
     def died(self, dead: DeadJob) -> SafeString | str:
-        """How long ago."""
+        """How long ago it died."""
         return as_ago(dead.died_at)

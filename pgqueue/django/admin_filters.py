@@ -1,7 +1,7 @@
-"""What a list of jobs can be narrowed to, and which names it offers for that.
+"""The filters of a list of jobs, and the names that they offer.
 
-Django's own filter would read a whole table for its distinct values. The names here are those that the code knows,
-and those on the newest jobs; any other one works in the address, and a click on it in a row puts it there.
+Django's own filter would read a whole table for its distinct values. These filters offer the names that the code
+declares, and those of the newest jobs. Any other name works in the address, and a click on a name in a row puts it there.
 """
 
 from collections.abc import Iterable
@@ -27,44 +27,44 @@ class StateFilter(admin.SimpleListFilter):
     parameter_name = "state"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:  # noqa: ANN401, ARG002 - Django's call
-        """The states there are."""
+        """All states."""
         return [(str(state), str(state)) for state in JobState]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:  # noqa: ARG002 - Django's call
-        """The jobs in the chosen one."""
+        """The jobs in the chosen state."""
         state = self.value()
         if not state:
             return queryset
-        # Says nothing new, but lets the planner leave out the live table, in which no job has ended.
+        # Redundant, but with it the planner skips the live table, in which no job has ended.
         return queryset.filter(state=state, ended_at__isnull=state not in ENDED)
 
 
 class ReasonFilter(admin.SimpleListFilter):
-    """Dead jobs that died of one cause."""
+    """Dead jobs with one reason."""
 
     title = "reason"
     parameter_name = "reason"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:  # noqa: ANN401, ARG002 - Django's call
-        """The causes there are."""
+        """All reasons."""
         return [(reason, as_reason(reason)) for reason in get_args(Reason)]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:  # noqa: ARG002 - Django's call
-        """The jobs that died of the chosen one."""
+        """The jobs with the chosen reason."""
         return queryset.filter(reason=self.value()) if self.value() else queryset
 
 
 class NameFilter(admin.SimpleListFilter):
-    """Jobs whose queue, or task, is one that is known here."""
+    """Jobs with one queue, or one task."""
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:  # noqa: ANN401, ARG002 - Django's call
-        """The names that are known, and the one that is asked for."""
+        """The names to offer, and the chosen one."""
         chosen = self.value()
         known = {*self.names(), *([chosen] if chosen else [])}
         return [(name, name) for name in sorted(known)]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:  # noqa: ARG002 - Django's call
-        """The jobs with the chosen one."""
+        """The jobs with the chosen name."""
         return queryset.filter(**{str(self.parameter_name): self.value()}) if self.value() else queryset
 
     def names(self) -> Iterable[str]:
@@ -79,7 +79,7 @@ class QueueFilter(NameFilter):
     parameter_name = "queue"
 
     def names(self) -> Iterable[str]:
-        """The queues that are known."""
+        """The known queues."""
         return queue_names()
 
 
@@ -90,12 +90,12 @@ class TaskFilter(NameFilter):
     parameter_name = "task"
 
     def names(self) -> Iterable[str]:
-        """The tasks that are known."""
+        """The known tasks."""
         return task_names()
 
 
 def queue_names() -> set[str]:
-    """The queues that are declared, that tasks stand in, and that the newest jobs are in."""
+    """The declared queues, the queues of tasks, and those of the newest jobs."""
     queue = project_queue()
     of_tasks = (task.options.queue for task in queue.tasks.values())
     return {*(queue.queues or ()), *of_tasks, *_on_newest("queue")}

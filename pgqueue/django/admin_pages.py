@@ -1,8 +1,8 @@
-"""What the pages of the admin have in common: nothing is counted, nothing is edited, actions call the queue.
+"""The common part of the admin's pages: rows are not counted, nothing is edited, actions call the queue.
 
-A list shows the newest rows and a link to older ones, which starts from the last row's id: each page is one walk
-along the primary key, however many rows there are. What the database cannot look for, such as a filter with NUL in it,
-is a message and an empty list. An action goes on with the other rows where one fails.
+A list shows the newest rows and a link to older ones, which starts from the last row's id. So each page is one scan along
+the primary key, for any number of rows. For a filter that the database refuses, such as one with NUL in it, the page
+shows a message and an empty list. If an action fails for one row, it continues with the others.
 """
 
 from collections import Counter
@@ -41,7 +41,7 @@ PAGE = 100
 
 
 class Uncounted(ChangeList):
-    """A list that is one page, as its admin's ``listed`` gives it."""
+    """A list of one page, with the rows of its admin's ``listed``."""
 
     model_admin: "ReadOnlyAdmin"
     is_a_part = False
@@ -50,13 +50,13 @@ class Uncounted(ChangeList):
     older_link: str | None = None
 
     def get_results(self, request: HttpRequest) -> None:
-        """Read the page; count no more than what is on it."""
+        """Read the page; count only its rows."""
         try:
-            with undone_alone(self.queryset.db):
+            with own_savepoint(self.queryset.db):
                 self.result_list = self.read()
         except DataError as error:
             self.result_list = []
-            messages.error(request, f"The database cannot look for this: {_first_line(error)}")
+            messages.error(request, f"The database cannot search for this: {_first_line(error)}")
         self.result_count = self.full_result_count = len(self.result_list)  # equal: no total is shown
         self.show_full_result_count = False
         self.show_admin_actions = True
@@ -74,7 +74,7 @@ class NewestFirst(Uncounted):
     is_a_part = True
 
     def read(self) -> list[Any]:
-        """Read one row more than fits, to know whether there are older ones."""
+        """Read one row more than the page has, to know whether there are older ones."""
         found = list(self.model_admin.listed(self.queryset)[: self.list_per_page + 1])
         shown = found[: self.list_per_page]
         self.is_older = (
@@ -88,7 +88,7 @@ class NewestFirst(Uncounted):
 
 
 class ReadOnlyAdmin(ModelAdmin):
-    """A model that is looked at, and acted upon by actions only."""
+    """A model that cannot be edited; only actions change its rows."""
 
     list_per_page = PAGE
     show_full_result_count = False
@@ -98,44 +98,44 @@ class ReadOnlyAdmin(ModelAdmin):
     sections: Sequence[tuple[str | None, Sequence[str]]] = ()
 
     class Media:
-        """What the pages load."""
+        """The style sheet of the pages."""
 
         css = {"all": ["pgqueue/admin.css"]}  # noqa: RUF012 - Django's way
 
     def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002 - Django's call
-        """Nobody may: jobs are enqueued."""
+        """No user may add a row: jobs are enqueued."""
         return False
 
-    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:  # noqa: ARG002 - as above
-        """Nobody may."""
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:  # noqa: ARG002 - Django's call
+        """No user may edit a row."""
         return False
 
-    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:  # noqa: ARG002 - as above
-        """Nobody may."""
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:  # noqa: ARG002 - Django's call
+        """No user may delete a row."""
         return False
 
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:  # noqa: ANN401, ARG002 - as above
-        """How a page of the list is read."""
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:  # noqa: ANN401, ARG002 - Django's call
+        """The class that reads a page of the list."""
         return self.page
 
-    def listed(self, rows: QuerySet[Any]) -> Any:  # noqa: ANN401 - rows, or what stands for them
-        """The rows as a list needs them: without what only the page of one shows."""
+    def listed(self, rows: QuerySet[Any]) -> Any:  # noqa: ANN401 - a query set, or a list of instances
+        """The rows for a list: without the fields that only the page of one row shows."""
         return rows
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:  # noqa: ANN401 - an instance of the model
-        """One by its key; None: there is none, and there may be none with such a key."""
+        """A row by its key; None: there is none, or no row can have such a key."""
         return None if "\x00" in object_id else super().get_object(request, object_id, from_field)
 
-    def get_fieldsets(self, request: HttpRequest, obj: Model | None = None) -> Any:  # noqa: ANN401, ARG002 - as above
-        """The sections of the page of one."""
+    def get_fieldsets(self, request: HttpRequest, obj: Model | None = None) -> Any:  # noqa: ANN401, ARG002 - Django's call
+        """The sections of the page of one row."""
         return [(title, {"fields": list(fields)}) for title, fields in self.sections]
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> list[str]:  # noqa: ARG002 - as above
-        """Everything."""
+    def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> list[str]:  # noqa: ARG002 - Django's call
+        """All fields."""
         return [field for _, fields in self.sections for field in fields]
 
     def buttons(self, obj: Any) -> Mapping[str, str]:  # noqa: ANN401, ARG002 - an instance of the model
-        """The actions that make sense for this one, and what their buttons say."""
+        """The actions that apply to this row, with the labels of their buttons."""
         return {}
 
     def render_change_form(  # noqa: PLR0917 - Django's call
@@ -143,11 +143,11 @@ class ReadOnlyAdmin(ModelAdmin):
         request: HttpRequest,
         context: dict[str, Any],
         add: bool = False,  # noqa: FBT001, FBT002 - Django's call
-        change: bool = False,  # noqa: FBT001, FBT002 - likewise
+        change: bool = False,  # noqa: FBT001, FBT002 - Django's call
         form_url: str = "",
         obj: Any = None,  # noqa: ANN401 - an instance of the model
     ) -> HttpResponse:
-        """The page of one, with a button for each action that makes sense and is allowed."""
+        """The page of one row, with a button for each action that applies and is allowed."""
         allowed = self.get_actions(request)
         wanted = {} if obj is None else self.buttons(obj)
         context["pgqueue_actions"] = [(name, label) for name, label in wanted.items() if name in allowed]
@@ -159,9 +159,9 @@ class ReadOnlyAdmin(ModelAdmin):
         request: HttpRequest,
         queryset: QuerySet[Any],
         *args: Any,  # noqa: ANN401 - Django 6.1 has more
-        **kwargs: Any,  # noqa: ANN401 - likewise
+        **kwargs: Any,  # noqa: ANN401 - Django 6.1 has more
     ) -> HttpResponse | None:
-        """Run an action; one that was asked for on the page of one leads back to it."""
+        """Run an action; after an action on the page of one row, return to that page."""
         if not self._may_be_selected(request.POST.getlist(ACTION_CHECKBOX_NAME)):
             self.message_user(request, "Select rows of the list.", messages.ERROR)
             return HttpResponseRedirect(list_address(self.model))
@@ -185,48 +185,48 @@ class ReadOnlyAdmin(ModelAdmin):
         act: Callable[[Any], str | None],
         refused: str,
     ) -> None:
-        """Act upon each row, note it in the admin's log, and say what has become of how many.
+        """Act on each row, record it in the admin's log, and show how many rows had which outcome.
 
         Args:
-            request: whose.
-            rows: upon which.
-            act: what; tells what has become of the row, like "retried", or None if nothing has.
-            refused: why that may be.
+            request: the user's request.
+            rows: the rows to act on.
+            act: acts on one row; returns its outcome, like "retried", or None if the row was not changed.
+            refused: why a row may not be changed, for the message.
         """
-        became: Counter[str | None] = Counter()
+        outcomes: Counter[str | None] = Counter()
         failures: list[Exception] = []
         try:
             chosen = list(rows)
-        except DataError as error:  # the list was narrowed to what cannot be looked for
+        except DataError as error:  # the database refuses the list's filter
             self.message_user(request, _first_line(error), messages.ERROR)
             return
         for row in chosen:
             try:
-                with undone_alone(conf.read().alias):
+                with own_savepoint(conf.read().alias):
                     done = act(row)
             except (DatabaseError, PgQueueError) as error:
                 failures.append(error)
                 continue
-            became[done] += 1
+            outcomes[done] += 1
             if done is not None:
                 self.log_change(request, row, f"{capfirst(done)}.")
-        left_alone = became.pop(None, 0)
-        for done, count in became.items():
+        not_changed = outcomes.pop(None, 0)
+        for done, count in outcomes.items():
             self.message_user(request, f"{self._counted(count)} {done}.", messages.SUCCESS)
-        if left_alone:
+        if not_changed:
             self.message_user(
-                request, f"{self._counted(left_alone)} left alone: {refused}.", messages.WARNING
+                request, f"{self._counted(not_changed)} not changed: {refused}.", messages.WARNING
             )
         if failures:
-            told = f"{self._counted(len(failures))} failed: {_first_line(failures[-1])}"
-            self.message_user(request, told, messages.ERROR)
+            text = f"{self._counted(len(failures))} failed: {_first_line(failures[-1])}"
+            self.message_user(request, text, messages.ERROR)
 
     def _counted(self, count: int) -> str:
         return f"{count} {self.opts.verbose_name if count == 1 else self.opts.verbose_name_plural}"
 
 
 def moment(field: str, description: str) -> Callable[[Any, Any], SafeString | str]:
-    """A field of the page of one that shows a moment to the second."""
+    """A field of the page of one row that shows a moment to the second."""
 
     @admin.display(description=description)
     def shown(_: object, row: object) -> SafeString | str:
@@ -236,21 +236,21 @@ def moment(field: str, description: str) -> Callable[[Any, Any], SafeString | st
 
 
 def allows(request: HttpRequest, permission: str) -> bool:
-    """Whether the user has one of our permissions."""
+    """Whether the user has one of pgqueue's permissions."""
     user: Any = request.user
     return bool(user.has_perm(f"pgqueue.{permission}"))
 
 
 def address(model: type[Model], pk: int | str | UUID) -> str:
-    """The page of one."""
+    """The address of the page of one row."""
     try:
         return reverse(f"admin:pgqueue_{model.__name__.lower()}_change", args=[quote(pk)])
     except NoReverseMatch:  # a queue whose name is empty has no page
         return list_address(model)
 
 
-def undone_alone(alias: str) -> AbstractContextManager[object]:
-    """A block whose failure spoils no transaction that the request may be in."""
+def own_savepoint(alias: str) -> AbstractContextManager[object]:
+    """A block that is a savepoint if the request is in a transaction, so that its failure does not abort that."""
     return transaction.atomic(using=alias) if connections[alias].in_atomic_block else nullcontext()
 
 
@@ -259,10 +259,10 @@ def _first_line(error: Exception) -> str:
 
 
 def list_address(model: type[Model]) -> str:
-    """The list of all."""
+    """The address of the list."""
     return reverse(f"admin:pgqueue_{model.__name__.lower()}_changelist")
 
 
 def narrowed(field: str, value: str, where: str = "", text: str | None = None) -> SafeString:
-    """A link to the list, narrowed to a value."""
+    """A link to the list, filtered by a value."""
     return format_html('<a href="{}?{}">{}</a>', where, urlencode({field: value}), text or breakable(value))

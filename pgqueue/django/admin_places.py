@@ -22,7 +22,7 @@ MANY = 1000
 
 @admin.register(Queue)
 class QueueAdmin(ReadOnlyAdmin):
-    """The queues: what waits in them, and whether they are paused."""
+    """The queues: how many jobs are ready, and whether they are paused."""
 
     list_display = ("name", "state_shown", "ready", "jobs")
     actions = ("pause", "resume")
@@ -45,7 +45,7 @@ class QueueAdmin(ReadOnlyAdmin):
         return found or (Queue(name=object_id) if object_id in queue_names() else None)
 
     def buttons(self, obj: Queue) -> Mapping[str, str]:
-        """The one that makes a difference."""
+        """The action that changes the queue's state."""
         return {"resume": "Resume"} if obj.paused_at else {"pause": "Pause"}
 
     @admin.display(description="state")
@@ -61,17 +61,17 @@ class QueueAdmin(ReadOnlyAdmin):
 
     @admin.display(description="jobs")
     def jobs(self, queue: Queue) -> SafeString:
-        """Where its jobs are listed."""
+        """A link to the list of its jobs."""
         return narrowed("queue", queue.name, f"{list_address(Job)}", "show")
 
     @admin.action(description="Pause selected %(verbose_name_plural)s", permissions=["pause"])
     def pause(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:  # noqa: ARG002 - a queue needs no row
-        """Stop queues from being claimed from."""
+        """Stop workers from claiming jobs of these queues."""
         self.act(request, _selected(request), _pause, "")
 
     @admin.action(description="Resume selected %(verbose_name_plural)s", permissions=["pause"])
     def resume(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:  # noqa: ARG002 - a queue needs no row
-        """Let paused queues be claimed from again."""
+        """Let workers claim jobs of these queues again."""
         self.act(
             request,
             _selected(request),
@@ -112,12 +112,12 @@ class WorkerAdmin(ReadOnlyAdmin):
 
     @admin.display(description="started")
     def started(self, worker: Worker) -> SafeString | str:
-        """How long ago."""
+        """How long ago it started."""
         return as_ago(worker.started_at)
 
     @admin.display(description="lease ends")
     def lease(self, worker: Worker) -> SafeString | str:
-        """In how long, unless it is renewed."""
+        """When the lease passes, unless it is renewed."""
         return as_ago(worker.lease_until)
 
 

@@ -1,4 +1,4 @@
-"""What may be written into the search box above a list of jobs, and what is looked for."""
+"""The search box above a list of jobs: which terms it takes, and which rows they match."""
 
 import json
 from typing import Any
@@ -13,19 +13,19 @@ HELP = "A job's id, its unique key, a part of its task's name, or some of its ar
 
 
 class Unsearchable(Exception):
-    """A term that cannot be looked for; the message says why."""
+    """A term that cannot be searched for; the message says why."""
 
 
 def search(rows: QuerySet[Any], term: str, *, keyed: Q) -> QuerySet[Any]:
-    """The rows that a term describes.
+    """The rows that match a term.
 
     Args:
-        rows: among which.
-        term: what was written.
-        keyed: among which of them unique keys are looked for; those of history are in no index.
+        rows: the rows to search.
+        term: the text of the search box.
+        keyed: which of the rows to search for a unique key; those of the history are in no index.
 
     Raises:
-        Unsearchable: it cannot be looked for.
+        Unsearchable: the term cannot be searched for.
     """
     term = term.strip()
     if not term:
@@ -49,5 +49,5 @@ def _json_object(term: str) -> dict[str, Any] | None:
     except ValueError:
         return None
     except RecursionError:
-        raise Unsearchable("This JSON is nested too deeply to be looked for.") from None
+        raise Unsearchable("This JSON is nested too deeply to be searched for.") from None
     return value if isinstance(value, dict) else None

@@ -1,6 +1,6 @@
-"""How jobs look on a page: their arguments, errors, states and reasons. Everything that a job carries is escaped.
+"""How jobs are shown on a page: their arguments, errors, states and reasons. Everything in a job is escaped.
 
-A value may be anything, since SQL can write it: what cannot be shown is said so, and raises nothing.
+A field may have any value, since SQL can write it: for a value that cannot be shown, a text says so; no error is raised.
 """
 
 import json
@@ -21,11 +21,11 @@ EXPLAINED: Mapping[str, str] = {
     "asked": "the task raised Dead",
     "unknown": "no worker knew the task",
 }
-"""What is meant by the reasons for which jobs are dead."""
+"""The meaning of each reason for which a job is dead."""
 
 
 def as_json(value: object) -> SafeString | str:
-    """A JSON value as a block that can be read."""
+    """A JSON value as an indented block."""
     if value is None:
         return NOTHING
     try:
@@ -35,13 +35,13 @@ def as_json(value: object) -> SafeString | str:
 
 
 def as_errors(errors: object) -> SafeString | str:
-    """Every failed attempt: which, when, what, where; the last one first and open."""
+    """Every failed attempt: its number, time, error and traceback; the last one first and open."""
     if errors is not None and not isinstance(errors, list):
         return as_json(errors)
-    told = [_error(error) for error in reversed(errors or [])]
-    if not told:
+    shown = [_error(error) for error in reversed(errors or [])]
+    if not shown:
         return NOTHING
-    opened = [(SafeString(" open" if place == 0 else ""), *parts) for place, parts in enumerate(told)]
+    opened = [(SafeString(" open" if place == 0 else ""), *parts) for place, parts in enumerate(shown)]
     return format_html_join(
         "",
         '<details class="pgqueue-error"{}><summary>Attempt {} · {} · <b>{}</b></summary>{}</details>',
@@ -50,7 +50,7 @@ def as_errors(errors: object) -> SafeString | str:
 
 
 def as_state(state: str) -> SafeString:
-    """A state that is seen at a glance."""
+    """A state, coloured by a CSS class."""
     return format_html('<span class="pgqueue-state pgqueue-{}">{}</span>', state, state)
 
 
@@ -62,7 +62,7 @@ def as_reason(reason: str | None) -> str:
 
 
 def breakable(name: str) -> SafeString:
-    """A dotted name that may be broken after its dots, so that it does not make a column wide."""
+    """A dotted name that the browser may break after its dots, so that columns stay narrow."""
     return format_html_join(SafeString(".<wbr>"), "{}", ((part,) for part in name.split(".")))
 
 
@@ -74,35 +74,35 @@ def shortened(text: str | None) -> str:
 
 
 def as_moment(moment: datetime | None) -> SafeString | str:
-    """A moment to the second, and its distance from now: for the page of one."""
+    """A moment to the second, and its distance from now: for the page of one row."""
     if moment is None:
         return NOTHING
     return format_html("{} ({})", _written(moment), as_ago(moment))
 
 
 def as_ago(moment: datetime | None) -> SafeString | str:
-    """A moment by its distance from now, for lists; the moment itself when it is pointed at."""
+    """The distance of a moment from now, for lists; the tooltip has the moment."""
     if moment is None:
         return NOTHING
     seconds = (timezone.now() - moment).total_seconds()
-    told = f"{_length(seconds)} ago" if seconds >= 0 else f"in {_length(-seconds)}"
-    return format_html('<span title="{}">{}</span>', _written(moment), told)
+    text = f"{_length(seconds)} ago" if seconds >= 0 else f"in {_length(-seconds)}"
+    return format_html('<span title="{}">{}</span>', _written(moment), text)
 
 
 def _error(error: object) -> tuple[object, str, str, SafeString | str]:
     if not isinstance(error, Mapping):
         return "?", NOTHING, "not readable", as_json(error)
-    told = f"{error.get('type')}: {error.get('message')}"
+    text = f"{error.get('type')}: {error.get('message')}"
     return (
         error.get("attempt"),
         _when(error.get("at")),
-        shortened(told),
-        _block(error.get("traceback") or told),
+        shortened(text),
+        _block(error.get("traceback") or text),
     )
 
 
 def _when(at: object) -> str:
-    """The instant at which an attempt failed; as it is written where it is none."""
+    """The instant at which an attempt failed; the stored text if it is no instant."""
     if at is None:
         return NOTHING
     try:

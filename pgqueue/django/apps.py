@@ -15,7 +15,7 @@ class PgQueueConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Import each app's ``tasks.py``, so that its tasks are known to whoever runs or enqueues them."""
+        """Import each app's ``tasks.py``, so that its tasks are registered in web servers and workers."""
         from pgqueue.django import checks, recycling  # noqa: PLC0415 - Django's models may be imported from now on
 
         register(checks.check_settings, checks.TAG)

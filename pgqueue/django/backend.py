@@ -45,7 +45,7 @@ class TaskBackend(BaseTaskBackend):
     supports_priority = True
 
     def validate_task(self, task: AnyTask) -> None:
-        """Refuse a task that cannot be run here.
+        """Raise an error for a task that pgqueue cannot run.
 
         Raises:
             InvalidTask: Django's own rules are broken, or the queue is not one that ``PGQUEUE`` allows.
@@ -61,15 +61,15 @@ class TaskBackend(BaseTaskBackend):
         """Add a job, in the transaction that Django is in.
 
         Args:
-            task: what to run, and how it is to be queued.
-            args: positional arguments; what JSON can carry.
-            kwargs: keyword arguments, likewise.
+            task: what to run, with its options.
+            args: positional arguments; values with a JSON form.
+            kwargs: keyword arguments; values with a JSON form.
 
         Returns:
-            A result that is READY; others see it once the transaction commits.
+            A result that is READY; other connections see it when the transaction commits.
 
         Raises:
-            InvalidTask: the task cannot be run here, or does not stand where its path says.
+            InvalidTask: pgqueue cannot run the task, or the task is not at its import path.
             TypeError: an argument has no JSON form.
         """
         self.validate_task(task)
@@ -88,29 +88,30 @@ class TaskBackend(BaseTaskBackend):
         return result
 
     def queue_task(self, task: AnyTask) -> QueueTask[..., Any]:
-        """The project's queue's own task for one of Django's, as which its jobs are enqueued and run.
+        """The task of the project's queue for a Django task; its jobs are enqueued and run as this task.
 
         Raises:
-            InvalidTask: it does not stand where its path says, or no worker can import its module.
+            InvalidTask: the task is not at its import path, or no worker can import its module.
         """
-        return adopt(project_queue(), _standing(task.module_path))
+        return adopt(project_queue(), _declared_at(task.module_path))
 
     def get_result(self, result_id: str) -> AnyResult:
-        """The result of an enqueue, for as long as its job is on record.
+        """The result of an enqueue, while its job has a record.
 
         Raises:
-            TaskResultDoesNotExist: there is no such job, its history was dropped, or it is none of a task of
-                Django's.
+            TaskResultDoesNotExist: there is no such job, its history was dropped, or its task is not a Django task.
         """
         job = _job(result_id)
         if (task := declared(job.task)) is None and project_queue().load_task(job.task):
             task = declared(job.task)
         if task is None:
-            raise TaskResultDoesNotExist(f"{result_id}: its job is of {job.task}, no task of Django's")
+            raise TaskResultDoesNotExist(f"{result_id}: its job is of {job.task}, which is not a Django task")
         try:
             call = msgspec.convert(job.args, Call)
         except msgspec.ValidationError as error:
-            raise TaskResultDoesNotExist(f"{result_id}: its job carries no call: {error}") from error
+            raise TaskResultDoesNotExist(
+                f"{result_id}: its job's arguments are not those of a Django task: {error}"
+            ) from error
         return result_of(job, call, task)
 
     @property
@@ -118,7 +119,7 @@ class TaskBackend(BaseTaskBackend):
         """The ``OPTIONS``, checked."""
         return policy_of(self.options)
 
-    def check(self, **kwargs: Any) -> list[checks.CheckMessage]:  # noqa: ANN401 - whatever Django hands on
+    def check(self, **kwargs: Any) -> list[checks.CheckMessage]:  # noqa: ANN401 - Django's own
         """Django's system check of this backend's settings."""
         return [*super().check(**kwargs), *self._check_settings()]
 
@@ -139,7 +140,7 @@ class TaskBackend(BaseTaskBackend):
             yield checks.Error(f"{here}['QUEUES']: {problem}", id="pgqueue.tasks.E003")
         if not project_queue().keeps_history:
             yield checks.Warning(
-                f"{here}: the results of tasks that succeeded cannot be read, for no history is kept.",
+                f"{here}: the results of tasks that succeeded cannot be read, because no history is kept.",
                 hint="Give PGQUEUE a 'HISTORY' of a day or more.",
                 id="pgqueue.tasks.W001",
             )
@@ -147,7 +148,7 @@ class TaskBackend(BaseTaskBackend):
     def _ready(
         self, task: "Task[P, R]", args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> "TaskResult[P, R]":
-        """A result without an id; making it turns the arguments into what JSON can carry, or fails."""
+        """A result without an id; its constructor makes JSON values of the arguments, or raises."""
         return TaskResult(
             task=task,
             id="",
@@ -165,7 +166,7 @@ class TaskBackend(BaseTaskBackend):
 
 
 def _job(result_id: str) -> Job:
-    """The job of a result's id; the id may be anything that somebody put into an address."""
+    """The job of a result's id; the id may be any text from an address."""
     text = str(result_id)
     if not (
         text.isascii() and text.isdigit() and len(text) <= len(str(LARGEST_ID)) and int(text) <= LARGEST_ID
@@ -177,23 +178,23 @@ def _job(result_id: str) -> Job:
         raise TaskResultDoesNotExist(result_id) from error
 
 
-def _standing(path: str) -> AnyTask:
-    """The task at its import path, where workers look for it.
+def _declared_at(path: str) -> AnyTask:
+    """The task at an import path, where workers look for it.
 
     Raises:
         InvalidTask: it is not there, or no worker can import its module.
     """
     if path.startswith("__main__."):
         raise InvalidTask(
-            f"{path} is in the program that runs, which no worker imports: "
+            f"{path} is in the main module of this program, which no worker imports: "
             "move the task into the tasks.py of an app, and import it from there"
         )
-    standing = declared(path)
-    if standing is None:
+    found = declared(path)
+    if found is None:
         raise InvalidTask(
-            f"no task stands at {path}, where workers look for it; keep the name of the decorated function"
+            f"there is no task at {path}, where workers look for it; keep the name of the decorated function"
         )
-    return standing
+    return found
 
 
 def _problem_with_queue(name: str) -> str | None:

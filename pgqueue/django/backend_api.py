@@ -1,7 +1,7 @@
-"""Django's Tasks, from wherever this Django has them: ``django.tasks`` since 6.0, ``django_tasks`` before.
+"""Django's Tasks, from ``django.tasks`` (Django 6.0 and later), else from the package ``django_tasks``.
 
-The two packages say the same under the same names, but for one exception and one function. Whoever has both
-gets Django's own.
+Both packages have the same names, except for one exception and one function. If both are installed, ``django.tasks`` is
+used.
 """
 
 from typing import TYPE_CHECKING, Any, TypeAlias

@@ -1,8 +1,8 @@
-"""A queue's tasks as a worker sees them: those that are registered, and Django's in modules that are loaded.
+"""A queue's tasks as a worker sees them: the registered ones, and Django tasks in loaded modules.
 
-To look a task up imports nothing, for it is done on the event loop and under a lock. :meth:`ImportedTasks.load`
-imports, by the rule of ``backend_modules.py``, and is called in a thread. A project that does not use Django's Tasks
-loads nothing of them.
+A look-up of a task imports nothing, because it runs on the event loop and under a lock. :meth:`ImportedTasks.load`
+imports, by the rule of ``backend_modules.py``; a thread calls it. In a project without Django's Tasks it imports nothing
+of them.
 """
 
 import logging
@@ -24,24 +24,24 @@ ADOPTER = "pgqueue.django.backend_tasks"
 
 
 class ImportedTasks(Mapping[str, Task[..., Any]]):
-    """The registered tasks by name; one of Django's is registered when it is first asked for."""
+    """The registered tasks by name; a Django task is registered at its first look-up."""
 
     def __init__(self, queue: PgQueue, registered: Mapping[str, Task[..., Any]]) -> None:
-        """Begin with what is registered.
+        """Start with the registered tasks.
 
         Args:
-            queue: where to register what is found.
-            registered: its tasks, as they come.
+            queue: where to register Django tasks.
+            registered: the queue's registered tasks, which change with it.
         """
         self._queue = queue
         self._registered = registered
 
     def __getitem__(self, name: str) -> Task[..., Any]:
-        """A task by its name, registered now if it is one of Django's in a loaded module."""
+        """A task by its name, registered now if it is a Django task in a loaded module."""
         try:
             return self._registered[name]
         except KeyError:
-            if backend_modules.standing_at(name) is None or ADOPTER not in sys.modules or not _is_used():
+            if backend_modules.loaded_object(name) is None or ADOPTER not in sys.modules or not _is_used():
                 raise
         try:
             return self._adopted(name)
@@ -57,20 +57,20 @@ class ImportedTasks(Mapping[str, Task[..., Any]]):
         return len(self._registered)
 
     def load(self, name: str) -> bool:
-        """Import the module of a task, if that is allowed; whether it is registered now. It may block."""
+        """Import the module of a task, if that is allowed; returns whether the task is registered now. It may block."""
         if not _is_used() or not backend_modules.load(name):
             return False
         try:
             self._adopted(name)
-        except (KeyError, ImproperlyConfigured):  # the latter: Django's Tasks are not installed
+        except (KeyError, ImproperlyConfigured):  # ImproperlyConfigured: Django's Tasks are not installed
             backend_modules.refuse(name)
         except PgQueueError:
-            log.exception("a task of Django's cannot be registered", extra={"task": name})
+            log.exception("a Django task cannot be registered: its jobs wait", extra={"task": name})
             backend_modules.refuse(name)
         return name in self
 
     def _adopted(self, name: str) -> Task[..., Any]:
-        """The registered task; KeyError: no task of Django's stands there."""
+        """The registered task; KeyError: there is no Django task at this path."""
         from pgqueue.django import backend_tasks  # noqa: PLC0415 - Django's Tasks may not be installed
 
         task = backend_tasks.declared(name)

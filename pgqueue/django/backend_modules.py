@@ -1,11 +1,11 @@
 """Which module a worker imports because a job names a task in it.
 
-A job's name is text, written by anyone who may enqueue, and to import a module is to run it. So a module is imported
-only if it belongs to an installed app and its source decorates a function of that name with a decorator whose own
-name contains ``task``. It is found and read without running anything, the packages above it included. ``__main__``
-modules and scripts are never imported. What an import raises, ``SystemExit`` included, is logged.
+A job's name is text from any client that may enqueue, and to import a module is to run it. So a worker imports a module
+only if it belongs to an installed app and its source decorates a function of that name with a decorator whose own name
+contains ``task``. The source is found and read without running any code, also of the packages above it. ``__main__``
+modules and scripts are never imported. An error of an import, also ``SystemExit``, is logged.
 
-A name that was refused is not looked for again for :data:`AGAIN_AFTER` seconds: each of many jobs may have it.
+A refused name is not looked for again for :data:`AGAIN_AFTER` seconds, because many jobs may have the same name.
 """
 
 import ast
@@ -26,11 +26,11 @@ AGAIN_AFTER = 60.0
 MOST_REFUSED = 1000
 
 _refused: dict[str, float] = {}
-"""Names that were refused, and when, in seconds of the monotonic clock."""
+"""Refused names, and when they were refused, in seconds of the monotonic clock."""
 
 
-def standing_at(name: str) -> object:
-    """What a loaded module has under the last part of a dotted name, or None; nothing is imported or called."""
+def loaded_object(name: str) -> object:
+    """The object with a dotted name in a loaded module, or None; nothing is imported or called."""
     module = sys.modules.get(name.rpartition(".")[0])
     return vars(module).get(name.rpartition(".")[2]) if isinstance(module, ModuleType) else None
 
@@ -39,8 +39,8 @@ def load(name: str, *, now: float | None = None) -> bool:
     """Import the module that declares a task, if that is allowed. It may block, and does not raise.
 
     Args:
-        name: the task's, as a job says it.
-        now: in seconds of the monotonic clock; by default what that shows.
+        name: the task's name, as in the job.
+        now: seconds of the monotonic clock; by default its current time.
 
     Returns:
         Whether its module is loaded now.
@@ -63,23 +63,26 @@ def refuse(name: str, *, now: float | None = None) -> None:
 
 
 def forget() -> None:
-    """Look for every name again."""
+    """Forget the refused names."""
     _refused.clear()
 
 
 def kept() -> int:
-    """How many refused names are kept."""
+    """The number of refused names."""
     return len(_refused)
 
 
 def _imported(module: str) -> bool:
-    """Whether a module is there, after importing it or waiting for the thread that does."""
+    """Import a module, or wait for the thread that imports it; returns whether it is loaded."""
     try:
         import_module(module)
     except BaseException as error:  # a module may raise anything, SystemExit included
         if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
             raise
-        log.exception("the module of a task cannot be imported", extra={"source": module})
+        log.exception(
+            "the module of a task cannot be imported: its jobs wait, and the worker tries again after 60 s",
+            extra={"source": module},
+        )
         return False
     return True
 
@@ -93,7 +96,7 @@ def _may_be_imported(name: str) -> bool:
     if app is None or app.module is None:
         if module.partition(".")[0] in sys.modules:
             log.warning(
-                "a job's task is not looked for, since its module is in no app of INSTALLED_APPS: add its package "
+                "a job's task is not imported, because its module is in no app of INSTALLED_APPS: add its package "
                 "there, or import the module in the tasks.py of an app",
                 extra={"task": name},
             )
@@ -103,7 +106,7 @@ def _may_be_imported(name: str) -> bool:
 
 
 def _spec(package: ModuleType, module: str) -> ModuleSpec | None:
-    """Where a module is; found step by step, since ``find_spec`` imports the packages above a module."""
+    """The spec of a module; found package by package, since ``find_spec`` imports the packages above a module."""
     path = getattr(package, "__path__", None)
     spec = None
     name = package.__name__
@@ -119,11 +122,13 @@ def _spec(package: ModuleType, module: str) -> ModuleSpec | None:
 def _declares(spec: ModuleSpec, function: str) -> bool:
     """Whether a module's source decorates such a function as a task; a module without source declares nothing."""
     try:
-        source = spec.loader.get_source(spec.name)  # type: ignore[union-attr]  # whatever has none is caught
+        source = spec.loader.get_source(spec.name)  # type: ignore[union-attr]  # a spec without a loader raises, which is caught
         body = ast.parse(source or "").body
     except Exception:
         log.warning(
-            "the source of a task's module cannot be read", extra={"source": spec.name}, exc_info=True
+            "the source of a task's module cannot be read: the module is not imported",
+            extra={"source": spec.name},
+            exc_info=True,
         )
         return False
     return any(

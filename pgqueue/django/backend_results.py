@@ -34,18 +34,18 @@ CANCELLED = TaskError(
     exception_class_path="asyncio.exceptions.CancelledError",
     traceback="asyncio.exceptions.CancelledError: the job was cancelled\n",
 )
-# pgqueue's own word, which is no class: a worker died, and others found its job.
+# pgqueue's error type for an attempt whose worker was lost; it is no class.
 WORKER_LOST = "WorkerLost"
 
 
 class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the job of a Django task carries; the parameters of what the worker calls.
+    """The arguments of a Django task's job; the parameters of the function that the worker calls.
 
     Attributes:
         args: positional arguments, as plain JSON values.
-        kwargs: keyword arguments, likewise.
+        kwargs: keyword arguments, as plain JSON values.
         backend: the alias in ``TASKS`` under which it was enqueued.
-        run_after: the earliest time to run, as it was asked for.
+        run_after: the earliest time to run, as given.
     """
 
     args: Sequence[Any] = ()
@@ -55,12 +55,12 @@ class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def result_of(job: Job, call: Call, task: AnyTask) -> AnyResult:
-    """All that is recorded of a job, as a result.
+    """A job's record, as a result.
 
     Args:
         job: the record.
-        call: what it carries.
-        task: the task whose path the job names.
+        call: its arguments.
+        task: the task whose path is the job's name.
     """
     failed = [error.at for error in job.errors if error.at is not None and error.type != NOT_KEPT]
     result = TaskResult(
@@ -84,8 +84,8 @@ def result_of(job: Job, call: Call, task: AnyTask) -> AnyResult:
 def as_enqueued(task: AnyTask, job: Job, call: Call) -> AnyTask:
     """The task with the options of the enqueue.
 
-    They were valid then. ``task.using`` would check them again, and refuse to tell of a job whose queue has
-    since been taken out of the settings.
+    They were valid then. ``task.using`` would check them again, and raise an error for a job whose queue is no longer in
+    the settings.
     """
     enqueued = copy.copy(task)
     options = {
@@ -100,35 +100,35 @@ def as_enqueued(task: AnyTask, job: Job, call: Call) -> AnyTask:
 
 
 def task_error(error: AttemptError) -> TaskError:
-    """How an attempt failed, in Django's words: its class by an importable path."""
-    told = f"{error.type}: {error.message}\n"
+    """The error of an attempt as Django's class, with an importable path of the exception's class."""
+    text = f"{error.type}: {error.message}\n"
     kind = "pgqueue.errors.Superseded" if error.type == WORKER_LOST else error.type
     path = kind if "." in kind else f"builtins.{kind}"
-    return TaskError(exception_class_path=path, traceback=error.traceback or told)
+    return TaskError(exception_class_path=path, traceback=error.traceback or text)
 
 
 def as_django(moment: datetime | None) -> datetime | None:
-    """A moment as this project has them: naive where ``USE_TZ`` is off."""
+    """A moment in the project's form: naive if ``USE_TZ`` is off."""
     if moment is None or settings.USE_TZ:
         return moment
     return timezone.make_naive(moment)
 
 
 def as_instant(moment: datetime | None) -> datetime | None:
-    """What a project calls a moment, as an instant: with its time zone."""
+    """A project's moment as an instant: with its time zone."""
     if moment is None or timezone.is_aware(moment):
         return moment
     return timezone.make_aware(moment)
 
 
 def _errors(job: Job) -> list[TaskError]:
-    """One for each failed attempt; a cancelled job has one more, for FAILED results are asked why."""
+    """One error for each failed attempt; a cancelled job has one more, since its status is FAILED, too."""
     errors = [task_error(error) for error in job.errors]
     return [*errors, CANCELLED] if job.state is JobState.CANCELLED else errors
 
 
 def _workers(job: Job) -> list[str]:
-    """As many as attempts: Django counts these by those. Only the last one's worker is on record."""
+    """One worker for each attempt: Django counts attempts by this list. Only the last attempt's worker is recorded."""
     if not job.attempts:
         return []
     last = UNKNOWN_WORKER if job.worker_id is None else str(job.worker_id)

@@ -1,7 +1,6 @@
-"""Django's tasks as pgqueue's: registered under their import path when first met, by an enqueue or by a worker.
+"""Django's tasks as pgqueue's: an enqueue or a worker registers a task under its import path at its first use.
 
-A job of ``shop.tasks.send_receipt`` says just that in the database. Which modules a worker imports to find it is
-decided in ``backend_modules.py``.
+This path is the task's name in the database. ``backend_modules.py`` decides which modules a worker imports to find it.
 """
 
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from typing import Any
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task as QueueTask
 from pgqueue.django.backend_api import AnyTask, Task
-from pgqueue.django.backend_modules import standing_at
+from pgqueue.django.backend_modules import loaded_object
 from pgqueue.django.backend_work import work_of
 from pgqueue.errors import DuplicateTask, InvalidOption, UnknownTask, as_limit
 from pgqueue.values.nearest import remedy
@@ -22,12 +21,12 @@ from pgqueue.values.retry import Retry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """The ``OPTIONS`` of a backend: what Django's Tasks have no words for.
+    """The ``OPTIONS`` of a backend, which Django's Tasks do not have.
 
     Attributes:
-        max_attempts: after how many attempts a job is dead; by default what ``retry`` says, or one.
+        max_attempts: after how many attempts a job is dead; by default that of ``retry``, or 1.
         retry: when failed jobs run again.
-        timeout: how many seconds, or what timedelta, an attempt may take; None: as long as it likes.
+        timeout: how long an attempt may take, in seconds or as a timedelta; None: without limit.
 
     Raises:
         InvalidOption: a value is out of its range.
@@ -38,7 +37,7 @@ class Policy:
     timeout: float | timedelta | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range."""
+        """Check types and ranges."""
         if not isinstance(self.retry, Retry | None):
             raise InvalidOption(f"retry={self.retry!r}: use a pgqueue.Retry")
         JobOptions(max_attempts=self.attempts)
@@ -46,12 +45,12 @@ class Policy:
 
     @property
     def rule(self) -> Retry:
-        """By which a failed attempt is judged."""
+        """The policy that judges a failed attempt."""
         return Retry() if self.retry is None else self.retry
 
     @property
     def attempts(self) -> int:
-        """How many attempts a job has: Django's tasks are not tried again unless somebody asks for it."""
+        """How many attempts a job has: one, unless the options set more."""
         if self.max_attempts is not None:
             return self.max_attempts
         return 1 if self.retry is None else self.retry.max_attempts
@@ -71,13 +70,13 @@ def policy_of(options: Mapping[str, Any]) -> Policy:
 
 
 def declared(path: str) -> AnyTask | None:
-    """The task of Django's that stands at an import path in a loaded module, or None."""
-    found = standing_at(path)
+    """The Django task at an import path in a loaded module, or None."""
+    found = loaded_object(path)
     return found if isinstance(found, Task) else None
 
 
 def adopt(queue: PgQueue, task: AnyTask) -> QueueTask[..., Any]:
-    """The queue's task for a declared task of Django's; registered now if it is new."""
+    """The queue's task for a declared Django task; registered now if it is new."""
     name = task.module_path
     try:
         return queue.find_task(name)

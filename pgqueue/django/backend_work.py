@@ -1,7 +1,7 @@
-"""What a worker calls for a task of Django's: the function, its context and its signals around it.
+"""What a worker calls for a Django task: the function with its context, and the signals around it.
 
-``task_started`` is sent before the function. ``task_finished`` is sent when it has returned, or has failed and
-will not be tried again. The outcome is recorded just after: a receiver that asks the database sees a running job.
+``task_started`` is sent before the function. ``task_finished`` is sent when it has returned, or has failed for the last
+time. The outcome is recorded just after: a receiver that asks the database sees a running job.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from pgqueue.values.verdict import describe, note_logged
 
 
 def work_of(task: AnyTask, jobs: Jobs) -> Callable[..., Any]:
-    """The function to register for a task of Django's; its parameters are the fields of ``Call``.
+    """The function to register for a Django task; its parameters are the fields of ``Call``.
 
     Args:
         task: whose function is run.
@@ -88,7 +88,7 @@ def _awaited(task: AnyTask, jobs: Jobs) -> Callable[..., Any]:
             await task_started.asend(attempt.sender, task_result=attempt.result)
             value = normalize_json(await attempt.result.task.acall(*attempt.args, **attempt.result.kwargs))
         except asyncio.CancelledError:
-            raise  # told to stop: whether the job goes back to its line or ends is the worker's to say
+            raise  # the worker decides whether the job goes back to its queue or ends
         except BaseException as error:
             if attempt.failed(error):
                 await finished(attempt.sender, task_result=attempt.result)
@@ -102,7 +102,7 @@ def _awaited(task: AnyTask, jobs: Jobs) -> Callable[..., Any]:
 
 
 class _Attempt:
-    """One attempt: the result that context and signals carry, kept up to date."""
+    """One attempt: the result that the context and the signals have, updated as the attempt runs."""
 
     def __init__(self, ctx: Context, task: AnyTask, job: Job, call: Call) -> None:
         self.result: AnyResult = result_of(job, call, task)
@@ -111,17 +111,17 @@ class _Attempt:
 
     @property
     def args(self) -> list[Any]:
-        """The positional arguments, the context first where it is wanted."""
+        """The positional arguments, with the context first if the task takes it."""
         given = self.result.args
         return [TaskContext(task_result=self.result), *given] if self.result.task.takes_context else given
 
     def succeeded(self, value: object) -> None:
-        """Note the return value."""
+        """Set the return value."""
         self._finished(TaskResultStatus.SUCCESSFUL)
         object.__setattr__(self.result, "_return_value", value)
 
     def failed(self, error: BaseException) -> bool:
-        """Note the error; whether this was the last attempt."""
+        """Add the error; returns whether this was the last attempt."""
         self.result.errors.append(task_error(describe(error, self._ctx.attempt)))
         if self._ctx.is_final(error):
             self._finished(TaskResultStatus.FAILED)
@@ -134,13 +134,13 @@ class _Attempt:
 
 
 def _note_logged(error: BaseException) -> None:
-    """Django's own receiver of ``task_finished`` has logged the failure: the worker need not repeat the traceback."""
+    """Mark an error that Django's receiver of ``task_finished`` has logged, so that the worker does not log it again."""
     if logging.getLogger(task_finished_logger).isEnabledFor(logging.ERROR):
         note_logged(error)
 
 
 def _claimed(ctx: Context) -> Job:
-    """The record of a job's first attempt, which need not be read: its claim says all there is."""
+    """The job of a first attempt, made from its claim, without a query."""
     claim = ctx.job
     return Job(
         id=claim.id,

@@ -1,4 +1,4 @@
-"""What ``manage.py check`` says of the settings and the database, each with an id and a remedy."""
+"""What ``manage.py check`` reports about the settings and the database, each with an id and a hint."""
 
 import sys
 from collections.abc import Sequence
@@ -34,8 +34,8 @@ def check_settings(**_: Any) -> list[CheckMessage]:  # noqa: ANN401 - Django's o
     return []
 
 
-def check_database(**_: Any) -> list[CheckMessage]:  # noqa: ANN401 - as above
-    """E001: no such alias. E002: not PostgreSQL. E003: psycopg2, which cannot do what is needed."""
+def check_database(**_: Any) -> list[CheckMessage]:  # noqa: ANN401 - Django's own
+    """E001: no such alias. E002: not PostgreSQL. E003: psycopg2, which pgqueue cannot use."""
     alias = _alias()
     if alias not in connections.settings:
         known = ", ".join(repr(name) for name in connections.settings)
@@ -46,11 +46,11 @@ def check_database(**_: Any) -> list[CheckMessage]:  # noqa: ANN401 - as above
         ]
     try:
         vendor = connections[alias].vendor
-    except ImproperlyConfigured:  # Django says so itself
+    except ImproperlyConfigured:  # Django reports it itself
         return []
     if vendor != "postgresql":
         hint = "Name a database on django.db.backends.postgresql in PGQUEUE['DATABASE']."
-        return [_error(2, f"DATABASES[{alias!r}] is {vendor}; pgqueue lives in PostgreSQL.", hint)]
+        return [_error(2, f"DATABASES[{alias!r}] is {vendor}; pgqueue needs PostgreSQL.", hint)]
     if not _is_on_psycopg_3():
         return [
             _error(
@@ -62,10 +62,10 @@ def check_database(**_: Any) -> list[CheckMessage]:  # noqa: ANN401 - as above
     return []
 
 
-def check_schema(*, databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:  # noqa: ANN401 - as above
+def check_schema(*, databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:  # noqa: ANN401 - Django's own
     """W001: the schema is missing or older than the code. E006: it is newer, and the code cannot work on it.
 
-    While ``manage.py migrate`` runs, W001 is not said: Django runs the checks first, and then what cures it.
+    ``manage.py migrate`` does not show W001: Django runs the checks first, and then the migrations that solve it.
     """
     if _alias() not in (databases or ()) or check_settings() or check_database():
         return []
@@ -75,9 +75,9 @@ def check_schema(*, databases: Sequence[str] | None = None, **_: Any) -> list[Ch
     except SchemaTooNew as error:
         return [_error(6, error, "Upgrade pgqueue.")]
     except SchemaError as error:
-        hint = "Until then jobs can be neither enqueued nor run."
+        hint = "Until then jobs can neither be enqueued nor run."
         return [] if _is_migrating() else [Warning(str(error), hint=hint, id=f"{TAG}.W001")]
-    except (ConnectionFailed, DjangoError):  # whoever needs the database will say so
+    except (ConnectionFailed, DjangoError):  # the code that needs the database will raise it
         return []
     return []
 

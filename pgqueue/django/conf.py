@@ -1,4 +1,4 @@
-"""``settings.PGQUEUE``: one dict, its keys in capitals. What they may be is decided here; what they do, elsewhere.
+"""``settings.PGQUEUE``: one dict, its keys in capitals. This file checks names and types; others use the values.
 
 The keys are the options of :class:`pgqueue.PgQueue`, ``DATABASE`` in place of a DSN, and the thresholds of the
 health check.
@@ -43,13 +43,14 @@ MAY_BE_NONE = frozenset({"QUEUES", "DIRECT_DSN", "HEALTH_MAX_WAIT"})
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """What ``settings.PGQUEUE`` says.
+    """The values of ``settings.PGQUEUE``.
 
     Attributes:
         alias: the database of ``settings.DATABASES`` in which the jobs are.
         options: for :class:`pgqueue.PgQueue`, by their names there.
         min_workers: with fewer live workers than this, the health check fails.
-        max_wait: with a job that has been ready for longer than this, the health check fails; None: it never does.
+        max_wait: with a job that has been ready for longer than this, the health check fails; None: waiting jobs
+            never fail it.
     """
 
     alias: str
@@ -59,7 +60,7 @@ class Configuration:
 
 
 def read() -> Configuration:
-    """The settings, checked for names and types; ranges are for :class:`pgqueue.PgQueue` to refuse.
+    """The settings, checked for names and types; :class:`pgqueue.PgQueue` checks ranges.
 
     Raises:
         ConfigurationError: there are no Django settings, or a key is unknown.
@@ -72,14 +73,14 @@ def read() -> Configuration:
         require_kind(key, value)
     return Configuration(
         alias=given.get("DATABASE", DEFAULT_ALIAS),
-        options={key.lower(): _meant(key, value) for key, value in given.items() if key in OPTIONS},
+        options={key.lower(): _option(key, value) for key, value in given.items() if key in OPTIONS},
         min_workers=given.get("HEALTH_MIN_WORKERS", 1),
         max_wait=given.get("HEALTH_MAX_WAIT", DEFAULT_MAX_WAIT),
     )
 
 
 def written() -> dict[str, Any]:
-    """``settings.PGQUEUE`` as it stands; an empty one where there is none.
+    """``settings.PGQUEUE``, unchecked; an empty dict if it is not set.
 
     Raises:
         ConfigurationError: there are no Django settings.
@@ -97,10 +98,10 @@ def written() -> dict[str, Any]:
 
 
 def require_known(key: object) -> None:
-    """Refuse a key that ``settings.PGQUEUE`` cannot have.
+    """Raise an error for a key that ``settings.PGQUEUE`` cannot have.
 
     Raises:
-        ConfigurationError: it is none of ours; the message suggests the nearest.
+        ConfigurationError: there is no such key; the message suggests the nearest.
     """
     if key in OPTIONS | OURS:
         return
@@ -111,10 +112,10 @@ def require_known(key: object) -> None:
 
 
 def require_kind(key: str, value: object) -> None:
-    """Refuse a value of the wrong type, or a threshold that makes no sense.
+    """Raise an error for a value of the wrong type, or a threshold out of its range.
 
     Raises:
-        InvalidOption: it is one.
+        InvalidOption: the value is wrong.
     """
     kind = KINDS.get(key)
     if kind is None or (value is None and key in MAY_BE_NONE):
@@ -127,8 +128,8 @@ def require_kind(key: str, value: object) -> None:
         raise InvalidOption(f"PGQUEUE[{key!r}]={value!r}: use a timedelta above zero, or None")
 
 
-def _meant(key: str, value: Any) -> Any:  # noqa: ANN401 - as the option is
-    """A setting as the option's value: middleware may be given by the dotted paths of its classes."""
+def _option(key: str, value: Any) -> Any:  # noqa: ANN401 - any option's value
+    """The option's value for a setting: middleware may be given as dotted paths of classes."""
     if key != "MIDDLEWARE":
         return value
     return [_imported(one)() if isinstance(one, str) else one for one in value]

@@ -1,8 +1,8 @@
-"""One of ``settings.DATABASES`` as the queue sees it.
+"""One of ``settings.DATABASES`` as the queue's database.
 
-What the app enqueues and looks at goes through Django's own connection, so it is part of whatever ``atomic()`` block
-it stands in, and is committed at once outside of one. Workers make connections of their own, from the same settings.
-Errors of statements on Django's connection are Django's (``django.db.OperationalError``), as for the ORM.
+The app enqueues and reads jobs on Django's own connection. So these statements are part of the ``atomic()`` block around
+them, and are committed at once outside of one. Workers make connections of their own, from the same settings. Errors of
+statements on Django's connection are Django's (``django.db.OperationalError``), as for the ORM.
 """
 
 from collections.abc import Iterator
@@ -37,18 +37,18 @@ class DjangoDatabase(Database):
     migrate_hint = "run `manage.py migrate`"
 
     def __init__(self, alias: str, **options: Any) -> None:  # noqa: ANN401 - Database's own
-        """Remember which database. Nothing is connected until something is run.
+        """Keep the alias. It connects when it runs its first statement.
 
         Args:
             alias: one of ``settings.DATABASES``.
-            options: as for :class:`pgqueue.store.database.Database`.
+            options: those of :class:`pgqueue.store.database.Database`.
         """
         super().__init__(**options)
         self.alias = alias
 
     @property
     def dsn(self) -> str:
-        """Where the database is, by Django's settings; for connections of our own, which workers use.
+        """The DSN by Django's settings; for pgqueue's own connections, which workers use.
 
         Raises:
             ConfigurationError: the settings name no PostgreSQL database.
@@ -61,7 +61,7 @@ class DjangoDatabase(Database):
 
         Raises:
             ConfigurationError: the settings name no PostgreSQL database.
-            ConnectionFailed: there is none to be had.
+            ConnectionFailed: no connection could be made.
         """
         with self._configuration_errors():
             wrapper = self._wrapper()
@@ -96,7 +96,7 @@ class DjangoDatabase(Database):
     def run(self, plan: Plan[T], connection: object = None) -> T:
         """Run a plan on the user's connection, or on Django's: in its transaction, or committed at once."""
         used = self.joined() if connection is None else connection
-        with _in_djangos_words(used):
+        with _django_errors(used):
             return super().run(plan, used)
 
     async def arun(self, plan: Plan[T], connection: object = None) -> T:
@@ -107,14 +107,14 @@ class DjangoDatabase(Database):
 
     @contextmanager
     def transaction(self) -> Iterator[psycopg.Connection[Any]]:
-        """Django's own transaction, which the ORM is in as well; a :class:`psycopg.Rollback` ends it quietly.
+        """Django's own transaction, which the ORM uses, too; a :class:`psycopg.Rollback` rolls it back without an error.
 
         Raises:
-            RuntimeError: it is within another ``atomic()`` block, which could undo the job's completion unseen.
+            RuntimeError: it is within another ``atomic()`` block, which could roll back the job's completion unnoticed.
         """
         with suppress(psycopg.Rollback), transaction.atomic(using=self.alias, durable=True):
             connection = psycopg_connection(connections[self.alias])
-            # Django sends BEGIN with the first statement. Were that a psycopg block's, the block would commit it.
+            # Django sends BEGIN with the first statement. If a psycopg block sent it, that block would commit.
             connection.execute(BEGIN)
             yield connection
 
@@ -125,23 +125,23 @@ class DjangoDatabase(Database):
 
 
 class Misconfigured(DjangoDatabase):
-    """What a queue has whose settings cannot be read: it refuses everything.
+    """The database of a queue whose settings cannot be read: every use raises the error.
 
-    Tasks can be registered all the same, so Django starts, and its checks can say what is wrong.
+    Tasks can still be registered, so Django starts, and its checks can report what is wrong.
     """
 
     def __init__(self, error: ConfigurationError) -> None:
-        """Remember what is wrong.
+        """Keep the error.
 
         Args:
-            error: what to answer to everything.
+            error: what every use raises.
         """
         super().__init__("default")
         self._error = error
 
     @property
     def dsn(self) -> str:
-        """Not known.
+        """Unknown.
 
         Raises:
             ConfigurationError: the settings cannot be read.
@@ -149,7 +149,7 @@ class Misconfigured(DjangoDatabase):
         raise type(self._error)(*self._error.args) from self._error
 
     def joined(self) -> BaseDatabaseWrapper:
-        """Refuse.
+        """Raise the error.
 
         Raises:
             ConfigurationError: the settings cannot be read.
@@ -157,14 +157,14 @@ class Misconfigured(DjangoDatabase):
         raise type(self._error)(*self._error.args) from self._error
 
 
-def _in_djangos_words(connection: object) -> AbstractContextManager[Any]:
-    """Errors as Django's, where the connection is Django's: so it learns, too, that it may have to be closed."""
+def _django_errors(connection: object) -> AbstractContextManager[Any]:
+    """Raise errors as Django's if the connection is Django's: so Django notes that it may have to close it."""
     wrapped = getattr(connection, "wrap_database_errors", None)
     return nullcontext() if wrapped is None else wrapped
 
 
 def _conninfo(wrapper: BaseDatabaseWrapper) -> str:
-    """What Django's settings say of a connection, as far as libpq is concerned."""
+    """Django's settings of a connection, as far as libpq knows them."""
     given = wrapper.get_connection_params()
     if role := wrapper.settings_dict["OPTIONS"].get("assume_role"):
         escaped = str(role).replace("\\", "\\\\").replace(" ", "\\ ")

@@ -1,4 +1,4 @@
-"""The queue of a Django project: made from its settings, on its database, its jobs run as its requests are.
+"""The queue of a Django project: made from its settings, on its database; its connections are recycled around jobs.
 
 The module is not called ``queue``: a package's attribute cannot be both a submodule and the queue itself.
 """
@@ -31,11 +31,11 @@ class DjangoQueue(PgQueue):
     _queues_setting = "PGQUEUE['QUEUES'] of the settings"
 
     def __init__(self, alias: str = conf.DEFAULT_ALIAS, **options: Any) -> None:  # noqa: ANN401 - PgQueue's own
-        """Describe the queue. Nothing is connected until something is run.
+        """Describe the queue. It connects when it runs its first statement.
 
         Args:
             alias: one of ``settings.DATABASES``.
-            options: as for :class:`pgqueue.PgQueue`, but for ``dsn``.
+            options: those of :class:`pgqueue.PgQueue`, without ``dsn``.
 
         Raises:
             InvalidOption: one of them is out of its range.
@@ -56,11 +56,11 @@ class DjangoQueue(PgQueue):
 
     @property
     def tasks(self) -> Mapping[str, Task[..., Any]]:
-        """The registered tasks, by name; one of Django's in a loaded module is registered when asked for."""
+        """The registered tasks, by name; a Django task in a loaded module is registered at its first look-up."""
         return ImportedTasks(self, super().tasks)
 
     def load_task(self, name: str) -> bool:
-        """Import the module of one of Django's Tasks, where that is allowed; whether it is registered now."""
+        """Import the module of a Django task, if that is allowed; returns whether the task is registered now."""
         return ImportedTasks(self, super().tasks).load(name)
 
     def _make_database(self, dsn: str | None, **options: Any) -> Database:  # noqa: ANN401, ARG002 - PgQueue's signature
@@ -72,7 +72,9 @@ class DjangoQueue(PgQueue):
     def _add(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
         """Add jobs that tasks have prepared, on Django's connection or another of the user's."""
         if connection is None and isinstance(self.database, DjangoDatabase):
-            connection = self.database.joined()  # given, so that no job is made while it is sending others
+            connection = (
+                self.database.joined()
+            )  # given, so that no job is made while the connection sends others
         return super()._add(jobs, connection)
 
     async def _aadd(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
@@ -91,9 +93,9 @@ _made: list[DjangoQueue] = []
 
 
 def project_queue() -> DjangoQueue:
-    """The project's queue, made from its settings when first asked for.
+    """The project's queue, made from its settings at its first use.
 
-    Where ``settings.PGQUEUE`` cannot be read, the queue says so whenever it is used, and the checks do before.
+    If ``settings.PGQUEUE`` cannot be read, each use of the queue raises the error, and the checks report it.
 
     Raises:
         ConfigurationError: Django cannot be set up.
@@ -116,7 +118,7 @@ def _make() -> DjangoQueue:
 
 
 def _set_up() -> None:
-    """Set Django up where nobody has: ``pgqueue --app pgqueue.django:queue`` is no ``manage.py``."""
+    """Set Django up if it is not: ``pgqueue --app pgqueue.django:queue`` does not do so as ``manage.py`` does."""
     if apps.ready or apps.loading or "DJANGO_SETTINGS_MODULE" not in os.environ:
         return
     try:

@@ -1,7 +1,7 @@
-"""Model fields that read whatever a row holds, so that one bad row never fails a query of many.
+"""Model fields that read any stored value, so that one bad row never fails a query of many.
 
-A time that lies outside of Python's years is read as the nearest one inside. JSON that Python cannot read, for its
-levels or for its digits, is read as ``{"(unreadable)": "its text"}``. Filters and orders are by what is stored.
+A time outside of Python's years is read as the nearest time inside. JSON that Python cannot read, because of its
+levels or its digits, is read as ``{"(unreadable)": "its text"}``. Filters and orders use the stored value.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ SHOWN = 1_000
 
 
 class TimeField(ReadsTime):
-    """A time, moved into Python's years by the database; in the select list only, so that indices serve the rest."""
+    """A time, moved into Python's years by the database; in the select list only, so that filters can use indices."""
 
     def select_format(self, compiler: Any, sql: str, params: Any) -> tuple[str, Any]:  # noqa: ANN401 - Django's call
         """The column as it is selected."""
@@ -34,7 +34,7 @@ class ValueField(models.JSONField):
     """Any JSON."""
 
     def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:  # noqa: ANN401 - Django's call
-        """The value, or what stands for one that Python cannot read."""
+        """The value, or a replacement for one that Python cannot read."""
         try:
             return super().from_db_value(value, expression, connection)
         except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""How the queue is: whether its database answers, has the schema, has workers, and whether jobs wait for long."""
+"""The queue's health: whether its database answers, has the schema, has workers, and whether jobs wait too long."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,16 +13,16 @@ from pgqueue.store import control, schema
 
 @dataclass(frozen=True, kw_only=True)
 class Health:
-    """What was found.
+    """The result of a health check.
 
     Attributes:
-        problems: what is wrong, in words; empty: nothing.
-        revision: of the schema; None: not known.
-        workers: how many are alive; None: not known.
-        oldest_ready: how many seconds the longest-waiting ready job has waited, paused queues left out; None: no
-            job waits, or it is not known.
-        unknown: tasks that the workers which claimed their jobs did not know. That is no failure of the queue: it
-            happens for a moment in every deploy.
+        problems: what is wrong, as text; empty: nothing.
+        revision: the schema's revision; None: unknown.
+        workers: how many workers are alive; None: unknown.
+        oldest_ready: how many seconds the longest-waiting ready job has waited, without paused queues; None: no job
+            waits, or it is unknown.
+        unknown: tasks that were unknown to the workers which claimed their jobs. This is no failure of the queue: each
+            deploy has them for a short time.
     """
 
     problems: tuple[str, ...]
@@ -33,7 +33,7 @@ class Health:
 
 
 def examine() -> Health:
-    """Look at the project's queue, on Django's connection.
+    """Check the project's queue, on Django's connection.
 
     Raises:
         ConfigurationError: ``settings.PGQUEUE`` cannot be read.

@@ -1,7 +1,7 @@
-"""How a Django migration runs one of the schema's own revisions, the very ones that ``pgqueue migrate`` runs.
+"""How a Django migration runs one of the schema's own revisions, the same that ``pgqueue migrate`` runs.
 
-``migrate`` runs them on Django's connection, within its transaction. ``sqlmigrate`` prints what they would run.
-Another database of the project is left alone.
+``migrate`` runs them on Django's connection, within its transaction. ``sqlmigrate`` prints their SQL. Other databases of
+the project are not changed.
 """
 
 import io
@@ -26,16 +26,16 @@ TRANSACTION = re.compile(r"^(?:BEGIN|COMMIT);\n+", re.MULTILINE)
 
 
 class Revision(Operation):
-    """One revision of the schema, there and back."""
+    """One revision of the schema, up and down."""
 
     category = OperationCategory.SQL
 
     def __init__(self, revision: str, before: str = "base") -> None:
-        """Name it.
+        """Name the revision.
 
         Args:
-            revision: the revision to bring the schema to.
-            before: the one before it, for the way back.
+            revision: the revision to upgrade to.
+            before: the revision before it, to downgrade to.
         """
         self.revision = revision
         self.before = before
@@ -47,21 +47,21 @@ class Revision(Operation):
         self,
         app_label: str,  # noqa: ARG002 - Django's signature
         schema_editor: BaseDatabaseSchemaEditor,
-        from_state: ProjectState,  # noqa: ARG002 - as above
-        to_state: ProjectState,  # noqa: ARG002 - as above
+        from_state: ProjectState,  # noqa: ARG002 - Django's signature
+        to_state: ProjectState,  # noqa: ARG002 - Django's signature
     ) -> None:
-        """Bring the schema up to the revision; where ``pgqueue migrate`` has done so, there is nothing to do."""
-        _go(schema_editor, schema.upgrade, self.revision, f"{self.before}:{self.revision}")
+        """Upgrade the schema to the revision; if ``pgqueue migrate`` has done so, do nothing."""
+        _migrate(schema_editor, schema.upgrade, self.revision, f"{self.before}:{self.revision}")
 
     def database_backwards(
         self,
         app_label: str,  # noqa: ARG002 - Django's signature
         schema_editor: BaseDatabaseSchemaEditor,
-        from_state: ProjectState,  # noqa: ARG002 - as above
-        to_state: ProjectState,  # noqa: ARG002 - as above
+        from_state: ProjectState,  # noqa: ARG002 - Django's signature
+        to_state: ProjectState,  # noqa: ARG002 - Django's signature
     ) -> None:
-        """Take the schema down to the revision before; jobs are lost with the tables."""
-        _go(schema_editor, schema.downgrade, self.before, f"{self.revision}:{self.before}")
+        """Downgrade the schema to the revision before; jobs are lost with the tables."""
+        _migrate(schema_editor, schema.downgrade, self.before, f"{self.revision}:{self.before}")
 
     def describe(self) -> str:
         """For ``migrate --plan``."""
@@ -69,12 +69,14 @@ class Revision(Operation):
 
     @property
     def migration_name_fragment(self) -> str:
-        """For whoever squashes it."""
+        """The name's part for Django's ``squashmigrations``."""
         return f"revision_{self.revision}"
 
 
-def _go(schema_editor: BaseDatabaseSchemaEditor, move: Callable[..., None], revision: str, span: str) -> None:
-    """Move the schema, or print how; in the project's queue's database only."""
+def _migrate(
+    schema_editor: BaseDatabaseSchemaEditor, move: Callable[..., None], revision: str, span: str
+) -> None:
+    """Upgrade or downgrade the schema, or print the SQL; only in the database of the project's queue."""
     configured = conf.read()
     if schema_editor.connection.alias != configured.alias:
         return
@@ -84,13 +86,13 @@ def _go(schema_editor: BaseDatabaseSchemaEditor, move: Callable[..., None], revi
         return
     with (
         schema_editor.connection.wrap_database_errors,
-        lent(psycopg_connection(schema_editor.connection)) as connection,
+        as_sqlalchemy(psycopg_connection(schema_editor.connection)) as connection,
     ):
         move(connection, schema=name, revision=revision)
 
 
 def _script(name: str, span: str, *, down: bool) -> str:
-    """The SQL of the revisions from one to another. Whether it is all one transaction is for Django to say."""
+    """The SQL from one revision to another, without its transaction, which is Django's."""
     from alembic import command  # noqa: PLC0415 - heavy, and only migrations need it
 
     config = schema._config(name, None)  # noqa: SLF001 - the same scripts, printed
@@ -100,42 +102,42 @@ def _script(name: str, span: str, *, down: bool) -> str:
 
 
 @contextmanager
-def lent(connection: "psycopg.Connection[Any]") -> "Iterator[Connection]":
-    """Django's connection as SQLAlchemy's, for Alembic; its transaction stays Django's to end."""
-    from sqlalchemy import create_engine  # noqa: PLC0415 - as above
-    from sqlalchemy.exc import DBAPIError  # noqa: PLC0415 - as above
-    from sqlalchemy.pool import NullPool  # noqa: PLC0415 - as above
+def as_sqlalchemy(connection: "psycopg.Connection[Any]") -> "Iterator[Connection]":
+    """Django's connection as a SQLAlchemy connection, for Alembic; only Django ends its transaction."""
+    from sqlalchemy import create_engine  # noqa: PLC0415 - heavy, and only migrations need it
+    from sqlalchemy.exc import DBAPIError  # noqa: PLC0415 - heavy, and only migrations need it
+    from sqlalchemy.pool import NullPool  # noqa: PLC0415 - heavy, and only migrations need it
 
     engine = create_engine(
         "postgresql+psycopg://",
-        creator=lambda: _Lent(connection),
+        creator=lambda: _DjangosConnection(connection),
         poolclass=NullPool,
         use_native_hstore=False,
     )
     try:
-        with engine.connect() as lent:
-            yield lent
+        with engine.connect() as wrapped:
+            yield wrapped
     except DBAPIError as error:
         raise (error.orig or error) from error
 
 
-class _Lent:
-    """A psycopg connection that whoever borrows it can neither end the transaction of, nor close."""
+class _DjangosConnection:
+    """A psycopg connection that SQLAlchemy can neither commit, roll back nor close."""
 
     def __init__(self, connection: "psycopg.Connection[Any]") -> None:
         self._connection = connection
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the connection has
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of the connection
         return getattr(self._connection, name)
 
     def commit(self) -> None:
-        """Leave it to Django."""
+        """Do nothing: Django commits."""
 
     def rollback(self) -> None:
-        """Leave it to Django."""
+        """Do nothing: Django rolls back."""
 
     def close(self) -> None:
-        """Leave it to Django."""
+        """Do nothing: Django closes."""
 
     def add_notice_handler(self, handler: object) -> None:
-        """Leave the connection as it is."""
+        """Do nothing: the connection is Django's."""

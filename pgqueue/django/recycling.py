@@ -1,12 +1,12 @@
 """Django's connections around a job: closed and recycled as they are around a request.
 
-A plain task runs in a thread with connections of its own, so they are seen to right there, before and after it.
+A plain task runs in a thread with its own connections, so they are recycled in this thread, before and after the task.
 
-``async def`` tasks share the one thread in which ``sync_to_async`` runs the ORM. Going there and back for every job
-would cost more than most such jobs do, so whether there is anything to see to is read from here, without asking.
-Looking is free of harm, since only that thread ever acts on what was seen.
+``async def`` tasks share the one thread in which ``sync_to_async`` runs the ORM. To switch to that thread for every job
+would cost more than most such jobs. So the event loop's thread reads whether a connection must be recycled. This is
+safe, since only the ORM's thread acts on it.
 
-Which connections there are is known from Django's signal: asking Django would take 25 µs a job.
+Django's signal tells which connections exist: to ask Django would take 25 µs a job.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ from pgqueue.app.context import Context
 from pgqueue.app.middleware import Middleware
 
 
-class _Own(threading.local):
-    """What a thread of plain tasks knows of itself.
+class _OfThread(threading.local):
+    """The connections of a thread of plain tasks.
 
     Attributes:
         opened: the connections that it has opened; None: it is no such thread.
@@ -36,11 +36,11 @@ class _Own(threading.local):
     opened: list[BaseDatabaseWrapper] | None = None
 
 
-_own = _Own()
+_of_thread = _OfThread()
 _shared: list[ReferenceType[BaseDatabaseWrapper]] = []
-"""The connections of the thread in which ``sync_to_async`` runs the ORM; one of another thread is found out there."""
+"""The connections of the thread in which ``sync_to_async`` runs the ORM; that thread removes those of other threads."""
 _changing = threading.Lock()
-_under_way: set["asyncio.Task[None]"] = set()
+_recycling_tasks: set["asyncio.Task[None]"] = set()
 
 
 class Recycling(Middleware):
@@ -55,8 +55,8 @@ class Recycling(Middleware):
         finally:
             recycle(opened)
 
-    async def aaround(self, ctx: Context, call: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401, ARG002 - as above
-        """Run an ``async def`` function with the ORM's connections recycled before and after it, where they are due."""
+    async def aaround(self, ctx: Context, call: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401, ARG002 - the task's own value
+        """Run an ``async def`` function with the ORM's connections recycled before and after it, if they are due."""
         if _is_due():
             await sync_to_async(_recycle_all)()
         try:
@@ -67,9 +67,9 @@ class Recycling(Middleware):
 
 
 def recycle(wrappers: Iterable[BaseDatabaseWrapper]) -> None:
-    """Close this thread's connections that are too old or broken, and forget the queries that DEBUG keeps.
+    """Close this thread's connections that are too old or broken, and delete the queries that DEBUG keeps.
 
-    One within an ``atomic()`` block is left alone: a test case's, when a job is run within the test.
+    A connection within an ``atomic()`` block stays open: it is a test case's, when the test runs a job.
 
     Args:
         wrappers: the connections.
@@ -78,29 +78,29 @@ def recycle(wrappers: Iterable[BaseDatabaseWrapper]) -> None:
         wrapper.queries_log.clear()
         if not wrapper.in_atomic_block:
             if _may_be_broken(wrapper):
-                wrapper.errors_occurred = True  # so Django asks it whether it is usable
+                wrapper.errors_occurred = True  # so that Django checks whether it is usable
             wrapper.close_if_unusable_or_obsolete()
 
 
 def remember(*, connection: BaseDatabaseWrapper, **_: object) -> None:
     """Note a connection that was opened; for Django's signal ``connection_created``."""
-    if _own.opened is None:
+    if _of_thread.opened is None:
         with _changing:
             others = [one for one in _shared if one() not in {None, connection}]
             _shared[:] = [*others, ref(connection)]
-    elif connection not in _own.opened:
-        _own.opened.append(connection)
+    elif connection not in _of_thread.opened:
+        _of_thread.opened.append(connection)
 
 
 def _opened_here() -> list[BaseDatabaseWrapper]:
-    """This thread's connections; from now on it keeps count of them."""
-    if _own.opened is None:
-        _own.opened = list(connections.all(initialized_only=True))
-    return _own.opened
+    """This thread's connections; from now on it records those that it opens."""
+    if _of_thread.opened is None:
+        _of_thread.opened = list(connections.all(initialized_only=True))
+    return _of_thread.opened
 
 
 def _recycle_all() -> None:
-    """See to this thread's connections, and forget those of others, which nobody can see to from here."""
+    """Recycle this thread's connections, and drop those of other threads, which this thread cannot recycle."""
     here = connections.all(initialized_only=True)
     recycle(here)
     with _changing:
@@ -108,14 +108,14 @@ def _recycle_all() -> None:
 
 
 def _recycle_soon() -> None:
-    """Not awaited: the job has ended, and the thread may be busy with what a cancelled one left behind."""
-    going = asyncio.get_running_loop().create_task(sync_to_async(_recycle_all)())
-    _under_way.add(going)
-    going.add_done_callback(_under_way.discard)
+    """Recycle without waiting: the job has ended, and the thread may be busy with the call of a cancelled job."""
+    task = asyncio.get_running_loop().create_task(sync_to_async(_recycle_all)())
+    _recycling_tasks.add(task)
+    task.add_done_callback(_recycling_tasks.discard)
 
 
 def _is_due() -> bool:
-    """Whether a shared connection is to be closed, looked at, or rid of its queries."""
+    """Whether a shared connection must be closed or checked, or has queries to delete."""
     return any(
         wrapper.errors_occurred
         or (wrapper.close_at is not None and time.monotonic() >= wrapper.close_at)
@@ -127,7 +127,7 @@ def _is_due() -> bool:
 
 
 def _may_be_broken(wrapper: BaseDatabaseWrapper) -> bool:
-    """Whether the server has said something unasked, as it does when it ends a connection; 2 µs, and no round trip."""
+    """Whether the server has sent data without a request, as when it ends a connection; 2 µs, and no round trip."""
     connection = wrapper.connection
     if connection is None or wrapper.vendor != "postgresql":
         return False

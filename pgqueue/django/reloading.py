@@ -1,8 +1,8 @@
 """A worker that starts again when the code changes, for development.
 
-Django's reloader ends a process from within, between two lines of whatever runs. A worker is better told to stop:
-so this process watches, with Django's own watcher, and the worker is a child of its own that is asked to end. One
-that cannot even start, say after a typing error, is started again with the next change.
+Django's reloader ends a process from inside, between any two lines. A worker needs time to stop. So this process watches
+the files, with Django's own watcher, and the worker is a child process that gets a signal to stop. A worker that cannot
+start, for example after a typing error, is started again at the next change.
 """
 
 import os
@@ -17,30 +17,30 @@ from types import FrameType
 from django.apps import apps
 from django.utils import autoreload
 
-Say = Callable[[str], object]
+Write = Callable[[str], object]
 
 GRACE = "5"
-"""So many seconds may a job go on when the code has changed; then it goes back to the queue."""
+"""Seconds that a job may continue after the code has changed; then it goes back to its queue."""
 
 
-def run(words: Sequence[str], *, say: Say) -> None:
-    """Run ``manage.py pgqueue`` with these words until Ctrl-C or SIGTERM, anew after every change.
+def run(words: Sequence[str], *, write: Write) -> None:
+    """Run ``manage.py pgqueue`` with these words until Ctrl-C or SIGTERM; start it again after every change.
 
     Args:
-        words: the worker's.
-        say: what to tell the user with.
+        words: the worker's command line.
+        write: prints a line for the user.
     """
     command = _command(words)
-    say("Watching for file changes; quit with CONTROL-C.")
-    with _signals_end_it():
+    write("Watching for file changes; quit with CONTROL-C.")
+    with _until_a_signal():
         while True:
             with _child(command) as child:
-                changed = _first_change(child, say)
-                say(f"{changed} has changed; starting again.")
+                changed = _first_change(child, write)
+                write(f"{changed} has changed; starting again.")
 
 
 def _command(words: Sequence[str]) -> list[str]:
-    """The worker's command line: this process's own up to its arguments, and the words."""
+    """The worker's command line: this process's command without its arguments, then the words."""
     own = autoreload.get_child_arguments()
     program = [str(word) for word in own[: len(own) - len(sys.argv) + 1]]
     grace = [] if any(word.startswith("--grace") for word in words) else ["--grace", GRACE]
@@ -49,8 +49,8 @@ def _command(words: Sequence[str]) -> list[str]:
 
 @contextmanager
 def _child(command: Sequence[str]) -> Iterator["subprocess.Popen[bytes]"]:
-    """The worker, in a session of its own so that Ctrl-C reaches only us; asked to end with the block."""
-    child = subprocess.Popen(command, start_new_session=True)  # noqa: S603 - our own words
+    """The worker, in its own session, so that Ctrl-C reaches only this process; the end of the block stops it."""
+    child = subprocess.Popen(command, start_new_session=True)  # noqa: S603 - our own command line
     try:
         yield child
     finally:
@@ -63,8 +63,8 @@ def _child(command: Sequence[str]) -> Iterator["subprocess.Popen[bytes]"]:
             raise
 
 
-def _first_change(child: "subprocess.Popen[bytes]", say: Say) -> Path:
-    """Wait for the first file to change from now on."""
+def _first_change(child: "subprocess.Popen[bytes]", write: Write) -> Path:
+    """Wait for the first change of a file."""
     found: list[Path] = []
 
     def note(*, file_path: Path, **_: object) -> bool:
@@ -72,18 +72,18 @@ def _first_change(child: "subprocess.Popen[bytes]", say: Say) -> Path:
         return True  # else Django would end this process
 
     autoreload.file_changed.connect(note)
-    told = False
+    reported = False
     for _ in _watcher().tick():
         if found:
             break
-        if not told and child.poll() is not None:
-            told = True
-            say(f"The worker ended with {child.returncode}; a change starts it again.")
+        if not reported and child.poll() is not None:
+            reported = True
+            write(f"The worker ended with exit code {child.returncode}; the next change starts it again.")
     return found[0]
 
 
 def _watcher() -> autoreload.BaseReloader:
-    """Django's watcher of every module that is loaded, and of whatever else is in the project's apps."""
+    """Django's watcher of every loaded module, and of all other Python files of the project's apps."""
     watcher = autoreload.get_reloader()
     for config in apps.get_app_configs():
         if "site-packages" not in config.path:
@@ -93,8 +93,8 @@ def _watcher() -> autoreload.BaseReloader:
 
 
 @contextmanager
-def _signals_end_it() -> Iterator[None]:
-    """SIGTERM and Ctrl-C leave the block, quietly."""
+def _until_a_signal() -> Iterator[None]:
+    """SIGTERM and Ctrl-C end the block, without an exception."""
 
     def leave(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -11,11 +11,11 @@ from pgqueue.django.health import Health, examine
 
 @never_cache
 @require_safe
-@transaction.non_atomic_requests  # else a database that is away would be an error before the view can say so
+@transaction.non_atomic_requests  # else Django would raise before the view can report a database that is away
 def health(request: HttpRequest) -> JsonResponse:
     """Whether the queue works: 200 or 503, and ``{"status": "ok"}`` or ``{"status": "failing"}``.
 
-    Staff, and everybody while DEBUG is on, are told what was found, too.
+    Staff users, and all users while DEBUG is on, also get the details.
     """
     found = examine()
     answer: dict[str, object] = {"status": "failing" if found.problems else "ok"}
@@ -43,5 +43,5 @@ def _may_know(request: HttpRequest) -> bool:
     try:
         user = getattr(request, "user", None)
         return bool(user is not None and user.is_active and user.is_staff)
-    except Error:  # whoever it is cannot be looked up now
+    except Error:  # the database cannot be asked who the user is
         return False

@@ -1,7 +1,7 @@
 """pgqueue in a Flask app: ``PgQueueFlask(app)``, or ``PgQueueFlask()`` and ``init_app(app)``.
 
-``pgqueue --app pgqueue.flask:queue`` is the queue of the Flask app that ``FLASK_APP`` names; ``flask pgqueue``
-says so for you.
+``pgqueue --app pgqueue.flask:queue`` uses the queue of the Flask app that ``FLASK_APP`` names; ``flask pgqueue`` sets
+this option for you.
 """
 
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ __all__ = ["OWN_CONNECTION", "PgQueueFlask"]
 
 
 def __getattr__(name: str) -> PgQueue:
-    """Find ``queue`` when it is asked for: loading an app is not for everybody who imports this."""
+    """Find ``queue`` at its first use: an import of this package must not load an app."""
     if name == "queue":
         return find_queue()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""``flask pgqueue``: the command's verbs for the app's queue, and how worker processes find that queue again."""
+"""``flask pgqueue``: the command's verbs for the app's queue, and how worker processes find that queue."""
 
 import importlib
 import os
@@ -10,7 +10,7 @@ from flask.globals import app_ctx
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import ConfigurationError
-from pgqueue.flask.session import APART
+from pgqueue.flask.session import OUTSIDE_SESSION
 
 QUEUE = "pgqueue.flask:queue"
 APP_SETTING = "FLASK_APP"
@@ -25,12 +25,12 @@ APP_SETTING = "FLASK_APP"
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 @with_appcontext
 def command(words: tuple[str, ...]) -> None:
-    """Do what ``pgqueue`` does, for the queue of this app."""
+    """Run the command ``pgqueue`` for the queue of this app."""
     info = click.get_current_context().find_object(ScriptInfo)
     if info is not None and info.app_import_path:
         os.environ[APP_SETTING] = info.app_import_path  # for the processes that a worker starts
-    setattr(g, APART, True)  # nobody would commit a session for ``flask pgqueue enqueue``
-    # A command of the framework's is a door of its own, and may reach the other one; the floors do not see it.
+    setattr(g, OUTSIDE_SESSION, True)  # no code would commit the session of ``flask pgqueue enqueue``
+    # The command line is a floor above this one, so it is imported by its name.
     main = importlib.import_module("pgqueue.cli.main").command_of(QUEUE)
     main.main(list(words), prog_name="flask pgqueue")
 

@@ -1,4 +1,4 @@
-"""What an app's configuration says of its queue: ``PGQUEUE_...`` keys, and SQLAlchemy's where they are silent."""
+"""The options of an app's queue, from its configuration: ``PGQUEUE_...`` keys, else SQLAlchemy's database."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -12,7 +12,7 @@ SQLALCHEMY_DSN = "SQLALCHEMY_DATABASE_URI"
 
 
 class Kind(NamedTuple):
-    """What an option may be, for the interpreter and in words."""
+    """An option's types, and their description for messages."""
 
     types: tuple[type, ...]
     words: str
@@ -35,14 +35,14 @@ OPTIONS = {
 
 
 def read(config: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of an app's queue: those given in code, then those configured.
+    """The options of an app's queue: those given in code take precedence over those of the configuration.
 
     Args:
-        config: the app's.
-        given: by name; None: not given.
+        config: the app's configuration.
+        given: the options given in code, by name; None: not given.
 
     Raises:
-        ConfigurationError: a key begins with PGQUEUE_ and is none of ours.
+        ConfigurationError: a key begins with PGQUEUE_ and is no setting of pgqueue.
         InvalidOption: a value is of the wrong type.
     """
     _refuse_unknown(config)
@@ -90,7 +90,7 @@ def _days(name: str, days: int, given: timedelta | None) -> timedelta:
 
 
 def _sqlalchemys(uri: Any) -> dict[str, str]:  # noqa: ANN401 - a string, or SQLAlchemy's URL, which stays unimported
-    """SQLAlchemy's database, if it is a PostgreSQL; else what it is."""
+    """SQLAlchemy's database, if it is a PostgreSQL; else its kind."""
     if uri is None:
         return {}
     text = str(uri) if isinstance(uri, str) else str(uri.render_as_string(hide_password=False))

@@ -1,8 +1,8 @@
-"""The extension: a queue whose database, tasks' surroundings and transactions are those of a Flask app.
+"""The extension: a queue with the database, the app contexts and the transactions of a Flask app.
 
-Tasks belong to the extension, which is made once, in a module, as Flask's extensions are; databases belong to the
-apps it is initialised for. Which app is meant is told by the app context. Outside of any there is no doubt while
-all apps have the same database, and then the latest is meant; otherwise it is refused.
+Tasks belong to the extension, which a module makes once, as Flask's extensions are made. Databases belong to the apps
+that it is initialised for. The app context says which app is used. Outside of an app context the queue uses the app that
+was initialised last, if all apps have the same database; otherwise it raises an error.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from pgqueue.errors import ConfigurationError
 from pgqueue.flask.command import command
 from pgqueue.flask.config import PREFIX, read
 from pgqueue.flask.session import FlaskDatabase
-from pgqueue.flask.uncommitted import counted, look_after, watch
+from pgqueue.flask.uncommitted import counted, report_lost_jobs, watch
 from pgqueue.store.database import Database
 from pgqueue.values.job import NewJob
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 NAME = "pgqueue"
 SHARED = ("queues", "history", "dead", "max_payload")
-"""Options of the queue itself, whichever app it works for; all others say how an app reaches its database."""
+"""Options of the queue itself, the same for all its apps; all others say how an app reaches its database."""
 
 
 class Place(NamedTuple):
@@ -71,26 +71,26 @@ class PgQueueFlask(PgQueue):
         session: "bool | Callable[[], Session] | None" = None,
         middleware: Iterable[Middleware] = (),
     ) -> None:
-        """Describe the queue. What is given here wins over any app's configuration.
+        """Describe the queue. These options take precedence over the configuration of its apps.
 
         Args:
-            app: the app, if it is there already; else call :meth:`init_app` when it is.
+            app: the app, if it exists already; else call :meth:`init_app` later.
             dsn: where the database is; by default PGQUEUE_DSN or SQLALCHEMY_DATABASE_URI of the app's
                 configuration, then PGQUEUE_DSN or DATABASE_URL of the environment.
             schema: the database schema in which the tables are.
-            queues: the queues there are. Given, any other name is refused; None allows any.
+            queues: all queues. If given, any other name raises an error; None allows any.
             history: for how long ended jobs are kept: a timedelta of whole days; zero keeps none. None: as is stored.
             dead: for how long dead jobs are kept: a timedelta of whole days. None: as is stored.
-            max_payload: the most bytes a job's arguments may take as JSON.
+            max_payload: the largest size of a job's arguments as JSON, in bytes.
             behind_pooler: ``dsn`` leads to a transaction pooler such as PgBouncer.
-            direct_dsn: how to reach the server past that pooler, so that workers can listen.
+            direct_dsn: the DSN of the server behind that pooler; workers use it to listen.
             pool_size: at most how many connections of each kind (blocking, awaitable) to keep.
-            session: which session's transaction jobs join. None: Flask-SQLAlchemy's ``db.session``, if it leads
-                to this same database; True: ``db.session`` in any case; False: none; a function: what it returns.
-            middleware: what runs around each attempt of each task, within its app context; the outermost first.
+            session: which session's transaction jobs join. None: Flask-SQLAlchemy's ``db.session``, if it uses this
+                same database; True: ``db.session`` in any case; False: none; a function: what it returns.
+            middleware: runs around each attempt of each task, within its app context; the outermost first.
 
         Raises:
-            ConfigurationError: an option, or a setting of the app, makes no sense.
+            ConfigurationError: an option, or a setting of the app, is wrong.
         """
         self._given = {
             "dsn": dsn,
@@ -118,11 +118,11 @@ class PgQueueFlask(PgQueue):
         """Set the queue up for an app: read its configuration, and give it the command ``flask pgqueue``.
 
         Args:
-            app: configured already, for its configuration is read now.
+            app: the app, already configured: its configuration is read now.
 
         Raises:
-            ConfigurationError: a setting makes no sense, the app has another queue already, or it wants other
-                ``queues``, ``history``, ``dead`` or ``max_payload`` than an app before it.
+            ConfigurationError: a setting is wrong, the app has another queue already, or its ``queues``, ``history``,
+                ``dead`` or ``max_payload`` differ from those of an earlier app.
         """
         if app.extensions.get(NAME, self) is not self:
             raise ConfigurationError(
@@ -137,18 +137,18 @@ class PgQueueFlask(PgQueue):
             with app.app_context():
                 self.database = under_test(self, self.database)
         if app.extensions.get(NAME) is None:
-            look_after(app)
+            report_lost_jobs(app)
         app.extensions[NAME] = self
         app.cli.add_command(command)
 
     def of(self, app: Flask) -> "PgQueueFlask":
-        """This queue as one app sees it, whatever the app context: for a worker of one of several apps.
+        """This queue with one app's database, in any app context: for a worker of one of several apps.
 
         Args:
-            app: one that the queue was initialised for.
+            app: an app that the queue was initialised for.
 
         Returns:
-            A queue with the tasks that are registered by now; they run in contexts of that app.
+            A queue with the tasks registered so far; they run in contexts of that app.
 
         Raises:
             ConfigurationError: the queue was not initialised for it.
@@ -160,10 +160,10 @@ class PgQueueFlask(PgQueue):
 
     @property
     def database(self) -> Database:
-        """The database of the app at hand.
+        """The database of the current app.
 
         Raises:
-            ConfigurationError: there is no app, or no telling which.
+            ConfigurationError: there is no app, or several apps with several databases.
         """
         if self._unbound is not None:
             return self._unbound
@@ -171,7 +171,7 @@ class PgQueueFlask(PgQueue):
 
     @database.setter
     def database(self, database: Database) -> None:
-        if self._latest is None:  # PgQueue's own, while it is being made
+        if self._latest is None:  # the constructor of PgQueue sets it
             self._unbound = database
         else:
             self._databases[self._places[self._app()]] = database
@@ -192,7 +192,7 @@ class PgQueueFlask(PgQueue):
         session = None if self.database.joins(connection) else self._session(connection)
         if session is None:
             return await super()._aadd(jobs, connection)
-        return await asyncio.to_thread(self._enqueue_in, session, jobs)  # its driver would block the loop
+        return await asyncio.to_thread(self._enqueue_in, session, jobs)  # the session's driver blocks
 
     def close(self) -> None:
         """Close the connections kept for enqueuing, those of every app."""
@@ -217,7 +217,7 @@ class PgQueueFlask(PgQueue):
         return handles
 
     def _app(self) -> Flask:
-        """Whose database and contexts are meant here."""
+        """The app whose database and contexts to use."""
         if self._only is not None:
             return self._only
         if has_app_context():
@@ -239,7 +239,7 @@ class PgQueueFlask(PgQueue):
         return app
 
     def _share(self, wanted: PgQueue) -> None:
-        """Take the options that all apps have in common, or refuse those that differ."""
+        """Set the options that all apps share; raise an error if an app has others."""
         for name in SHARED:
             value = getattr(wanted, name)
             if self._latest is not None and value != getattr(self, name):
@@ -252,7 +252,7 @@ class PgQueueFlask(PgQueue):
             self.require_queue(task.options.queue)
 
     def _bind(self, app: Flask) -> None:
-        """Work for one app only, with tasks of one's own."""
+        """Use one app only, with copies of the tasks."""
         self._only = app
         self._tasks = {name: copy.copy(task) for name, task in self._tasks.items()}
         for task in self._tasks.values():
@@ -272,13 +272,13 @@ class _AppContext(Middleware):
             value = call()
         return _awaited_in(app, value) if inspect.isawaitable(value) else value
 
-    async def aaround(self, ctx: Context, call: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401, ARG002 - as above
+    async def aaround(self, ctx: Context, call: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401, ARG002 - the task's own value
         with self._app().app_context():
             return await call()
 
 
 def _core(options: dict[str, Any]) -> dict[str, Any]:
-    """Those that PgQueue knows."""
+    """The options that PgQueue has."""
     return {
         name: value
         for name, value in options.items()
@@ -287,6 +287,6 @@ def _core(options: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _awaited_in(app: Flask, value: Awaitable[Any]) -> Any:  # noqa: ANN401 - the function's own
-    """Await what a plain function has handed out, in an app context like the function's own."""
+    """Await the awaitable that a plain function returned, in an app context like the function's own."""
     with app.app_context():
         return await value

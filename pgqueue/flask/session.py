@@ -1,13 +1,13 @@
-"""The session of the app at hand, and how jobs take part in its transaction.
+"""The session of the current app, and how jobs join its transaction.
 
-Within an app context, whatever is enqueued without a connection is written by ``db.session``, if Flask-SQLAlchemy
-leads to the queue's own database. So the job is like a row that was added to the session: it is there once the
-session commits, and gone if it does not. This does not depend on what the session has done before, for then one
-could not tell from reading a view which of the two it will be.
+Within an app context, ``db.session`` writes every job that is enqueued without a connection, if Flask-SQLAlchemy uses
+the queue's own database. So the job is like a row that was added to the session: it exists if and only if the session
+commits. It makes no difference what the session has done before: otherwise the code of a view would not show whether
+its jobs join the session.
 
-A plain task's ``ctx.transaction()`` is a transaction of that session, too. It keeps a connection of its own for
-the length of the block: the completion must never be written on one that the session has given back to its
-engine, where another thread may have it by then.
+A plain task's ``ctx.transaction()`` is a transaction of that session, too. It keeps one connection for the length of the
+block. The completion must never be written on a connection that the session has returned to its engine, because another
+thread may use it by then.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Dialect, Engine
     from sqlalchemy.orm import Session, SessionTransaction
 
-APART = "pgqueue_apart"
+OUTSIDE_SESSION = "pgqueue_outside_session"
 """In ``flask.g``: this app context's enqueues are committed at once."""
 
 
@@ -52,13 +52,13 @@ class FlaskDatabase(Database):
         other_database: str | None = None,
         **options: Any,  # noqa: ANN401 - Database's own
     ) -> None:
-        """Remember where the database is, and which session to join.
+        """Keep where the database is, and which session to join.
 
         Args:
             dsn: as for :class:`~pgqueue.store.database.Database`.
             session: True: Flask-SQLAlchemy's; a function: what it returns; False: none; None: Flask-SQLAlchemy's
-                if it leads to this same database.
-            other_database: of what kind SQLAlchemy's database is, where that is no PostgreSQL.
+                if it uses this same database.
+            other_database: the kind of SQLAlchemy's database, if it is no PostgreSQL.
             options: as for :class:`~pgqueue.store.database.Database`.
         """
         super().__init__(dsn, **options)
@@ -68,12 +68,12 @@ class FlaskDatabase(Database):
         self._shared: WeakKeyDictionary[Engine, bool] = WeakKeyDictionary()
 
     def session(self) -> "Session | None":
-        """The session to join at this place in the program; None: there is none.
+        """The session to join in the current context; None: there is none.
 
         Raises:
-            ConfigurationError: there should be one and is not, or its driver is not psycopg.
+            ConfigurationError: PGQUEUE_SESSION is True and there is no session, or its driver is not psycopg.
         """
-        if self._joins is False or not has_app_context() or APART in g:
+        if self._joins is False or not has_app_context() or OUTSIDE_SESSION in g:
             return None
         if callable(self._joins):
             return self._joins()
@@ -91,7 +91,7 @@ class FlaskDatabase(Database):
 
     @contextmanager
     def transaction(self) -> Iterator[psycopg.Connection[Any]]:
-        """A transaction of the session to join; where there is none, one on a connection from the pool."""
+        """A transaction of the session to join; without a session, one on a connection from the pool."""
         session = self.session()
         with super().transaction() if session is None else _transaction_of(session) as connection:
             yield connection
@@ -101,7 +101,7 @@ class FlaskDatabase(Database):
         return FlaskDatabase(dsn or self._given_dsn, session=session, **options)
 
     def _is_shared_by(self, engine: "Engine") -> bool:
-        """Whether an engine leads to this very database, by what the two DSNs say."""
+        """Whether an engine uses this same database, by the host, port and name of the two DSNs."""
         if engine not in self._shared:
             self._shared[engine] = engine.dialect.name == "postgresql" and (
                 _place(_connect_arguments(engine)) == _place(conninfo_to_dict(self.dsn))
@@ -111,19 +111,19 @@ class FlaskDatabase(Database):
 
 @contextmanager
 def _transaction_of(session: "Session") -> Iterator[psycopg.Connection[Any]]:
-    """Begin on a connection that stays ours for the whole block, and let the session work on it."""
+    """Begin on a connection that is reserved for the whole block, and let the session use it."""
     if session.in_transaction():
         raise DatabaseError(
             "ctx.transaction() begins a transaction of db.session, which is in one already: "
-            "move what was read or written before into the block, or db.session.commit() it first"
+            "move the earlier reads and writes into the block, or call db.session.commit() before it"
         )
     engine: Any = session.get_bind()
     with engine.connect() as pinned:
         session.connection(bind_arguments={"bind": pinned})
         begun, connection = session.get_transaction(), pinned.connection.driver_connection
         try:
-            connection.execute(BEGIN)  # else a transaction() block of the task's would be the outermost one
-            with _nobody_commits(session):
+            connection.execute(BEGIN)  # else a transaction() block of the task would be the outermost one
+            with _no_commits(session):
                 yield connection
             _require_open(begun, session)
             session.commit()
@@ -134,8 +134,8 @@ def _transaction_of(session: "Session") -> Iterator[psycopg.Connection[Any]]:
 
 
 @contextmanager
-def _nobody_commits(session: "Session") -> Iterator[None]:
-    from sqlalchemy import event  # noqa: PLC0415 - as above
+def _no_commits(session: "Session") -> Iterator[None]:
+    from sqlalchemy import event  # noqa: PLC0415 - heavy, and not every Flask app has it
 
     event.listen(session, "before_commit", _refuse_commit)
     try:
@@ -147,22 +147,22 @@ def _nobody_commits(session: "Session") -> Iterator[None]:
 def _refuse_commit(session: "Session") -> None:
     if not session.in_nested_transaction():
         raise DatabaseError(
-            "db.session.commit() within ctx.transaction(), which commits by itself when its block is left: "
-            "the job's completion would not be part of it"
+            "db.session.commit() within ctx.transaction(), which commits at the end of its block: "
+            "the job's completion would not be part of it; remove the commit"
         )
 
 
 def _require_open(begun: "SessionTransaction | None", session: "Session") -> None:
     if session.get_transaction() is not begun:
         raise DatabaseError(
-            "db.session was rolled back or closed within ctx.transaction(): so is the whole block"
+            "db.session was rolled back or closed within ctx.transaction(): the whole block is rolled back"
         )
 
 
 def _undo(session: "Session", connection: psycopg.Connection[Any]) -> None:
     session.rollback()
     with suppress(psycopg.Error):  # it may be broken
-        connection.rollback()  # should the session have let go of it, nobody else would
+        connection.rollback()  # in case the session no longer has it and so did not roll it back
 
 
 def _require_psycopg(engine: "Engine") -> None:
@@ -174,8 +174,8 @@ def _require_psycopg(engine: "Engine") -> None:
 
 
 def _connect_arguments(engine: "Engine") -> Mapping[str, Any]:
-    """What libpq would be told of an engine's URL, whichever driver it is for."""
-    from sqlalchemy.dialects.postgresql import psycopg as dialect  # noqa: PLC0415 - as above
+    """The libpq parameters of an engine's URL, for any driver."""
+    from sqlalchemy.dialects.postgresql import psycopg as dialect  # noqa: PLC0415 - heavy, and not every app has it
 
     psycopgs: Dialect = dialect.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy's own
     return psycopgs.create_connect_args(engine.url)[1]

@@ -1,5 +1,5 @@
-"""Stand-ins for people who come from another queue: their call sites, on pgqueue.
+"""Stand-ins for the API of other queues, so that call sites written for them work on pgqueue.
 
-Each module speaks the words of one system, is built on ``PgQueue`` and ``Task`` alone, and imports nothing of that
-system. What an old option meant is what it means here; an option that cannot be honoured is refused by name.
+Each module has the names of one system, uses only ``PgQueue`` and ``Task``, and imports nothing of that system. An option
+keeps its old meaning; an option that cannot be honoured raises an error that names it.
 """

@@ -1,7 +1,7 @@
-"""What one of our jobs is to be, made of one that waits in another queue's table; or why it stays there.
+"""Turns a job that waits in another queue's table into a job of pgqueue, or says why it stays there.
 
-Pure rules, for :mod:`pgqueue.store.adopt` to apply. When in doubt a job stays: it is still run where it is, and
-whoever reads why can decide.
+Pure rules; :mod:`pgqueue.store.adopt` applies them. In doubt a job stays: the other queue still runs it, and the user
+reads the reason and can decide.
 """
 
 import base64
@@ -21,23 +21,23 @@ from pgqueue.values.storable import refuse_unstorable
 from pgqueue.values.unique import Unique
 
 PayloadKind = Literal["json", "text", "base64"]
-LOCKED = "it has a lock, and locks are not yet in pgqueue (--without-locks moves it all the same)"
+LOCKED = "it has a lock, and locks are not yet in pgqueue (--without-locks moves it without the lock)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
-    """How waiting jobs are taken over.
+    """The rules for waiting jobs of another queue.
 
     Attributes:
-        queue: the queue that they are for.
+        queue: the queue to move them to.
         unique: how long a unique key is held.
-        tasks: the tasks that there are; None: nobody knows, so that any name is taken.
+        tasks: the registered tasks; None: unknown, so any name is taken.
         any_task: take names that are not among ``tasks``, too.
         rename: new names of tasks, by the old ones.
-        into: the queue that they all go to; None: to that of the same name, or the task's own.
-        max_attempts: after how many attempts they are dead; None: as the task says, or 25.
-        without_locks: take jobs that have a lock, and forget the lock.
-        payload_as: the parameter that the payload is for; None: the payload is the arguments, a JSON object.
+        into: the queue for all jobs; None: the queue of the same name, or the task's own.
+        max_attempts: after how many attempts the jobs are dead; None: the task's own number, or 25.
+        without_locks: take jobs that have a lock, and drop the lock.
+        payload_as: the parameter that gets the payload; None: the payload is the arguments, a JSON object.
         payload_is: how the payload of such a parameter is read.
     """
 
@@ -53,7 +53,7 @@ class Judge:
     payload_is: PayloadKind = "json"
 
     def __call__(self, waiting: Waiting) -> NewJob | str:
-        """The job to add, or why there is none."""
+        """The job to add, or why the waiting job stays."""
         name = self.rename.get(waiting.task, waiting.task)
         task = (self.tasks or {}).get(name)
         if waiting.lock is not None and not self.without_locks:
@@ -97,12 +97,12 @@ def arguments(payload: bytes | None, name: str | None, kind: PayloadKind) -> byt
     """The arguments of a task as a JSON object.
 
     Args:
-        payload: what was stored; None: nothing.
-        name: the parameter that it is for; None: it is the JSON object.
-        kind: how it is read, where it is for one parameter.
+        payload: the stored payload; None: there is none.
+        name: the parameter that gets it; None: the payload is the JSON object of arguments.
+        kind: how the payload for one parameter is read.
 
     Raises:
-        PayloadNotDecodable: it cannot be read so, or be stored.
+        PayloadNotDecodable: the payload cannot be read in this way, or cannot be stored.
     """
     try:
         found = _object(payload, name, kind)
@@ -110,7 +110,7 @@ def arguments(payload: bytes | None, name: str | None, kind: PayloadKind) -> byt
         data = text.encode()
     except (ValueError, RecursionError) as error:
         raise PayloadNotDecodable(
-            f"its payload cannot be read as {kind} (--payload-as NAME with --payload-is base64 takes any)"
+            f"its payload cannot be read as {kind} (--payload-as NAME with --payload-is base64 takes any bytes)"
         ) from error
     try:
         refuse_unstorable(data)
@@ -125,7 +125,7 @@ def _object(payload: bytes | None, name: str | None, kind: PayloadKind) -> dict[
     found = {} if payload is None else _read(payload, "json")
     if not isinstance(found, dict):
         raise PayloadNotDecodable(
-            "its payload is no JSON object (--payload-as NAME hands it to one parameter)"
+            "its payload is no JSON object (--payload-as NAME gives it to one parameter)"
         )
     return found
 

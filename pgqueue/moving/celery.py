@@ -6,9 +6,9 @@
     app = Celery(queue)
     shared_task = app.task
 
-Tasks keep Celery's own meaning: an error is not retried unless the task asks for it, with ``autoretry_for`` or
-``self.retry``; a task that asks for neither, and is not ``acks_late``, is never begun twice. What is not honoured
-is refused by name. The guide is ``docs/moving/from-celery.md``.
+Tasks keep Celery's meaning: an error is not retried unless the task says so, with ``autoretry_for`` or ``self.retry``;
+a task with neither, and without ``acks_late``, is never started twice. An option that is not honoured raises an error
+that names it. The guide is ``docs/moving/from-celery.md``.
 """
 
 import inspect
@@ -48,22 +48,22 @@ STATES = MappingProxyType(
 
 
 class Celery:
-    """Stands where a Celery app stood; its tasks are registered with a queue."""
+    """Replaces a Celery app; its tasks are registered with a queue."""
 
     def __init__(self, queue: PgQueue, *, broker: Literal["rabbitmq", "redis"] | None = None) -> None:
         """Register tasks with this queue.
 
         Args:
             queue: where jobs go.
-            broker: which broker the numbers in ``priority=`` were written for. With ``rabbitmq`` higher runs
-                sooner; with ``redis`` lower does, and the numbers are turned round. None refuses ``priority=``.
+            broker: the broker for which the numbers in ``priority=`` were written. With ``rabbitmq`` higher runs
+                sooner; with ``redis`` lower does, and the sign is changed. With None, ``priority=`` is an error.
 
         Raises:
             InvalidOption: the broker is another one.
         """
         if broker not in (None, "rabbitmq", "redis"):
             raise InvalidOption(
-                f"broker={broker!r}: use 'rabbitmq' or 'redis', whichever the priorities were for"
+                f"broker={broker!r}: use 'rabbitmq' or 'redis', the broker for which the priorities were written"
             )
         self.queue = queue
         self._broker = broker
@@ -76,7 +76,7 @@ class Celery:
         """Register a function, as Celery's ``@app.task`` and ``@shared_task`` do; with or without parentheses.
 
         Args:
-            function: the function, where the decorator has no parentheses.
+            function: the function, if the decorator has no parentheses.
             **options: those of :class:`TaskOptions`.
 
         Raises:
@@ -116,24 +116,24 @@ class Celery:
         return AsyncResult(task_id, self.queue)
 
     def priority(self, number: int | None) -> int | None:
-        """A priority as it was written, in pgqueue's direction.
+        """A priority of the call site, as pgqueue's priority.
 
         Raises:
-            InvalidOption: nobody said for which broker it was written.
+            InvalidOption: the app has no ``broker``.
         """
         if number is not None and self._broker is None:
             raise InvalidOption(
                 f"priority={number!r}: on RabbitMQ higher runs sooner, on Redis lower does; "
-                "say which you had: Celery(queue, broker='rabbitmq') or 'redis'"
+                "name your broker: Celery(queue, broker='rabbitmq') or 'redis'"
             )
         return -number if number is not None and self._broker == "redis" else number
 
 
 class CeleryTask(Generic[P, R]):
-    """Stands where a Celery task stood.
+    """Replaces a Celery task.
 
     Attributes:
-        task: the same task as pgqueue's own: for ``using``, ``enqueue`` and all that is new.
+        task: the pgqueue task: for ``using``, ``enqueue`` and everything that Celery does not have.
         name: its name.
     """
 
@@ -146,12 +146,12 @@ class CeleryTask(Generic[P, R]):
         self.__doc__ = task.__doc__
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function here and now."""
+        """Call the function at once, in this process."""
         first = (None,) if self._bound else ()
         return self.task.function(*first, *args, **kwargs)  # type: ignore[no-any-return]  # the function's own
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Say why there is no signature to be had."""
+        """Say that pgqueue has no signatures, or no such attribute."""
         if name in CANVAS:
             raise ConfigurationError(
                 f"{self.name}.{name}: signatures, chains, groups and chords are not yet in pgqueue; "
@@ -177,7 +177,7 @@ class CeleryTask(Generic[P, R]):
 
         Raises:
             InvalidOption: an option is not honoured; the message says what to do instead.
-            PayloadNotEncodable: an argument would not arrive as it is.
+            PayloadNotEncodable: an argument would arrive as another value.
         """
         chosen = honoured("Celery", options, CALL_OPTIONS, CALL_REMEDIES)
         countdown = chosen.get("countdown")
@@ -193,7 +193,7 @@ class CeleryTask(Generic[P, R]):
 
 
 class AsyncResult(Generic[R]):
-    """A job, asked in Celery's words.
+    """A job, with Celery's methods.
 
     Attributes:
         id: the job's id as a string.
@@ -204,15 +204,15 @@ class AsyncResult(Generic[R]):
 
         Args:
             task_id: its id.
-            queue: where it is.
+            queue: its queue.
 
         Raises:
-            InvalidOption: it cannot be an id of pgqueue's.
+            InvalidOption: it cannot be an id of pgqueue.
         """
         if not str(task_id).isdecimal():
             raise InvalidOption(
                 f"task_id={task_id!r} is no id of a job in pgqueue; "
-                "what Celery ran is in Celery's result backend, for as long as that keeps it"
+                "the results of Celery's tasks are in Celery's result backend"
             )
         self.id = str(task_id)
         self._queue = queue
@@ -243,7 +243,7 @@ class AsyncResult(Generic[R]):
         return self.state in {"SUCCESS", "FAILURE", "REVOKED"}
 
     def successful(self) -> bool:
-        """Whether it ended well."""
+        """Whether it succeeded."""
         return self.state == "SUCCESS"
 
     def failed(self) -> bool:
@@ -254,12 +254,12 @@ class AsyncResult(Generic[R]):
         """Wait for the result.
 
         Args:
-            timeout: at most so many seconds.
+            timeout: how long to wait, in seconds; None: without limit.
             propagate: raise a failure; False returns it.
 
         Raises:
-            JobFailed: the job is dead or was revoked. The task's own exception is named in the message.
-            JobNotDone: it has not ended in time; a :class:`TimeoutError`.
+            JobFailed: the job is dead or was revoked. The message names the task's exception.
+            JobNotDone: it has not ended within the timeout; a :class:`TimeoutError`.
         """
         try:
             return self._queue.result(int(self.id), timeout=timeout)  # type: ignore[no-any-return]  # any JSON
@@ -275,21 +275,21 @@ class AsyncResult(Generic[R]):
 
 
 class Request(NamedTuple):
-    """What ``self.request`` tells: the job's id, and how often it has been retried."""
+    """``self.request``: the job's id, and the number of its retries."""
 
     id: str | None
     retries: int
 
 
 class Bound:
-    """What a task with ``bind=True`` gets as ``self``.
+    """The ``self`` of a task with ``bind=True``.
 
     Attributes:
         name: the task's name.
     """
 
     def __init__(self, name: str, context: Context | None, retry_delay: float) -> None:
-        """Made for each attempt; without a context the function was called here and now."""
+        """Made for each attempt; without a context the function was called directly."""
         self.name = name
         self._context = context
         self._retry_delay = retry_delay
@@ -309,23 +309,23 @@ class Bound:
         throw: bool = True,
         **options: object,
     ) -> NoReturn:
-        """End this attempt, and begin another one later; the last one ends with ``exc``.
+        """End this attempt, and start another one later; the last attempt raises ``exc``.
 
         Args:
-            exc: why.
-            countdown: in so many seconds; the task's ``default_retry_delay`` by default.
+            exc: the reason.
+            countdown: seconds until the next attempt; the task's ``default_retry_delay`` by default.
             throw: must be True.
             **options: none is honoured.
 
         Raises:
             RetryLater: the attempt ends here.
             InvalidOption: an option is not honoured.
-            ConfigurationError: this is no attempt: the function was called here and now.
+            ConfigurationError: this is no attempt: the function was called directly.
         """
         honoured("Celery", options, (), RETRY_REMEDIES)
         if not throw:
             raise InvalidOption(
-                "throw=False: a retry ends the attempt where it stands; write raise self.retry(...)"
+                "throw=False: a retry always ends the attempt at this line; write raise self.retry(...)"
             )
         context = self._context
         if exc is not None and (context is None or context.attempt >= context.job.max_attempts):
@@ -337,7 +337,7 @@ class Bound:
 
 
 def _with_self(function: Callable[..., Any], options: TaskOptions) -> Callable[..., Any]:
-    """The function with its ``self`` made of the attempt's context."""
+    """The function with a ``self`` that is made from the attempt's context."""
     if inspect.iscoroutinefunction(function):
         raise ConfigurationError(
             f"{function.__qualname__}: bind=True is for plain functions; for an async one use @queue.task and a Context"

@@ -1,4 +1,4 @@
-"""Celery's options: those that are honoured, with its own defaults and meaning; and what to do about the others."""
+"""Celery's options: those that are honoured, with Celery's defaults and meaning; and what to do about the others."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -11,22 +11,20 @@ from tenacity.wait import WaitBaseT, wait_exponential, wait_fixed, wait_random_e
 from pgqueue.moving.strict import FOR_EVER, honoured
 from pgqueue.values.retry import Retry
 
-RESULTS = (
-    "results are kept with the job's history; leave it out, or keep none with PgQueue(history=timedelta(0))"
-)
-JSON = "arguments and results travel as JSON; leave it out"
+RESULTS = "results are kept with the job's history; omit it, or keep none with PgQueue(history=timedelta(0))"
+JSON = "arguments and results are stored as JSON; omit it"
 ROUTING = "there is no broker to route through; use queue="
 TASK_REMEDIES = {
     "base": "there are no task classes; wrap the function, or give PgQueue(middleware=[...])",
-    "dont_autoretry_for": "name in autoretry_for what is to be retried, and nothing wider",
-    "expires": "jobs do not expire; look at the time in the task, and return",
+    "dont_autoretry_for": "name in autoretry_for only the errors to retry",
+    "expires": "jobs do not expire; check the time in the task, and return",
     "ignore_result": RESULTS,
-    "rate_limit": "not yet in pgqueue; run the tasks that need it in a queue and worker of their own",
+    "rate_limit": "not yet in pgqueue; run the tasks that need it in a separate queue and worker",
     "reject_on_worker_lost": "a job whose worker died runs again while it has attempts; use acks_late and max_retries",
     "serializer": JSON,
     "soft_time_limit": "there is one limit; use time_limit",
-    "throws": "every failed attempt is logged and kept; leave it out",
-    "track_started": "whether a job has started is always known; leave it out",
+    "throws": "every failed attempt is logged and kept; omit it",
+    "track_started": "pgqueue always records that a job has started; omit it",
 }
 CALL_OPTIONS = ("countdown", "eta", "priority", "queue")
 CALL_REMEDIES = {
@@ -37,17 +35,17 @@ CALL_REMEDIES = {
     "exchange": ROUTING,
     "expires": TASK_REMEDIES["expires"],
     "group_id": "groups are not yet in pgqueue",
-    "headers": "a job carries its arguments and nothing else; pass it as one",
+    "headers": "pass the value as an argument, or use task.task.using(meta=...)",
     "ignore_result": RESULTS,
     "link": "callbacks are not yet in pgqueue; enqueue the next task at the end of this one",
-    "link_error": "callbacks are not yet in pgqueue; look at the dead jobs, or catch the error in the task",
-    "retry": "an enqueue is a row in your database: it is there or it raises; leave it out",
-    "retry_policy": "an enqueue is a row in your database: it is there or it raises; leave it out",
+    "link_error": "callbacks are not yet in pgqueue; list the dead jobs, or catch the error in the task",
+    "retry": "an enqueue inserts a row in your database, or raises; omit it",
+    "retry_policy": "an enqueue inserts a row in your database, or raises; omit it",
     "routing_key": ROUTING,
     "serializer": JSON,
-    "shadow": "a job goes by its task's name; leave it out",
+    "shadow": "a job has its task's name; omit it",
     "soft_time_limit": "the limit belongs to the task: @app.task(time_limit=...)",
-    "task_id": "the database gives out ids; for at most one live job use task.task.using(unique_key=...)",
+    "task_id": "the database makes the ids; for at most one live job use task.task.using(unique_key=...)",
     "time_limit": "the limit belongs to the task: @app.task(time_limit=...)",
 }
 RETRY_REMEDIES = {
@@ -55,8 +53,8 @@ RETRY_REMEDIES = {
     "eta": "use countdown=",
     "kwargs": "a job keeps its arguments; enqueue another one, and return",
     "max_retries": "set it on the task: @app.task(bind=True, max_retries=...)",
-    "priority": "a job keeps its priority; leave it out",
-    "queue": "a job keeps its queue; leave it out",
+    "priority": "a job keeps its priority; omit it",
+    "queue": "a job keeps its queue; omit it",
 }
 CANVAS = ("s", "si", "signature", "subtask", "chunks", "map", "starmap")
 
@@ -80,19 +78,19 @@ class TaskOptions:
     time_limit: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what ``retry_kwargs`` cannot honour."""
+        """Check ``retry_kwargs``."""
         honoured("Celery", self.retry_kwargs, ("max_retries", "countdown"), RETRY_REMEDIES)
 
     @property
     def attempts(self) -> int:
-        """How often a job may begin: once, unless the task retries or wants to be run again after a crash."""
+        """How many attempts a job has: one, unless the task retries or is ``acks_late``."""
         if not (self.bind or self.autoretry_for or self.acks_late):
             return 1
         retries = self.retry_kwargs.get("max_retries", self.max_retries)
         return FOR_EVER if retries is None else int(retries) + 1
 
     def policy(self) -> Retry:
-        """The same as a policy of pgqueue's; ``self.retry`` decides for itself."""
+        """The same as a pgqueue policy; ``self.retry`` does not use it."""
         return Retry(
             wait=self._wait(),
             stop=stop_after_attempt(self.attempts),

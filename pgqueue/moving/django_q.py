@@ -7,10 +7,10 @@
     cluster.register(send_receipt, resize_image)
     async_task, result = cluster.async_task, cluster.result
 
-A cluster of Django-Q imports whatever function a task names; a worker of pgqueue runs what is registered with its
-queue, so each function is named once. Jobs keep Django-Q's own meaning: a failed one runs again ``retry`` seconds
-later, without end unless ``max_attempts`` says so, or not at all with ``ack_failures``. What is not honoured is
-refused by name. The guide is ``docs/moving/from-django-q.md``.
+A cluster of Django-Q imports any function that a task names; a pgqueue worker runs only functions that are registered
+with its queue, so register each function once. Jobs keep Django-Q's meaning: a failed job runs again after ``retry``
+seconds, without end unless ``max_attempts`` sets a limit, or not at all with ``ack_failures``. An option that is not
+honoured raises an error that names it. The guide is ``docs/moving/from-django-q.md``.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,8 +30,8 @@ from pgqueue.values.retry import Retry
 KNOWN = ("ack_failure", "cluster", "save")
 HOOK = "hooks are not yet in pgqueue; do it at the end of the function"
 REMEDIES = {
-    "broker": "there is no broker: jobs are in your database; leave it out",
-    "cached": "results are in your database; leave it out",
+    "broker": "there is no broker: jobs are in your database; omit it",
+    "cached": "results are in your database; omit it",
     "chain": "chains are not yet in pgqueue; enqueue the next task at the end of this one",
     "failure_hook": HOOK,
     "group": "groups are not yet in pgqueue",
@@ -39,12 +39,12 @@ REMEDIES = {
     "iter_cached": "groups are not yet in pgqueue",
     "iter_count": "groups are not yet in pgqueue",
     "sync": "call the function",
-    "task_name": "a job goes by its task's name; keep the id that async_task returns",
+    "task_name": "a job has its task's name; keep the id that async_task returns",
     "timeout": "a time limit belongs to the function: cluster.register(function, timeout=...)",
     "timeout_hook": HOOK,
 }
 SCHEDULE_KNOWN = ("cluster", "next_run", "schedule_type")
-RECURRING = "schedules that recur are not yet in pgqueue; leave this one where it is, or have cron call `pgqueue enqueue`"
+RECURRING = "recurring schedules are not yet in pgqueue; leave this one in Django-Q, or let cron call `pgqueue enqueue`"
 SCHEDULE_REMEDIES = {
     "cron": RECURRING,
     "failure_hook": HOOK,
@@ -64,8 +64,8 @@ class Fetched:
     Attributes:
         id: the job's id as a string.
         func: the function's dotted path.
-        success: whether it ended well.
-        result: what the function returned; where it failed, the traceback.
+        success: whether it succeeded.
+        result: what the function returned; if it failed, the traceback.
         started: when its last attempt started.
         stopped: when it ended.
         attempt_count: how many attempts there were.
@@ -92,13 +92,13 @@ class Cluster:
         timeout: float | None = None,
         ack_failures: bool = False,
     ) -> None:
-        """Say what ``Q_CLUSTER`` said.
+        """Set the options of ``Q_CLUSTER``.
 
         Args:
             queue: where jobs go.
             retry: after how many seconds a failed job runs again.
-            max_attempts: how often a job may begin; 0: without end.
-            timeout: how many seconds an attempt may take; None: as many as it likes.
+            max_attempts: how many attempts a job has; 0: without end.
+            timeout: how many seconds an attempt may take; None: without limit.
             ack_failures: a failed job does not run again.
         """
         self.queue = queue
@@ -123,23 +123,23 @@ class Cluster:
             )(function)
 
     def async_task(self, func: Callable[..., Any] | str, *args: object, **kwargs: object) -> str:
-        """Enqueue a call; the job's id.
+        """Enqueue a call; returns the job's id.
 
         Args:
             func: a registered function, or its dotted path.
-            *args: the function's.
-            **kwargs: the function's, and Django-Q's options among them, or in ``q_options``: ``cluster`` names
+            *args: the function's positional arguments.
+            **kwargs: the function's keyword arguments, and Django-Q's options, also in ``q_options``: ``cluster`` names
                 the queue, ``ack_failure`` allows one attempt only.
 
         Raises:
             InvalidOption: an option is not honoured; the message says what to do instead.
             UnknownTask: the function is not registered.
-            PayloadNotEncodable: an argument would not arrive as it is.
+            PayloadNotEncodable: an argument would arrive as another value.
         """
-        options, rest = _apart(kwargs)
+        options, rest = _without_options(kwargs)
         if not options.get("save", True):
             raise InvalidOption(
-                "save=False: how long ended jobs are kept is the queue's: PgQueue(history=...)"
+                "save=False: the queue sets how long ended jobs are kept: PgQueue(history=...)"
             )
         return self._enqueue(
             func,
@@ -150,52 +150,52 @@ class Cluster:
         )
 
     def schedule(self, func: str, *args: object, **kwargs: object) -> str:
-        """Enqueue a call that is due once, at ``next_run``; the job's id.
+        """Enqueue a call that is due once, at ``next_run``; returns the job's id.
 
         Args:
             func: the dotted path of a registered function.
-            *args: the function's.
-            **kwargs: the function's, and Django-Q's options among them: ``next_run`` with a time zone,
-                ``cluster``. A ``schedule_type`` other than once is refused.
+            *args: the function's positional arguments.
+            **kwargs: the function's keyword arguments, and Django-Q's options: ``next_run`` with a time zone,
+                ``cluster``. A ``schedule_type`` other than once is an error.
 
         Raises:
             InvalidOption: an option is not honoured; the message says what to do instead.
         """
-        given, rest = _parted(kwargs, {*SCHEDULE_KNOWN, *SCHEDULE_REMEDIES, "repeats"})
+        given, rest = _split(kwargs, {*SCHEDULE_KNOWN, *SCHEDULE_REMEDIES, "repeats"})
         if given.get("schedule_type", ONCE) != ONCE:
             raise InvalidOption(f"schedule_type={given['schedule_type']!r}: {RECURRING}")
-        given.pop("repeats", None)  # of a schedule that is due once it says nothing
+        given.pop("repeats", None)  # it means nothing for a schedule that is due once
         options = honoured("Django-Q", given, SCHEDULE_KNOWN, SCHEDULE_REMEDIES)
         return self._enqueue(func, args, rest, queue=options.get("cluster"), run_at=options.get("next_run"))
 
     def fetch(self, task_id: str | int, wait: int = 0) -> Fetched | None:
-        """A job that has ended; None: it has not.
+        """A job that has ended; None: it has not ended.
 
         Args:
-            task_id: what ``async_task`` returned.
-            wait: for so many milliseconds; below zero: as long as it takes.
+            task_id: the id that ``async_task`` returned.
+            wait: how long to wait, in milliseconds; below zero: without limit.
 
         Raises:
-            InvalidOption: it cannot be an id of pgqueue's.
+            InvalidOption: it cannot be an id of pgqueue.
         """
         if not str(task_id).isdecimal():
             raise InvalidOption(
-                f"task_id={task_id!r} is no id of a job in pgqueue; what Django-Q ran is in its own tables"
+                f"task_id={task_id!r} is no id of a job in pgqueue; Django-Q's tasks are in its own tables"
             )
         try:
             self.queue.result(int(task_id), timeout=None if wait < 0 else wait / 1000)
         except (JobNotDone, JobNotFound):
             return None
         except JobFailed:
-            pass  # that is an answer, too
+            pass  # a failed job has ended, too
         return _fetched(self.queue.job(int(task_id)))
 
     def result(self, task_id: str | int, wait: int = 0) -> Any:  # noqa: ANN401 - any JSON
-        """What the function returned; where it failed, the traceback; None before it has ended.
+        """What the function returned; if it failed, the traceback; None before it has ended.
 
         Args:
-            task_id: what ``async_task`` returned.
-            wait: for so many milliseconds; below zero: as long as it takes.
+            task_id: the id that ``async_task`` returned.
+            wait: how long to wait, in milliseconds; below zero: without limit.
         """
         found = self.fetch(task_id, wait)
         return None if found is None else found.result
@@ -214,14 +214,14 @@ class Cluster:
         return str(task.enqueue(*args, **kwargs).id)
 
 
-def _apart(kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Django-Q's options, and the function's own arguments."""
-    given, rest = _parted(kwargs, {*KNOWN, *REMEDIES, "q_options"})
+def _without_options(kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Django-Q's options, and the function's keyword arguments."""
+    given, rest = _split(kwargs, {*KNOWN, *REMEDIES, "q_options"})
     grouped = given.pop("q_options", None) or {}
     return honoured("Django-Q", {**given, **grouped}, KNOWN, REMEDIES), rest
 
 
-def _parted(kwargs: Mapping[str, Any], names: set[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _split(kwargs: Mapping[str, Any], names: set[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     given = {name: value for name, value in kwargs.items() if name in names}
     return given, {name: value for name, value in kwargs.items() if name not in names}
 

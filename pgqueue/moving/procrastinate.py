@@ -5,9 +5,9 @@
     queue = PgQueue()
     app = App(queue)
 
-Tasks keep Procrastinate's own meaning: no retry unless ``retry=`` asks for it, and at most one *waiting* job of a
-``queueing_lock``, a second one raising :class:`AlreadyEnqueued`. What is not honoured is refused by name. The
-guide is ``docs/moving/from-procrastinate.md``; ``pgqueue adopt procrastinate`` moves the jobs that wait.
+Tasks keep Procrastinate's meaning: no retry unless ``retry=`` is given, and at most one *waiting* job of a
+``queueing_lock``; a second one raises :class:`AlreadyEnqueued`. An option that is not honoured raises an error that names
+it. The guide is ``docs/moving/from-procrastinate.md``; ``pgqueue adopt procrastinate`` moves waiting jobs.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,11 +30,11 @@ from pgqueue.values.unique import Unique
 P = ParamSpec("P")
 R = TypeVar("R")
 
-LOCK = "locks are not yet in pgqueue: nothing would keep two such jobs from running at once; leave these tasks where they are"
+LOCK = "locks are not yet in pgqueue: two such jobs could run at once; leave these tasks in Procrastinate"
 TASK_OPTIONS = ("aliases", "name", "priority", "queue", "queueing_lock", "retry")
 TASK_REMEDIES = {
     "lock": LOCK,
-    "pass_context": "annotate the first parameter as pgqueue.Context, and leave the option out",
+    "pass_context": "annotate the first parameter as pgqueue.Context, and omit the option",
     "task_middleware": "wrap the function, or give PgQueue(middleware=[...])",
 }
 JOB_OPTIONS = (
@@ -56,14 +56,16 @@ class AlreadyEnqueued(JobError):
 
 @dataclass(frozen=True, kw_only=True)
 class RetryStrategy:
-    """Procrastinate's ``RetryStrategy``, which may also be given as it is.
+    """Procrastinate's ``RetryStrategy``; Procrastinate's own object works, too.
+
+    The wait before a further attempt is the sum of three parts; ``n`` is the number of attempts before the failed one.
 
     Attributes:
         max_attempts: how often to try again; None: without end.
-        wait: seconds before each further attempt, and …
-        linear_wait: … so many more for each attempt that there was, and …
-        exponential_wait: … this number raised to one more than those attempts.
-        retry_exceptions: only after these; None: after any.
+        wait: a constant part, in seconds.
+        linear_wait: seconds, times ``n``.
+        exponential_wait: this number to the power of ``n + 1``, in seconds.
+        retry_exceptions: retry only after these; None: after any.
     """
 
     max_attempts: int | None = None
@@ -74,7 +76,7 @@ class RetryStrategy:
 
 
 class App:
-    """Stands where a Procrastinate app stood; its tasks are registered with a queue."""
+    """Replaces a Procrastinate app; its tasks are registered with a queue."""
 
     def __init__(self, queue: PgQueue) -> None:
         """Register tasks with this queue.
@@ -92,7 +94,7 @@ class App:
         """Register a function, as Procrastinate's ``@app.task`` does; with or without parentheses.
 
         Args:
-            function: the function, where the decorator has no parentheses.
+            function: the function, if the decorator has no parentheses.
             **options: ``name``, ``aliases``, ``queue``, ``priority``, ``queueing_lock``, and ``retry`` as a
                 boolean, a number or a strategy.
 
@@ -115,26 +117,26 @@ class App:
         return register if function is None else register(function)
 
     def configure_task(self, name: str, **options: object) -> "Deferrer":
-        """What :meth:`ProcrastinateTask.configure` returns, for a registered task by its name."""
+        """As :meth:`ProcrastinateTask.configure`, for a registered task by its name."""
         return Deferrer(self.queue, self.queue.find_task(name)).configured(options)
 
     def periodic(self, **options: object) -> None:
-        """Refused.
+        """Raise an error: pgqueue has no schedules yet.
 
         Raises:
             InvalidOption: always.
         """
         raise InvalidOption(
             f"periodic({', '.join(f'{name}={value!r}' for name, value in options.items())}): schedules are not yet "
-            "in pgqueue; leave these tasks where they are, or have cron call `pgqueue enqueue`"
+            "in pgqueue; leave these tasks in Procrastinate, or let cron call `pgqueue enqueue`"
         )
 
 
 class ProcrastinateTask(Generic[P, R]):
-    """Stands where a task of Procrastinate's stood.
+    """Replaces a Procrastinate task.
 
     Attributes:
-        task: the same task as pgqueue's own: for ``using``, ``enqueue`` and all that is new.
+        task: the pgqueue task: for ``using``, ``enqueue`` and everything that Procrastinate does not have.
         name: its name.
     """
 
@@ -146,11 +148,11 @@ class ProcrastinateTask(Generic[P, R]):
         self.__doc__ = deferrer.task.__doc__
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function here and now."""
+        """Call the function at once, in this process."""
         return self.task.function(*args, **kwargs)  # type: ignore[no-any-return]  # the function's own
 
     def configure(self, **options: object) -> "Deferrer":
-        """Say how the next job is to be queued.
+        """Set options of the next job.
 
         Args:
             **options: ``queueing_lock``, ``task_kwargs``, ``schedule_at``, ``schedule_in``, ``queue``,
@@ -188,14 +190,14 @@ class ProcrastinateTask(Generic[P, R]):
 
 @dataclass(frozen=True)
 class Deferrer:
-    """What ``configure`` returns.
+    """Enqueues jobs of a task with set options; ``configure`` returns it.
 
     Attributes:
         queue: where jobs go.
-        task: what is called, and how its jobs are queued.
-        queueing_lock: what no two waiting jobs may share, or None.
-        task_kwargs: arguments that ``defer`` adds to.
-        connection: in whose transaction to enqueue; None: in one of its own.
+        task: the task, with its options.
+        queueing_lock: a key that at most one waiting job has, or None.
+        task_kwargs: arguments, to which ``defer`` adds its own.
+        connection: the connection in whose transaction to enqueue; None: a transaction of its own.
     """
 
     queue: PgQueue
@@ -205,7 +207,7 @@ class Deferrer:
     connection: object = None
 
     def configured(self, options: Mapping[str, Any]) -> "Deferrer":
-        """This with other options.
+        """A copy with other options.
 
         Raises:
             InvalidOption: an option is not honoured, or out of its range.
@@ -270,14 +272,16 @@ class Deferrer:
 
     def _accepted(self, handle: JobHandle[Any]) -> int:
         if not handle.accepted:
-            raise AlreadyEnqueued(f"queueing_lock={self.queueing_lock!r}: job {handle.id} waits with it")
+            raise AlreadyEnqueued(
+                f"queueing_lock={self.queueing_lock!r}: job {handle.id} already waits with this lock"
+            )
         return handle.id
 
     def _is_single(self, task_kwargs: Sequence[Mapping[str, Any]]) -> bool:
-        """Whether the calls go one by one: the only one that a lock lets wait."""
+        """Whether there is a lock, and so at most one call."""
         if self.queueing_lock is not None and len(task_kwargs) > 1:
             raise AlreadyEnqueued(
-                f"queueing_lock={self.queueing_lock!r}: {len(task_kwargs)} jobs cannot wait with it"
+                f"queueing_lock={self.queueing_lock!r}: {len(task_kwargs)} jobs cannot wait with one lock"
             )
         return self.queueing_lock is not None
 
@@ -286,10 +290,10 @@ class Deferrer:
 
 
 def policy_of(retry: object) -> Retry:
-    """Procrastinate's ``retry=`` as a policy of pgqueue's: no retry, so many, or what a strategy says.
+    """Procrastinate's ``retry=`` as a pgqueue policy: no retry, a number of retries, or a strategy's.
 
     Raises:
-        InvalidOption: it is a strategy of your own making.
+        InvalidOption: it is a custom strategy.
     """
     if isinstance(retry, bool):
         strategy: Any = RetryStrategy(max_attempts=None if retry else 0)
@@ -299,7 +303,7 @@ def policy_of(retry: object) -> Retry:
         strategy = retry
     if not all(hasattr(strategy, one.name) for one in fields(RetryStrategy)):
         raise InvalidOption(
-            f"retry={retry!r}: a strategy of your own cannot be asked here; say the same with "
+            f"retry={retry!r}: pgqueue cannot use a custom strategy; write it as "
             "@queue.task(retry=pgqueue.Retry(...)), or raise pgqueue.RetryLater in the task"
         )
 
@@ -310,7 +314,7 @@ def policy_of(retry: object) -> Retry:
         )
 
     retries = strategy.max_attempts
-    # Theirs reads 0 as "no limit", and says "no retry" with no strategy at all.
+    # Procrastinate reads 0 as "no limit"; for "no retry" it has no strategy.
     unlimited = retries is None or (retries == 0 and retry is strategy)
     return Retry(
         wait=wait,

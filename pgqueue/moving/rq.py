@@ -7,9 +7,10 @@
     mail = Queue("mail", connection=queue)
     mail.enqueue(send_receipt, 42)
 
-RQ's worker imports whatever function a job names; a worker of pgqueue runs what is registered with its queue, so
-each function is named once. Jobs keep RQ's own meaning: one attempt unless ``retry=`` asks for more, retried at
-once, 180 seconds each. What is not honoured is refused by name. The guide is ``docs/moving/from-rq.md``.
+RQ's worker imports any function that a job names; a pgqueue worker runs only functions that are registered with its
+queue, so register each function once. Jobs keep RQ's meaning: one attempt unless ``retry=`` allows more, retried at
+once, 180 seconds each. An option that is not honoured raises an error that names it. The guide is
+``docs/moving/from-rq.md``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,20 +36,20 @@ R = TypeVar("R")
 
 DEFAULT_TIMEOUT = 180
 FRONT = 100
-"""The priority that ``at_front=True`` means: before every job that has less."""
+"""The priority of ``at_front=True``: before every job of lower priority."""
 
 KNOWN = ("at_front", "retry")
 CALLBACK = "callbacks are not yet in pgqueue; do it at the end of the function"
 LIMIT = "a time limit belongs to the function: register(queue, function, timeout=...)"
-KEPT = "how long ended jobs are kept is the queue's: PgQueue(history=...)"
+KEPT = "the queue sets how long ended jobs are kept: PgQueue(history=...)"
 REMEDIES = {
     "depends_on": "jobs that wait for jobs are not yet in pgqueue; enqueue the next one at the end of this one",
-    "description": "a job goes by its task's name; leave it out",
+    "description": "a job has its task's name; omit it",
     "failure_ttl": KEPT,
     "group_id": "groups are not yet in pgqueue",
-    "job_id": "the database gives out ids; for at most one live job use task.using(unique_key=...)",
+    "job_id": "the database makes the ids; for at most one live job use task.using(unique_key=...)",
     "job_timeout": LIMIT,
-    "meta": "a job carries its arguments and nothing else; pass it as one",
+    "meta": "pass the value as an argument, or use pgqueue's own task.using(meta=...)",
     "on_failure": CALLBACK,
     "on_stopped": CALLBACK,
     "on_success": CALLBACK,
@@ -56,7 +57,7 @@ REMEDIES = {
     "repeat": "schedules are not yet in pgqueue",
     "result_ttl": KEPT,
     "timeout": LIMIT,
-    "ttl": "jobs do not expire; look at the time in the function, and return",
+    "ttl": "jobs do not expire; check the time in the function, and return",
 }
 STATUSES = MappingProxyType(
     {
@@ -73,10 +74,10 @@ STATUSES = MappingProxyType(
 
 @dataclass(frozen=True)
 class Retry:
-    """RQ's ``Retry``: so many more attempts after the first.
+    """RQ's ``Retry``: the number of further attempts after the first.
 
     Attributes:
-        max: how many.
+        max: the number of further attempts.
         interval: must be 0: the wait between attempts belongs to the function.
 
     Raises:
@@ -87,7 +88,7 @@ class Retry:
     interval: int | Sequence[int] = 0
 
     def __post_init__(self) -> None:
-        """Refuse what is not honoured."""
+        """Check that the values are honoured."""
         if self.max < 1:
             raise InvalidOption(f"Retry(max={self.max!r}): use a number from 1")
         if self.interval not in (0, [], ()):
@@ -106,10 +107,10 @@ def register(
     """Make functions known to the workers of a queue, under their dotted paths and with RQ's meaning.
 
     Args:
-        queue: whose workers are to run them.
+        queue: the queue whose workers run them.
         *functions: any functions, yours or a library's.
-        timeout: how many seconds an attempt may take; -1 or None: as many as it likes.
-        retry: how many more attempts a failed job has, unless its enqueue says.
+        timeout: how many seconds an attempt may take; -1 or None: without limit.
+        retry: how many further attempts a failed job has, unless its enqueue sets it.
     """
     for function in functions:
         queue.task(
@@ -120,22 +121,22 @@ def register(
 
 
 class Queue:
-    """Stands where an RQ queue stood.
+    """Replaces an RQ queue.
 
     Attributes:
         name: the queue's name.
-        connection: the :class:`PgQueue` that it is a line of.
+        connection: the :class:`PgQueue` that it belongs to.
     """
 
     def __init__(self, name: str = "default", connection: PgQueue | None = None) -> None:
-        """Name a line of jobs.
+        """Name a queue.
 
         Args:
             name: its name.
-            connection: your ``PgQueue``, where the Redis connection stood.
+            connection: your ``PgQueue``, in place of the Redis connection.
 
         Raises:
-            InvalidOption: the connection is something else.
+            InvalidOption: the connection is no ``PgQueue``.
         """
         if not isinstance(connection, PgQueue):
             raise InvalidOption(
@@ -149,21 +150,21 @@ class Queue:
 
         Args:
             f: a registered function, or its dotted path.
-            *args: the function's.
-            **kwargs: the function's, and RQ's options among them: ``retry``, ``at_front``. RQ's explicit
+            *args: the function's positional arguments.
+            **kwargs: the function's keyword arguments, and RQ's options: ``retry``, ``at_front``. RQ's explicit
                 ``args=`` and ``kwargs=`` work, too.
 
         Raises:
             InvalidOption: an option is not honoured; the message says what to do instead.
             UnknownTask: the function is not registered.
-            PayloadNotEncodable: an argument would not arrive as it is.
+            PayloadNotEncodable: an argument would arrive as another value.
         """
         return self._enqueue(f, args, kwargs)
 
     def enqueue_in(
         self, time_delta: timedelta, func: Callable[..., Any] | str, *args: object, **kwargs: object
     ) -> "Job":
-        """Enqueue a call that is due so much later; otherwise as :meth:`enqueue`."""
+        """Enqueue a call that is due after ``time_delta``; otherwise as :meth:`enqueue`."""
         return self._enqueue(func, args, kwargs, delay=time_delta)
 
     def enqueue_at(
@@ -179,7 +180,7 @@ class Queue:
         kwargs: Mapping[str, Any] | None = None,
         **options: object,
     ) -> "Job":
-        """Enqueue a call whose arguments stand apart from the options; otherwise as :meth:`enqueue`."""
+        """Enqueue a call whose arguments are separate from the options; otherwise as :meth:`enqueue`."""
         return self._enqueue(func, (), {**options, "args": args, "kwargs": kwargs})
 
     def _enqueue(
@@ -189,7 +190,7 @@ class Queue:
         kwargs: dict[str, Any],
         **due: Any,  # noqa: ANN401 - those of Task.using
     ) -> "Job":
-        options, args, kwargs = _apart(args, kwargs)
+        options, args, kwargs = _without_options(args, kwargs)
         task = registered(
             self.connection, function, "register(queue, function) makes it known to workers"
         ).using(
@@ -203,7 +204,7 @@ class Queue:
 
 
 class Job:
-    """A job, asked in RQ's words.
+    """A job, with RQ's methods.
 
     Attributes:
         id: its id as a string.
@@ -217,10 +218,10 @@ class Job:
             connection: your ``PgQueue``.
 
         Raises:
-            InvalidOption: it cannot be an id of pgqueue's.
+            InvalidOption: it cannot be an id of pgqueue.
         """
         if not str(id).isdecimal():
-            raise InvalidOption(f"id={id!r} is no id of a job in pgqueue; what RQ ran is in Redis")
+            raise InvalidOption(f"id={id!r} is no id of a job in pgqueue; RQ's jobs are in Redis")
         self.id = str(id)
         self._queue = connection
 
@@ -229,21 +230,21 @@ class Job:
         """A job by its id.
 
         Args:
-            id: which.
+            id: its id.
             connection: your ``PgQueue``.
 
         Raises:
-            JobNotFound: there is no record of it.
+            JobNotFound: the job has no record.
         """
         found = cls(id, connection)
         found.recorded()
         return found
 
     def recorded(self) -> values.Job:
-        """All that pgqueue knows of it.
+        """Its record in pgqueue.
 
         Raises:
-            JobNotFound: there is no record of it.
+            JobNotFound: the job has no record.
         """
         return self._queue.job(int(self.id))
 
@@ -263,7 +264,7 @@ class Job:
 
     @property
     def is_finished(self) -> bool:
-        """Whether it ended well."""
+        """Whether it succeeded."""
         return self.get_status() == "finished"
 
     @property
@@ -272,7 +273,7 @@ class Job:
         return self.get_status() == "failed"
 
     def return_value(self) -> Any:  # noqa: ANN401 - any JSON
-        """What the function returned; None before it has, and if it failed."""
+        """What the function returned; None before the job has ended, and if it failed."""
         return self.recorded().result
 
     @property
@@ -287,16 +288,16 @@ class Job:
         return errors[-1].traceback or errors[-1].message if errors else None
 
     def cancel(self) -> None:
-        """Cancel it if it waits; a running one goes on, as in RQ."""
+        """Cancel it if it waits; a running job continues, as in RQ."""
         if not self.is_started:
             self._queue.cancel(int(self.id))
 
 
 class JobFunction(Generic[P, R]):
-    """What ``@job`` makes of a function: itself, with ``delay``.
+    """The function that ``@job`` returns, with ``delay``.
 
     Attributes:
-        task: the same as a task of pgqueue's own.
+        task: the pgqueue task.
     """
 
     __name__: str
@@ -309,7 +310,7 @@ class JobFunction(Generic[P, R]):
         self._queue = queue
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function here and now."""
+        """Call the function at once, in this process."""
         return self._function(*args, **kwargs)
 
     def delay(self, *args: P.args, **kwargs: P.kwargs) -> Job:
@@ -337,19 +338,19 @@ def job(
         InvalidOption: an option is not honoured; the message says what to do instead.
     """
     honoured("RQ", options, (), REMEDIES)
-    line = Queue(queue, connection) if isinstance(queue, str) else queue
+    target = Queue(queue, connection) if isinstance(queue, str) else queue
 
     def decorate(function: Callable[P, R]) -> JobFunction[P, R]:
-        register(line.connection, function, timeout=timeout, retry=retry)
-        return JobFunction(function, line, line.connection.find_task(path_of(function)))
+        register(target.connection, function, timeout=timeout, retry=retry)
+        return JobFunction(function, target, target.connection.find_task(path_of(function)))
 
     return decorate
 
 
-def _apart(
+def _without_options(
     args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[dict[str, Any], tuple[Any, ...], dict[str, Any]]:
-    """RQ's options, and the function's own arguments."""
+    """RQ's options, and the function's positional and keyword arguments."""
     given = {name: value for name, value in kwargs.items() if name in KNOWN or name in REMEDIES}
     rest = {name: value for name, value in kwargs.items() if name not in given}
     if "args" in rest or "kwargs" in rest:

@@ -1,8 +1,8 @@
-"""What every stand-in refuses: options that it cannot honour, and arguments that would arrive changed.
+"""The errors of all stand-ins: for options that they cannot honour, and for arguments that would arrive changed.
 
-An option that is quietly left out is found in production. An argument that was pickled or tagged with its type
-before, and now travels as plain JSON, is found there, too: a ``datetime`` for a parameter without an annotation
-would arrive as a string.
+Without these errors, users would find an ignored option only in production. The same holds for an argument that the
+other queue pickled or tagged with its type, and pgqueue stores as plain JSON: a ``datetime`` for a parameter without an
+annotation would arrive as a string.
 """
 
 import inspect
@@ -21,19 +21,19 @@ FOR_EVER = 32_767
 def honoured(
     system: str, given: Mapping[str, Any], known: Collection[str], remedies: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The options that are to be honoured, of those that are given.
+    """The given options that are honoured.
 
     Args:
-        system: whose options they are.
-        given: what the call site says.
+        system: the other queue system.
+        given: the options of the call site.
         known: the options that are honoured.
-        remedies: those that are not, and what to do instead. None and False ask for nothing, and are let pass.
+        remedies: the options that are not honoured, and what to do instead; None and False are allowed for them.
 
     Returns:
-        Those of ``known`` that are given, in a dictionary of their own.
+        The given options that are in ``known``, in a new dictionary.
 
     Raises:
-        InvalidOption: an option is not honoured, or is none at all.
+        InvalidOption: an option is not honoured, or does not exist.
     """
     for name, value in given.items():
         if name in known or (name in remedies and (value is None or value is False)):
@@ -48,20 +48,20 @@ def honoured(
 def require_faithful(
     queue: PgQueue, task: Task[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> None:
-    """Refuse arguments that the task would not get as they are. A tuple may arrive as a list.
+    """Raise an error for arguments that the task would get as other values. A tuple may arrive as a list.
 
     Args:
-        queue: where the job is to go.
-        task: what is called.
+        queue: the job's queue.
+        task: the task to enqueue.
         args: positional arguments.
         kwargs: keyword arguments.
 
     Raises:
-        PayloadNotEncodable: an argument has no JSON form, or its parameter's annotation does not bring it back.
+        PayloadNotEncodable: an argument has no JSON form, or would arrive as another value.
         PayloadTooLarge: their JSON form is over the queue's limit.
     """
     injected = object()
-    task.signature.watch = None  # what it would warn of is refused here
+    task.signature.watch = None  # its warnings are errors here
     data = task.signature.encode(args, kwargs, limit=queue.max_payload)
     seen_args, seen_kwargs = task.signature.decode(data, injected)
     whole = inspect.signature(task.function)
@@ -83,8 +83,8 @@ def registered(
 
     Args:
         queue: where it is registered.
-        function: which.
-        remedy: what to do if it is not.
+        function: the function, its path, or an object with a ``task``.
+        remedy: what to do if it is not registered, for the message.
 
     Raises:
         UnknownTask: it is not registered.

@@ -104,7 +104,7 @@ def test_retry_touches_no_job_that_is_not_dead(graves: PgQueue, dsn: str) -> Non
     graves.retry(2)
     result = pgqueue("dead", "retry", "2", "3", "99", dsn=dsn)
     assert (result.exit_code, result.stdout) == (1, "3: ready\n")
-    assert result.stderr == "2: left alone: ready\n99: there is no record of it\n"
+    assert result.stderr == "2: not changed: ready\n99: there is no record of it\n"
 
 
 def test_retry_says_which_key_keeps_a_job_dead(graves: PgQueue, dsn: str) -> None:
@@ -112,7 +112,7 @@ def test_retry_says_which_key_keeps_a_job_dead(graves: PgQueue, dsn: str) -> Non
     result = pgqueue("dead", "retry", "1", dsn=dsn)
     assert (result.exit_code, result.stderr) == (
         1,
-        "1: left alone: dead; a live job holds its unique key 'one'\n",
+        "1: not changed: dead; a live job holds its unique key 'one'\n",
     )
 
 

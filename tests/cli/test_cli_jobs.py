@@ -128,7 +128,7 @@ def test_show_tells_how_many_errors_are_not_kept(queue: PgQueue, dsn: str) -> No
         connection.execute(
             "update pgqueue.dead_jobs set errors = jsonb_set(errors, '{0,left_out}', '354') where id = 3"
         )
-    assert "\n(354 more errors came here; " in pgqueue("jobs", "show", "3", dsn=dsn).stdout
+    assert "\n(354 more errors followed; " in pgqueue("jobs", "show", "3", dsn=dsn).stdout
 
 
 def test_show_refuses_a_job_that_there_is_no_record_of(dsn: str) -> None:
@@ -147,7 +147,7 @@ def test_cancel_ends_waiting_jobs(shelf: PgQueue, dsn: str) -> None:
 def test_cancel_says_what_it_left_alone_and_does_the_rest(dsn: str) -> None:
     result = pgqueue("jobs", "cancel", "4", "1", "99", dsn=dsn)
     assert (result.exit_code, result.stdout) == (1, "1: cancelled\n")
-    assert result.stderr == "4: left alone: succeeded\n99: there is no record of it\n"
+    assert result.stderr == "4: not changed: succeeded\n99: there is no record of it\n"
 
 
 def test_cancel_asks_the_worker_of_a_running_job(shelf: PgQueue, dsn: str) -> None:
@@ -166,7 +166,7 @@ def test_retry_makes_scheduled_and_dead_jobs_ready(shelf: PgQueue, dsn: str) -> 
 @pytest.mark.usefixtures("shelf")
 def test_retry_leaves_other_jobs_alone(dsn: str) -> None:
     result = pgqueue("jobs", "retry", "1", "4", dsn=dsn)
-    assert (result.exit_code, result.stderr) == (1, "1: left alone: ready\n4: left alone: succeeded\n")
+    assert (result.exit_code, result.stderr) == (1, "1: not changed: ready\n4: not changed: succeeded\n")
 
 
 @pytest.mark.parametrize("job_id", ["0", "-1", "x", "9223372036854775808"])

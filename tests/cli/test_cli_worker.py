@@ -8,8 +8,8 @@ import pytest
 from cli.commands import Process, only_row, pgqueue, started
 
 from pgqueue import JobState, PgQueue
-from pgqueue.cli.supervisor import TOO_OFTEN, Supervisor
-from pgqueue.cli.worker import heed_signals
+from pgqueue.cli.supervisor import MOST_EARLY_DEATHS, Supervisor
+from pgqueue.cli.worker import handle_signals
 
 ONE_JOB = "select status, attempts from pgqueue.jobs"
 FOR_EVER = ("--grace", "3600")
@@ -162,7 +162,7 @@ def test_a_second_signal_to_the_supervisor_ends_its_children_at_once(dsn: str, s
 async def test_a_supervised_worker_takes_a_repeated_sigterm_for_one_and_sigint_for_the_second_stop() -> None:
     stops: list[None] = []
     done = asyncio.Event()
-    heed_signals(lambda: stops.append(None), supervised=True)
+    handle_signals(lambda: stops.append(None), supervised=True)
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, done.set)
     for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGUSR1):
         os.kill(os.getpid(), number)
@@ -196,10 +196,10 @@ async def test_children_that_grew_up_are_started_again_without_end(tmp_path: Pat
     births = tmp_path / "births"
     program = (
         f"import os, signal; births = open({str(births)!r}, 'a'); births.write('x'); births.flush();"
-        f"births.tell() == {3 * TOO_OFTEN} and os.kill(os.getppid(), signal.SIGTERM)"
+        f"births.tell() == {3 * MOST_EARLY_DEATHS} and os.kill(os.getppid(), signal.SIGTERM)"
     )
-    assert await Supervisor([sys.executable, "-c", program], 1, first_pause=0.0, grown_up=0.0).run() == 0
-    assert len(births.read_text()) >= 3 * TOO_OFTEN
+    assert await Supervisor([sys.executable, "-c", program], 1, first_pause=0.0, stable_after=0.0).run() == 0
+    assert len(births.read_text()) >= 3 * MOST_EARLY_DEATHS
 
 
 def _children(supervisor: Process, count: int) -> list[int]:

@@ -323,7 +323,7 @@ def test_waiting_jobs_are_cancelled_and_running_ones_told_to_stop(
     page = _act(client, "job", "cancel", waiting.id, running.id, ended.id)
     assert sorted(_messages(page)) == [
         "1 job cancelled.",
-        "1 job left alone: already ended.",
+        "1 job not changed: already ended.",
         "1 job told to stop.",
     ]
     assert waiting.status() == JobState.CANCELLED
@@ -340,7 +340,7 @@ def test_dead_and_scheduled_jobs_are_retried_and_others_are_not(
     page = _act(client, "job", "retry", 1_000_001, later.id, ready.id)
     assert _messages(page) == [
         "2 jobs retried.",
-        "1 job left alone: neither scheduled nor dead, or their unique key is taken.",
+        "1 job not changed: neither scheduled nor dead, or their unique key is taken.",
     ]
     assert later.status() == JobState.READY
     assert _messages(_act(client, "deadjob", "retry", 1_000_002)) == ["1 dead job retried."]
@@ -366,7 +366,7 @@ def test_a_purge_tells_of_jobs_that_somebody_retried_meanwhile(
     purge = queue.purge_dead
     monkeypatch.setattr(queue, "purge_dead", lambda ids: purge(ids[1:]))
     page = _act(client, "deadjob", "delete_selected", 1, 2, post="yes")
-    assert "1 of them had left the dead table meanwhile." in _messages(page)
+    assert "1 of them were no longer in the dead table." in _messages(page)
 
 
 def test_queues_are_paused_and_resumed_whether_or_not_they_have_a_row(client: Client) -> None:
@@ -376,7 +376,7 @@ def test_queues_are_paused_and_resumed_whether_or_not_they_have_a_row(client: Cl
     assert queue.counts()[1] == ["default", "mail"]
     assert "pgqueue-paused" in _page(client, "/admin/pgqueue/queue/mail/change/")
     page = _act(client, "queue", "resume", "mail", "unheard-of")
-    assert sorted(_messages(page)) == ["1 queue left alone: not paused.", "1 queue resumed."]
+    assert sorted(_messages(page)) == ["1 queue not changed: not paused.", "1 queue resumed."]
     assert queue.counts()[1] == ["default"]
     assert client.get("/admin/pgqueue/queue/unheard-of/change/").status_code == 302
 

@@ -258,7 +258,7 @@ def test_a_task_that_takes_context_must_name_it() -> None:
 
 def test_a_task_that_does_not_stand_at_its_path_is_refused_when_enqueued(api: Blocking) -> None:
     elsewhere = _task(_module_level)
-    with pytest.raises(InvalidTask, match=r"no task stands at .*_module_level"):
+    with pytest.raises(InvalidTask, match=r"there is no task at .*_module_level"):
         api.enqueue(elsewhere)
     assert queue.jobs() == []
 
@@ -425,7 +425,7 @@ def test_a_result_whose_history_was_dropped_does_not_exist(api: Blocking) -> Non
 
 def test_a_job_that_is_none_of_djangos_has_no_result_here(api: Blocking) -> None:
     handle = queue.tasks["neighbours.project.shop.tasks.confirm"].enqueue(1)
-    with pytest.raises(TaskResultDoesNotExist, match="no task of Django's"):
+    with pytest.raises(TaskResultDoesNotExist, match="not a Django task"):
         api.any_result(str(handle.id))
 
 
@@ -433,7 +433,7 @@ def test_a_job_that_carries_no_call_has_no_result(api: Blocking) -> None:
     with connection.cursor() as cursor:
         cursor.execute("select pgqueue.enqueue('neighbours.django_backend_tasks.add', '{\"one\": 1}')")
         (job_id,) = cursor.fetchone()
-    with pytest.raises(TaskResultDoesNotExist, match="carries no call"):
+    with pytest.raises(TaskResultDoesNotExist, match="not those of a Django task"):
         api.any_result(str(job_id))
 
 

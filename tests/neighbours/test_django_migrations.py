@@ -18,7 +18,7 @@ from sqlalchemy import text
 from store.migrating import consists_of
 
 from pgqueue.django import queue
-from pgqueue.django.operations import Revision, lent
+from pgqueue.django.operations import Revision, as_sqlalchemy
 from pgqueue.store import schema
 from pgqueue.store.drivers import psycopg_connection
 from pgqueue.store.schema import REVISION
@@ -186,7 +186,7 @@ def test_the_plan_says_what_will_be_done(bare_dsn: str) -> None:
 def test_whoever_is_lent_the_connection_can_neither_end_its_transaction_nor_close_it(bare_dsn: str) -> None:
     with transaction.atomic():
         driver = psycopg_connection(connections["default"])
-        with lent(driver) as connection:
+        with as_sqlalchemy(driver) as connection:
             connection.execute(text("create table lent ()"))
             connection.commit()
             connection.execute(text("create table lent_again ()"))

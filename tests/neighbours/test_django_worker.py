@@ -450,7 +450,7 @@ async def test_a_connection_of_another_thread_is_looked_after_once(monkeypatch: 
 
 
 async def _nothing_under_way() -> bool | None:
-    return None if recycling._under_way else True  # noqa: SLF001 - there is no public way to wait for it
+    return None if recycling._recycling_tasks else True  # noqa: SLF001 - there is no public way to wait for it
 
 
 @pytest.mark.usefixtures("django_dsn")

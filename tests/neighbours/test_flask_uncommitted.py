@@ -76,7 +76,7 @@ def test_the_log_says_how_many_jobs_of_which_tasks_are_lost(told: Any, shop: Sho
     (record,) = told("/late")
     assert record.levelno == logging.WARNING
     assert record.getMessage().startswith("9 jobs (send: 9; ids ")
-    assert "without a commit: they are gone" in record.getMessage()
+    assert "without a commit: they are lost" in record.getMessage()
     assert (vars(record)["jobs"], vars(record)["tasks"]) == (9, ["send"])
     assert shop.left() == (0, 0)
 

@@ -97,7 +97,7 @@ async def test_a_queueing_lock_lets_one_job_wait_and_is_free_when_that_starts(
     task = app.task(queueing_lock="add")(add)
     task.defer(x=1)
 
-    with pytest.raises(AlreadyEnqueued, match="queueing_lock='add': job 1 waits with it"):
+    with pytest.raises(AlreadyEnqueued, match="queueing_lock='add': job 1 already waits with this lock"):
         task.defer(x=2)
     with pytest.raises(AlreadyEnqueued):
         await task.defer_async(x=2)
@@ -186,7 +186,7 @@ def test_a_strategy_of_ones_own_is_refused() -> None:
     class Own(procrastinate.BaseRetryStrategy):
         pass
 
-    with pytest.raises(InvalidOption, match="a strategy of your own"):
+    with pytest.raises(InvalidOption, match="a custom strategy"):
         policy_of(Own())
 
 

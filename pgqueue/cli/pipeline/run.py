@@ -11,7 +11,7 @@ from pgqueue.cli import logs
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.pipeline.options import in_lake, lake_of
 from pgqueue.cli.values import LENGTH
-from pgqueue.cli.worker import heed_signals
+from pgqueue.cli.worker import handle_signals
 from pgqueue.spark.config import load
 from pgqueue.values.job import Job, JobState
 from pgqueue.worker.worker import Worker
@@ -76,7 +76,7 @@ async def worked(chain: PgQueue, queue_name: str, key: str, first: int) -> Worke
     """Run jobs until no job has the chain's key, or until told to stop."""
     worker = Worker(chain, queues=[queue_name], concurrency=1)
     worker.drops_history = False  # prune drops history, and this command does not know the retention
-    heed_signals(worker.stop, supervised=False)
+    handle_signals(worker.stop, supervised=False)
     working = asyncio.create_task(worker.run())
     try:
         while not working.done() and await chain.ajobs(unique_key=key, state=LIVE, limit=1):

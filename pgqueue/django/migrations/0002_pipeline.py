@@ -9,4 +9,4 @@ class Migration(migrations.Migration):
     """Install it."""
 
     dependencies = [("pgqueue", "0001_initial")]  # noqa: RUF012 - as Django has it
-    operations = [Revision("0002", before="0001")]  # noqa: RUF012 - as above
+    operations = [Revision("0002", before="0001")]  # noqa: RUF012 - as Django has it

@@ -9,4 +9,4 @@ class Migration(migrations.Migration):
     """Install it."""
 
     dependencies = [("pgqueue", "0002_pipeline")]  # noqa: RUF012 - as Django has it
-    operations = [Revision("0003", before="0002")]  # noqa: RUF012 - as above
+    operations = [Revision("0003", before="0002")]  # noqa: RUF012 - as Django has it

@@ -1,6 +1,6 @@
 """``manage.py pgqueue …``: the verbs of the command ``pgqueue``, on the project's queue.
 
-What stands behind ``pgqueue`` is handed on as it is; ``--help`` and the exit codes are that command's own.
+The words after ``pgqueue`` go unchanged to that command, which has its own ``--help`` and exit codes.
 """
 
 import contextlib
@@ -26,17 +26,17 @@ PROGRAM = "manage.py pgqueue"
 RELOAD, NO_RELOAD = "--autoreload", "--no-autoreload"
 RELOADING = f"{RELOAD}, {NO_RELOAD}: whether the worker starts again when the code changes; by default it does under DEBUG."
 DJANGOS = {"--settings": 1, "--pythonpath": 1, "--traceback": 0, "--no-color": 0, "--force-color": 0}
-"""Django's own options, which it has heeded by now, and how many words follow each."""
+"""Django's own options, which Django has already read, and how many words follow each."""
 
 
 class Command(BaseCommand):
     """See the module."""
 
-    help = "Run and look after the project's jobs: worker, jobs, dead, queues, enqueue, migrate, bench."
+    help = "Run and control the project's jobs: worker, jobs, dead, queues, enqueue, migrate, bench."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Take all words as they are; for ``call_command``."""
-        parser.add_argument("arguments", nargs=REMAINDER, help="What the command pgqueue is given.")
+        """Take all words unchanged; for ``call_command``."""
+        parser.add_argument("arguments", nargs=REMAINDER, help="The arguments of the command pgqueue.")
 
     def run_from_argv(self, argv: list[str]) -> None:
         """Run a verb from the command line; the process ends with its exit code."""
@@ -44,9 +44,9 @@ class Command(BaseCommand):
         reloads, words = split_off_reloading(words)
         try:
             if _verb(words) == "worker" and not {"--help", "-h"} & set(words):
-                _tell_children_where_the_project_is()
+                _set_python_path_of_children()
                 if reloads:
-                    reloading.run(words, say=self.stdout.write)
+                    reloading.run(words, write=self.stdout.write)
                     return
                 self._check()
             _main()(words, prog_name=PROGRAM)
@@ -57,22 +57,25 @@ class Command(BaseCommand):
             connections.close_all()
 
     def handle(self, *_: str, arguments: Sequence[str], **_options: Any) -> None:  # noqa: ANN401 - Django's own
-        """Run a verb for ``call_command``, which raises what the command line would end with."""
-        told = io.TextIOWrapper(
+        """Run a verb for ``call_command``, which raises ``CommandError`` for an exit code other than 0."""
+        printed = io.TextIOWrapper(
             io.BytesIO(), encoding="utf-8", write_through=True
         )  # JSON is written in bytes
         try:
-            with contextlib.redirect_stdout(told):
+            with contextlib.redirect_stdout(printed):
                 code = _main()(list(arguments), prog_name=PROGRAM, standalone_mode=False)
         except click.ClickException as error:
             raise CommandError(error.format_message(), returncode=error.exit_code) from error
         except click.Abort as error:
             raise CommandError("aborted") from error
         finally:
-            told.seek(0)
-            self.stdout.write(told.read(), ending="")
+            printed.seek(0)
+            self.stdout.write(printed.read(), ending="")
         if code:
-            raise CommandError(f"{PROGRAM} {' '.join(arguments)}: see above", returncode=code)
+            raise CommandError(
+                f"{PROGRAM} {' '.join(arguments)} ended with exit code {code}; its output says why",
+                returncode=code,
+            )
 
     def _check(self) -> None:
         try:
@@ -97,13 +100,15 @@ def without_djangos(words: Sequence[str]) -> list[str]:
 
 
 def split_off_reloading(words: Sequence[str]) -> tuple[bool, list[str]]:
-    """Whether a worker starts again when the code changes, as it does by default under DEBUG; and the other words."""
-    said = [word == RELOAD for word in words if word in {RELOAD, NO_RELOAD}]
-    return (said[-1] if said else settings.DEBUG), [word for word in words if word not in {RELOAD, NO_RELOAD}]
+    """Whether a worker starts again when the code changes, by default if DEBUG is on; and the other words."""
+    given = [word == RELOAD for word in words if word in {RELOAD, NO_RELOAD}]
+    return (given[-1] if given else settings.DEBUG), [
+        word for word in words if word not in {RELOAD, NO_RELOAD}
+    ]
 
 
 def _main() -> click.Command:
-    # The command line is a door of its own, above this one: so it is opened by its name.
+    # The command line is a floor above this one, so it is imported by its name.
     main: click.Command = importlib.import_module("pgqueue.cli.main").command_of(
         APP, notes={"worker": RELOADING}
     )
@@ -111,7 +116,7 @@ def _main() -> click.Command:
 
 
 def _verb(words: Sequence[str]) -> str | None:
-    """The verb among the words; None: they cannot be read, which the command itself will explain."""
+    """The verb among the words; None: they cannot be parsed, and the command itself will raise the error."""
     main = _main()
     try:
         with click.Context(main) as context:
@@ -121,10 +126,10 @@ def _verb(words: Sequence[str]) -> str | None:
     return rest[0] if rest else None
 
 
-def _tell_children_where_the_project_is() -> None:
-    """Worker processes are not started by ``manage.py``, whose folder is on the path; so it is put on theirs.
+def _set_python_path_of_children() -> None:
+    """Put the folder of ``manage.py`` on the Python path of worker processes, which are not started by it.
 
-    What stands before the standard library on the path is what this process was given beside it.
+    The entries before the standard library on the path are those that this process got in addition to it.
     """
     given = sys.path[: sys.path.index(sysconfig.get_path("stdlib"))]
     os.environ["PYTHONPATH"] = os.pathsep.join(os.path.abspath(place) for place in given)  # noqa: PTH100 - strings
