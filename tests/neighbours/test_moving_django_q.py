@@ -134,7 +134,7 @@ def test_a_schedule_that_is_due_once_is_a_job_that_waits(cluster: Cluster, queue
 
 
 def test_a_schedule_that_recurs_is_refused(apart: Cluster) -> None:
-    with pytest.raises(InvalidOption, match="schedule_type='H': schedules that recur are not yet"):
+    with pytest.raises(InvalidOption, match="schedule_type='H': recurring schedules are not yet"):
         apart.schedule(ADD, 1, schedule_type="H")
 
 
@@ -161,5 +161,5 @@ def test_what_was_pickled_and_would_arrive_as_something_else_is_refused(
 
 def test_a_task_that_is_not_there_has_no_result_and_an_old_id_is_refused(cluster: Cluster) -> None:
     assert cluster.fetch("123456") is None
-    with pytest.raises(InvalidOption, match="what Django-Q ran is in its own tables"):
+    with pytest.raises(InvalidOption, match="Django-Q's tasks are in its own tables"):
         cluster.result("4a1c0f")

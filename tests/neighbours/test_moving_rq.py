@@ -200,5 +200,5 @@ def test_cancel_ends_what_waits_and_leaves_alone_what_runs(mail: Queue, queue: P
 def test_a_job_that_is_not_there_or_was_rqs_is_told_apart(queue: PgQueue) -> None:
     with pytest.raises(JobNotFound):
         Job.fetch("123456", connection=queue)
-    with pytest.raises(InvalidOption, match="what RQ ran is in Redis"):
+    with pytest.raises(InvalidOption, match="RQ's jobs are in Redis"):
         Job.fetch("2a3f-11", connection=queue)
