@@ -110,6 +110,8 @@ class Heartbeat:
         if not kept and not self._stopping.is_set():
             self._stopping.set()
             self._on_lost()
+        if kept:
+            self._ask()
         return True
 
     def _ask(self) -> None:
