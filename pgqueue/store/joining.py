@@ -1,9 +1,9 @@
 """The transaction that a job has open, and which calls of the queue join it.
 
-Inside ``ctx.transaction()``, whatever the task asks of the same database without naming a connection is done in that
-transaction: what the task enqueues commits with the job's completion, or not at all. A context variable says which
-transaction is open. Tasks of asyncio that are started in the block join it while it is open. Other threads never do:
-they may have inherited the variable, and a connection serves one thread. ``OWN_CONNECTION`` is the way out.
+Inside ``ctx.transaction()``, every call of the same database that names no connection runs in that transaction: jobs that
+the task enqueues commit with the job's completion, or not at all. A context variable holds the open transaction. asyncio
+tasks that are started in the block join it while it is open. Other threads never join, although they may have inherited
+the variable, because a connection serves one thread. ``OWN_CONNECTION`` makes a call independent of the transaction.
 """
 
 import asyncio
@@ -22,20 +22,20 @@ class Apart:
     """The type of :data:`OWN_CONNECTION`."""
 
     def __repr__(self) -> str:
-        """By its name."""
+        """Its name."""
         return "OWN_CONNECTION"
 
 
 OWN_CONNECTION: Final = Apart()
-"""``using(connection=OWN_CONNECTION)``: on a connection of the queue's own, committed at once."""
+"""``using(connection=OWN_CONNECTION)``: uses one of the queue's connections, and commits at once."""
 
 
 class Open:
     """A job's open transaction.
 
     Attributes:
-        connection: the connection that it is on.
-        turn: held by an asyncio task while it runs a plan here: savepoints of two must not cross.
+        connection: its connection.
+        turn: a lock that an asyncio task holds while it runs a plan: savepoints of two tasks must not cross.
     """
 
     __slots__ = ("_outer", "_thread", "connection", "is_open", "key", "turn")
@@ -49,9 +49,9 @@ class Open:
         """A transaction that has just begun, in this thread.
 
         Args:
-            key: what stands for its database.
-            connection: the connection that it is on.
-            outer: the transaction in which it began, perhaps of another database.
+            key: identifies its database.
+            connection: its connection.
+            outer: the open transaction in which it began, possibly of another database.
         """
         self.key = key
         self.connection = connection
@@ -64,9 +64,9 @@ class Open:
         """The innermost open transaction of a database that this thread may join."""
         one: Open | None = self
         while one is not None:
-            if one.key is key and one.is_open and one._thread == threading.get_ident():  # noqa: SLF001 - of this same class
+            if one.key is key and one.is_open and one._thread == threading.get_ident():  # noqa: SLF001 - of the same class
                 return one
-            one = one._outer  # noqa: SLF001 - as above
+            one = one._outer  # noqa: SLF001 - of the same class
         return None
 
 
@@ -77,19 +77,19 @@ _innermost: ContextVar[Open | None] = ContextVar("pgqueue_transaction", default=
 def joinable(
     key: object, connection: "psycopg.Connection[Any] | psycopg.AsyncConnection[Any]"
 ) -> Iterator[None]:
-    """Let what is asked of a database within the block join the transaction that is open on a connection."""
+    """Let calls of a database inside the block join the transaction that is open on a connection."""
     opened = Open(key, connection, _innermost.get())
     token = _innermost.set(opened)
     try:
         yield
     finally:
-        opened.is_open = False  # a copy of this context may live on, in an asyncio task that was started here
-        with suppress(ValueError):  # left in another context than it was entered in, which keeps its variable
+        opened.is_open = False  # an asyncio task that was started here may keep a copy of this context
+        with suppress(ValueError):  # the block was left in another context, which keeps its own variable
             _innermost.reset(token)
 
 
 def open_transaction(key: object) -> Open | None:
-    """The transaction that a call of this database joins here; None: it takes a connection of its own."""
+    """The transaction that a call of this database joins here; None: it uses its own connection."""
     innermost = _innermost.get()
     return None if innermost is None else innermost.of(key)
 

@@ -1,6 +1,6 @@
 """Waiting for notifications: "look for jobs again", or "a running job is to be cancelled".
 
-A notification does not say which job is meant: each worker that hears it asks the database about its own.
+A notification does not name the job: each worker that receives it asks the database about its own jobs.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ import psycopg
 from pgqueue.store.catalogue import Catalogue
 
 CANCEL = "cancel"
-"""What a notification says when a running job is to be cancelled (``sql/cancel.sql``)."""
+"""The payload of a notification that a running job is to be cancelled (``sql/cancel.sql``)."""
 
 
 async def listen(
@@ -20,10 +20,10 @@ async def listen(
     """Listen for as long as the connection lasts.
 
     Args:
-        connection: in autocommit mode, to the server itself (no transaction pooler), used for nothing else.
-        catalogue: of the schema whose jobs are waited for.
-        heard: called at each notification with what it says, ``CANCEL`` or nothing; and with both when listening has
-            begun, for what was missed before.
+        connection: in autocommit mode, directly to the server (no transaction pooler), used only for this.
+        catalogue: the catalogue of the jobs' schema.
+        heard: called at each notification with its payload, ``CANCEL`` or empty; and once with each when listening
+            begins, for notifications that were missed before.
 
     Raises:
         psycopg.OperationalError: the connection was lost.
@@ -36,5 +36,5 @@ async def listen(
 
 
 def listen_statement(catalogue: Catalogue) -> str:
-    """The statement after which a connection hears what is said to sleepers."""
+    """The statement after which a connection receives the notifications for idle workers."""
     return f'listen "{catalogue.wake_channel}"'

@@ -1,7 +1,7 @@
-"""Connections kept for later: one pool for a process, and one for each of its event loops.
+"""Pools of connections: one for a process, and one for each of its event loops.
 
-A pool opens connections when they are needed, up to its size. A connection that the server has closed meanwhile is
-noticed when it is taken from the pool, and another one is given in its place: the caller's statement was not sent yet.
+A pool opens connections when they are needed, up to its size. When a caller takes a connection that the server has
+closed, the pool replaces it: the caller's statement was not sent yet.
 """
 
 import asyncio
@@ -26,10 +26,10 @@ class Source(Protocol):
 
     @property
     def dsn(self) -> str:
-        """Where it is."""
+        """The database's DSN."""
 
     def connect_options(self, dsn: str) -> dict[str, Any]:
-        """How connections are made."""
+        """The options with which connections are made."""
 
     def verify(self) -> None:
         """Check, before a pool is made, that the database can be reached and has the tables."""
@@ -42,8 +42,8 @@ class Pools:
     """The pools of one database. Safe to use from any thread.
 
     Attributes:
-        least: how many connections each pool may open, as the user has it.
-        size: how many it may open now; more than ``least`` where a worker with a higher concurrency runs.
+        least: how many connections each pool may open, as the user set it.
+        size: how many it may open now; more than ``least`` if a worker with a higher concurrency runs.
     """
 
     def __init__(self, source: Source, size: int) -> None:
@@ -51,7 +51,7 @@ class Pools:
 
         Args:
             source: where to connect.
-            size: at most how many connections each pool opens.
+            size: the most connections of each pool.
         """
         self.size = self.least = size
         self._jobs = 0
@@ -101,10 +101,10 @@ class Pools:
         return pool
 
     async def fit(self, jobs: int) -> None:
-        """Let the pools grow until every job that runs at a time can hold a connection, with a few to spare.
+        """Resize the pools so that every running job can hold a connection, with :data:`SPARE` in addition.
 
         Args:
-            jobs: how many more run at a time in this process from now on; negative: how many fewer.
+            jobs: how many more jobs run at a time in this process from now on; negative: how many fewer.
         """
         with self._lock:
             self._jobs += jobs
@@ -136,7 +136,7 @@ class Pools:
 
 
 def taken(pool: ConnectionPool[OwnConnection]) -> OwnConnection:
-    """A connection from a pool, to be put back; none that the server has closed."""
+    """A connection from a pool, which the caller must put back; never one that the server has closed."""
     connection = pool.getconn()
     while connection.is_cut_off():
         connection.close()
@@ -148,8 +148,8 @@ def taken(pool: ConnectionPool[OwnConnection]) -> OwnConnection:
 async def ataken(pool: AsyncConnectionPool[OwnAsyncConnection]) -> OwnAsyncConnection:
     """As :func:`taken`, awaited.
 
-    On Python 3.11, a cancellation that comes together with the connection is lost within the pool (``asyncio.wait_for``
-    gives the one and forgets the other), and a task's timeout with it. So it is looked for.
+    On Python 3.11, a cancellation that comes together with the connection is lost inside the pool (``asyncio.wait_for``
+    returns the connection and drops the cancellation), and a task's timeout with it. So this function checks for it.
     """
     task = asyncio.current_task()
     cancellations = task.cancelling() if task is not None else 0

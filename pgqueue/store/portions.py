@@ -1,8 +1,8 @@
-"""How many jobs one answer to a claim may hold, by how long the arguments of the last ones were.
+"""Decides how many jobs one answer to a claim may hold, by the length of the last jobs' arguments.
 
 An answer is in the memory of the server, the driver and the worker at the same time: 500 jobs with 1 MB of arguments
-each are some GB. The database cannot tell how long arguments are without reading them, so the next answer is sized by
-the last ones: at once smaller after long arguments, and at most twice as large after short ones.
+each take more than 1 GB. The database does not know the length of arguments without reading them, so the last answers
+decide the size of the next: at once smaller after long arguments, and at most twice as large after short ones.
 """
 
 from collections.abc import Sequence
@@ -11,17 +11,17 @@ from operator import attrgetter
 from pgqueue.values.job import Claim
 
 LARGEST_ANSWER = 16_000_000
-"""Characters of arguments that an answer is meant to hold at most."""
+"""The most characters of arguments that an answer should hold."""
 _ARGS = attrgetter("args")
 FIRST = 100
-"""Jobs in an answer before anything is known."""
+"""Jobs in the first answer."""
 
 
 class Portions:
-    """Sizes the answers of one worker or take."""
+    """Decides the size of answers of one worker or take."""
 
     def __init__(self) -> None:
-        """Know nothing yet."""
+        """Start with :data:`FIRST`."""
         self._length = LARGEST_ANSWER / FIRST
 
     @property
@@ -30,7 +30,7 @@ class Portions:
         return max(1, int(LARGEST_ANSWER / self._length))
 
     def learn(self, claims: Sequence[Claim]) -> None:
-        """Take note of an answer."""
+        """Adjust the size after an answer."""
         if claims:
             length = sum(map(len, map(_ARGS, claims))) / len(claims)
             self._length = max(1.0, length, self._length / 2)

@@ -1,12 +1,11 @@
-"""The schema: installing, upgrading and checking it.
+"""Installs, upgrades and checks the schema.
 
-``sql/schema/NNNN_what.{up,down}.sql`` is the one source. Alembic's revisions in ``migrations/`` run those
-files; the revision is kept in ``alembic_version`` inside the schema itself, so that a user's own Alembic
-history stays apart from it. ``compatibility.oldest_code`` says which code may work on the schema: a
-migration raises it only when older code would break, so workers of the previous release keep running while
-the schema is upgraded beneath them.
+``sql/schema/NNNN_what.{up,down}.sql`` is the only source. Alembic's revisions in ``migrations/`` run those files; the
+revision is kept in ``alembic_version`` inside the schema, separate from a user's own Alembic history.
+``compatibility.oldest_code`` says which code may use the schema: a migration raises it only when older code would break,
+so workers of the previous release keep running during an upgrade of the schema.
 
-SQLAlchemy and Alembic are imported here only when something is migrated; workers never load them.
+SQLAlchemy and Alembic are imported only for a migration; workers never load them.
 """
 
 import threading
@@ -25,23 +24,23 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 REVISION = "0004"
-"""The revision that this code is written for."""
+"""The revision for which this code is written."""
 
 _one_at_a_time = threading.RLock()
 
 
 @plan
 def verify(schema: str, *, migrate_hint: str = MIGRATE_HINT) -> Steps[str]:
-    """Check that the schema is one this code can work with; returns its revision.
+    """Check that this code can use the schema; returns its revision.
 
     Args:
         schema: its name.
-        migrate_hint: what to tell a user whose tables are missing or too old.
+        migrate_hint: the remedy for a user whose tables are missing or too old.
 
     Raises:
         SchemaMissing: it was never installed.
         SchemaTooOld: this code needs a later revision.
-        SchemaTooNew: the schema says that this code is too old for it.
+        SchemaTooNew: the schema needs newer code.
     """
     rows = yield Statement("schema_state", {})
     revision, oldest_code = rows[0]
@@ -67,7 +66,7 @@ def upgrade(connection: "Connection", *, schema: str = "pgqueue", revision: str 
     Args:
         connection: a SQLAlchemy connection on the postgresql+psycopg dialect; within ``run_sync`` also an
             asyncio one on that or on postgresql+asyncpg.
-        schema: where the tables are, or are to be.
+        schema: the schema's name; it is made if it does not exist.
         revision: a revision, or ``head``.
     """
     from alembic import command  # noqa: PLC0415 - heavy, and workers never migrate
@@ -77,7 +76,7 @@ def upgrade(connection: "Connection", *, schema: str = "pgqueue", revision: str 
 
 
 def run_script(connection: "Connection", script: str) -> None:
-    """Run many statements at once, on the driver's own connection: SQLAlchemy would take their colons for its own.
+    """Run many statements at once, on the driver's connection: SQLAlchemy would read their colons as parameters.
 
     Args:
         connection: as for :func:`upgrade`.
@@ -96,17 +95,17 @@ def run_script(connection: "Connection", script: str) -> None:
 
 
 def _says_anything(script: str) -> bool:
-    """Whether there is more than comments in it: asyncpg fails on the answer to a script without a statement."""
+    """Whether a script has a statement: asyncpg fails on the answer to a script that has only comments."""
     return any(line and not line.startswith("--") for line in map(str.strip, script.splitlines()))
 
 
 def run_revision_file(name: str) -> None:
-    """Run a file of ``sql/schema`` within the revision that Alembic is running, or print it where it only prints.
+    """Run a file of ``sql/schema`` within Alembic's current revision, or print it where Alembic only prints.
 
     Args:
         name: the file, without its ``.sql``.
     """
-    from alembic import context, op  # noqa: PLC0415 - as above
+    from alembic import context, op  # noqa: PLC0415 - heavy, and workers never migrate
 
     script = statements(name, context.config.attributes["schema"])
     if context.is_offline_mode():
@@ -117,36 +116,36 @@ def run_revision_file(name: str) -> None:
 
 def downgrade(connection: "Connection", *, schema: str = "pgqueue", revision: str = "base") -> None:
     """Take the schema down to a revision; jobs are lost with the tables. Arguments as for :func:`upgrade`."""
-    from alembic import command  # noqa: PLC0415 - as above
+    from alembic import command  # noqa: PLC0415 - heavy, and workers never migrate
 
     with _beside_another_migration():
         command.downgrade(_config(schema, connection), revision)
 
 
 def upgrade_script(*, schema: str = "pgqueue", revision: str = "head") -> None:
-    """Print the SQL that brings an empty database up to a revision, for somebody else to run."""
-    from alembic import command  # noqa: PLC0415 - as above
+    """Print the SQL that brings an empty database up to a revision, so that another user can run it."""
+    from alembic import command  # noqa: PLC0415 - heavy, and workers never migrate
 
     with _errors_in_words(revision):
         command.upgrade(_config(schema, None), revision, sql=True)
 
 
 def migrate(dsn: str, *, schema: str = "pgqueue", revision: str = "head") -> None:
-    """Bring a database's schema up or down to a revision, on a connection of our own.
+    """Bring a database's schema up or down to a revision, on a new connection.
 
     Args:
         dsn: where the database is, for libpq.
-        schema: where the tables are, or are to be.
+        schema: the schema's name; it is made if it does not exist.
         revision: a revision, ``head`` for the latest, or ``base`` for none.
 
     Raises:
         ConfigurationError: there is no such revision.
         DatabaseError: the database refused a statement.
-        psycopg.OperationalError: there is no connection to be had.
+        psycopg.OperationalError: no connection could be made.
     """
-    import psycopg  # noqa: PLC0415 - as above
-    from sqlalchemy import create_engine  # noqa: PLC0415 - as above
-    from sqlalchemy.pool import NullPool  # noqa: PLC0415 - as above
+    import psycopg  # noqa: PLC0415 - only migrations need it
+    from sqlalchemy import create_engine  # noqa: PLC0415 - only migrations need it
+    from sqlalchemy.pool import NullPool  # noqa: PLC0415 - only migrations need it
 
     with psycopg.connect(dsn) as driver, _errors_in_words(revision):
         engine = create_engine("postgresql+psycopg://", creator=lambda: driver, poolclass=NullPool)
@@ -165,10 +164,10 @@ def statements(name: str, schema: str) -> str:
 
 @contextmanager
 def _errors_in_words(revision: str) -> Iterator[None]:
-    """Alembic's and SQLAlchemy's errors as ours."""
-    import psycopg  # noqa: PLC0415 - as above
-    from alembic.util import CommandError  # noqa: PLC0415 - as above
-    from sqlalchemy.exc import DBAPIError  # noqa: PLC0415 - as above
+    """Turn Alembic's and SQLAlchemy's errors into pgqueue's."""
+    import psycopg  # noqa: PLC0415 - only migrations need it
+    from alembic.util import CommandError  # noqa: PLC0415 - only migrations need it
+    from sqlalchemy.exc import DBAPIError  # noqa: PLC0415 - only migrations need it
 
     try:
         yield
@@ -182,12 +181,12 @@ def _errors_in_words(revision: str) -> Iterator[None]:
 
 @contextmanager
 def _beside_another_migration() -> Iterator[None]:
-    """Give ``alembic.context`` and ``alembic.op`` back to the migration that called us, if one did.
+    """Restore ``alembic.context`` and ``alembic.op`` for the migration that called this one, if one did.
 
-    Alembic keeps the running migration in these modules: a nested one leaves them empty, and two in threads
-    of one process take each other's.
+    Alembic keeps the running migration in these modules: a nested migration leaves them empty, and two migrations in
+    threads of one process overwrite each other's.
     """
-    from alembic import context, op  # noqa: PLC0415 - as above
+    from alembic import context, op  # noqa: PLC0415 - only migrations need it
 
     with _one_at_a_time:
         outer = [getattr(module, "_proxy", None) for module in (context, op)]
@@ -199,7 +198,7 @@ def _beside_another_migration() -> Iterator[None]:
 
 
 def _config(schema: str, connection: Any) -> "Config":  # noqa: ANN401 - SQLAlchemy stays unimported
-    from alembic.config import Config  # noqa: PLC0415 - as above
+    from alembic.config import Config  # noqa: PLC0415 - only migrations need it
 
     config = Config()
     config.set_main_option("script_location", str(Path(str(files("pgqueue.migrations")))).replace("%", "%%"))
@@ -209,8 +208,8 @@ def _config(schema: str, connection: Any) -> "Config":  # noqa: ANN401 - SQLAlch
 
 
 def _is_below(connection: "Connection", schema: str, revision: str) -> bool:
-    """Whether the revision lies below where the schema is."""
-    from alembic.runtime.migration import MigrationContext  # noqa: PLC0415 - as above
+    """Whether the revision is below the schema's present one."""
+    from alembic.runtime.migration import MigrationContext  # noqa: PLC0415 - only migrations need it
 
     options = {"version_table_schema": schema}
     current = MigrationContext.configure(connection, opts=options).get_current_revision()

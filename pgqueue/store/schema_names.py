@@ -1,4 +1,4 @@
-"""Which names a schema can have, so that statements and the channel of notifications can name it without quotes."""
+"""Checks a schema's name: statements and the notification channel use it without quotes."""
 
 import re
 
@@ -6,7 +6,7 @@ from pgqueue.errors import InvalidOption
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 LONGEST = 63 - len(".wake")
-"""The name of a channel has at most 63 bytes, and workers listen on ``<schema>.wake``."""
+"""A channel's name has at most 63 bytes, and workers listen on ``<schema>.wake``."""
 RESERVED = frozenset(
     """
     all analyse analyze and any array as asc asymmetric authorization between bigint binary bit boolean both
@@ -24,14 +24,14 @@ RESERVED = frozenset(
     xmlforest xmlnamespaces xmlparse xmlpi xmlroot xmlserialize xmltable
     """.split()  # noqa: SIM905 - 160 words
 )
-"""Words that PostgreSQL 15 to 18 does not take everywhere as a schema's name without quotes."""
+"""Words that PostgreSQL 15 to 18 does not accept everywhere as a schema's name without quotes."""
 
 
 def check_schema(name: str) -> str:
-    """A schema's name, if it can be one.
+    """Check a schema's name, and return it.
 
     Raises:
-        InvalidOption: it would need quoting, is too long, or PostgreSQL keeps it for itself.
+        InvalidOption: it needs quotes, is too long, or PostgreSQL reserves it.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > LONGEST:
         raise InvalidOption(

@@ -1,10 +1,9 @@
-"""How a connection of ours starts, and how a wait for its answer is cut off.
+"""The settings with which pgqueue's connections start, and how a wait for an answer is cut off.
 
-It starts with settings of ours: what the role or the database sets does not reach it.
-
-The settings travel as startup options, never as ``SET``: a setting made by ``SET`` through a transaction pooler stays on the
-server's connection, and the next application gets it. A pooler that does not know startup options refuses the
-connection, and the error says what to do. Which connection gets which settings is decided by its user.
+The settings override those of the role and the database. They are sent as startup options, never as ``SET``: a setting
+made by ``SET`` through a transaction pooler stays on the server's connection, and the next application gets it. A pooler
+that does not know startup options refuses the connection, and the error says what to do. The code that opens a connection
+decides which settings it gets.
 """
 
 import os
@@ -26,15 +25,15 @@ OWN: Mapping[str, str] = {
     "lock_timeout": "0",
     "transaction_timeout": "0",
     "idle_session_timeout": "0",
-    # A transaction of ours never waits for its program, except where a task blocks the event loop. Then the server
-    # ends it and frees its locks, and the plan is run again.
+    # pgqueue's transactions never wait for the program, unless a task blocks the event loop. Then the server ends the
+    # transaction and frees its locks, and the plan is run again.
     "idle_in_transaction_session_timeout": "5s",
 }
-"""What every connection that runs only our statements starts with."""
+"""The settings of every connection that runs only pgqueue's statements."""
 
-# These statements are walks along indices. A plan cached while a table was small must not read it from end to end when
-# it has grown, so the planner is left no other choice. And it makes one plan for all parameters: else it planned every
-# claim anew, 0.2 ms each, in the hope of a better one.
+# These statements read along indices. A plan that was cached while a table was small must not scan it when it has grown,
+# so the planner may use only indices. It also makes one plan for all parameters: otherwise it would plan every claim
+# again, at 0.2 ms each.
 PLANNER: Mapping[str, str] = {
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
@@ -43,13 +42,13 @@ PLANNER: Mapping[str, str] = {
     "jit": "off",
     "plan_cache_mode": "force_generic_plan",
 }
-"""What a worker's connections start with besides."""
+"""Additional settings of a worker's connections."""
 
 NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
 def startup_options(dsn: str, settings: Mapping[str, str]) -> str:
-    """The value of libpq's ``options``: the user's own, and then these settings, which win.
+    """The value of libpq's ``options``: the user's own, and then these settings, which override them.
 
     Args:
         dsn: may name options, as PGOPTIONS may.
@@ -61,7 +60,7 @@ def startup_options(dsn: str, settings: Mapping[str, str]) -> str:
 
 
 def unknown_settings(message: str, settings: Mapping[str, str]) -> frozenset[str]:
-    """Which of these settings an older server says that it does not know."""
+    """The settings that an older server's message names as unknown."""
     return frozenset(name for name in settings if f'"{name}"' in message)
 
 

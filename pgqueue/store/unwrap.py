@@ -1,8 +1,8 @@
-"""The driver's connection inside a user's: that of a SQLAlchemy connection or session, or of a Django connection.
+"""Finds the driver's connection inside a user's: in a SQLAlchemy connection or session, or in a Django connection.
 
-They are asked for the driver's connection that they hold, which is in the same transaction. Neither these packages nor
-asyncpg are imported: their objects are known by their modules. Any other connection is the driver's own; which drivers
-there are is decided in :mod:`pgqueue.store.drivers`.
+The driver's connection is in the same transaction. SQLAlchemy, Django and asyncpg are not imported: their objects are
+recognised by their modules. Any other connection is taken as the driver's own; :mod:`pgqueue.store.drivers` decides which
+drivers there are.
 """
 
 from typing import Any, TypeGuard
@@ -18,7 +18,7 @@ def unwrap(connection: object) -> Any:  # noqa: ANN401 - of any driver
     """The driver's connection that a user's connection is or holds, in its current transaction.
 
     Raises:
-        UnsupportedConnection: it is one of SQLAlchemy's that are awaited.
+        UnsupportedConnection: it is one of SQLAlchemy's awaitable connections.
     """
     modules = _modules(connection)
     if "sqlalchemy." in modules:
@@ -30,7 +30,7 @@ async def aunwrap(connection: object) -> Any:  # noqa: ANN401 - of any driver
     """The driver's connection that a user's awaitable connection is or holds, in its current transaction.
 
     Raises:
-        UnsupportedConnection: it is the blocking face of an awaitable connection of SQLAlchemy's.
+        UnsupportedConnection: it is the blocking face of a SQLAlchemy awaitable connection.
     """
     modules = _modules(connection)
     if "sqlalchemy.ext.asyncio" in modules:
@@ -46,7 +46,7 @@ def named(connection: object) -> str:
 
 
 def _modules(connection: object) -> str:
-    """The modules of its classes."""
+    """The modules of an object's classes."""
     return " ".join(kind.__module__ for kind in type(connection).__mro__)
 
 
@@ -63,15 +63,17 @@ def _inside_sqlalchemy(connection: Any) -> object:  # noqa: ANN401 - SQLAlchemy 
         connection = connection.connection()
     if not hasattr(connection, "in_transaction"):  # an Engine has no transaction to join
         return connection
-    if not connection.in_transaction():  # as any statement would: else its commit() had nothing to commit
+    if (
+        not connection.in_transaction()
+    ):  # begin, as any statement would: otherwise its commit() would commit nothing
         connection.begin()
     return connection.connection.driver_connection
 
 
 def _behind_blocking_sqlalchemy(connection: Any) -> object:  # noqa: ANN401 - SQLAlchemy stays unimported
-    """What stands behind an AsyncConnection, where the caller gives its ``sync_connection``."""
+    """The driver's connection of an AsyncConnection, where the caller gives its ``sync_connection``."""
     found = _inside_sqlalchemy(connection)
-    # asyncpg's transaction begins with a statement of SQLAlchemy's, and here there is nothing to await one on.
+    # asyncpg's transaction begins with SQLAlchemy's first statement, and a blocking call cannot await one.
     if _is_asyncpg(found):
         raise UnsupportedConnection(
             f"connection={named(connection)} is the blocking face of an asynchronous one; "
@@ -89,8 +91,8 @@ async def _inside_async_sqlalchemy(connection: Any) -> object:  # noqa: ANN401 -
         await connection.begin()
     found = (await connection.get_raw_connection()).driver_connection
     if _is_asyncpg(found) and not found.is_in_transaction():
-        # SQLAlchemy has begun, but sends asyncpg the BEGIN only with its first statement: else ours were committed
-        # at once. Under AUTOCOMMIT this begins nothing, and ours is.
+        # SQLAlchemy has begun, but sends asyncpg the BEGIN only with its first statement: without it, pgqueue's
+        # statements would be committed at once. Under AUTOCOMMIT this begins no transaction, and they are.
         await connection.exec_driver_sql(BEGIN)
     return found
 

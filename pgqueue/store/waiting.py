@@ -12,7 +12,7 @@ _RESULT = Job.__struct_fields__.index("result")
 
 
 class Look(NamedTuple):
-    """A job as a caller finds it that waits for its result.
+    """The state of a job whose result a caller waits for.
 
     Attributes:
         job: the job.
@@ -25,7 +25,7 @@ class Look(NamedTuple):
 
 @plan
 def look(job_id: int) -> Steps[Look | None]:
-    """Everything recorded of one job, and its result as it is stored; None: no record."""
+    """The record of one job, and its stored result; None: there is no record."""
     rows = yield Statement("show", {"id": job_id})
     return Look(job_of(rows[0]), rows[0][_RESULT]) if rows else None
 
@@ -35,8 +35,8 @@ def why(job_id: int, *, now: datetime | None = None) -> Steps[Why]:
     """Why a job does not run.
 
     Args:
-        job_id: which.
-        now: the instant; the database's own by default.
+        job_id: the job's id.
+        now: the time; by default the database's clock.
     """
     rows = yield Statement("why", {"id": job_id, "most_ahead": MOST_AHEAD, "now": now})
     return explain(job_id, Facts(*rows[0]) if rows else None)

@@ -1,1 +1,1 @@
-"""Frozen values and pure rules. Nothing here does I/O, reads a clock or knows a driver."""
+"""Frozen values and pure rules. No module here does I/O, reads a clock or uses a driver."""

@@ -1,7 +1,7 @@
-"""What changes on its way to the worker, and is warned of, once for each task and parameter.
+"""Warns of arguments that reach the worker as other values, once for each task and parameter.
 
-A parameter without an annotation has no type to come back as: a ``datetime`` arrives as a string, a tuple as a list. And a
-time without a zone comes back as it was, but is another instant for a worker in another zone.
+A parameter without an annotation has no type to decode to: a ``datetime`` arrives as a string, a tuple as a list. A time
+without a zone arrives unchanged, but is another instant for a worker in another zone.
 
 A signature without such parameters has no watch, so its enqueues cost nothing more.
 """
@@ -31,7 +31,7 @@ _NAIVE = re.compile(rb'"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?"')
 
 
 class Watch:
-    """Looks at the arguments of one task."""
+    """Checks the arguments of one task."""
 
     def __init__(
         self,
@@ -46,9 +46,9 @@ class Watch:
 
         Args:
             task: the task's name, for the messages.
-            untyped: parameters that may hold values without a type to come back as.
+            untyped: parameters that may hold values without a type to decode to.
             timed: parameters that may hold times.
-            encode: what encodes types that msgspec does not know.
+            encode: encodes types that msgspec does not know.
             starred: the parameter that collects positional arguments, if there is one.
         """
         self._task = task
@@ -77,7 +77,7 @@ class Watch:
             f"{name!r} with its type, or convert it yourself",
             PgQueueWarning,
         )
-        self._untyped.discard(name)  # not before: a warning that is raised as an error is raised each time
+        self._untyped.discard(name)  # after the warning: one that is raised as an error is raised each time
 
     def _look_for_naive(self, given: msgspec.Struct) -> None:
         plain = msgspec.to_builtins(given, builtin_types=(datetime,), enc_hook=self._encode)
@@ -97,7 +97,7 @@ def watch_over(
     parameters: Collection[inspect.Parameter],
     encode: Callable[[Any], Any],
 ) -> Watch | None:
-    """A watch over a task's parameters; None where all of them have a type to come back as, and none holds times."""
+    """The watch of a task's parameters; None if all of them have a type to decode to, and none holds times."""
     fields = _fields(struct)
     names = [parameter.name for parameter in parameters]
     untyped = [name for name in names if _is_open(fields[name])]
@@ -113,7 +113,7 @@ def _fields(struct: type[msgspec.Struct]) -> Mapping[str, types.Type]:
 
 
 def _is_open(kind: object) -> bool:
-    """Whether a type says nothing about a value, or about what is in a container."""
+    """Whether a type leaves a value's type open, or the types inside a container."""
     if isinstance(kind, types.AnyType):
         return True
     return isinstance(kind, _CONTAINERS) and any(map(_is_open, _parts(kind)))
@@ -142,13 +142,13 @@ def _parts(kind: object) -> list[object]:
 def _equal(value: object, other: object) -> bool:
     try:
         return bool(value == other)
-    except Exception:  # noqa: BLE001 - a type of the user's may raise anything
+    except Exception:  # noqa: BLE001 - a user's type may raise any error
         return False
 
 
 def _difference(path: str, value: Any, other: Any) -> tuple[str, object, object] | None:  # noqa: ANN401 - any value
-    """The first part in which two values differ, and where it is; None: nothing is other than its annotation says."""
-    if _equal(value, other) or isinstance(value, msgspec.Raw):  # Raw is JSON already: its user knows
+    """The first part in which two values differ, and its path; None: all parts are as annotated."""
+    if _equal(value, other) or isinstance(value, msgspec.Raw):  # Raw is JSON that the user encoded
         return None
     if isinstance(value, dict) and isinstance(other, dict) and value.keys() == other.keys():
         pairs = [(f"{path}[{key!r}]", value[key], other[key]) for key in value]
@@ -160,7 +160,7 @@ def _difference(path: str, value: Any, other: Any) -> tuple[str, object, object]
 
 
 def _came_as_asked(value: object, other: object) -> bool:
-    """Whether both are sequences, and the one that arrives is a list of old or a tuple by annotation."""
+    """Whether both are sequences, and the annotation decides which kind arrives."""
     return isinstance(value, list | tuple) and (isinstance(other, tuple) or isinstance(value, type(other)))
 
 

@@ -1,4 +1,4 @@
-"""Where in the user's code something was called: the first frame outside of this package."""
+"""Finds the line of the user's code that called pgqueue: the first frame outside this package."""
 
 import sys
 import warnings
@@ -9,15 +9,15 @@ PACKAGE = str(Path(__file__).parents[1])
 
 
 def caller() -> FrameType:
-    """The innermost frame of code that is not pgqueue's own."""
-    frame = sys._getframe()  # noqa: SLF001 - inspect.stack() reads every source file on the way
+    """The innermost frame of code outside pgqueue."""
+    frame = sys._getframe()  # noqa: SLF001 - inspect.stack() reads every source file
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame = frame.f_back
     return frame
 
 
 def warn_there(message: str, category: type[Warning]) -> None:
-    """Warn with the user's line, however deep in this package the warning was found necessary."""
+    """Warn with the user's line as the place, from any depth in this package."""
     frame = caller()
     warnings.warn_explicit(
         message,

@@ -1,4 +1,4 @@
-"""What users of other queues type, and what to write here: for the messages of errors that are raised anyway."""
+"""Hints for users of other queues: what to write in place of another queue's option or method, for error messages."""
 
 import functools
 import inspect
@@ -61,7 +61,7 @@ OPTIONS: Mapping[str, str] = MappingProxyType(
 
 
 def hinting(function: Callable[P, R]) -> Callable[P, R]:
-    """Have a call with an unknown option say which one was meant. What is raised stays a ``TypeError``."""
+    """Make the error for an unknown option suggest the right one. It is still a ``TypeError``."""
 
     @functools.wraps(function)
     def hinted(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -77,10 +77,10 @@ def hinting(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def answering_elsewhere(kind: type[T]) -> type[T]:
-    """Have a class of tasks answer the methods of other queues' tasks, which it lacks, with what to write here.
+    """Make the errors for methods of other queues' tasks, which this class lacks, say what to write here.
 
-    Each is a descriptor of its own. A ``__getattr__`` would be called for them only, and yet make each look-up of
-    any attribute slower: Python 3.11 specialises none on such a class.
+    Each method is a descriptor. A ``__getattr__`` would be called only for these names, but would make every attribute
+    look-up slower: Python 3.11 specialises no look-up on a class that has one.
     """
     for name in METHODS.keys() - vars(kind).keys():
         setattr(kind, name, _Elsewhere(name))
@@ -88,7 +88,7 @@ def answering_elsewhere(kind: type[T]) -> type[T]:
 
 
 class _Elsewhere:
-    """A method that the class does not have: looking it up raises ``AttributeError``, as for any other such name."""
+    """A method that the class does not have: looking it up raises ``AttributeError``, as for any unknown name."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -101,13 +101,13 @@ class _Elsewhere:
 
 
 def option_hint(name: str) -> str | None:
-    """What to write for an option of another queue; None: it is none that is known."""
+    """What to write for an option of another queue; None: the option is not known."""
     meant = OPTIONS.get(name)
     return None if meant is None else f"{name}= is {meant}"
 
 
 def _raised_within(error: TypeError) -> bool:
-    """Whether the function had begun; the first frame is the wrapper's."""
+    """Whether the error was raised inside the function; the first frame is the wrapper's."""
     return error.__traceback__ is not None and error.__traceback__.tb_next is not None
 
 

@@ -1,7 +1,7 @@
-"""What an enqueuer sends along with a job for other programs: which values, and how they become JSON.
+"""The meta that an enqueuer sends with a job for other programs: which values it may hold, and their JSON.
 
-It passes through: it is stored with the job, kept in the history and with dead jobs, given to the task as ``ctx.meta``,
-and shown as ``Job.meta``. pgqueue does not read it.
+pgqueue does not read it: it is stored with the job, kept in the history and with dead jobs, given to the task as
+``ctx.meta``, and shown as ``Job.meta``.
 """
 
 from collections.abc import Mapping
@@ -13,15 +13,15 @@ from pgqueue.errors import InvalidOption, PayloadNotEncodable
 from pgqueue.values.storable import may_be_non_finite, refuse_non_finite, refuse_unstorable
 
 LARGEST = 8_192
-"""Bytes of JSON. The same bound stands in sql/schema/0004_meta.up.sql, for what is enqueued by SQL."""
+"""Bytes of JSON. sql/schema/0004_meta.up.sql has the same bound, for jobs that are enqueued by SQL."""
 
 
 def encode_meta(meta: Mapping[str, Any]) -> bytes:
     """The values as one JSON object.
 
     Raises:
-        InvalidOption: they are no mapping with strings as keys, have no JSON form that PostgreSQL stores, or take more
-            than :data:`LARGEST` bytes.
+        InvalidOption: the meta is not a mapping with strings as keys, has no JSON form that PostgreSQL stores, or takes
+            more than :data:`LARGEST` bytes.
     """
     if not isinstance(meta, Mapping) or not all(isinstance(name, str) for name in meta):
         raise InvalidOption(f"meta={meta!r:.60}: use a dict with strings as keys")

@@ -1,6 +1,6 @@
-"""Objects that live in a database session: no job can carry one, and what to enqueue instead.
+"""Recognises objects that belong to a database session, which no job can carry, and says what to enqueue instead.
 
-Recognised by what they have, so that neither Django nor SQLAlchemy is imported.
+They are recognised by their attributes, so neither Django nor SQLAlchemy is imported.
 """
 
 import inspect
@@ -11,7 +11,7 @@ from pgqueue.errors import ConfigurationError
 
 
 def remedy_for(value: object) -> str:
-    """The end of an error message about a value without a JSON form; empty where there is nothing to add."""
+    """The end of an error message about a value without a JSON form; empty for other values."""
     if is_model(type(value)):
         return "; enqueue its primary key and load it in the task"
     if hasattr(value, "model") and hasattr(value, "query"):
@@ -35,10 +35,10 @@ def refuse_models(task: str, annotations: Mapping[str, Any]) -> None:
 
     Args:
         task: the task's name, for the message.
-        annotations: the parameters', by name; those that are still text are left alone.
+        annotations: the parameters' annotations, by name; those that are still text are skipped.
 
     Raises:
-        ConfigurationError: one is.
+        ConfigurationError: a parameter is annotated with a model.
     """
     for name, annotation in annotations.items():
         for kind in _classes(annotation):
@@ -49,7 +49,7 @@ def refuse_models(task: str, annotations: Mapping[str, Any]) -> None:
                 )
 
 
-def _classes(annotation: Any) -> Iterator[type]:  # noqa: ANN401 - whatever an annotation may be
+def _classes(annotation: Any) -> Iterator[type]:  # noqa: ANN401 - any annotation
     """The classes in an annotation, at any depth."""
     if inspect.isclass(annotation):
         yield annotation

@@ -1,23 +1,23 @@
-"""For a name that nobody knows: the known one that was probably meant."""
+"""For an unknown name: the known one that was probably meant."""
 
 import difflib
 from collections.abc import Iterable
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name most like this one; None: none is like it."""
+    """The known name most similar to this one; None: none is similar."""
     found = difflib.get_close_matches(name, list(known), n=1)
     return found[0] if found else None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of an error message: a hint at the nearest name, or nothing."""
+    """The end of an error message: a hint at the nearest name, or empty."""
     found = nearest(name, known)
     return "" if found is None else f"; did you mean {found!r}?"
 
 
 def remedy(name: str, known: Iterable[str]) -> str:
-    """What to do about an unknown name: take the nearest, or one of those there are."""
+    """What to do about an unknown name: use the nearest name, or one of the known ones."""
     names = list(known)
     found = nearest(name, names)
     return f"use {', '.join(names)}" if found is None else f"did you mean {found!r}?"

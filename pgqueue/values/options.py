@@ -11,34 +11,34 @@ from pgqueue.values.unique import Unique
 PRIORITIES = range(-100, 101)
 ATTEMPTS = range(1, 32_768)
 DEFAULT_UNIQUE = Unique()
-# The same bounds stand in sql/schema/0003_bounds.up.sql, for what is enqueued by SQL.
+# sql/schema/0003_bounds.up.sql has the same bounds, for jobs that are enqueued by SQL.
 LONGEST_NAME, LONGEST_NAME_BYTES = 200, 249
 """In a lake a queue is a folder, ``queue=...``, and a folder's name has at most 255 bytes."""
 LONGEST_KEY, LONGEST_KEY_BYTES = 1_000, 2_600
 """An entry of an index has at most 2,704 bytes."""
 NO_NAMES = {"__HIVE_DEFAULT_PARTITION__"}
-"""In a lake it stands for no name."""
+"""Spark's folder for an empty name, in a lake."""
 FIRST_TIME, LAST_TIME = datetime(1900, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 """Times that every program and every time zone can hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOptions:
-    """How a job is to be queued.
+    """How a job is queued.
 
     Attributes:
         queue: the queue's name: 1 to 200 characters, at most 249 bytes; no white space, comma or colon.
         priority: -100…100, higher runs sooner.
-        max_attempts: after how many attempts the job is dead.
+        max_attempts: the number of attempts after which the job is dead.
         run_at: the earliest time to run; with a time zone, in the years 1900 to 8999.
-        delay: the same, counted from the database's now: seconds, or a timedelta, and a timedelta once it is
-            here; not negative. Give one of the two.
-        unique_key: what no two live jobs may share: 1 to 1,000 characters, at most 2,600 bytes.
-        unique: what happens when they would.
-        meta: what is sent along for other programs, as :func:`pgqueue.values.meta.encode_meta` makes it.
+        delay: the same, counted from the database's now: given as seconds or a timedelta, stored as a timedelta; not
+            negative. Give one of the two.
+        unique_key: the key that no two live jobs may share: 1 to 1,000 characters, at most 2,600 bytes.
+        unique: what happens when the key is taken.
+        meta: JSON for other programs, as :func:`pgqueue.values.meta.encode_meta` makes it.
 
     Raises:
-        InvalidOption: a value is out of its range; the message says which and what is allowed.
+        InvalidOption: a value is out of its range; the message names it and the range.
     """
 
     queue: str = "default"
@@ -51,7 +51,7 @@ class JobOptions:
     meta: bytes | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range."""
+        """Refuse values that are out of range."""
         check_name("queue", self.queue)
         _check_number("priority", self.priority, PRIORITIES)
         _check_number("max_attempts", self.max_attempts, ATTEMPTS)
@@ -61,7 +61,7 @@ class JobOptions:
         _check_unique(self.unique)
 
     def but(self, **changes: Any) -> Self:  # noqa: ANN401 - the fields' own types, checked below
-        """These options with the given ones in their place; None leaves an option as it is."""
+        """A copy of these options with the given changes; None leaves an option unchanged."""
         given = {name: value for name, value in changes.items() if value is not None}
         unknown = given.keys() - {field.name for field in fields(self)}
         if unknown:
@@ -70,7 +70,7 @@ class JobOptions:
 
 
 def check_name(what: str, name: str) -> str:
-    """A queue's or task's name, if it can be one.
+    """Check a queue's or task's name, and return it.
 
     Raises:
         InvalidOption: it is empty, too long, or has white space, a comma, a colon or half a surrogate pair in it.
@@ -87,10 +87,10 @@ def check_name(what: str, name: str) -> str:
 
 
 def check_text(what: str, text: str) -> str:
-    """Text that PostgreSQL can hold; also what was never a name: jobs of the time before there were bounds have it.
+    """Check that PostgreSQL can hold a text, and return it. It need not be a valid name: older jobs have other names.
 
     Raises:
-        InvalidOption: it is no string, or has NUL or half a surrogate pair in it.
+        InvalidOption: it is not a string, or has NUL or half a surrogate pair in it.
     """
     if not isinstance(text, str) or "\0" in text or not _is_whole(text):
         raise InvalidOption(
@@ -103,7 +103,7 @@ def check_queues(names: Iterable[str]) -> list[str]:
     """Queue names, each once, in their order.
 
     Raises:
-        InvalidOption: there is none, one cannot be a name, or a single string was given.
+        InvalidOption: there is no name, one is not valid, or a single string was given.
     """
     if isinstance(names, str):
         raise InvalidOption(f"queues={names!r}: give a list of names, [{names!r}]")
@@ -125,10 +125,10 @@ def _check_times(run_at: datetime | None, delay: timedelta | None) -> None:
 
 
 def check_run_at(run_at: datetime | None) -> None:
-    """Refuse what cannot be the earliest time of a job; None is no time.
+    """Refuse a value that cannot be the earliest time of a job; None is accepted.
 
     Raises:
-        InvalidOption: it has no time zone, or lies outside of the years 1900 to 8999.
+        InvalidOption: it has no time zone, or is outside the years 1900 to 8999.
     """
     if run_at is None:
         return
@@ -146,7 +146,7 @@ def check_run_at(run_at: datetime | None) -> None:
 
 
 def check_key(key: str | None) -> None:
-    """Refuse what cannot be a unique key.
+    """Refuse a text that cannot be a unique key; None is accepted.
 
     Raises:
         InvalidOption: it is empty or too long, or PostgreSQL cannot hold it.
@@ -174,7 +174,7 @@ def _bytes(text: str) -> int:
 
 
 def _is_whole(text: str) -> bool:
-    """Whether there is no half of a surrogate pair in it."""
+    """Whether the text has no half of a surrogate pair."""
     if text.isascii():
         return True
     try:

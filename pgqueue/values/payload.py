@@ -1,7 +1,7 @@
-"""A task's signature, and how its arguments travel: as one JSON object, by parameter name.
+"""A task's signature, and its arguments as one JSON object, by parameter name.
 
-The function's own annotations are the schema. Arguments are encoded and then decoded again *when they
-are enqueued*, so what a worker could not read is refused where the mistake was made.
+The function's annotations are the schema. Arguments are encoded and then decoded again *when they are enqueued*, so
+arguments that a worker could not read are refused at the enqueue.
 """
 
 import inspect
@@ -34,7 +34,7 @@ class Signature:
     """The parameters of a task's function, read once.
 
     Attributes:
-        watch: looks at arguments that would arrive as other values; None: nothing does.
+        watch: warns of arguments that would arrive as other values; None: no parameter needs it.
     """
 
     def __init__(self, function: Callable[..., Any], injected: type, *, task: str | None = None) -> None:
@@ -64,7 +64,7 @@ class Signature:
         kinds = _kinds(inspect_types.type_info(self._struct))
         self._holds_raw = inspect_types.RawType in kinds
         self._is_open = bool(kinds & _OPEN)
-        # The struct binds as a plain call does; what it cannot tell apart is bound by inspect.
+        # The struct binds as a plain call does; inspect binds the cases that it cannot tell apart.
         binds_itself = all(p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for p in payload)
         self._signature = None if binds_itself else inspect.Signature(payload)
         self.watch = watch_over(self._name, self._struct, payload, _encode_other)
@@ -106,7 +106,7 @@ class Signature:
             arrived = self._decoder.decode(data)
             if may_be_non_finite(data):
                 refuse_non_finite(msgspec.to_builtins(payload, enc_hook=_encode_other))
-        except Exception as error:  # a type's own __post_init__ or validator may raise anything
+        except Exception as error:  # a type's own __post_init__ or validator may raise any error
             raise PayloadNotEncodable(f"{self._name}: {_plain(error)}") from error
         if len(data) > limit:
             raise PayloadTooLarge(
@@ -118,7 +118,7 @@ class Signature:
         return data
 
     def decode(self, data: str | bytes, injected: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What to call the function with.
+        """The arguments with which to call the function.
 
         Args:
             data: the stored JSON.
@@ -132,7 +132,7 @@ class Signature:
         """
         try:
             payload = self._decoder.decode(data)
-        except Exception as error:  # as above
+        except Exception as error:  # a type's own validator may raise any error
             raise PayloadNotDecodable(f"{self._name}: {_plain(error)}") from error
         if self._is_plain:
             values = msgspec.structs.astuple(payload)
@@ -142,7 +142,7 @@ class Signature:
         return self._spread(payload, injected)
 
     def _bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> msgspec.Struct:
-        """The arguments in their places; a misfit is answered with the signature."""
+        """The arguments bound to the parameters; the error for a misfit shows the signature."""
         try:
             return self._bind(args, kwargs)
         except TypeError as error:
@@ -180,7 +180,7 @@ def encode_result(value: object) -> bytes | None:
     """A task's return value as JSON; None for None.
 
     Raises:
-        PayloadNotEncodable: it has no JSON form that PostgreSQL can store.
+        PayloadNotEncodable: the value has no JSON form that PostgreSQL can store.
     """
     if value is None:
         return None
@@ -191,13 +191,13 @@ def encode_result(value: object) -> bytes | None:
         refuse_unstorable(data)
         if may_be_non_finite(data):
             refuse_non_finite(msgspec.to_builtins(value, enc_hook=_encode_other))
-    except Exception as error:  # a type's own conversion may raise anything
+    except Exception as error:  # a type's own conversion may raise any error
         raise PayloadNotEncodable(_plain(error)) from error
     return data
 
 
 def _at_defaults(payload: msgspec.Struct, names: Collection[str]) -> msgspec.Struct:
-    """The payload with the defaults themselves in place of what equals them: msgspec leaves out only those."""
+    """The payload with equal values replaced by the default objects: msgspec leaves out only these."""
     changed = {
         field.name: field.default
         for field in msgspec.structs.fields(payload)
@@ -268,7 +268,7 @@ def _decode_other(kind: type, value: object) -> object:
 
 
 def _kinds(root: inspect_types.Type) -> set[type]:
-    """The kinds of types that there are in a type, at any depth."""
+    """The kinds of types in a type, at any depth."""
     found: dict[int, object] = {}
     left: list[object] = [root]
     while left:
@@ -282,7 +282,7 @@ def _kinds(root: inspect_types.Type) -> set[type]:
 
 
 def _plain(error: BaseException) -> str:
-    """Msgspec's message in the words of a call: its ``$.order_id`` is the parameter ``order_id``."""
+    """Msgspec's message with parameter names: its ``$.order_id`` is the parameter ``order_id``."""
     if isinstance(error, UnicodeEncodeError):
         return "a string holds half of a surrogate pair, which UTF-8 cannot hold"
     return str(error).replace("`$.", "`") or type(error).__name__

@@ -1,4 +1,4 @@
-"""What a task returns, as its annotation says, and how a stored result is read back as that."""
+"""A task's return annotation, and how a stored result is decoded to it."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine
@@ -11,23 +11,23 @@ from pgqueue.errors import PayloadNotDecodable
 from pgqueue.values.payload import _decode_other
 
 NOT_RETURNED: Final = b"null"
-"""Stored in place of a result where the task had completed its job before it returned; None is stored as nothing."""
+"""Stored as the result if the task completed its job before it returned; a returned None is stored as SQL null."""
 
 
 class ReturnType:
-    """What a task's function is annotated to return, read when it is first needed."""
+    """The return annotation of a task's function, read when it is first needed."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         """Read nothing yet.
 
         Args:
-            function: the task's.
+            function: the task's function.
         """
         self._function = function
 
     @cached_property
-    def annotation(self) -> Any:  # noqa: ANN401 - whatever stands there
-        """What the function returns, or, if that is awaited, what it gives then; Any where it does not say."""
+    def annotation(self) -> Any:  # noqa: ANN401 - any annotation
+        """The type that the function returns, or that awaiting it gives; Any without an annotation."""
         annotation = get_type_hints(self._function, include_extras=True).get("return", Any)
         if get_origin(annotation) in {Awaitable, Coroutine}:
             return get_args(annotation)[-1]
@@ -35,22 +35,22 @@ class ReturnType:
 
     @property
     def is_value(self) -> bool:
-        """Whether the annotation says that there is a value: it is there, and is not None."""
+        """Whether the annotation names a value: it exists, and is not None."""
         if inspect.signature(self._function).return_annotation is inspect.Signature.empty:
             return False
         return self.annotation is not type(None)
 
-    def decode(self, data: str) -> Any:  # noqa: ANN401 - whatever the annotation says
-        """A stored result as the annotation says.
+    def decode(self, data: str) -> Any:  # noqa: ANN401 - the task's own type
+        """A stored result, decoded to the annotated type.
 
         Raises:
-            PayloadNotDecodable: it does not fit.
+            PayloadNotDecodable: the result does not fit.
         """
         if not self.is_value:
             return msgspec.json.decode(data)
         try:
             return self._decoder.decode(data)
-        except Exception as error:  # an unsupported type, or whatever a type's own conversion raises
+        except Exception as error:  # an unsupported type, or an error of a type's own conversion
             raise PayloadNotDecodable(f"{error}, where it returns {self._said}") from error
 
     @cached_property

@@ -1,8 +1,7 @@
-"""Retry policies: tenacity's words, read as "again in how long, or not at all?".
+"""Retry policies made of tenacity's objects: they decide whether a failed job runs again, and after how long.
 
-tenacity's own loop sleeps in the process; a durable queue writes the next time into the row instead. So
-its ``wait_*``, ``stop_*`` and ``retry_if_*`` objects are only asked, with the state they would see after
-the same failures.
+tenacity's own loop sleeps in the process; a durable queue writes the next time into the row instead. So its ``wait_*``,
+``stop_*`` and ``retry_if_*`` objects are only called, with the state that they would see after the same failures.
 """
 
 from dataclasses import dataclass, field
@@ -28,10 +27,10 @@ class Retry:
         stop: when to give up, a tenacity ``stop_*``; after 25 attempts by default. A plain
             ``stop_after_attempt(n)`` becomes the job's ``max_attempts``, which ``using(max_attempts=…)``
             changes for one job and which counts attempts that a crash ended, too.
-        retry: which errors are worth another attempt, a tenacity ``retry_if_exception*``; all by default.
+        retry: which errors are retried, a tenacity ``retry_if_exception*``; all by default.
 
     Raises:
-        InvalidOption: one of them is none of tenacity's.
+        InvalidOption: a value is not one of tenacity's objects.
     """
 
     wait: WaitBaseT = field(default_factory=lambda: wait_exponential_jitter(initial=1, max=3600))
@@ -39,7 +38,7 @@ class Retry:
     retry: RetryBaseT = field(default_factory=lambda: retry_if_exception_type(BaseException))
 
     def __post_init__(self) -> None:
-        """Refuse what tenacity could not ask."""
+        """Refuse values that are not tenacity's objects."""
         for name, example in (("wait", "wait_fixed(60)"), ("stop", "stop_after_attempt(3)"),
                               ("retry", "retry_if_exception_type(OSError)")):  # fmt: skip
             value = getattr(self, name)
@@ -52,16 +51,15 @@ class Retry:
         return self.stop.max_attempt_number if isinstance(self.stop, stop_after_attempt) else DEFAULT_ATTEMPTS
 
     def wants_again(self, error: BaseException, attempt: int, age: timedelta) -> bool:
-        """Whether the policy's own words allow another attempt.
+        """Whether the policy allows another attempt.
 
         Args:
             error: how this attempt failed.
             attempt: which attempt it was, from 1.
-            age: how long the job has been trying, from its first failure.
+            age: the time since the job's first failure.
 
         Returns:
-            False if ``retry`` does not name the error, or ``stop`` (other than a plain
-            ``stop_after_attempt``) says it is enough.
+            False if ``retry`` does not name the error, or ``stop`` (other than a plain ``stop_after_attempt``) stops.
         """
         state = _state(error, attempt, age)
         if not self.retry(state):
@@ -75,10 +73,10 @@ class Retry:
 
 
 def as_policy(given: Retry | int | None) -> Retry:
-    """The policy that a decorator's ``retry=`` means: a number is that of the attempts, and None the default.
+    """The policy of a decorator's ``retry=``: a number means that many attempts, None the default policy.
 
     Raises:
-        InvalidOption: it is none of these.
+        InvalidOption: the value is none of these.
     """
     if given is None:
         return Retry()
@@ -90,7 +88,7 @@ def as_policy(given: Retry | int | None) -> Retry:
 
 
 def _state(error: BaseException, attempt: int, age: timedelta) -> RetryCallState:
-    """What tenacity would have seen after this attempt."""
+    """The state that tenacity would have after this attempt."""
     state = RetryCallState(retry_object=Retrying(), fn=None, args=(), kwargs={})
     state.attempt_number = attempt
     state.outcome = Future(attempt)

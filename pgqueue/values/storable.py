@@ -1,7 +1,7 @@
-"""Which JSON PostgreSQL stores as it is and Python reads back: the bounds on arguments and results.
+"""Checks that PostgreSQL stores a JSON text unchanged and Python reads it back: the bounds on arguments and results.
 
-``sql/schema/0003_bounds.up.sql`` says the same of what comes by SQL. What a task's annotations allow is
-:mod:`pgqueue.values.payload`'s business.
+``sql/schema/0003_bounds.up.sql`` has the same bounds for jobs that are enqueued by SQL. :mod:`pgqueue.values.payload`
+checks what a task's annotations allow.
 """
 
 import math
@@ -11,9 +11,9 @@ import msgspec
 
 from pgqueue.errors import PayloadNotEncodable
 
-# Bytes are searched by find(): ``in`` takes 0.3 µs, since it asks first whether the other side is a number.
+# find() searches the bytes: ``in`` takes 0.3 µs, because it first checks whether the other side is a number.
 DEEPEST = 200
-"""The most levels: Python's own json module reads about 1,000, less where the stack is in use."""
+"""The most levels: Python's json module reads about 1,000, fewer where the stack is partly used."""
 
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -29,7 +29,7 @@ def refuse_unstorable(data: bytes) -> None:
         data: JSON as msgspec writes it: no escape stands for a printable character.
 
     Raises:
-        PayloadNotEncodable: it cannot be stored and read back.
+        PayloadNotEncodable: the JSON cannot be stored and read back.
     """
     if data.find(b"\\u0000") >= 0 and _NUL.search(data):
         raise PayloadNotEncodable("a string holds NUL (\\x00), which PostgreSQL cannot store")
@@ -48,17 +48,17 @@ def refuse_non_finite(value: object) -> None:
     """Refuse NaN and infinity: JSON has neither, and they would be stored as null.
 
     Args:
-        value: what was encoded, of JSON's own types.
+        value: the encoded value, of JSON's types.
 
     Raises:
-        PayloadNotEncodable: there is one in it.
+        PayloadNotEncodable: it contains one.
     """
     if _has_non_finite(value):
         raise PayloadNotEncodable("JSON has no NaN or infinity; send None or a string instead")
 
 
 def has_line_ends(data: bytes) -> bool:
-    """Whether a part of this JSON was encoded elsewhere: msgspec escapes them. They would end a row of COPY."""
+    """Whether this JSON has line ends, which would end a row of COPY. Only parts encoded elsewhere have: msgspec escapes them."""
     return data.find(b"\n") >= 0 or data.find(b"\r") >= 0 or data.find(b"\t") >= 0
 
 
@@ -80,7 +80,7 @@ def settled(data: bytes) -> bytes:
 
 
 def _is_too_deep(data: bytes) -> bool:
-    """Take away the innermost level, as often as may be; whether anything is left."""
+    """Remove the innermost level DEEPEST times; returns whether a level is left."""
     brackets = _STRING.sub(b"", data).translate(_BRACKETS, _NO_BRACKETS)
     for _ in range(DEEPEST):
         if not brackets:

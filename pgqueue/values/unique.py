@@ -1,8 +1,8 @@
-"""What happens when two live jobs would share a unique key, and the key that is made from a job's arguments.
+"""The policy for a taken unique key, and the key that is made from a job's arguments.
 
-A derived key is the task's name and the canonical JSON of the named arguments, hashed where that is long. SQL's
-``pgqueue.unique_key`` makes the same; one test compares the two. Canonical JSON has its keys in the order of their code
-points, no white space, and numbers in plain decimal notation, with no zero at the end of a fraction.
+A derived key is the task's name and the canonical JSON of the named arguments, which is hashed if it is long. SQL's
+``pgqueue.unique_key`` makes the same key; a test compares the two. Canonical JSON has its keys in the order of their code
+points, no white space, and numbers in plain decimal notation, without zeros at the end of a fraction.
 """
 
 import hashlib
@@ -29,18 +29,18 @@ class Unique:
     """The policy behind a ``unique_key``.
 
     Attributes:
-        collision: what an enqueue does when the key is taken. ``reject``: nothing. ``replace``: a job that
-            still waits takes over the new arguments, queue, priority and time. ``reschedule``: it takes over
-            the new time only. A job that already runs is never changed; the enqueue is then rejected.
+        collision: what an enqueue does when the key is taken. ``reject``: nothing. ``replace``: a waiting job gets the
+            new arguments, queue, priority and time. ``reschedule``: a waiting job gets only the new time. A running
+            job is never changed; the enqueue is then rejected.
         until: how long a job holds its key: until it has ``ended``, or until its first attempt ``started``.
-        period: keep the key taken for this long after the enqueue, even if the job ends sooner; seconds, or a
-            timedelta, and a timedelta once it is here.
+        period: keep the key taken for this long after the enqueue, even if the job ends sooner; given as seconds or a
+            timedelta, stored as a timedelta.
 
         by: make the key of each job from the arguments of these names, and the task's name; ``()``: from the
-            task's name alone. An argument that is left at its default adds nothing. A ``unique_key`` wins.
+            task's name alone. An argument that is left at its default adds nothing. A given ``unique_key`` is used instead.
 
     Raises:
-        InvalidOption: one of them is not as described.
+        InvalidOption: a value is not valid.
     """
 
     collision: Collision = "reject"
@@ -49,7 +49,7 @@ class Unique:
     by: tuple[str, ...] | str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range."""
+        """Refuse values that are out of range."""
         for name, value, known in (
             ("collision", self.collision, get_args(Collision)),
             ("until", self.until, get_args(Until)),
@@ -61,10 +61,10 @@ class Unique:
 
 
 def as_names(by: Any) -> tuple[str, ...] | None:  # noqa: ANN401 - what users type
-    """The names of the arguments that make a key; None: none do. One name may stand alone.
+    """The names of the arguments that make a key; None: no derived key. One name may be given as a string.
 
     Raises:
-        InvalidOption: they cannot be names.
+        InvalidOption: a value is not a name.
     """
     if by is None:
         return None
@@ -82,7 +82,7 @@ def derived_key(task: str, args: bytes, names: tuple[str, ...]) -> str:
     Args:
         task: the task's name.
         args: the job's arguments, as a JSON object.
-        names: of the arguments that make the key; one that is not there adds nothing.
+        names: the arguments that make the key; a missing one adds nothing.
 
     Raises:
         ValueError: a number is too large for PostgreSQL.
@@ -101,7 +101,7 @@ def derived_key(task: str, args: bytes, names: tuple[str, ...]) -> str:
 
 
 def _canonical_raw(value: bytes) -> str:
-    """The canonical form of a JSON text; most are in it already, which saves 20 µs."""
+    """The canonical form of a JSON text; most texts have it already, which saves 20 µs."""
     if value.isdigit() or (value.startswith(b'"') and b"\\" not in value):
         return value.decode()
     return _canonical(json.loads(value, parse_int=Decimal, parse_float=Decimal))

@@ -1,6 +1,6 @@
-"""Why a job does not run, or has no result yet: the pure rules, and the sentence that says it.
+"""Explains why a job does not run, or has no result yet: pure rules, and a sentence for people.
 
-What is known comes from ``sql/why.sql``, in one look; what to do with the answer is for the caller.
+The facts come from ``sql/why.sql``, in one statement; the caller decides what to do with the answer.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ import msgspec
 from pgqueue.values.job import JobState
 
 MOST_AHEAD = 1_000
-"""Jobs ahead of one are counted up to this number."""
+"""The jobs ahead of a job are counted up to this number."""
 
 Reason: TypeAlias = Literal[
     "no record",
@@ -28,26 +28,26 @@ Reason: TypeAlias = Literal[
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What decides whether a job runs: the columns of ``sql/why.sql``, in its order.
+    """The facts that decide whether a job runs: the columns of ``sql/why.sql``, in its order.
 
     Attributes:
-        state: where the job stands.
+        state: the job's state.
         queue: the queue's name.
         task: the task's name.
         attempts: how many attempts were begun.
-        max_attempts: after how many it is dead.
-        due_in: seconds until it may run; negative: since when it might have.
+        max_attempts: the number of attempts after which it is dead.
+        due_in: seconds until it is due; negative: seconds since it was due.
         since: seconds since it was claimed, or since it ended; None: it waits.
-        cancel_requested: a running job is to be cancelled.
-        unknown_for: seconds since a worker first claimed it without knowing its task; None: none did.
-        paused: its queue is paused.
-        host: where its worker runs, if it runs and the worker has a row.
+        cancel_requested: whether a running job should be cancelled.
+        unknown_for: seconds since a worker first claimed it without knowing its task; None: no worker did.
+        paused: whether its queue is paused.
+        host: its worker's host, if it runs and the worker has a row.
         pid: that worker's process.
-        lease_left: seconds that are left of that worker's lease.
+        lease_left: seconds left of that worker's lease.
         alive: how many workers are alive.
         serving: how many of them serve its queue.
-        slots: how many jobs those run at a time.
-        knowing: how many of those may know its task.
+        slots: how many slots the serving workers have.
+        knowing: how many of the serving workers may know its task.
         ahead: how many ready jobs of its queue come before it, up to 1,000; None: it is not ready.
     """
 
@@ -72,13 +72,13 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class Why(msgspec.Struct, frozen=True):
-    """Why a job does not run, or what becomes of it.
+    """Why a job does not run, or how it runs or ended.
 
     Attributes:
-        job_id: which job.
-        state: where it stands; None: there is no record of it.
-        reason: the chief reason, in one of a few fixed words.
-        sentence: all that is known of it, to be read by people.
+        job_id: the job's id.
+        state: the job's state; None: there is no record of it.
+        reason: the main reason, as one of a few fixed words.
+        sentence: all facts, for people.
     """
 
     job_id: int
@@ -91,8 +91,8 @@ def explain(job_id: int, facts: Facts | None) -> Why:
     """Say why a job does not run.
 
     Args:
-        job_id: which.
-        facts: what is known of it; None: there is no record.
+        job_id: the job's id.
+        facts: the facts about it; None: there is no record.
     """
     if facts is None:
         return Why(job_id, None, "no record", "there is no record of it: " + NO_RECORD)
@@ -113,7 +113,7 @@ NO_RECORD = "it was not committed (yet), or was rolled back, or its history has 
 
 
 def spoken(seconds: float) -> str:
-    """A length of time with its unit, in two figures or so."""
+    """A length of time with its unit, with about three digits."""
     for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.3g} {unit}"
@@ -147,7 +147,7 @@ def _waiting(facts: Facts) -> tuple[Reason, str]:
 
 
 def _obstacles(facts: Facts) -> Iterator[tuple[Reason, str]]:
-    """What keeps workers from it, the first one first."""
+    """The reasons why no worker takes the job, the main one first."""
     queue = repr(facts.queue)
     if facts.paused:
         yield "paused", f"queue {queue} is paused: run `pgqueue queues resume {facts.queue}`"

@@ -1,4 +1,4 @@
-"""A progress bar on stderr, where that is a terminal; elsewhere nothing."""
+"""A progress bar on stderr, if that is a terminal."""
 
 import sys
 from collections.abc import Iterator
@@ -17,11 +17,11 @@ class Bar:
         self._task = progress.add_task("bench", total=steps, told="")
 
     def tell(self, words: str) -> None:
-        """Say what is under way."""
+        """Show what is running."""
         self._progress.update(self._task, told=words)
 
     def step(self, words: str = "", *, steps: float = 1) -> None:
-        """Note that something is done."""
+        """Count finished steps."""
         self._progress.update(self._task, advance=steps, told=words)
 
 

@@ -1,4 +1,4 @@
-"""``pgqueue bench clean``: drop the bench's schema, where one was left behind."""
+"""``pgqueue bench clean``: drops the bench's schema, if an earlier bench left one."""
 
 import click
 

@@ -1,8 +1,8 @@
-"""The verbs of ``pgqueue bench``, each in a file of its own.
+"""The verbs of ``pgqueue bench``, each in its own file.
 
-What stands where: the schema in :mod:`pgqueue.cli.bench.place`; the two contenders, pgqueue itself and a bare
-client, in :mod:`pgqueue.cli.bench.peer` and :mod:`pgqueue.cli.bench.floor`, which run as processes
-(:mod:`pgqueue.cli.bench.processes`); what is measured in :mod:`pgqueue.cli.bench.loads`.
+The schema is in :mod:`pgqueue.cli.bench.place`. The two contenders, pgqueue and a bare client, are in
+:mod:`pgqueue.cli.bench.peer` and :mod:`pgqueue.cli.bench.floor`, and run as processes
+(:mod:`pgqueue.cli.bench.processes`). :mod:`pgqueue.cli.bench.loads` decides what is measured.
 """
 
 import click

@@ -93,10 +93,10 @@ class Settings:
             trace=Path(environ["TRACE"]) if environ.get("TRACE") else None,
         )
 
-    def patience(self, meter: "Meter", started: float) -> float:
-        """For how many seconds yet a worker waits for a job, a second at a time."""
+    def seconds_to_wait(self, meter: "Meter", started: float) -> float:
+        """How many seconds a worker waits for a job now, at most 1; 0 or less: it ends."""
         if self.parent and os.getppid() != self.parent:
-            return 0.0  # nobody is left who would read its report
+            return 0.0  # no process is left to read its report
         if not self.idle:
             return 1.0
         quiet = time.time() - (meter.seen or started)
@@ -105,11 +105,11 @@ class Settings:
 
 @dataclass(slots=True)
 class Meter:
-    """Counts job starts and, where asked, how long each was under way (milliseconds).
+    """Counts job starts and, where asked, how long each took from enqueue to start (milliseconds).
 
     Attributes:
         stop_after: at how many to call ``enough``.
-        enough: called then, on whatever thread.
+        enough: called then, on any thread.
         seen: when there last was a job of any kind, in epoch seconds; 0: never.
     """
 
@@ -158,7 +158,7 @@ class Meter:
 
 
 def padding(size: int) -> str:
-    """So many letters, always the same, that do not compress as a repeated one would."""
+    """A text of ``size`` letters, always the same, that compresses little."""
     return "".join(random.Random(0).choices(string.ascii_letters, k=size))  # noqa: S311 - no secret
 
 
@@ -173,7 +173,7 @@ def print_timing(count: int, started: float) -> None:
 
 
 def _resident_mb(used: "resource.struct_rusage") -> float:
-    """How much of this process is in memory now; where nobody says, the most there ever was."""
+    """This process's memory now, in MB; where the system does not report it, the most that it ever had."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except OSError:

@@ -35,8 +35,8 @@ class Counters(NamedTuple):
     Attributes:
         wal: bytes of write-ahead log.
         commits: in this database.
-        dead: tuples that were updated or deleted, and so are dead once nobody can see them. (``n_dead_tup``
-            would be less to be relied on: autovacuum may come in between.)
+        dead: tuples that were updated or deleted, and are dead once no snapshot sees them. (``n_dead_tup`` is less
+            reliable: autovacuum may run in between.)
     """
 
     wal: float
@@ -73,14 +73,14 @@ def _written(stage: Stage, sizes: Sizes, contender: Contender) -> dict[str, floa
 
 
 def _counters(stage: Stage) -> Counters:
-    """The counters now. Those who worked must be gone: it is at its end that a connection tells all it has done."""
+    """The counters now. The workers must have ended: a connection reports all of its work only when it closes."""
     stage.place.one("select pg_stat_clear_snapshot()")
     ((wal, commits, dead),) = stage.place.connection.execute(COUNTERS, [SCHEMA]).fetchall()
     return Counters(wal, commits, dead)
 
 
 def _until_gone(stage: Stage) -> None:
-    """Wait until the server has seen off everybody who worked."""
+    """Wait until the server has closed the connections of all workers."""
     deadline = time.monotonic() + GONE_WITHIN
     while stage.place.one(AT_WORK, APPLICATION):
         stage.place.one("select pg_stat_clear_snapshot()")

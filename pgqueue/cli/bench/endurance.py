@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 HELD = 0.95
-"""The share of the asked rate that counts as held."""
+"""The share of the requested rate that counts as held."""
 WORST_BACKLOG = 5.0
 """Seconds' worth of jobs that may be waiting at the end; more: the worker fell behind."""
 BOUNDED = 2.0
@@ -28,7 +28,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
         history_bytes: the history's size, with its indices.
         dead_tuples: that vacuum has not cleaned away yet, by the server's estimate.
         enqueued_per_second: since the look before.
-        started_per_second: likewise.
+        started_per_second: since the look before.
     """
 
     seconds: float

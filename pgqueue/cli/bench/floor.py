@@ -1,8 +1,7 @@
-"""The floor: a yardstick for the machine and its database. What a bare psycopg client does in a loop, no queue.
+"""The floor: the speed of a bare psycopg client on this machine and database, without a queue.
 
-It claims 500 jobs at a time under ``SKIP LOCKED``, one statement, and moves them to a history table, another;
-one after the other. It has no leases, fences, retries, timeouts, hooks or heartbeats: what a job costs before
-anybody calls it a job queue. Run as ``python -m pgqueue.cli.bench.floor``; its verbs are those that
+In a loop, one statement claims 500 jobs under ``SKIP LOCKED``, and another moves them to a history table. There are no
+leases, fences, retries, timeouts, hooks or heartbeats: it is the least that a job can cost. Run as ``python -m pgqueue.cli.bench.floor``; its verbs are those that
 :mod:`pgqueue.cli.bench.contract` describes.
 """
 
@@ -126,7 +125,7 @@ def worker(*, latency: bool) -> None:
     with _connect() as connection:
         if latency:
             connection.execute(f"listen {CHANNEL}")
-        while not stopping and settings.patience(meter, started) > 0:
+        while not stopping and settings.seconds_to_wait(meter, started) > 0:
             if not _run_batch(connection, meter, latency=latency):
                 _rest(connection, latency=latency)
     meter.print_report()

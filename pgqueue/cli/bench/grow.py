@@ -164,7 +164,7 @@ def _drain(stage: Stage, jobs: int, **settings: object) -> float:
 
 
 def _drained(stage: Stage, jobs: int, **settings: object) -> float:
-    """The rate at which the first so many jobs are started."""
+    """The rate at which the first ``jobs`` jobs are started."""
     worker = stage.crew.start(OURS, "worker", **({"STOP_AFTER": jobs, "CONC": stage.concurrency} | settings))
     told = worker.result()
     return rate(told["count"], told["last"] - told["first"])

@@ -114,7 +114,7 @@ def stream(rate: int) -> None:
     noop = _tasks(queue, settings).noop
     count, started = 0, time.monotonic()
     click.echo("busy")
-    while not stopping and settings.patience(Meter(seen=time.time()), started) > 0:
+    while not stopping and settings.seconds_to_wait(Meter(seen=time.time()), started) > 0:
         due = int(rate * (time.monotonic() - started)) - count
         if due > 0:
             sent = time.time()
@@ -176,10 +176,8 @@ async def _work(queue: PgQueue, settings: Settings, meter: Meter) -> None:
     started = time.time()
     serving = Worker(queue, concurrency=settings.concurrency, queues=settings.queues)
     working, stopping = asyncio.create_task(serving.run()), asyncio.create_task(enough.wait())
-    while (patience := settings.patience(meter, started)) > 0:
-        done, _ = await asyncio.wait(
-            {working, stopping}, timeout=patience, return_when=asyncio.FIRST_COMPLETED
-        )
+    while (waits := settings.seconds_to_wait(meter, started)) > 0:
+        done, _ = await asyncio.wait({working, stopping}, timeout=waits, return_when=asyncio.FIRST_COMPLETED)
         if done:
             break
     serving.stop()

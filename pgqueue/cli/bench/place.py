@@ -1,6 +1,6 @@
 """The bench's place in a database: the schema ``pgqueue_bench``, and everything that is asked of the server.
 
-The schema carries a comment that says whose it is. One without that comment is never touched. Only one bench
+The schema has a comment that marks it as the bench's. A schema without this mark is never touched. Only one bench
 at a time works in a database: it holds an advisory lock for as long as it lasts. Nothing else in the database
 is changed, and no setting of the server.
 """
@@ -61,7 +61,7 @@ class Place:
         make(self.connection)
 
     def settle(self) -> None:
-        """Let the server catch up with what was loaded, so that nobody is measured while it does.
+        """Let the server finish its work after a load, so that no measurement runs meanwhile.
 
         A million jobs cause a checkpoint by themselves, which goes on for minutes; where this user may ask for one,
         it is over before anything is measured.
@@ -83,7 +83,7 @@ class Place:
         """Who else is at work on this server, by name."""
         return sorted(name for (name,) in self.connection.execute(OTHERS, [APPLICATION]))
 
-    def one(self, query: str, *values: object) -> Any:  # noqa: ANN401 - whatever is asked for
+    def one(self, query: str, *values: object) -> Any:  # noqa: ANN401 - any value
         """The only value of a query."""
         (value,) = self.connection.execute(query.encode(), values).fetchone() or (None,)
         return value
@@ -102,7 +102,7 @@ def opened(dsn: str) -> Iterator[Place]:
     """Take the schema for the bench; drop it at the end, however that comes.
 
     Raises:
-        ConfigurationError: the schema is somebody else's, or another bench runs, or this user may not make it.
+        ConfigurationError: the schema is not the bench's, or another bench runs, or this user may not make it.
         ConnectionFailed: there is no connection to be had.
     """
     with alone(dsn) as keeper:  # apart from the work: an interrupt may leave that connection unusable
@@ -134,7 +134,7 @@ def make(connection: Connection) -> None:
     """Make the schema anew, empty and marked.
 
     Raises:
-        ConfigurationError: it is somebody else's, or this user may not make it.
+        ConfigurationError: it is not the bench's, or this user may not make it.
     """
     try:
         with connection.transaction():
@@ -151,7 +151,7 @@ def drop(connection: Connection) -> bool:
     """Drop the schema; False: there is none.
 
     Raises:
-        ConfigurationError: it is somebody else's.
+        ConfigurationError: it is not the bench's.
     """
     found = connection.execute(MARKED, [SCHEMA]).fetchone()
     if found is None:

@@ -115,7 +115,7 @@ def require() -> None:
 def draw(figures: Figures, folder: Path) -> Iterator[Path]:
     """Draw every plot there are figures for; yields the files as they are written."""
     from matplotlib import rc_context  # noqa: PLC0415 - heavy, and an extra
-    from matplotlib.figure import Figure  # noqa: PLC0415 - as above
+    from matplotlib.figure import Figure  # noqa: PLC0415 - heavy, and an extra
 
     for name, scales in PLOTS.items():
         points = [point for point in figures.points if point.plot == name]
@@ -130,7 +130,7 @@ def draw(figures: Figures, folder: Path) -> Iterator[Path]:
 
 
 def _draw(axes: "Axes", scales: Scales, points: Sequence[Point]) -> None:
-    from matplotlib.ticker import FuncFormatter, NullFormatter  # noqa: PLC0415 - as above
+    from matplotlib.ticker import FuncFormatter, NullFormatter  # noqa: PLC0415 - heavy, and an extra
 
     for colour, (curve, line) in zip(COLOURS, _curves(points), strict=False):
         xs, ys = [point.x for point in line], [point.y for point in line]

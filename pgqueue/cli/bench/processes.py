@@ -1,4 +1,4 @@
-"""The bench's processes: contenders, started as programs of their own so that nobody shares an interpreter."""
+"""The bench's processes: contenders, each started as a separate program, so that no two share an interpreter."""
 
 import json
 import os
@@ -13,11 +13,11 @@ from pgqueue.cli.bench.contract import NAMES
 from pgqueue.errors import PgQueueError
 
 NOT_FOR_CHILDREN = frozenset({"PGQUEUE_DSN", "PGQUEUE_DIRECT_DSN", "PGQUEUE_APP", "DATABASE_URL", *NAMES})
-LAST_WORDS = 300
+SHOWN_OF_ERROR = 300
 
 
 class Contender(NamedTuple):
-    """Who is measured, and the program that it is."""
+    """A contender's name, and its program."""
 
     name: str
     module: str
@@ -80,7 +80,7 @@ class Process:
                 pipe.close()
 
     def _next_line(self, *, wanted: str) -> str:
-        assert self._popen.stdout is not None  # noqa: S101 - as above
+        assert self._popen.stdout is not None  # noqa: S101 - for the type checker
         for line in self._popen.stdout:
             if line.startswith(wanted):
                 return line
@@ -89,9 +89,9 @@ class Process:
 
     def _failure(self) -> ProcessFailed:
         self._errors.seek(0)
-        words = " ".join(self._errors.read().split())[-LAST_WORDS:]
+        words = " ".join(self._errors.read().split())[-SHOWN_OF_ERROR:]
         return ProcessFailed(
-            f"`{self._name}` ended with status {self._popen.returncode}: {words or 'no word'}"
+            f"`{self._name}` ended with status {self._popen.returncode}: {words or 'no output'}"
         )
 
 
@@ -115,11 +115,11 @@ class Crew:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        """End whoever runs."""
+        """End all running processes."""
         self.clear()
 
     def clear(self) -> None:
-        """End whoever runs, and forget those that have ended."""
+        """End all running processes, and forget them."""
         for process in self._started:
             process.kill()
         self._started.clear()

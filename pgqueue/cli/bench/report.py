@@ -48,7 +48,7 @@ def number(value: float | None) -> str:
         return ""
     if abs(value) >= 100:  # noqa: PLR2004 - three digits
         return f"{value:,.0f}"
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"  # noqa: PLR2004 - as above
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"  # noqa: PLR2004 - two digits
 
 
 def _for_programs(report: Report, compared: Mapping[str, Change] | None) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""Load D: draining while somebody holds a snapshot, so that nothing dead can be cleaned away.
+"""Load D: draining while another session holds a snapshot, so that vacuum cannot remove dead tuples.
 
 Rounds of jobs are enqueued and drained, each by a fresh worker, and every dead tuple of the rounds before stays.
 Meanwhile jobs become ready *behind* where the worker is: each round opens transactions that enqueue a job,
-then enqueues its jobs, and commits the former one after the other while the worker is at the latter. Other jobs
-fail once and are put back. Neither counts in the rate.
+then enqueues its jobs, and commits the open transactions one by one while the worker runs the jobs. Other jobs fail once
+and are requeued. Neither kind counts in the rate.
 """
 
 import time
@@ -45,7 +45,7 @@ def measure(stage: Stage, sizes: Sizes, _: object) -> Mapping[str, Pair]:
 
 
 def ends(rates: Sequence[float]) -> tuple[float, float]:
-    """The medians of the first and of the last tenth: where there are many rounds, one alone is the machine's mood."""
+    """The medians of the first and of the last tenth: with many rounds, a single round varies too much."""
     tenth = max(1, len(rates) // 10)
     return median(rates[:tenth]), median(rates[-tenth:])
 

@@ -52,7 +52,7 @@ class Stage:
             self.place.connection.execute(TABLES.encode())
 
     def queue(self) -> PgQueue:
-        """The queue, for whoever enqueues in this process."""
+        """The queue, for enqueuers in this process."""
         return PgQueue(self.place.dsn, schema=SCHEMA)
 
     def work(self, contender: Contender, jobs: int, *, processes: int = 1, **settings: object) -> float:

@@ -76,7 +76,7 @@ def _noop(settings: Settings, meter: Meter, *, latency: bool) -> Any:  # noqa: A
     return waiting_noop if settings.wait else noop
 
 
-def _hold(settings: Settings, meter: Meter) -> Any:  # noqa: ANN401 - as above
+def _hold(settings: Settings, meter: Meter) -> Any:  # noqa: ANN401 - a coroutine function or a plain one
     all_in = asyncio.Event()
 
     async def hold() -> None:

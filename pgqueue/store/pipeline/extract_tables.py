@@ -1,7 +1,7 @@
-"""The database's tables as Spark sees them: which columns they have, and what these hold.
+"""The database's tables as Spark sees them: their columns, and the columns' kinds.
 
-The statements stand in ``sql/pipeline/extract_*.sql``, one for each table, with every cast; here is what they give.
-Which columns jobs have is decided in :mod:`pgqueue.store.columns`.
+The statements are in ``sql/pipeline/extract_*.sql``, one for each table, with every cast; this module lists what they
+return. :mod:`pgqueue.store.columns` decides which columns jobs have.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ DEAD = "dead_jobs"
 
 
 class Kind(StrEnum):
-    """What a column holds."""
+    """The kind of a column's values."""
 
     BIGINT = "bigint"
     INTEGER = "integer"
@@ -34,9 +34,9 @@ class Table:
 
     Attributes:
         statement: its file in ``sql/``.
-        of: the tables of the database that it is made of.
-        columns: what it has, in order.
-        ended: the column with the time at which a job ended, whose UTC day ``day`` is; None: its jobs have not ended.
+        of: the database's tables from which it is made.
+        columns: its columns, in order.
+        ended: the column with the time of a job's end, from which ``day`` is made; None: its jobs have not ended.
     """
 
     statement: str
@@ -60,12 +60,12 @@ NOT_READ = {"unknown_since"}
 
 
 def _kinds(described: columns.Columns, **renamed: str) -> dict[str, Kind]:
-    """What the columns hold; ``renamed``: the name of a column here, by its name in the database."""
+    """The kinds of the columns; ``renamed``: the name of a column here, by its name in the database."""
     return {renamed.get(name, name): KINDS[kind] for name, kind, _ in described if name not in NOT_READ}
 
 
 def _inserted(kinds: Mapping[str, Kind], after: str, **more: Kind) -> dict[str, Kind]:
-    """The columns with more behind one of them."""
+    """The columns, with more inserted after one of them."""
     found: dict[str, Kind] = {}
     for name, kind in kinds.items():
         found[name] = kind
