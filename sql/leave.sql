@@ -1,4 +1,4 @@
--- leave: take a worker off the list; whatever it still holds becomes anybody's (a trigger notes its departure).
+-- leave: take a worker off the list; its running jobs are lost then, and a trigger notes that for the sweepers.
 -- index: workers_pkey
 -- locks: the worker's own row
 -- run by: worker stop, take

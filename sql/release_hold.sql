@@ -1,4 +1,4 @@
--- release_hold: give back a hold whose job was not added, because a live job has the key.
+-- release_hold: remove a hold whose job was not added, because a live job has the key.
 -- index: unique_holds_pkey
 -- locks: the key's row in unique_holds
 -- run by: Task.enqueue with Unique(period=...)

@@ -63,7 +63,7 @@ class Context:
         job: the claim: id, queue, task, priority, attempt, max_attempts, run_at, created_at.
         attempt: which attempt this is, from 1.
         logger: a logger whose records carry the job's id, task and attempt.
-        cancelled: whether this attempt has been told to stop (somebody cancelled the job, the worker stops,
+        cancelled: whether this attempt has been told to stop (a caller cancelled the job, the worker stops,
             or the lease is lost). An ``async def`` task is cancelled besides; a plain one may look here.
         completed: whether :meth:`transaction` has completed the job.
     """
@@ -231,7 +231,7 @@ class JobTransaction:
 
 
 class JobLogger(logging.LoggerAdapter[logging.Logger]):
-    """Adds the job's fields to every record, beside whatever ``extra`` a call gives."""
+    """Adds the job's fields to every record, beside the ``extra`` of a call."""
 
     def process(
         self, msg: object, kwargs: MutableMapping[str, Any]

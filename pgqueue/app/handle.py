@@ -88,7 +88,7 @@ class JobHandle(Generic[R]):
         """As :meth:`result`, awaited."""
         queue = self._queue
         look = await aended(queue.database, self.id, timeout, keeps_history=queue.keeps_history)
-        return typed_result_of(look, self._tasks)  # type: ignore[no-any-return]  # as above
+        return typed_result_of(look, self._tasks)  # type: ignore[no-any-return]  # the task says the type
 
     @property
     def _tasks(self) -> Mapping[str, Returns]:

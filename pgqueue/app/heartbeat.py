@@ -60,7 +60,7 @@ class Heartbeat:
             lease: for how long to renew it.
             on_lost: called in the heartbeat's thread when the database says that the lease is lost.
             held: the jobs that the take holds.
-            on_cancel: told in the heartbeat's thread which of them somebody asked to cancel.
+            on_cancel: told in the heartbeat's thread which of them a caller asked to cancel.
         """
         self._database = database
         self._worker = worker
@@ -76,8 +76,8 @@ class Heartbeat:
 
     def start(self) -> None:
         """Begin; the first question comes after 0.8 s, the first renewal after a third of the lease."""
-        patience = max(2, math.ceil(self._limit))  # libpq takes whole seconds, two at least
-        self._dsn = make_conninfo(self._database.dsn, connect_timeout=patience)
+        timeout = max(2, math.ceil(self._limit))  # libpq takes whole seconds, two at least
+        self._dsn = make_conninfo(self._database.dsn, connect_timeout=timeout)
         self._thread.start()
 
     def stop(self) -> None:

@@ -62,7 +62,7 @@ class Jobs:
             task: of this task.
             unique_key: with this key.
             before: with a lower id than this; give the last id of a page to get the next.
-            limit: at most so many, up to 10,000.
+            limit: at most how many jobs, up to 10,000.
 
         Raises:
             InvalidOption: there is no such state, or the limit is out of range.

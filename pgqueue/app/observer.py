@@ -1,6 +1,6 @@
 """Who is told what happens to jobs in this process: the log, metrics, traces.
 
-An observer is told of batches, as they occur: never job by job where the queue has a batch in hand. An observer that
+An observer is told of batches, as they occur: never job by job where the queue has a batch. An observer that
 raises is logged, and nothing else changes: neither the job, nor the worker, nor the other observers.
 """
 

@@ -58,7 +58,7 @@ class PgQueue(Jobs, Registry):
             history: for how long ended jobs are kept; they are dropped by whole days, so give ``timedelta(days=...)``.
                 Zero keeps none, ``timedelta.max`` all. A worker stores it in the database, where it holds for every
                 program. None: what is stored stays; 7 days, if nothing is.
-            dead: for how long dead jobs are kept; stored likewise. None: what is stored stays; for ever, if nothing is.
+            dead: for how long dead jobs are kept; a worker stores it, too. None: what is stored stays; for ever, if nothing is.
             max_payload: the most bytes a job's arguments may take as JSON.
             behind_pooler: ``dsn`` leads to a transaction pooler such as PgBouncer.
             direct_dsn: how to reach the server past that pooler, so that workers can listen; by default
@@ -120,7 +120,7 @@ class PgQueue(Jobs, Registry):
 
     async def aenqueue(self, task: Task[P, R], /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """As :meth:`enqueue`, awaited."""
-        job, connection = require_task(task, args)._prepared(args, kwargs)  # noqa: SLF001 - as above
+        job, connection = require_task(task, args)._prepared(args, kwargs)  # noqa: SLF001 - the queue's own side of it
         return (await self._aadd([job], connection))[0]
 
     def enqueue_many(self, calls: Iterable[Call[R]], *, connection: object = None) -> list[JobHandle[R]]:
@@ -164,7 +164,7 @@ class PgQueue(Jobs, Registry):
 
         Raises:
             InvalidOption: a value is out of its range.
-            Superseded: on leaving, if the lease was lost; the jobs are somebody else's.
+            Superseded: on leaving, if the lease was lost; another worker may hold the jobs.
         """
         return Take(self.database, count, **self._take_options(queues, timeout, lease))
 

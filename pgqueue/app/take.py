@@ -9,7 +9,7 @@
 A take is a worker while it lasts: it has a row, a lease and a heartbeat, and it promotes and reclaims while it
 waits, so that a program that only takes needs no worker beside it.
 
-This file waits: for jobs, and for the database, but never longer than :attr:`TakeBase.patience` for one answer. What
+This file waits: for jobs, and for the database, but never longer than :attr:`TakeBase.answer_within` for one answer. What
 becomes of the jobs is decided in :mod:`pgqueue.app.take_base`. Whatever goes wrong on the way in, all that was
 claimed goes back, and no heartbeat is left behind.
 """
@@ -115,12 +115,12 @@ class Take(TakeBase):
             self._run(self.recording([self.postponed(verdict, refusal)]))
         self.unsettled.discard(verdict.claim.id)
 
-    def _run(self, plan: Plan[Any]) -> Any:  # noqa: ANN401 - whatever the plan returns
+    def _run(self, plan: Plan[Any]) -> Any:  # noqa: ANN401 - the plan's own result
         with self._one_at_a_time:  # the time that a plan waits for another is not the database's silence
             if self._connection.closed:
                 self._connection = self.database.connect()
             try:
-                with within(self.patience, self._connection):
+                with within(self.answer_within, self._connection):
                     return run(plan, self._connection.steps(self.database.catalogue))
             except psycopg.OperationalError as error:
                 raise _failure(self._connection, error) from error
@@ -204,13 +204,13 @@ class AsyncTake(TakeBase):
             await self._run(self.recording([self.postponed(verdict, refusal)]))
         self.unsettled.discard(verdict.claim.id)
 
-    async def _run(self, plan: Plan[Any]) -> Any:  # noqa: ANN401 - whatever the plan returns
+    async def _run(self, plan: Plan[Any]) -> Any:  # noqa: ANN401 - the plan's own result
         async with (
             self._one_at_a_time
         ):  # the time that a plan waits for another is not the database's silence
             if self._connection.closed:
                 self._connection = await self.database.aconnect()
-            watch = asyncio.get_running_loop().call_later(self.patience, cut_off, self._connection)
+            watch = asyncio.get_running_loop().call_later(self.answer_within, cut_off, self._connection)
             try:
                 return await arun(plan, self._connection.steps(self.database.catalogue))
             except psycopg.OperationalError as error:

@@ -25,7 +25,7 @@ from pgqueue.values.lease import POLL, renew_every
 from pgqueue.values.retry import Retry
 from pgqueue.values.verdict import Again, Died, Returned, Succeeded, Verdict, describe, judge
 
-SHORTEST_PATIENCE = 10.0
+SHORTEST_ANSWER_LIMIT = 10.0
 POSTPONED = timedelta(minutes=1)
 
 log = logging.getLogger("pgqueue.take")
@@ -39,7 +39,7 @@ class TakeBase:
         args: the arguments of what was taken, by the job's id.
         lost: whether the lease is lost, and every claim with it.
         cancelled: the jobs that a caller asked to cancel while they were held.
-        patience: after how many seconds without an answer a connection is cut off.
+        answer_within: after how many seconds without an answer a connection is cut off.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class TakeBase:
         self.queues = queues
         self.timeout = None if timeout is None else timeout.total_seconds()
         self.lease = lease
-        self.patience = max(SHORTEST_PATIENCE, lease.total_seconds())
+        self.answer_within = max(SHORTEST_ANSWER_LIMIT, lease.total_seconds())
         self.keep = keep
         self._policy_of = policy_of
         self.observers = observers
@@ -191,7 +191,7 @@ class TakeBase:
             yield from claim.leave(self.worker.id)
             return
         if self.looking or self.held or self.unsettled:
-            yield from claim.disown(self.worker.id, (), ran=self.unsettled)
+            yield from claim.return_unknown(self.worker.id, (), ran=self.unsettled)
         yield from claim.leave_without_jobs(self.worker.id)
 
     def let_go(self, verdicts: Sequence[Verdict]) -> None:

@@ -22,7 +22,7 @@ class TakenJob:
         attempt: which attempt this is, from 1.
         meta: what the enqueuer sent along with the job; empty: nothing.
         lost: whether the lease was lost, so that the job may run elsewhere.
-        cancelled: whether somebody asked to cancel the job.
+        cancelled: whether a caller asked to cancel the job.
     """
 
     __slots__ = ("_claim", "_take", "args")
@@ -69,7 +69,7 @@ class TakenJob:
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody asked to cancel the job; known within a second."""
+        """Whether a caller asked to cancel the job; known within a second."""
         return self.id in self._take.cancelled
 
     def complete(self) -> None:

@@ -111,7 +111,7 @@ class Task(Generic[P, R]):
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """As :meth:`enqueue`, awaited."""
-        return (await self._runner._aadd([self._job(args, kwargs)], self._connection))[0]  # noqa: SLF001 - as above
+        return (await self._runner._aadd([self._job(args, kwargs)], self._connection))[0]  # noqa: SLF001 - the queue's own side of it
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A call to hand to ``enqueue_many``; checked now, enqueued there.

@@ -1,18 +1,15 @@
 """Plans by which a worker is known, and takes and keeps jobs.
 
 The protocol. A worker is a row in ``workers`` with a fresh uuid and a lease that it renews each beat; its
-claims are the ``running`` jobs that name the uuid. Whoever finds the lease in the past deletes the row
-(:mod:`pgqueue.store.upkeep`), and with it every claim: running jobs that name no known worker are returned
-to their lines. ``renew`` and that deletion contend for one row, so exactly one of them wins: a worker that
+claims are the ``running`` jobs that name the uuid. A sweeper that finds the lease in the past deletes the row
+(:mod:`pgqueue.store.upkeep`), and with it every claim: running jobs that name no known worker are reclaimed. ``renew`` and that deletion contend for one row, so exactly one of them wins: a worker that
 is told its lease is lost has lost every claim, and one that is not has kept them all.
 
-Running jobs are in no index: each entry would be written at every claim and read hardly ever, and while somebody
-holds a snapshot open, the entries of all that has ended would lie in the way. Instead it is noted whose jobs are
-to be looked for, and the table is read from end to end: when a worker departs without having retired, and when
-the answer to a claim was lost with its connection, so that jobs may be in the name of a worker that does not know
-of them. Then what the worker does not know goes back unspent. Where the answer came and the worker could not handle
-it, those attempts end as failed, so that a job that breaks its worker runs out of attempts
-(:mod:`pgqueue.worker.reconcile`).
+Running jobs are in no index: each entry would be written at every claim and rarely read, and while a transaction holds
+a snapshot open, the entries of ended jobs would stay. Instead the table is read from end to end: when a worker left and
+may have held jobs, and when the answer to a claim was lost with its connection, so that jobs may be in the name of a
+worker that does not know of them. Such jobs go back unspent. Where the answer came and the worker could not handle it,
+those attempts end as failed, so that a job that breaks its worker runs out of attempts (:mod:`pgqueue.worker.reconcile`).
 """
 
 import os
@@ -56,7 +53,7 @@ class WorkerInfo(msgspec.Struct, frozen=True):
     Attributes:
         id: fresh for every process and every lost lease.
         host: where it runs, for people to read.
-        pid: likewise.
+        pid: its process id there.
         concurrency: how many jobs it runs at a time.
         version: of pgqueue.
         queues: what it serves; None: all queues.
@@ -125,7 +122,7 @@ def leave(worker: UUID) -> Steps[None]:
 
 @plan
 def leave_without_jobs(worker: UUID) -> Steps[None]:
-    """Take a worker off the list that holds nothing, so that nobody looks for its jobs."""
+    """Take a worker off the list that holds nothing, so that no sweeper looks for its jobs."""
     yield from leave(worker)
     yield Statement("leave_without_jobs", {"worker": worker}, returns=False)
 
@@ -283,7 +280,7 @@ def beat(
 
 
 @plan(transaction=True)
-def disown(worker: UUID, known: Sequence[int], *, ran: Collection[int] = ()) -> Steps[list[int]]:
+def return_unknown(worker: UUID, known: Sequence[int], *, ran: Collection[int] = ()) -> Steps[list[int]]:
     """Return what the worker holds in the database but does not know of.
 
     Args:
@@ -311,7 +308,7 @@ def give_up(worker: UUID, known: Sequence[int], error: Exception) -> Steps[list[
 
 @plan
 def cancel_requests(worker: UUID, known: Sequence[int]) -> Steps[list[int]]:
-    """Which of the worker's jobs somebody asked to cancel."""
+    """Which of the worker's jobs a caller asked to cancel."""
     rows = yield Statement("cancel_requests", {"worker": worker, "known": numbers([*known])})
     return [row[0] for row in rows]
 

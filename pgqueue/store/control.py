@@ -39,7 +39,7 @@ class Pulse(msgspec.Struct, frozen=True):
         workers: how many are alive.
         oldest_ready: how many seconds the longest-waiting ready job has waited, paused queues left out; None: no
             job waits.
-        unknown: jobs of tasks that no worker knew of late, the oldest first.
+        unknown: jobs of tasks that no worker knew within the last minute, the oldest first.
     """
 
     workers: int
@@ -74,7 +74,7 @@ def jobs(
         task: of this task.
         unique_key: with this key.
         before: with a lower id than this one; for the next page, the last id of the page before.
-        limit: at most so many.
+        limit: at most how many jobs.
 
     Raises:
         InvalidOption: PostgreSQL cannot hold the queue, task or key, so no job has it.

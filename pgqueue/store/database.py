@@ -80,7 +80,7 @@ class Database:
         self._unknown_settings: frozenset[str] = frozenset()
         self.pools = Pools(
             proxy(self), pool_size
-        )  # no cycle: a database that is let go of closes its pools at once
+        )  # no cycle: a database that is dropped closes its pools at once
 
     @property
     def dsn(self) -> str:
@@ -190,7 +190,7 @@ class Database:
                 await connection.clean()
 
     def connect(self, dsn: str | None = None, *, settings: Mapping[str, str] = NO_SETTINGS) -> OwnConnection:
-        """A blocking connection of one's own, in autocommit mode.
+        """A new blocking connection, in autocommit mode.
 
         Args:
             dsn: where to, if not to this database's own DSN.

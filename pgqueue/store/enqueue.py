@@ -39,7 +39,7 @@ def enqueue_many(jobs: Iterable[NewJob], *, now: datetime | None = None) -> Step
     """Add many jobs, all or none.
 
     Jobs without a unique key travel by COPY, a block at a time: while the server reads one block, the next is
-    drawn from ``jobs``, so whoever makes them must not use this connection. Jobs with a key follow in one
+    drawn from ``jobs``, so the code that makes them must not use this connection. Jobs with a key follow in one
     multi-row insert. If any of them has a period or a policy other than ``reject``, all that have a key are
     added one at a time. Either way keys are locked in their order, so two batches never deadlock.
 
@@ -100,7 +100,7 @@ def _reserve(count: int) -> Steps[list[int]]:
 
 
 def _enqueue_unique(job: NewJob, params: dict[str, object]) -> Steps[Enqueued]:
-    """Insert, or deal with whoever holds the key. The holder may end between the two: then try again."""
+    """Insert, or deal with the job that holds the key. That job may end between the two: then try again."""
     insert = _insert_for_period if job.unique.period else _insert_unique
     for _ in range(TRIES):
         job_id = yield from insert(params)

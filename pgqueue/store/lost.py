@@ -1,6 +1,6 @@
 """Plans that end the claims of lost workers, which no attempt will end.
 
-The jobs are taken over: their rows are locked, so that the former attempt cannot record anything meanwhile, and are
+The jobs are taken over: their rows are locked, so that the attempt of the lost worker cannot record anything meanwhile, and are
 returned as claims. Pure rules judge them (:func:`pgqueue.values.verdict.lost`), and the plan that ends every attempt,
 :func:`pgqueue.store.finish.finish`, ends them.
 """

@@ -1,6 +1,6 @@
 """A job's record, from the row that ``sql/show.sql`` or ``sql/list.sql`` brings.
 
-Jobs that were enqueued before there were bounds, or written into the table by hand, may hold what Python cannot read.
+Jobs that were enqueued before there were bounds, or written into the table by SQL, may hold what Python cannot read.
 Such a value is shown as its text, so that one job never fails a page of others. Times are moved into Python's years by
 the statements.
 """

@@ -119,12 +119,12 @@ def settle(
     pause: timedelta = timedelta(0),
     now: datetime | None = None,
 ) -> Steps[None]:
-    """Forget departed workers whose jobs have all been ended; wake idle workers if any of these jobs is ready.
+    """Forget lost workers whose jobs have all been ended; wake idle workers if any of these jobs is ready.
 
     Args:
         found: the jobs that were left behind, and in whose name.
         states: those that were ended, and how.
-        workers: departed workers that may have left nothing behind.
+        workers: lost workers that may have left no job.
         refused: the jobs that the database refuses to end; their workers are not looked for before ``pause``.
         pause: how long that is.
         now: the instant; the database's own by default.

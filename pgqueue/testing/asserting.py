@@ -50,11 +50,11 @@ def assert_enqueued(
     connection: object = None,
     **expected: Unpack[Expected],
 ) -> list[Job]:
-    """Jobs of a task that were enqueued as expected, whatever has become of them since.
+    """Jobs of a task that were enqueued as expected, in any state now.
 
     Args:
         task: whose: a task of a queue, or one of Django's Tasks on pgqueue's backend.
-        count: exactly so many; None: at least one.
+        count: exactly how many; None: at least one.
         connection: look from here; so a test sees what its open transaction has enqueued.
         expected: see :class:`Expected`. ``args`` and ``kwargs`` together are the whole call.
 
@@ -76,11 +76,11 @@ async def aassert_enqueued(
     connection: object = None,
     **expected: Unpack[Expected],
 ) -> list[Job]:
-    """Jobs of a task that were enqueued as expected, whatever has become of them since.
+    """Jobs of a task that were enqueued as expected, in any state now.
 
     Args:
         task: whose: a task of a queue, or one of Django's Tasks on pgqueue's backend.
-        count: exactly so many; None: at least one.
+        count: exactly how many; None: at least one.
         connection: look from here; so a test sees what its open transaction has enqueued.
         expected: see :class:`Expected`. ``args`` and ``kwargs`` together are the whole call.
 

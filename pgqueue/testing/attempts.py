@@ -95,7 +95,7 @@ async def arun(executor: Executor, attempt: Attempt) -> Verdict | None:
 def run_plain(executor: Executor, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Verdict | None:
     """Run an attempt of a plain function in this thread.
 
-    Nobody can stop it when its time is up: it is told so, and when it returns, its word is not heard.
+    It cannot be stopped when its time is up: its context says so, and what it returns later is not recorded.
     """
     seconds = limit(attempt)
     if seconds > threading.TIMEOUT_MAX:  # as one that is not limited has it

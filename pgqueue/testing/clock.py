@@ -10,7 +10,7 @@ from pgqueue.errors import Duration, InvalidOption, as_duration
 class Clock:
     """What time it is for jobs: when they are enqueued, when they are due, when they ran.
 
-    It does not tick. Tests decide when time passes, so that nothing becomes due while nobody looks.
+    It does not tick. Tests decide when time passes, so that no job becomes due between two steps of a test.
     """
 
     def __init__(self, now: datetime | None = None) -> None:
@@ -55,7 +55,7 @@ class Clock:
 
     @contextmanager
     def at(self, instant: datetime) -> Iterator["Clock"]:
-        """Show an instant for the length of a block, and the former one after it.
+        """Show an instant for the length of a block, and the previous one after it.
 
         Raises:
             InvalidOption: the instant has no time zone.

@@ -21,7 +21,7 @@ def hasten(server: str) -> None:
     """Have a throwaway server never wait for its disk: a fresh database takes a fifth of the time.
 
     Args:
-        server: the DSN of a database there, for a superuser. Whatever else is there is no longer safe.
+        server: the DSN of a database there, for a superuser. Other databases of that server are not safe.
     """
     with psycopg.connect(server, autocommit=True) as connection:
         for setting in FOR_SAFETY:
@@ -63,7 +63,7 @@ class Databases:
         prepare(dsn)
 
     def drop(self, name: str) -> None:
-        """Drop a database, whoever is still connected."""
+        """Drop a database, and close the connections to it."""
         self._do("drop database if exists {} with (force)", name)
 
     def _do(self, statement: Any, *names: str) -> None:  # noqa: ANN401 - a literal, which psycopg insists on

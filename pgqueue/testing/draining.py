@@ -65,7 +65,7 @@ def drain(
     name. Plain functions run in the current thread, others in an event loop of their own.
 
     Args:
-        queue: whose jobs; in memory, or in a database whose name has the word test.
+        queue: whose jobs; in memory, or in a database whose name contains the word test.
         now: the instant; by default what the test's clock shows, or else what the database's does. It does not
             pass while jobs run: what is enqueued for later, and failed jobs that wait, are due at a later one.
         queues: only from these, in this order; None: from all.
@@ -116,7 +116,7 @@ async def adrain(
     """Run every job that is due, as :func:`drain` does: ``async def`` tasks in this loop, plain ones in a thread.
 
     Args:
-        queue: whose jobs; in memory, or in a database whose name has the word test.
+        queue: whose jobs; in memory, or in a database whose name contains the word test.
         now: the instant; by default what the test's clock shows, or else what the database's does.
         queues: only from these, in this order; None: from all.
         raises: raise the first error of a task, once it is recorded.
@@ -231,7 +231,7 @@ class Shift:
 
     def _wants_raised(self, error: BaseException) -> bool:
         """Whether a test is to see it: neither a task's decision nor asked for."""
-        if isinstance(error, KeyboardInterrupt):  # of whoever runs the tests
+        if isinstance(error, KeyboardInterrupt):  # of the person who runs the tests
             return True
         expected = isinstance(error, JobControl) or INJECTED in getattr(error, "__notes__", ())
         return self._raises and not expected
@@ -242,7 +242,7 @@ class Shift:
 
 @contextmanager
 def _at(queue: PgQueue, now: datetime | None) -> Iterator[None]:
-    """Whatever is asked of the queue is asked at this instant; None: at that of its clock."""
+    """Run the plans of the queue at this instant; None: at that of its clock."""
     clock = _clock_of(queue)
     if now is None:
         yield

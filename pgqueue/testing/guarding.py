@@ -13,7 +13,7 @@ WORD = re.compile(r"test(s|ing)?(gw\d+)?")
 
 
 def is_for_tests(database: str) -> bool:
-    """Whether a database's name has the word test: ``test_shop``, ``shop-tests``, ``pgqueue_test_gw0_4``."""
+    """Whether a database's name contains the word test: ``test_shop``, ``shop-tests``, ``pgqueue_test_gw0_4``."""
     return any(map(WORD.fullmatch, re.split(r"[\W_]+", database.lower())))
 
 

@@ -75,7 +75,7 @@ def in_database(queue: PgQueue, dsn: str, *, clock: Clock | None = None) -> Iter
 
 @contextmanager
 def in_transaction(queue: PgQueue, connection: object, *, clock: Clock | None = None) -> Iterator[PgQueue]:
-    """Do whatever a queue does on one connection, in its transaction, for the length of a block.
+    """Do what a queue does on one connection, in its transaction, for the length of a block.
 
     What is rolled back at the end of a test takes its jobs along. A task's ``ctx.transaction()`` is a
     savepoint there.

@@ -13,7 +13,7 @@ INJECTED = "raised by pgqueue.testing.failing"
 
 
 class WorkerDied(BaseException):
-    """Ends an attempt of which nothing is recorded: nobody is left to do so."""
+    """Ends an attempt of which nothing is recorded: its worker is dead."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ def failing(
 ) -> Iterator[Trouble]:
     """Have the next attempts of a task fail before its function is called.
 
-    Retries, dead jobs and whatever follows are as after any failure, but ``drain`` and eager mode do not raise
+    Retries and dead jobs are as after any failure, but ``drain`` and eager mode do not raise
     the error, for it is expected.
 
     Args:
@@ -60,7 +60,7 @@ def failing(
 
 @contextmanager
 def dying(task: AnyTask, *, times: int = 1) -> Iterator[Trouble]:
-    """Have the worker die after a task's function has returned, before anybody has recorded that.
+    """Have the worker die after a task's function has returned, before that is recorded.
 
     The attempt is spent, and the job stays in the name of the dead worker until its lease has passed: a
     ``drain`` more than 30 seconds later takes it back and runs it again. It works where ``drain`` or eager mode
@@ -88,7 +88,7 @@ class _Failing(Middleware):
         self._fail()
         return call()
 
-    async def aaround(self, ctx: Context, call: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401, ARG002 - as above
+    async def aaround(self, ctx: Context, call: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401, ARG002 - the task's own value
         self._fail()
         return await call()
 
@@ -106,7 +106,7 @@ class _Dying(Middleware):
         self._die()
         return value
 
-    async def aaround(self, ctx: Context, call: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401, ARG002 - as above
+    async def aaround(self, ctx: Context, call: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401, ARG002 - the task's own value
         value = await call()
         self._die()
         return value

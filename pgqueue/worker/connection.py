@@ -133,7 +133,7 @@ class WorkerConnection:
         *,
         bound: float | None = None,
     ) -> T:
-        """Try a plan once; as for :meth:`run`, but whatever goes wrong is raised."""
+        """Try a plan once; as for :meth:`run`, but every error is raised."""
         async with self._lock:
             try:
                 connection = self._connection or await self.connect()

@@ -337,10 +337,10 @@ def _resumed(work: Coroutine[Any, Any, T], waits_for: object) -> Generator[Any, 
             return end.value  # type: ignore[no-any-return]  # StopIteration types a return value as Any
 
 
-def _awaited(value: Awaitable[Any], attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:  # noqa: ANN401 - whatever it returns
+def _awaited(value: Awaitable[Any], attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:  # noqa: ANN401 - the task's own value
     """Await, in the loop, what a plain function returned."""
 
-    async def wait() -> Any:  # noqa: ANN401 - whatever it returns
+    async def wait() -> Any:  # noqa: ANN401 - the task's own value
         return await value
 
     attempt.runner = future = asyncio.run_coroutine_threadsafe(wait(), loop)

@@ -142,7 +142,7 @@ class Fetcher:
         known = self._runners.known()
         worker = self._heartbeat.id
         await self._connection.run(
-            claim.give_up(worker, known, error) if room == 1 else claim.disown(worker, known)
+            claim.give_up(worker, known, error) if room == 1 else claim.return_unknown(worker, known)
         )
         self._most = 1
 

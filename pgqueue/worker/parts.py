@@ -214,7 +214,7 @@ class Parts:
         )
 
     async def close(self) -> None:
-        """Close the connections, and let go of the threads."""
+        """Close the connections, and release the threads."""
         self.runners.close()
         await self.heartbeat.stop()
         await self.connections.close()

@@ -42,7 +42,7 @@ _runners: set["asyncio.Task[None]"] = set()
 LONGEST_STREAK = 0.005
 """Seconds of unbroken work after which a runner lets the loop do everything else."""
 MOST_NOT_RETURNED = 4
-"""Times the concurrency: at most so many plain functions may go on after they were given up."""
+"""Times the concurrency: at most this many plain functions may still run after they were given up."""
 NO_THREAD_DELAY = timedelta(seconds=5)
 """When claims that found no thread are tried again."""
 LOG_EVERY = 15.0
@@ -180,7 +180,7 @@ class Runners:
         self._collect()
 
     def close(self) -> None:
-        """Let go of the threads; a thread that runs a function ends with it."""
+        """Release the threads; a thread that runs a function ends with it."""
         self._deadlines.close()
         self._threads.close()
 
@@ -291,7 +291,7 @@ class Runners:
         replaced, self._claims.replaced = self._claims.replaced, []
         for attempt in replaced:
             log.warning(
-                "job claimed anew while an attempt of it runs: the former attempt is stopped",
+                "job claimed anew while an attempt of it runs: the earlier attempt is stopped",
                 extra={"job": attempt.claim.id, "task": attempt.claim.task},
             )
             self._tell(attempt, Stop.LOST)

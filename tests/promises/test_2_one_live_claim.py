@@ -74,7 +74,7 @@ def given_back_and_claimed_again(queue: PgQueue, former: UUID, held: Claim) -> N
 
 
 def disowned_and_claimed_again(queue: PgQueue, former: UUID, _: Claim) -> None:
-    do(queue, claim.disown(former, []))
+    do(queue, claim.return_unknown(former, []))
     claimed(queue, former)
 
 

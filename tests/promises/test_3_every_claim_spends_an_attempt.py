@@ -137,7 +137,7 @@ def test_what_was_never_started_goes_back_unspent(queue: PgQueue) -> None:
     assert (given_back.state, given_back.attempts, given_back.errors) == (JobState.READY, 0, ())
     assert given_back.run_at == held.run_at
     claimed(queue, worker)
-    assert do(queue, claim.disown(worker, [])) == [handle.id]
+    assert do(queue, claim.return_unknown(worker, [])) == [handle.id]
     disowned = queue.job(handle.id)
     assert (disowned.state, disowned.attempts, disowned.errors) == (JobState.READY, 0, ())
 

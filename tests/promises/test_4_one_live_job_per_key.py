@@ -86,7 +86,7 @@ STATIONS: dict[str, Callable[[PgQueue, UUID, Claim], object]] = {
     "to be retried": lambda queue, worker, held: settle(queue, worker, Again(held, AN_HOUR, OOPS)),
     "snoozed": lambda queue, worker, held: settle(queue, worker, Returned(held, AN_HOUR)),
     "given back": lambda queue, worker, held: settle(queue, worker, Returned(held)),
-    "disowned": lambda queue, worker, _: do(queue, claim.disown(worker, [])),
+    "disowned": lambda queue, worker, _: do(queue, claim.return_unknown(worker, [])),
     "reclaimed": lambda queue, worker, _: (do(queue, claim.leave(worker)), do(queue, upkeep.reclaim())),
 }
 

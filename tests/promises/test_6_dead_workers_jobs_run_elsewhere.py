@@ -275,7 +275,7 @@ def test_nothing_that_is_known_is_disowned(queue: PgQueue) -> None:
     do(queue, claim.claim(worker, {"default": 2}))
     other = task.enqueue()
     claimed(queue, listed(queue))
-    assert do(queue, claim.disown(worker, [known.id])) == [unknown.id]
+    assert do(queue, claim.return_unknown(worker, [known.id])) == [unknown.id]
     assert [handle.status() for handle in (known, unknown, other)] == [
         JobState.RUNNING,
         JobState.READY,

@@ -257,7 +257,7 @@ def test_a_beat_reads_no_more_than_the_jobs_that_are_known() -> None:
 
     assert _told(claim.beat(worker, MINUTE, []), [(worker,)])[1] == ["renew"]
     assert _told(claim.beat(worker, MINUTE, [1]), [(worker,)], [])[1] == ["renew", "cancel_requests"]
-    assert _told(claim.disown(worker, [1]), [], [(2, 1, 1, 25)], [(2, "ready")])[1] == [
+    assert _told(claim.return_unknown(worker, [1]), [], [(2, 1, 1, 25)], [(2, "ready")])[1] == [
         "allow_full_reads",
         "unknown_claims",
         "requeue",

@@ -213,7 +213,7 @@ async def test_what_the_worker_does_not_know_of_is_returned_unspent(ask: Ask) ->
     known, unknown = await ask(adding(new_job(priority=1), new_job()))
     (taken, _) = await ask(taking())
 
-    assert await ask(claim.disown(taken.worker_id, [known])) == [unknown]
+    assert await ask(claim.return_unknown(taken.worker_id, [known])) == [unknown]
     assert (await ask(shown(known))).state is JobState.RUNNING
     returned = await ask(shown(unknown))
     assert (returned.state, returned.attempts, returned.worker_id) == (JobState.READY, 0, None)
@@ -244,7 +244,7 @@ async def test_a_former_workers_beat_leaves_the_next_workers_claim_alone(ask: As
     await ask(upkeep.reclaim(now=NOON))
     (latter,) = await ask(taking())
 
-    assert await ask(claim.disown(former.worker_id, [])) == []
+    assert await ask(claim.return_unknown(former.worker_id, [])) == []
     done = await ask(finish.finish(latter.worker_id, [Succeeded(latter, 0.0)], keep=True, now=NOON))
     assert done == {latter.id: JobState.SUCCEEDED}
 
@@ -256,7 +256,7 @@ async def test_a_job_that_goes_back_unknown_and_was_to_be_cancelled_ends_as_that
     worker = (await ask(taking()))[0].worker_id
     await ask(control.cancel(cancelled, now=NOON))
 
-    assert await ask(claim.disown(worker, [])) == [cancelled, other]
+    assert await ask(claim.return_unknown(worker, [])) == [cancelled, other]
 
     assert (await ask(shown(cancelled))).state is JobState.CANCELLED
     assert (await ask(shown(other))).state is JobState.READY

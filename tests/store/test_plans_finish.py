@@ -228,7 +228,7 @@ async def test_a_returned_claim_is_not_heard_though_its_attempt_is_run_again(ask
 @pytest.mark.parametrize("sort", SORTS)
 async def test_a_disowned_claim_is_not_heard(ask: Ask, sort: str) -> None:
     former = await ask(running())
-    await ask(claim.disown(former.worker_id, []))
+    await ask(claim.return_unknown(former.worker_id, []))
     await ask(taking(worker=former.worker_id))
 
     await _assert_not_heard(ask, former, sort)

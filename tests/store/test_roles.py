@@ -165,7 +165,7 @@ def test_functions_planted_where_a_caller_looks_for_names_are_not_run(own: psyco
     ask(own, upkeep.drop_history(now=NOON + timedelta(days=300)))
     info = worker_info()
     ask(own, claim.register(info, LEASE))
-    ask(own, claim.disown(info.id, []))
+    ask(own, claim.return_unknown(info.id, []))
     own.execute("truncate pgqueue.workers")
 
 
