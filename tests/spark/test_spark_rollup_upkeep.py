@@ -286,7 +286,7 @@ def test_an_empty_lake_has_nothing_to_roll_up(spark: "SparkSession", tmp_path: P
     [
         ((), "no lake: give --lake, set PGQUEUE_LAKE, or write lake"),
         (("--lake", "x", "--days", "yesterday"), "use a day such as 2026-11-20, or days such as"),
-        (("--lake", "x", "--days", "2026-11-20..2026-11-19"), "the last day lies before the first"),
+        (("--lake", "x", "--days", "2026-11-20..2026-11-19"), "the last day is before the first"),
         (("--lake", "x", "--config", "absent.toml"), "cannot be read"),
     ],
 )
