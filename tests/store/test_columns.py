@@ -28,8 +28,13 @@ where attrelid = %s::regclass and attnum > 0 and not attisdropped
 ENDS = re.compile(r"insert into pgqueue\.(job_history|dead_jobs) \((.*?)\)", re.DOTALL)
 ROOT = Path(pgqueue.__file__).parents[1]
 NAMES_META = re.compile(r"\bmetas?\b")
-OTHER_META = {"pgqueue/moving/rq.py", "pgqueue/cli/main.py", "pgqueue/spark/report/page.py"}
-"""They name what RQ calls so, or an element of HTML."""
+OTHER_META = {
+    "pgqueue/moving/celery_options.py",
+    "pgqueue/moving/rq.py",
+    "pgqueue/cli/main.py",
+    "pgqueue/spark/report/page.py",
+}
+"""They name what another queue calls so, the option of an enqueue, or an element of HTML."""
 
 
 def _names(described: columns.Columns) -> set[str]:
