@@ -348,7 +348,7 @@ def test_a_beat_without_an_answer_ends_and_the_next_one_uses_a_new_connection(
 
 
 def settle_in_silence(take: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> float:
-    monkeypatch.setattr(take_base, "SHORTEST_PATIENCE", 1.0)
+    monkeypatch.setattr(take_base, "SHORTEST_ANSWER_LIMIT", 1.0)
     began = time.monotonic()
     with pytest.raises(ConnectionFailed, match="whether the last step was recorded is not known"):
         take()

@@ -249,7 +249,7 @@ def test_jobs_that_came_with_a_dump_are_not_passed_over_in_silence(dsn: str, con
     connection.execute("update pgqueue.job_history set ended_in = 1000000000000")
     connection.commit()
 
-    with pytest.raises(PipelineError, match="came with a dump from another one"):
+    with pytest.raises(PipelineError, match="came with a dump from another server"):
         parts(reader(dsn, "history"))
 
 

@@ -39,7 +39,7 @@ def _rows(connection: psycopg.Connection[Any], query: str) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "how", ["leave", "retire", "delete from pgqueue.workers", "truncate pgqueue.workers"]
+    "how", ["leave", "leave_without_jobs", "delete from pgqueue.workers", "truncate pgqueue.workers"]
 )
 def test_whoever_goes_off_the_list_is_remembered_with_what_it_could_run(
     how: str, own: psycopg.Connection[Any]
