@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from pgqueue.errors import InvalidOption, PayloadNotEncodable
-from pgqueue.values.storable import may_be_non_finite, refuse_non_finite, refuse_unstorable
+from pgqueue.values.storable import NULL, refuse_non_finite, refuse_unstorable
 
 LARGEST = 8_192
 """Bytes of JSON. sql/schema/0004_meta.up.sql has the same bound, for jobs that are enqueued by SQL."""
@@ -29,7 +29,7 @@ def encode_meta(meta: Mapping[str, Any]) -> bytes:
         data = msgspec.json.encode(dict(meta))
         refuse_unstorable(data)
         msgspec.json.decode(data)
-        if may_be_non_finite(data):
+        if data.find(NULL) >= 0:
             refuse_non_finite(msgspec.to_builtins(dict(meta)))
     except (PayloadNotEncodable, TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise InvalidOption(f"meta={meta!r:.60}: {error}") from error

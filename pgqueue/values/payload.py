@@ -16,8 +16,10 @@ from pgqueue.values.arriving import watch_over
 from pgqueue.values.hints import option_hint
 from pgqueue.values.models import refuse_models, remedy_for
 from pgqueue.values.storable import (
+    NUL,
+    NULL,
+    SURELY_STORABLE,
     has_line_ends,
-    may_be_non_finite,
     refuse_non_finite,
     refuse_unstorable,
     settled,
@@ -95,16 +97,20 @@ class Signature:
                 back as the annotated types.
             PayloadTooLarge: the JSON is longer than ``limit``.
         """
-        payload = self._bound(args, kwargs)
+        try:
+            payload = self._struct(*args, **kwargs) if self._signature is None else self._bind(args, kwargs)
+        except TypeError as error:
+            raise self._misfit(kwargs, error) from error
         try:
             if exact is not None:
                 payload = _at_defaults(payload, exact)
             data = self._encoder.encode(payload)
             if self._holds_raw or (self._is_open and has_line_ends(data)):
                 data = settled(data)
-            refuse_unstorable(data)
+            if len(data) > SURELY_STORABLE or data.find(NUL) >= 0:  # short JSON pays for no call
+                refuse_unstorable(data)
             arrived = self._decoder.decode(data)
-            if may_be_non_finite(data):
+            if data.find(NULL) >= 0:
                 refuse_non_finite(msgspec.to_builtins(payload, enc_hook=_encode_other))
         except Exception as error:  # a type's own __post_init__ or validator may raise any error
             raise PayloadNotEncodable(f"{self._name}: {_plain(error)}") from error
@@ -141,21 +147,17 @@ class Signature:
             return values, {}
         return self._spread(payload, injected)
 
-    def _bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> msgspec.Struct:
-        """The arguments bound to the parameters; the error for a misfit shows the signature."""
-        try:
-            return self._bind(args, kwargs)
-        except TypeError as error:
-            shown = ", ".join(map(str, self._payload))
-            known = {parameter.name for parameter in self._payload}
-            hints = [hint for name in kwargs if name not in known and (hint := option_hint(name))]
-            more = f"; options go to .using(...): {hints[0]}" if hints else ""
-            raise PayloadNotEncodable(f"{self._name}: {error}; it takes ({shown}){more}") from error
-
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> msgspec.Struct:
-        if self._signature is None:
-            return self._struct(*args, **kwargs)
+        assert self._signature is not None  # noqa: S101 - for the type checker
         return self._struct(**self._signature.bind(*args, **kwargs).arguments)
+
+    def _misfit(self, kwargs: Mapping[str, Any], error: TypeError) -> PayloadNotEncodable:
+        """The error for arguments that do not fit the parameters; it shows the signature."""
+        shown = ", ".join(map(str, self._payload))
+        known = {parameter.name for parameter in self._payload}
+        hints = [hint for name in kwargs if name not in known and (hint := option_hint(name))]
+        more = f"; options go to .using(...): {hints[0]}" if hints else ""
+        return PayloadNotEncodable(f"{self._name}: {error}; it takes ({shown}){more}")
 
     def _spread(self, payload: msgspec.Struct, injected: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
         args: list[Any] = []
@@ -189,7 +191,7 @@ def encode_result(value: object) -> bytes | None:
         if isinstance(value, msgspec.Raw):
             data = settled(data)
         refuse_unstorable(data)
-        if may_be_non_finite(data):
+        if data.find(NULL) >= 0:
             refuse_non_finite(msgspec.to_builtins(value, enc_hook=_encode_other))
     except Exception as error:  # a type's own conversion may raise any error
         raise PayloadNotEncodable(_plain(error)) from error

@@ -15,6 +15,12 @@ from pgqueue.errors import PayloadNotEncodable
 DEEPEST = 200
 """The most levels: Python's json module reads about 1,000, fewer where the stack is partly used."""
 
+SURELY_STORABLE = 2 * DEEPEST
+"""Bytes. JSON of at most this length has no more than 200 levels: each takes two."""
+NUL = b"\\u0000"
+"""What JSON with NUL in it contains; JSON without it may contain this, too, behind an escaped backslash."""
+NULL = b"null"
+"""What NaN and infinity become in JSON."""
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BEYOND_JSONB = re.compile(rb"[eE][+-]?[0-9]{5}|[0-9]{10001}")
@@ -31,17 +37,12 @@ def refuse_unstorable(data: bytes) -> None:
     Raises:
         PayloadNotEncodable: the JSON cannot be stored and read back.
     """
-    if data.find(b"\\u0000") >= 0 and _NUL.search(data):
+    if data.find(NUL) >= 0 and _NUL.search(data):
         raise PayloadNotEncodable("a string holds NUL (\\x00), which PostgreSQL cannot store")
-    if len(data) > 2 * DEEPEST and data.count(b"[") + data.count(b"{") > DEEPEST and _is_too_deep(data):
+    if len(data) > SURELY_STORABLE and data.count(b"[") + data.count(b"{") > DEEPEST and _is_too_deep(data):
         raise PayloadNotEncodable(
             f"it has more than {DEEPEST} levels of lists and objects; store it elsewhere and enqueue a reference"
         )
-
-
-def may_be_non_finite(data: bytes) -> bool:
-    """Whether NaN or infinity may have become null in this JSON."""
-    return data.find(b"null") >= 0
 
 
 def refuse_non_finite(value: object) -> None:
