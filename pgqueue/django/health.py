@@ -9,6 +9,7 @@ from pgqueue.django import conf
 from pgqueue.django.database import DjangoDatabase
 from pgqueue.errors import DatabaseError
 from pgqueue.store import control, schema
+from pgqueue.values.standing import UnknownTask
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +30,7 @@ class Health:
     revision: str | None = None
     workers: int | None = None
     oldest_ready: float | None = None
-    unknown: tuple[control.UnknownTask, ...] = ()
+    unknown: tuple[UnknownTask, ...] = ()
 
 
 def examine() -> Health:

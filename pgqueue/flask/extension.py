@@ -255,8 +255,9 @@ class PgQueueFlask(PgQueue):
         """Use one app only, with copies of the tasks."""
         self._only = app
         self._tasks = {name: copy.copy(task) for name, task in self._tasks.items()}
+        own = _AppContext(self._app)
         for task in self._tasks.values():
-            task.compose([*self._framework_middleware(), *task.middleware[1:]])
+            task.compose([own if isinstance(one, _AppContext) else one for one in task.middleware])
             task._runner = self  # noqa: SLF001 - made by this very class
 
 

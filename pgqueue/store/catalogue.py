@@ -78,10 +78,12 @@ class _Texts(dict[str, bytes]):
         Raises:
             KeyError: there is no such statement.
         """
-        folder, separator, _ = name.rpartition("/")
-        if separator:
+        folder, _, _ = name.rpartition("/")
+        if folder:
             self.read(folder)
-        return dict(self)[name]
+        if name not in self:
+            raise KeyError(name)
+        return self[name]
 
     def read(self, folder: str) -> None:
         """Read all statements of a folder."""

@@ -12,24 +12,9 @@ from pgqueue.store.records import job_of
 from pgqueue.store.upkeep import wake
 from pgqueue.values.job import Job, JobState, QueueCount
 from pgqueue.values.options import check_text
+from pgqueue.values.standing import UnknownTask
 
 NEWEST = (1 << 63) - 1
-
-
-class UnknownTask(msgspec.Struct, frozen=True):
-    """Jobs of a task that no worker knew when they came to their turn.
-
-    Attributes:
-        task: its name.
-        queue: where the jobs stand.
-        jobs: how many.
-        since: when the first of them was claimed by a worker that did not know the task.
-    """
-
-    task: str
-    queue: str
-    jobs: int
-    since: datetime
 
 
 class Pulse(msgspec.Struct, frozen=True):

@@ -7,7 +7,16 @@ estimates. What the numbers mean is decided in :mod:`pgqueue.values.standing`.
 from datetime import UTC, datetime, timedelta
 
 from pgqueue.store.plan import Statement, Steps, plan
-from pgqueue.values.standing import COUNTED, Head, QueueStanding, Sample, Unknown, rates_of, share, standings
+from pgqueue.values.standing import (
+    COUNTED,
+    Head,
+    QueueStanding,
+    Sample,
+    UnknownTask,
+    rates_of,
+    share,
+    standings,
+)
 
 SAMPLED_PAGES = 1_000
 """Of each table: some 80,000 jobs. A queue that holds a tenth of all jobs is estimated within some percent."""
@@ -50,5 +59,5 @@ def queue_standings(*, now: datetime | None = None) -> Steps[list[QueueStanding]
             [(row[0], row[1], row[2]) for row in ended], now=at, since=since, whole=first_page == 0
         ),
         paused=dict(known),
-        unknown=[Unknown(*row) for row in unknown],
+        unknown=[UnknownTask(*row) for row in unknown],
     )

@@ -51,8 +51,15 @@ class QueueStanding(msgspec.Struct, frozen=True, kw_only=True):
     unknown_since: datetime | None = None
 
 
-class Unknown(msgspec.Struct, frozen=True):
-    """Jobs of a task that no worker knew: the fields of ``sql/unknown_tasks.sql``, in its order."""
+class UnknownTask(msgspec.Struct, frozen=True):
+    """Jobs of a task that no worker knew when they came to their turn: the fields of ``sql/unknown_tasks.sql``, in its order.
+
+    Attributes:
+        task: its name.
+        queue: the queue of the jobs.
+        jobs: how many.
+        since: when the first of them was claimed by a worker that did not know the task.
+    """
 
     task: str
     queue: str
@@ -90,7 +97,7 @@ def standings(
     dead_percent: float,
     rates: Mapping[str, float],
     paused: Mapping[str, datetime | None],
-    unknown: Sequence[Unknown] = (),
+    unknown: Sequence[UnknownTask] = (),
 ) -> list[QueueStanding]:
     """Every queue that was met, in the order of names.
 
@@ -115,7 +122,7 @@ def standings(
             numbers[head.queue]["ready"] = head.ready
         elif numbers[head.queue].get("ready", 0) < COUNTED:
             numbers[head.queue]["ready"] = COUNTED
-    unknown_of: dict[str, list[Unknown]] = defaultdict(list)
+    unknown_of: dict[str, list[UnknownTask]] = defaultdict(list)
     for task in unknown:
         unknown_of[task.queue].append(task)
     exact = live_percent == dead_percent == WHOLE

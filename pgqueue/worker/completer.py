@@ -210,21 +210,9 @@ class Completer:
         if not self._waiting:
             return []
         batch = self._waiting[:LARGEST_BATCH]
-        if _are_alike_and_small(batch):
-            del self._waiting[:LARGEST_BATCH]
-            return batch
-        worker, size = self._waiting[0].claim.worker_id, 0
-        count = 0
-        for verdict in self._waiting:
-            size += len(verdict.result) if type(verdict) is Succeeded and verdict.result else 0
-            one = verdict.claim.worker_id
-            if count and (size > MOST_BYTES or (one is not worker and one != worker)):
-                break
-            count += 1
-            if count == LARGEST_BATCH:
-                break
-        batch = self._waiting[:count]
-        del self._waiting[:count]
+        if not _are_alike_and_small(batch):
+            batch = batch[: _fitting(batch)]
+        del self._waiting[: len(batch)]
         return batch
 
     def _take_up_later(self) -> None:
@@ -262,6 +250,16 @@ class Completer:
                 },
             )
         self._observers.lost([verdict.claim for verdict in verdicts])
+
+
+def _fitting(verdicts: Sequence[Verdict]) -> int:
+    """How many of them, from the first on, are of one worker id and small enough for one message; at least one."""
+    worker, size = verdicts[0].claim.worker_id, 0
+    for count, verdict in enumerate(verdicts):
+        size += len(verdict.result) if type(verdict) is Succeeded and verdict.result else 0
+        if count and (size > MOST_BYTES or verdict.claim.worker_id != worker):
+            return count
+    return len(verdicts)
 
 
 def _are_alike_and_small(batch: Sequence[Verdict]) -> bool:

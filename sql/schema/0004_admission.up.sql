@@ -1,7 +1,7 @@
 -- What blocked jobs wait for.
 
 -- A table of its own, not a column of jobs: a job can wait for several things at once; an index of blocked jobs would have
--- to read all jobs while nobody else may have them open; and jobs that wait for nothing are as they were.
+-- to read all jobs while no other transaction may have them open; and jobs that wait for nothing are as they were.
 create table pgqueue.waits (
     waits_for text   not null,
     job_id    bigint not null,

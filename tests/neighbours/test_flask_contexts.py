@@ -14,7 +14,7 @@ from running import Running
 from pgqueue import JobState
 from pgqueue.errors import ConfigurationError, UnknownQueue
 from pgqueue.flask import OWN_CONNECTION, PgQueueFlask
-from pgqueue.testing import every_queue
+from pgqueue.testing import every_queue, failing
 
 Wrap = Callable[[Callable[[], Any]], Callable[[], Any]]
 
@@ -210,6 +210,18 @@ def test_outside_of_a_context_apps_with_several_databases_are_one_too_many(
     shop.queue.of(first).find_task("send").enqueue(1)
 
     assert shop.left() == (0, 1)
+
+
+def test_middleware_outside_of_the_app_context_stays_when_the_queue_is_bound_to_one_app(
+    two: tuple[Shop, Flask, Flask],
+) -> None:
+    shop, first, _ = two
+    with failing(shop.queue.find_task("send")):
+        before = shop.queue.find_task("send").middleware
+        bound = shop.queue.of(first).find_task("send").middleware
+
+    assert [type(one) for one in bound] == [type(one) for one in before]
+    assert (bound[0] is before[0], bound[1] is before[1]) == (True, False)
 
 
 async def test_a_worker_of_one_of_several_apps_runs_jobs_in_that_apps_contexts(

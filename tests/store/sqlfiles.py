@@ -2,10 +2,10 @@
 
 from importlib.resources import files
 
-FOLDERS = {"": "", "adopt/": "adopt", "made_up/": "made_up", "pipeline/": "pipeline"}
+PREFIXES = ("", "adopt/", "made_up/", "pipeline/")
 SQL = {
     prefix + file.name.removesuffix(".sql"): file.read_text(encoding="utf-8")
-    for prefix, folder in FOLDERS.items()
-    for file in files("pgqueue.sql").joinpath(folder).iterdir()
+    for prefix in PREFIXES
+    for file in files("pgqueue.sql").joinpath(prefix).iterdir()
     if file.name.endswith(".sql")
 }
