@@ -116,6 +116,11 @@ def _workers() -> list[Column[Any]]:
         _required("pid", Integer()),
         _required("asleep", Boolean()),
         _optional("tasks", ARRAY(Text)),
+        _optional("blocked_since", _instant()),
+        _optional("blocked_job", BigInteger()),
+        _optional("blocked_task", Text()),
+        _optional("blocked_where", Text()),
+        _optional("not_returned", Integer()),
     ]
 
 

@@ -2,6 +2,8 @@
 
 -- A column without a default, and which may be null, is added without reading or writing a row. The tables are asked for
 -- in short attempts, as in revision 0002, so that workers and enqueuers go on while another transaction has one open.
+-- Revision 0005 changes pgqueue.workers. An upgrade may run both in one transaction, and a claim that waits for jobs has
+-- workers open: so the lock on both is taken here, at once.
 do $$
 declare
     before constant text := current_setting('lock_timeout');
@@ -9,7 +11,7 @@ begin
     for attempt in 1 .. 120 loop
         begin
             perform set_config('lock_timeout', '200ms', true);
-            lock table pgqueue.job_history, pgqueue.dead_jobs, pgqueue.jobs;
+            lock table pgqueue.job_history, pgqueue.dead_jobs, pgqueue.jobs, pgqueue.workers;
             perform set_config('lock_timeout', before, true);
             return;
         exception when lock_not_available then
@@ -17,7 +19,7 @@ begin
         end;
     end loop;
     raise lock_not_available using
-        message = 'another transaction has kept pgqueue.jobs, job_history or dead_jobs open for a minute',
+        message = 'another transaction has kept pgqueue.jobs, job_history, dead_jobs or workers open for a minute',
         hint = 'Nothing was changed. End it (pg_locks and pg_stat_activity say whose it is), then migrate again.';
 end $$;
 

@@ -18,7 +18,7 @@ from uuid import UUID, uuid4
 import psycopg
 
 FORMER = Path(__file__).parent / "former"
-RELEASES = ("0002", "0003")
+RELEASES = ("0002", "0003", "0004")
 STATEMENTS = {
     release: {
         str(file.relative_to(FORMER / release).with_suffix("")): file.read_text()
@@ -32,6 +32,15 @@ AT_ONCE = 4
 """How many jobs it claims and ends in a turn."""
 TURNS = 20
 """After so many turns psycopg has each statement prepared."""
+SINCE_0004 = {
+    "bury": ("end", {"outcomes": "dead"}),
+    "cancel_ended": ("end", {"outcomes": "cancelled"}),
+    "put_back": ("requeue", {}),
+    "departed": ("lost_workers", {}),
+    "left_behind": ("lost_jobs", {}),
+    "retire": ("leave_without_jobs", {}),
+}
+"""Statements of revision 0003 that have another name from revision 0004 on, with an array of one value for each job."""
 
 
 class FormerRelease:
@@ -42,15 +51,22 @@ class FormerRelease:
         self._connection = connection
         self._statements = STATEMENTS[release]
         self._counts_claims = release == "0002"
+        self._no_meta = "" if release < "0004" else "\t\\N"
         self._fences = count(1)
         self.id = uuid4()
 
     def send(self, name: str, **params: Any) -> list[tuple[Any, ...]]:
         """Send a statement as that release did; its rows."""
+        if not self._knows(name):
+            name, values = SINCE_0004[name]
+            params |= {array: [value] * len(params["ids"]) for array, value in values.items()}
         cursor = self._connection.execute(
             self._statements[name].encode(), {"now": None} | params, binary=True
         )
         return cursor.fetchall() if cursor.description else []
+
+    def _knows(self, name: str) -> bool:
+        return name in self._statements
 
     def register(self) -> None:
         """Become a worker."""
@@ -79,6 +95,7 @@ class FormerRelease:
             "period": None,
             "unique_key": str(uuid4()),
             "unique_until_started": False,
+            "meta": None,
         }
         ids = {self.send(name, **job)[0][0] for name in ("enqueue_now", "enqueue", "enqueue_unique")}
         ids.add(
@@ -88,7 +105,7 @@ class FormerRelease:
 
     def _copy(self) -> set[int]:
         ((first, last),) = self.send("reserve_ids", count=1)
-        row = f"{first}\tdefault\tbill\t{{}}\t0\tready\t2020-01-01T00:00:00+00:00\t25\n"
+        row = f"{first}\tdefault\tbill\t{{}}\t0\tready\t2020-01-01T00:00:00+00:00\t25" + self._no_meta + "\n"
         with self._connection.cursor().copy(self._statements["enqueue_copy"].encode()) as copy:
             copy.write(row)
         assert first == last
@@ -101,7 +118,7 @@ class FormerRelease:
         rows = self.send(
             "claim", worker=self.id, queues=["default"], quotas=[most], limit=None, fence=fence, **line
         )
-        assert all(len(row) == 11 for row in rows)
+        assert all(len(row) == (12 if self._no_meta else 11) for row in rows)
         assert self._counts_claims or all(row[1] == fence for row in rows)
         return [(row[0], row[1]) for row in rows]
 
@@ -125,6 +142,7 @@ class FormerRelease:
             reasons=["asked"] * len(taken),
             delays=[0.0] * len(taken),
             refunds=[1] * len(taken),
+            unknown_afters=None,
             only_requested=False,
         )
         return {row[0] for row in rows}

@@ -316,8 +316,8 @@ def test_what_was_not_requeued_is_ended_only_if_somebody_asked_to_cancel_it() ->
     ("state", "error", "words"),
     [
         ((None, None), SchemaMissing, 'schema "shop" has no tables yet; run `pgqueue migrate`'),
-        (("0002", "0001"), SchemaTooOld, "at revision 0002, this code needs 0004; run `pgqueue migrate`"),
-        (("0009", "0005"), SchemaTooNew, "needs code written for 0005 or later; this is for 0004"),
+        (("0002", "0001"), SchemaTooOld, "at revision 0002, this code needs 0005; run `pgqueue migrate`"),
+        (("0009", "0006"), SchemaTooNew, "needs code written for 0006 or later; this is for 0005"),
     ],
 )
 def test_a_schema_that_does_not_fit_is_refused_with_the_remedy(
@@ -328,7 +328,7 @@ def test_a_schema_that_does_not_fit_is_refused_with_the_remedy(
 
 
 def test_a_later_schema_that_this_code_may_still_work_on_is_accepted() -> None:
-    assert _told(schema.verify("shop"), [("0009", "0004")])[0] == "0009"
+    assert _told(schema.verify("shop"), [("0009", "0005")])[0] == "0009"
 
 
 def test_a_plan_is_driven_to_its_end_and_can_be_run_again() -> None:
