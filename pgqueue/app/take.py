@@ -89,10 +89,10 @@ class Take(TakeBase):
     def _wait_for_jobs(self) -> None:
         deadline = None if self.timeout is None else time.monotonic() + self.timeout
         while True:
-            ticked = self._run(self.arrive())
-            if ticked.lost:
+            polled = self._run(self.arrive())
+            if polled.lost:
                 run_sweep(reclaiming(), self._run)
-            pause = self.found(self._run(self.look()), ticked)
+            pause = self.found(self._run(self.look()), polled)
             unreadable = self.unreadable()
             for verdict in unreadable:
                 self._record_dead(verdict)
@@ -178,10 +178,10 @@ class AsyncTake(TakeBase):
     async def _wait_for_jobs(self) -> None:
         deadline = None if self.timeout is None else time.monotonic() + self.timeout
         while True:
-            ticked = await self._run(self.arrive())
-            if ticked.lost:
+            polled = await self._run(self.arrive())
+            if polled.lost:
                 await arun_sweep(reclaiming(), self._run)
-            pause = self.found(await self._run(self.look()), ticked)
+            pause = self.found(await self._run(self.look()), polled)
             unreadable = self.unreadable()
             for verdict in unreadable:
                 await self._record_dead(verdict)

@@ -102,7 +102,7 @@ class TakeBase:
         self.lost = False
         self.taken_at = 0.0
 
-    def arrive(self) -> Plan[upkeep.Ticked]:
+    def arrive(self) -> Plan[upkeep.Polled]:
         """Register as a worker or stay registered, and make due jobs ready; what there is to do besides."""
         self.looking = True
         return upkeep.arrive(self.worker, self.lease)
@@ -111,7 +111,7 @@ class TakeBase:
         """Claim what is ready."""
         return claim.look(self.worker.id, self.queues, self.count, portions=self._portions)
 
-    def found(self, claims: Sequence[Claim], ticked: upkeep.Ticked) -> float:
+    def found(self, claims: Sequence[Claim], polled: upkeep.Polled) -> float:
         """Hold these claims; returns how many seconds to wait if there are none."""
         self.held = {one.id: one for one in claims}
         if claims:
@@ -119,7 +119,7 @@ class TakeBase:
         self.taken_at = time.monotonic()
         self.looking = False
         longest = min(POLL.total_seconds(), renew_every(self.lease))
-        return longest if ticked.next_in is None else max(0.0, min(longest, ticked.next_in))
+        return longest if polled.next_in is None else max(0.0, min(longest, polled.next_in))
 
     def unreadable(self) -> list[Died]:
         """Read the arguments of what is held; what cannot be read is held no more, and is to be recorded."""

@@ -22,8 +22,8 @@ PROMOTED_AT_ONCE = 5_000
 DELETED_AT_ONCE = 10_000
 
 
-class Ticked(msgspec.Struct, frozen=True):
-    """What a tick did and saw.
+class Polled(msgspec.Struct, frozen=True):
+    """What a poll did and saw.
 
     Attributes:
         count: how many jobs became ready.
@@ -41,9 +41,9 @@ class Ticked(msgspec.Struct, frozen=True):
 
 
 @plan
-def tick(
+def poll(
     lines: Mapping[str, Mark] = NO_MARKS, *, elsewhere: bool = False, now: datetime | None = None
-) -> Steps[Ticked]:
+) -> Steps[Polled]:
     """Promote due jobs, wake idle workers if there were any, and look what else there is to do.
 
     Args:
@@ -60,22 +60,22 @@ def tick(
     }
     count, all_refused = 0, list[int]()
     while True:
-        ((moved, refused, next_in, lost, ready, _),) = yield Statement("tick", params)
+        ((moved, refused, next_in, lost, ready, _),) = yield Statement("poll", params)
         count += moved
         all_refused += refused
         if moved + len(refused) < PROMOTED_AT_ONCE:
             break
     if count:
         yield from wake()
-    return Ticked(count, next_in, lost, ready, all_refused)
+    return Polled(count, next_in, lost, ready, all_refused)
 
 
 @plan
-def arrive(worker: WorkerInfo, lease: timedelta, *, now: datetime | None = None) -> Steps[Ticked]:
-    """Renew a worker's lease, or register it; then tick. A take or a drain does this before each look."""
+def arrive(worker: WorkerInfo, lease: timedelta, *, now: datetime | None = None) -> Steps[Polled]:
+    """Renew a worker's lease, or register it; then poll. A take or a drain does this before each look."""
     if not (yield from renew(worker.id, lease, now=now)):
         yield from register(worker, lease, now=now)
-    return (yield from tick(now=now))
+    return (yield from poll(now=now))
 
 
 @plan(transaction=True)

@@ -5,7 +5,7 @@ worker of long jobs prefetches next to nothing, a worker of short jobs as many a
 
 When no queue has a ready job, the worker is set *idle* in the database, and an enqueuer notifies it. While jobs trickle
 in it stays idle. After 0.1 s of unbroken work it is set busy, because each notifying commit of the database waits for
-one lock. A job that is committed while the worker is being set idle is found by the next tick
+one lock. A job that is committed while the worker is being set idle is found by the next poll
 (:mod:`pgqueue.worker.upkeep`).
 """
 

@@ -187,8 +187,8 @@ class Parts:
             reconciler=self.reconciler,
             queues=self.queues,
             signals=self.signals,
-            poll=options.poll.total_seconds(),
-            sweep=options.sweep.total_seconds(),
+            poll_every=options.poll.total_seconds(),
+            sweep_every=options.sweep.total_seconds(),
             drops_history=options.drops_history,
         )
         self.services: Sequence[Service] = self.upkeep.services(compare_every=renew_every(options.lease))

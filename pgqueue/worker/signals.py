@@ -25,7 +25,7 @@ class Signals:
 
     Attributes:
         look: the fetcher looks for jobs to claim.
-        tick: the upkeep makes due jobs ready; one may be due sooner than it knew.
+        poll: the upkeep makes due jobs ready; one may be due sooner than it knew.
         cancel: the upkeep asks which running jobs are to be cancelled.
         cancel_heard: a notification said that a running job of some worker is to be cancelled.
         stopping: no job is claimed or started any more.
@@ -39,12 +39,12 @@ class Signals:
     def __init__(self) -> None:
         """No event is set, and no loop is known."""
         self.look = asyncio.Event()
-        self.tick = asyncio.Event()
+        self.poll = asyncio.Event()
         self.cancel = asyncio.Event()
         self.cancel_heard = False
         self.stopping = asyncio.Event()
         self.hurry = asyncio.Event()
-        self.activity = Activity(on_end_of_idleness=self.tick.set)
+        self.activity = Activity(on_end_of_idleness=self.poll.set)
         self.room_at = -1
         self.loop: asyncio.AbstractEventLoop | None = None
         self.thread: int | None = None
@@ -77,7 +77,7 @@ class Signals:
             self.look.set()
         requeued = [one for one in verdicts if type(one) is not Succeeded and isinstance(one, REQUEUED)]
         if requeued:
-            self.tick.set()
+            self.poll.set()
         if any(not one.delay for one in requeued):
             self.look.set()
 

@@ -99,8 +99,8 @@ class Upkeep:
         reconciler: compares what the worker knows with the database.
         queues: what it serves.
         signals: how the other parts are told, and tell.
-        poll: seconds between two ticks while anything happens.
-        sweep: the most seconds between two ticks.
+        poll_every: seconds between two polls while anything happens.
+        sweep_every: the most seconds between two polls.
         drops_history: returns whether this worker drops what is past the retention.
     """
 
@@ -112,8 +112,8 @@ class Upkeep:
     reconciler: Reconciler
     queues: Queues
     signals: Signals
-    poll: float
-    sweep: float
+    poll_every: float
+    sweep_every: float
     drops_history: Callable[[], bool]
 
     def services(self, *, compare_every: float) -> Sequence[Service]:
@@ -123,26 +123,28 @@ class Upkeep:
             Service("compare what is held", compare_every, self.reconciler.run_once),
             Service("return stale claims", 1.0, self.return_stale),
             Service("ask which jobs to cancel", CANCEL_EVERY, self.stop_cancelled, nudge=signals.cancel),
-            Service("make due jobs ready, look for lost workers", self.sweep, self.tick, nudge=signals.tick),
+            Service(
+                "make due jobs ready, look for lost workers", self.sweep_every, self.poll, nudge=signals.poll
+            ),
             Service("tidy history, dead jobs and unique keys", 600.0, self.tidy),
             Service("look for jobs of unknown workers", 3600.0, self.note_lost_jobs, LOST_JOBS_FIRST),
         )
 
-    async def tick(self) -> float:
-        """Make due jobs ready, and reclaim the jobs of lost workers; returns the seconds until the next tick."""
-        ticked = await self.connection.run(
-            upkeep.tick(self.queues.starts(), elsewhere=self.queues.serves_all)
+    async def poll(self) -> float:
+        """Make due jobs ready, and reclaim the jobs of lost workers; returns the seconds until the next poll."""
+        polled = await self.connection.run(
+            upkeep.poll(self.queues.starts(), elsewhere=self.queues.serves_all)
         )
-        if ticked.refused:
+        if polled.refused:
             log.error(
-                "jobs set aside: the database refused to put them in line", extra={"jobs": ticked.refused}
+                "jobs set aside: the database refused to put them in line", extra={"jobs": polled.refused}
             )
-        if ticked.count or ticked.ready:
+        if polled.count or polled.ready:
             self.signals.look.set()
-        if ticked.lost:
+        if polled.lost:
             await self._reclaim()
-        pause = self.sweep if self.signals.activity.idle else self.poll
-        return pause if ticked.next_in is None else min(pause, ticked.next_in)
+        pause = self.sweep_every if self.signals.activity.idle else self.poll_every
+        return pause if polled.next_in is None else min(pause, polled.next_in)
 
     async def return_stale(self) -> None:
         """Requeue claims that wait although nothing has been claimed for a while: other workers may run them."""

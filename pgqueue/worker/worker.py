@@ -4,7 +4,7 @@
 
     listener ┄┄look again┄┄▶ fetcher ──claims──▶ runners ──attempts──▶ executor
                                 ▲                  │ verdicts
-    upkeep (tick, reclaim, …)   └┄┄┄┄┄ room ┄┄┄┄┄┄┄┤
+    upkeep (poll, reclaim, …)   └┄┄┄┄┄ room ┄┄┄┄┄┄┄┤
                                                    ▼
                                                completer ──▶ database
 

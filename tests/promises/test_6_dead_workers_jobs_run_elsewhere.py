@@ -131,16 +131,16 @@ def test_a_lost_job_that_somebody_has_locked_is_reclaimed_by_a_later_sweep(
 def test_a_worker_that_retires_with_nothing_in_hand_is_not_looked_for(queue: PgQueue, dsn: str) -> None:
     do(queue, claim.leave_without_jobs(listed(queue)))
     assert ask(dsn, "select from pgqueue.workers") == ask(dsn, "select from pgqueue.departed") == []
-    assert not do(queue, upkeep.tick()).lost
+    assert not do(queue, upkeep.poll()).lost
 
 
 def test_a_tick_tells_of_lost_workers(queue: PgQueue, dsn: str) -> None:
     now = database_clock(dsn)
     worker = listed(queue, now=now)
-    assert not do(queue, upkeep.tick(now=now + LEASE)).lost
-    assert do(queue, upkeep.tick(now=now + LEASE + A_MOMENT)).lost
+    assert not do(queue, upkeep.poll(now=now + LEASE)).lost
+    assert do(queue, upkeep.poll(now=now + LEASE + A_MOMENT)).lost
     do(queue, claim.leave(worker))
-    assert do(queue, upkeep.tick(now=now)).lost
+    assert do(queue, upkeep.poll(now=now)).lost
 
 
 def test_a_lost_job_that_was_to_be_cancelled_is(queue: PgQueue) -> None:

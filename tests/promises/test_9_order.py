@@ -145,14 +145,14 @@ def test_future_jobs_are_not_read_by_claims_and_not_by_promotions(
     worker = registered(queue)
     connection.execute(planner.encode())
     assert read(explain(connection, claim.claim(worker, {"default": 50})), "jobs_ready") == [5]
-    assert sum(read(explain(connection, upkeep.tick()), "jobs_scheduled")) == 1
+    assert sum(read(explain(connection, upkeep.poll()), "jobs_scheduled")) == 1
     assert len(take(queue, worker, 50)) == 5
 
 
 def test_many_jobs_that_come_due_at_once_are_all_promoted(dsn: str, queue: PgQueue) -> None:
     ask(dsn, FILL, "scheduled", timedelta(days=1), 12_000)
-    assert do(queue, upkeep.tick()).count == 0
-    promoted = do(queue, upkeep.tick(now=datetime.now(UTC) + timedelta(days=2)))
+    assert do(queue, upkeep.poll()).count == 0
+    promoted = do(queue, upkeep.poll(now=datetime.now(UTC) + timedelta(days=2)))
     assert (promoted.count, promoted.next_in) == (12_000, None)
 
 

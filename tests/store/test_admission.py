@@ -28,7 +28,7 @@ def _blocked(*jobs: NewJob, reasons: tuple[str, ...] = ("a",)) -> Steps[list[int
 def test_a_blocked_job_is_claimed_and_promoted_only_after_it_was_admitted(connection: Connection) -> None:
     (blocked,) = ask(connection, _blocked(new_job()))
     (other,) = ask(connection, adding(new_job()))
-    ask(connection, upkeep.tick(now=NOON + MINUTE))
+    ask(connection, upkeep.poll(now=NOON + MINUTE))
     assert ask(connection, shown(blocked)).state is JobState.BLOCKED
     assert [one.id for one in ask(connection, taking())] == [other]
 

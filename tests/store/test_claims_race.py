@@ -71,11 +71,11 @@ def test_whoever_promotes_or_reclaims_skips_what_another_does(
     taken = ask(connection, running())
     (scheduled,) = ask(connection, adding(new_job(delay=MINUTE)))
     connection.commit()
-    assert ask(connection, upkeep.tick(now=later)).count == 1
+    assert ask(connection, upkeep.poll(now=later)).count == 1
     assert ask(connection, upkeep.reclaim(now=later)) == {taken.id: JobState.READY}
 
     with psycopg.connect(dsn, options="-c lock_timeout=1s") as other:
-        assert ask(other, upkeep.tick(now=later)).count == 0
+        assert ask(other, upkeep.poll(now=later)).count == 0
         assert ask(other, upkeep.reclaim(now=later)) == {}
 
     connection.commit()

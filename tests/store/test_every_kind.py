@@ -21,7 +21,7 @@ async def test_a_job_fails_succeeds_and_is_read_back(ask: Ask) -> None:
     (first,) = await ask(taking())
     again = Again(first, MINUTE, error_of(first, "50 % é"))
     await ask(finish.finish(first.worker_id, [again], keep=True, now=NOON))
-    assert (await ask(upkeep.tick(now=NOON + MINUTE))).count == 1
+    assert (await ask(upkeep.poll(now=NOON + MINUTE))).count == 1
     (second,) = await ask(taking(now=NOON + MINUTE))
     done = Succeeded(second, 2.5, b'{"total": [3]}')
     await ask(finish.finish(second.worker_id, [done], keep=True, now=NOON + MINUTE))

@@ -71,14 +71,14 @@ def test_one_job_that_cannot_be_put_in_line_is_dead_and_the_others_are_ready(
     before, after = ask(own, adding(new_job(delay=SECOND), new_job(delay=MINUTE)))
     hostile = put(own, **SCHEDULED, **LONG_NAME, args="'{\"n\": 1e400000}'")
 
-    ticked = ask(own, upkeep.tick(now=NOON + MINUTE))
+    polled = ask(own, upkeep.poll(now=NOON + MINUTE))
 
-    assert (ticked.count, ticked.refused, ticked.next_in) == (2, [hostile], None)
+    assert (polled.count, polled.refused, polled.next_in) == (2, [hostile], None)
     assert _states(own) == {before: "ready", after: "ready"}
     dead = own.execute("select id, reason, errors->0->>'message' from pgqueue.dead_jobs").fetchall()
     assert [(job_id, reason) for job_id, reason, _ in dead] == [(hostile, "undecodable")]
     assert "index row" in dead[0][2]
-    assert not ask(own, upkeep.tick(now=NOON + MINUTE)).refused
+    assert not ask(own, upkeep.poll(now=NOON + MINUTE)).refused
 
 
 @pytest.mark.parametrize("kind", ["a check of the dead table", "a dead job of its id"])
@@ -95,9 +95,9 @@ def test_one_that_can_not_even_be_buried_is_tried_again_an_hour_later(
             [hostile],
         )
 
-    ticked = ask(own, upkeep.tick(now=NOON + MINUTE))
+    polled = ask(own, upkeep.poll(now=NOON + MINUTE))
 
-    assert (ticked.count, ticked.refused) == (1, [hostile])
+    assert (polled.count, polled.refused) == (1, [hostile])
     assert _states(own) == {good: "ready", hostile: "scheduled"}
     later = own.execute("select run_at from pgqueue.jobs where id = %s", [hostile]).fetchone()
     assert later == (NOON + MINUTE + timedelta(hours=1),)
@@ -108,9 +108,9 @@ def test_a_row_that_refuses_every_change_holds_up_no_other(own: psycopg.Connecti
     own.execute(REFUSE)
     hostile = put(own, task="'refused'", **SCHEDULED)
 
-    ticked = ask(own, upkeep.tick(now=NOON + MINUTE))
+    polled = ask(own, upkeep.poll(now=NOON + MINUTE))
 
-    assert (ticked.count, ticked.refused) == (1, [hostile])
+    assert (polled.count, polled.refused) == (1, [hostile])
     assert _states(own) == {good: "ready"}
 
 
@@ -118,10 +118,10 @@ def test_a_job_that_is_due_at_infinity_hides_nothing(own: psycopg.Connection[Any
     put(own, status="'scheduled'", run_at="'infinity'")
     put(own, status="'scheduled'", run_at="'-infinity'")
 
-    first = ask(own, upkeep.tick(now=NOON))
+    first = ask(own, upkeep.poll(now=NOON))
     assert (first.count, first.next_in) == (1, 86_400.0)
     ask(own, adding(new_job(delay=MINUTE)))
-    assert ask(own, upkeep.tick(now=NOON)).next_in == 60.0
+    assert ask(own, upkeep.poll(now=NOON)).next_in == 60.0
 
 
 @pytest.mark.parametrize("known", [(), ("default",), ("",)], ids=str)
@@ -137,7 +137,7 @@ def test_the_queue_that_the_empty_string_names_is_found(
     assert ask(own, claim.next_queues("", 9)) == ["mail"]
     own.execute("delete from pgqueue.jobs where queue = 'mail'")
     marks = {name: Mark(-101, NOON, 0) for name in known}
-    assert ask(own, upkeep.tick(marks, elsewhere=True, now=NOON)).ready
+    assert ask(own, upkeep.poll(marks, elsewhere=True, now=NOON)).ready
 
 
 def _states(own: psycopg.Connection[Any]) -> dict[int, str]:

@@ -148,4 +148,4 @@ def test_while_a_lost_job_is_taken_over_its_former_attempt_is_not_heard(own: psy
 
     assert (job := ask(own, shown(taken.id))).errors[0].type == "WorkerLost"
     assert job.run_at == NOON, "it goes back to its place"
-    assert ask(own, upkeep.tick(now=NOON + MINUTE)).count == 0
+    assert ask(own, upkeep.poll(now=NOON + MINUTE)).count == 0

@@ -206,15 +206,15 @@ def test_promotion_goes_on_while_whole_batches_move_and_wakes_once() -> None:
     whole = upkeep.PROMOTED_AT_ONCE
 
     promoted, names = _told(
-        upkeep.tick(),
+        upkeep.poll(),
         [(whole, [], 1.0, False, False, None)],
         [(whole - 1, [7], 1.0, True, False, None)],
         [(0, [], 2.5, False, True, None)],
         [],
     )
 
-    assert promoted == upkeep.Ticked(2 * whole - 1, 2.5, lost=False, ready=True, refused=[7])
-    assert names == ["tick"] * 3 + ["wake"]
+    assert promoted == upkeep.Polled(2 * whole - 1, 2.5, lost=False, ready=True, refused=[7])
+    assert names == ["poll"] * 3 + ["wake"]
 
 
 def test_the_jobs_are_read_through_only_when_a_worker_has_departed() -> None:
@@ -265,7 +265,7 @@ def test_a_beat_reads_no_more_than_the_jobs_that_are_known() -> None:
 
 
 def test_nobody_is_woken_where_nothing_became_ready() -> None:
-    assert _told(upkeep.tick(), [(0, [], None, False, False, None)])[1] == ["tick"]
+    assert _told(upkeep.poll(), [(0, [], None, False, False, None)])[1] == ["poll"]
     dead = _told(upkeep.reclaim(), [], GONE, [], BEHIND[:1], TAKEN[:1], [(1, "dead")], [])[1]
     assert dead[-1] == "forget_lost_workers"
     assert _told(control.resume("mail"), [])[1] == ["resume"]

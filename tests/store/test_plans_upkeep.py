@@ -31,14 +31,14 @@ DAY = timedelta(days=1)
 async def test_jobs_are_promoted_when_they_are_due_and_not_before(ask: Ask) -> None:
     sooner, later = await ask(adding(new_job(delay=MINUTE), new_job(delay=2 * MINUTE)))
 
-    early = await ask(upkeep.tick(now=NOON + MINUTE - SECOND))
-    due = await ask(upkeep.tick(now=NOON + MINUTE))
+    early = await ask(upkeep.poll(now=NOON + MINUTE - SECOND))
+    due = await ask(upkeep.poll(now=NOON + MINUTE))
 
     assert (early.count, early.next_in) == (0, 1.0)
     assert (due.count, due.next_in) == (1, 60.0)
     assert (await ask(shown(sooner))).state is JobState.READY
     assert (await ask(shown(later))).state is JobState.SCHEDULED
-    last = await ask(upkeep.tick(now=NOON + 2 * MINUTE))
+    last = await ask(upkeep.poll(now=NOON + 2 * MINUTE))
     assert (last.count, last.next_in) == (1, None)
 
 
@@ -109,7 +109,7 @@ async def test_a_sequence_tells_whether_anybody_sleeps_and_a_tick_sets_it_right(
     for wrong in (2, 1):  # as two workers that turn over at the same moment may leave it
         await ask(claim.set_idle(one.id, asleep=wrong == 1))
         _say_of_sleepers(ask, wrong)
-        await ask(upkeep.tick(now=NOON))
+        await ask(upkeep.poll(now=NOON))
         assert _sleepers(ask) == 3 - wrong
     await ask(claim.leave(one.id))
     assert _sleepers(ask) == 1
@@ -121,9 +121,9 @@ async def test_a_worker_that_left_is_looked_for_and_one_that_retired_is_not(ask:
     for info in (leaves, retires):
         await ask(claim.register(info, LEASE, now=NOON))
     await ask(claim.leave_without_jobs(retires.id))
-    assert not (await ask(upkeep.tick(now=NOON))).lost
+    assert not (await ask(upkeep.poll(now=NOON))).lost
     await ask(claim.leave(leaves.id))
-    assert (await ask(upkeep.tick(now=NOON))).lost
+    assert (await ask(upkeep.poll(now=NOON))).lost
 
 
 async def test_history_has_a_partition_for_today_and_the_coming_days(ask: Ask) -> None:

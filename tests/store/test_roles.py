@@ -88,7 +88,7 @@ def test_a_worker_that_does_not_own_the_tables_runs_jobs_and_tidies(own: psycopg
     lost = ask(own, running())
     ask(own, claim.leave(lost.worker_id))
     assert ask(own, upkeep.reclaim()) == {lost.id: JobState.READY}
-    ask(own, upkeep.tick(elsewhere=True))
+    ask(own, upkeep.poll(elsewhere=True))
     assert ask(own, upkeep.keep_for(timedelta(days=3), timedelta(days=3), said_by="test")).changed
     assert ask(own, upkeep.ensure_history_days(now=NOON)) == upkeep.DAYS_AHEAD + 1
     dropped = 0
@@ -155,7 +155,7 @@ def test_functions_planted_where_a_caller_looks_for_names_are_not_run(own: psyco
     verdicts: list[Verdict] = [Succeeded(one, 0.0), _again(two), _buried(three), Cancelled(four)]
     assert len(ask(own, finish.finish(one.worker_id, verdicts, keep=True, now=NOON))) == 4
     (again,) = ask(own, taking(now=NOON + MINUTE))
-    ask(own, upkeep.tick(now=NOON + MINUTE, elsewhere=True))
+    ask(own, upkeep.poll(now=NOON + MINUTE, elsewhere=True))
     ask(own, claim.leave(again.worker_id))
     assert ask(own, upkeep.reclaim(now=NOON)) == {two.id: JobState.DEAD}
     assert (

@@ -182,7 +182,7 @@ def test_what_becomes_ready_by_time_loss_or_hand_wakes_sleepers_and_only_them(
     ask(connection, claim.leave(taken.worker_id))
     connection.execute("delete from pgqueue.workers")
     deeds = (
-        upkeep.tick(now=NOON + MINUTE),
+        upkeep.poll(now=NOON + MINUTE),
         upkeep.reclaim(now=NOON),
         control.retry(other),
         control.resume("default"),
@@ -221,7 +221,7 @@ def test_nobody_is_woken_in_vain(connection: Connection, ear: Ear) -> None:
     ear.heard()
     (taken,) = ask(connection, taking())
     ask(connection, claim.beat(taken.worker_id, LEASE, [taken.id], now=NOON))
-    ask(connection, upkeep.tick(now=NOON))
+    ask(connection, upkeep.poll(now=NOON))
     ask(connection, upkeep.reclaim(now=NOON))
     ask(connection, finish.finish(taken.worker_id, [Succeeded(taken, 0.0)], keep=True, now=NOON))
 

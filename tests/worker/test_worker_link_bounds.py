@@ -93,11 +93,11 @@ async def test_a_plan_that_gets_no_answer_is_run_on_a_new_connection(dsn: str) -
     async with Proxy(dsn).running() as proxy:
         silent = PgQueue(proxy.dsn)
         link = WorkerConnection("test", silent.database, bound=0.5)
-        await link.run(upkeep.tick())
+        await link.run(upkeep.poll())
         before = proxy.opened
         proxy.silence_those_open()
         async with asyncio.timeout(20):
-            await link.run(upkeep.tick())
+            await link.run(upkeep.poll())
         await link.close()
         assert (proxy.opened - before, link.losses) == (1, 1)
 
@@ -107,19 +107,19 @@ async def test_a_server_that_accepts_and_says_nothing_is_no_connection(dsn: str)
         link = WorkerConnection("test", PgQueue(proxy.dsn).database, bound=0.5)
         proxy._flow.clear()  # noqa: SLF001 - silent from the first byte
         with pytest.raises(ConnectionFailed):
-            await link.once(upkeep.tick())
+            await link.once(upkeep.poll())
 
 
 async def test_a_late_timer_does_not_cut_a_connection_whose_answer_has_come(queue: PgQueue) -> None:
     """A task that blocks the event loop makes the timer late, not the server silent."""
     link = WorkerConnection("test", queue.database, bound=0.2)
-    await link.run(upkeep.tick())
-    running = asyncio.create_task(link.run(upkeep.tick()))
+    await link.run(upkeep.poll())
+    running = asyncio.create_task(link.run(upkeep.poll()))
     for _ in range(3):
         await asyncio.sleep(0)  # until the statement is on its way
     time.sleep(LATE + 0.5)  # noqa: ASYNC251 - what a task does that must not
     await running
-    await link.run(upkeep.tick())  # on the same connection, which would else be shut
+    await link.run(upkeep.poll())  # on the same connection, which would else be shut
     assert link.losses == 0
     await link.close()
 
@@ -141,7 +141,7 @@ async def test_a_link_can_be_open_for_a_block_only(queue: PgQueue) -> None:
     link = WorkerConnection("tidy", queue.database)
     for _ in range(2):
         async with link:
-            await link.run(upkeep.tick())
+            await link.run(upkeep.poll())
         await until(lambda: ask(queue, CONNECTED) == [(1,)])  # the one that asks
     assert link.losses == 0
 

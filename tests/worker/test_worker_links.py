@@ -264,7 +264,7 @@ async def test_a_row_that_somebody_has_locked_holds_up_no_other_completion(
 
 async def test_a_link_interrupted_while_it_is_made_ready_is_closed(queue: PgQueue) -> None:
     link = WorkerConnection("test", queue.database)
-    connecting = asyncio.create_task(link.run(upkeep.tick()))
+    connecting = asyncio.create_task(link.run(upkeep.poll()))
     for _ in range(10):  # as far as the first answer of the server
         await asyncio.sleep(0)
     connecting.cancel()

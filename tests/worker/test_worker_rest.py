@@ -104,17 +104,17 @@ def test_a_worker_of_given_queues_looks_for_no_others() -> None:
     ("idle", "next_in", "pause"),
     [(False, None, 1.0), (True, None, 5.0), (True, 0.5, 0.5), (False, 3.0, 1.0)],
 )
-async def test_the_next_tick_comes_by_poll_by_sweep_once_the_worker_is_idle_or_when_a_job_is_due(
+async def test_a_worker_polls_again_after_poll_after_sweep_once_it_is_idle_or_when_a_job_is_due(
     next_in: float | None, pause: float, *, idle: bool
 ) -> None:
     clock = Clock()
     parts = Worker(PgQueue("postgresql://nowhere"), poll=1, sweep=5).parts
-    parts.signals.activity = Activity(parts.signals.tick.set, clock)
+    parts.signals.activity = Activity(parts.signals.poll.set, clock)
     parts.signals.activity.can_listen = True
     clock.now += IDLE_AFTER if idle else 0.0
     connection = AsyncMock(spec=WorkerConnection)
-    connection.run.return_value = upkeep.Ticked(0, next_in, lost=False, ready=False)
-    assert await replace(parts.upkeep, connection=connection).tick() == pause
+    connection.run.return_value = upkeep.Polled(0, next_in, lost=False, ready=False)
+    assert await replace(parts.upkeep, connection=connection).poll() == pause
 
 
 def _asked(queues: Queues, answers: Sequence[Sequence[Row]]) -> list[str]:

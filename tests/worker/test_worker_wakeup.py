@@ -91,7 +91,7 @@ async def test_a_promotion_elsewhere_wakes_it(queue: PgQueue, note: "Task[[], No
     with unheard(queue):
         job = note.using(delay=timedelta(hours=1)).enqueue()
     now = queue.job(job.id).run_at
-    assert queue.database.run(upkeep.tick(now=now)).count == 1
+    assert queue.database.run(upkeep.poll(now=now)).count == 1
     await ended(queue, job)
 
 

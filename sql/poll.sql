@@ -1,4 +1,4 @@
--- tick: put due jobs in line; tell when the next one is due, whether a worker is lost, and whether a job is ready.
+-- poll: promote due jobs; tell when the next job is due, and whether there are lost workers and ready jobs.
 -- index: jobs_scheduled, jobs_ready
 -- locks: the promoted rows, skipping locked ones
 -- run by: worker upkeep, take
