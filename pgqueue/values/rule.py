@@ -1,0 +1,365 @@
+"""When a schedule's ticks are: cron expressions in a time zone, intervals, single instants. Pure: the instant is given.
+
+A rule answers two questions, :meth:`Rule.after` and :meth:`Rule.before`, with ticks in UTC. What becomes of a tick that was
+missed, and how a schedule is stored, is decided in :mod:`pgqueue.values.schedule`.
+
+``cronsim`` parses expressions and finds the wall times that match. What a clock change does to them is decided here. The
+time line is cut into segments of one UTC offset. Within a segment, each matching wall time is one instant. At a change:
+
+- Clocks go forward: the wall times of the gap do not exist. ``gap="skip"`` drops them. ``gap="shift"`` runs one tick for
+  all of them at the first instant after the gap.
+- Clocks go back: the wall times of the overlap exist twice. ``repeat="twice"`` runs at both instants, ``repeat="once"`` at
+  the first.
+
+The default is what cron does: an expression that names its hours and its minutes shifts, and runs once; one whose hours or
+minutes begin with ``*`` follows elapsed time: it skips, and runs twice.
+"""
+
+from bisect import bisect_right
+from collections.abc import Generator, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from functools import lru_cache
+from typing import Literal, NamedTuple, Protocol, get_args
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+from cronsim import CronSim, CronSimError
+
+from pgqueue.errors import InvalidOption
+from pgqueue.values.nearest import did_you_mean
+from pgqueue.values.options import FIRST_TIME, LAST_TIME
+
+Gap = Literal["skip", "shift"]
+Repeat = Literal["once", "twice"]
+LONGEST_EXPRESSION = 200
+SHORTEST_INTERVAL, LONGEST_INTERVAL = timedelta(seconds=1), timedelta(days=3650)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SECOND, MICROSECOND = timedelta(seconds=1), timedelta(microseconds=1)
+FAR = timedelta(days=2)
+"""More than any clock change."""
+SAMPLED = timedelta(hours=6)
+"""No zone has changed its offset twice within this time."""
+ALIASES = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+
+
+class Note(StrEnum):
+    """What a clock change does to a tick."""
+
+    SHIFTED = "shifted: this time does not exist"
+    SKIPPED = "skipped: this time does not exist"
+    FIRST = "first of two: the clock goes back"
+    SECOND = "second of two: the clock has gone back"
+    ONCE = "only once: the clock goes back"
+    REPEATED = "not again: the clock has gone back"
+
+
+NOT_RUN = frozenset({Note.SKIPPED, Note.REPEATED})
+
+
+class Tick(NamedTuple):
+    """One tick, or one that a clock change drops.
+
+    Attributes:
+        at: the instant, in UTC; of a dropped tick in a gap, the end of the gap.
+        wall: the wall time that the expression names, in the schedule's time zone.
+        note: what a clock change does to it; None: there is none near it.
+    """
+
+    at: datetime
+    wall: datetime
+    note: Note | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether it is a tick at all."""
+        return self.note not in NOT_RUN
+
+
+class Rule(Protocol):
+    """When ticks are."""
+
+    def after(self, instant: datetime) -> Iterator[Tick]:
+        """Ticks later than an instant, the earliest first, those included that a clock change drops."""
+
+    def before(self, instant: datetime) -> Iterator[Tick]:
+        """Ticks earlier than an instant, the latest first, those included that a clock change drops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """One tick, at one instant."""
+
+    at: datetime
+    zone: str = "UTC"
+
+    def after(self, instant: datetime) -> Iterator[Tick]:
+        """See :class:`Rule`."""
+        if instant < self.at:
+            yield _plain(self.at, self.zone)
+
+    def before(self, instant: datetime) -> Iterator[Tick]:
+        """See :class:`Rule`."""
+        if self.at < instant:
+            yield _plain(self.at, self.zone)
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """A tick every ``interval`` of elapsed time, at ``anchor`` and at whole intervals from it, in both directions."""
+
+    interval: timedelta
+    anchor: datetime = EPOCH
+    zone: str = "UTC"
+
+    def __post_init__(self) -> None:
+        """Refuse an interval that is too short or too long."""
+        if not SHORTEST_INTERVAL <= self.interval <= LONGEST_INTERVAL:
+            raise InvalidOption(
+                f"every={self.interval!r}: use seconds or a timedelta from 1 second to 10 years"
+            )
+
+    def after(self, instant: datetime) -> Iterator[Tick]:
+        """See :class:`Rule`."""
+        at = self.anchor + ((instant - self.anchor) // self.interval + 1) * self.interval
+        while at < LAST_TIME:
+            yield _plain(at, self.zone)
+            at += self.interval
+
+    def before(self, instant: datetime) -> Iterator[Tick]:
+        """See :class:`Rule`."""
+        at = self.anchor - ((self.anchor - instant) // self.interval + 1) * self.interval
+        while at >= FIRST_TIME:
+            yield _plain(at, self.zone)
+            at -= self.interval
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """A cron expression of 5 or 6 fields (seconds first), or an alias such as ``@daily``, in a time zone.
+
+    Raises:
+        InvalidOption: the expression does not parse, never matches or is too long, or there is no such time zone.
+    """
+
+    expression: str
+    zone: str = "UTC"
+    gap: Gap | None = None
+    repeat: Repeat | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no expression, and decide what is left open."""
+        fields = _fields(self.expression)
+        find_zone(self.zone)
+        check_choice("gap", self.gap, get_args(Gap))
+        check_choice("repeat", self.repeat, get_args(Repeat))
+        elapsed = any(field.startswith("*") for field in fields[-5:-3])
+        object.__setattr__(self, "gap", self.gap or ("skip" if elapsed else "shift"))
+        object.__setattr__(self, "repeat", self.repeat or ("twice" if elapsed else "once"))
+
+    def after(self, instant: datetime) -> Iterator[Tick]:
+        """See :class:`Rule`."""
+        cursor, inclusive = max(instant, FIRST_TIME), False
+        while cursor < LAST_TIME:
+            segment = segment_at(self.zone, cursor)
+            first = segment.wall(cursor)
+            wall = yield from self._within(segment, self._walls(first - SECOND if inclusive else first))
+            if wall is None:
+                return
+            inclusive = wall - FAR <= segment.wall(segment.end)
+            cursor = segment.end if inclusive else segment.instant(wall - FAR)
+            if inclusive and (changed := self._in_gap(segment_at(self.zone, segment.end))):
+                yield changed
+
+    def before(self, instant: datetime) -> Iterator[Tick]:
+        """See :class:`Rule`."""
+        cursor = min(instant, LAST_TIME)
+        while cursor > FIRST_TIME:
+            segment = segment_at(self.zone, cursor - MICROSECOND)
+            walls = self._walls(segment.wall(cursor), reverse=True)
+            wall = yield from self._within(segment, walls)
+            if wall is None:
+                return
+            if wall + FAR < segment.wall(segment.start):
+                cursor = segment.instant(wall + FAR)
+                continue
+            if changed := self._in_gap(segment):
+                yield changed
+            cursor = segment.start
+
+    def _within(
+        self, segment: "Segment", walls: Iterator[datetime]
+    ) -> Generator[Tick, None, datetime | None]:
+        """The ticks of matching wall times, as long as they are in the segment; returns the first that is not."""
+        first, end = segment.wall(segment.start), segment.wall(segment.end)
+        for wall in walls:
+            if not first <= wall < end:
+                return wall
+            if (
+                wall > first or self.gap == "skip" or self._in_gap(segment) is None
+            ):  # else the shifted tick is there
+                yield Tick(segment.instant(wall), wall, self._note(segment, wall))
+        return None
+
+    def _note(self, segment: "Segment", wall: datetime) -> Note | None:
+        if wall < segment.wall(segment.start) + max(segment.before - segment.offset, timedelta(0)):
+            return Note.SECOND if self.repeat == "twice" else Note.REPEATED
+        if wall >= segment.wall(segment.end) - max(segment.offset - segment.behind, timedelta(0)):
+            return Note.FIRST if self.repeat == "twice" else Note.ONCE
+        return None
+
+    def _in_gap(self, segment: "Segment") -> Tick | None:
+        """The tick for the wall times that the change at the beginning of a segment leaves out."""
+        if segment.offset <= segment.before:
+            return None
+        first = segment.wall(segment.start)
+        wall = next(self._walls(first - (segment.offset - segment.before) - SECOND), None)
+        if wall is None or wall >= first:
+            return None
+        return Tick(segment.start, wall, Note.SHIFTED if self.gap == "shift" else Note.SKIPPED)
+
+    def _walls(self, wall: datetime, *, reverse: bool = False) -> Iterator[datetime]:
+        """The matching wall times after one, or before one; none in fifty years ends it."""
+        return CronSim(" ".join(_fields(self.expression)), wall, reverse)
+
+
+class Segment(NamedTuple):
+    """A stretch of time in which a zone has one offset from UTC.
+
+    Attributes:
+        start: its first instant.
+        end: the first instant after it.
+        offset: the wall time less UTC.
+        before: the offset before ``start``; ``offset`` itself, where no change is near.
+        behind: the offset from ``end`` on; ``offset`` itself, where no change is near.
+    """
+
+    start: datetime
+    end: datetime
+    offset: timedelta
+    before: timedelta
+    behind: timedelta
+
+    def wall(self, instant: datetime) -> datetime:
+        """What clocks show at an instant, with the offset of this segment."""
+        return instant.replace(tzinfo=None) + self.offset
+
+    def instant(self, wall: datetime) -> datetime:
+        """When clocks show a wall time, with the offset of this segment."""
+        return (wall - self.offset).replace(tzinfo=UTC)
+
+
+def segment_at(zone: str, instant: datetime) -> Segment:
+    """The segment of a zone that an instant in UTC is in; at its ends are changes, or the bounds of three years."""
+    years = range(instant.year - 1, instant.year + 2)
+    changes = [change for year in years for change in _changes(zone, year)]
+    place = bisect_right(changes, instant)
+    start = changes[place - 1] if place else _new_year(years[0])
+    end = changes[place] if place < len(changes) else _new_year(years[-1] + 1)
+    return Segment(start, end, _offset(zone, start), _offset(zone, start - SECOND), _offset(zone, end))
+
+
+@lru_cache(maxsize=4096)
+def _changes(zone: str, year: int) -> tuple[datetime, ...]:
+    """The first instants of new offsets within a year."""
+    found = []
+    at, end = _new_year(year) - SECOND, _new_year(year + 1) - SECOND
+    while at < end:
+        later = min(at + SAMPLED, end)
+        if _offset(zone, at) != _offset(zone, later):
+            found.append(_change(zone, at, later))
+        at = later
+    return tuple(found)
+
+
+def _change(zone: str, at: datetime, later: datetime) -> datetime:
+    """The first second with the offset of ``later``."""
+    while later - at > SECOND:
+        middle = at + ((later - at) // 2 // SECOND) * SECOND
+        if _offset(zone, middle) == _offset(zone, at):
+            at = middle
+        else:
+            later = middle
+    return later
+
+
+def _new_year(year: int) -> datetime:
+    return datetime(year, 1, 1, tzinfo=UTC)
+
+
+def _offset(zone: str, instant: datetime) -> timedelta:
+    return instant.astimezone(find_zone(zone)).utcoffset() or timedelta(0)
+
+
+def _plain(at: datetime, zone: str) -> Tick:
+    at = at.astimezone(UTC)
+    return Tick(at, at.astimezone(find_zone(zone)).replace(tzinfo=None))
+
+
+@lru_cache(maxsize=1024)
+def find_zone(name: str) -> ZoneInfo:
+    """A time zone by its name.
+
+    Raises:
+        InvalidOption: there is none; the message suggests the nearest.
+    """
+    with suppress(ZoneInfoNotFoundError, ValueError, OSError, TypeError):
+        if name in available_timezones():  # else a path of the machine, such as "posixrules", may answer
+            return ZoneInfo(name)
+    raise InvalidOption(
+        f"timezone={name!r:.80}: there is no such time zone{did_you_mean(str(name), available_timezones())}"
+    )
+
+
+@lru_cache(maxsize=4096)
+def _fields(expression: str) -> tuple[str, ...]:
+    """The fields of an expression that parses and has a tick.
+
+    Raises:
+        InvalidOption: it does not, or it has none.
+    """
+    if not isinstance(expression, str) or not 1 <= len(expression) <= LONGEST_EXPRESSION:
+        raise InvalidOption(
+            f"cron={expression!r:.80}: use a text of 1 to {LONGEST_EXPRESSION} characters, such as '*/5 * * * *'"
+        )
+    written = ALIASES.get(expression.strip().lower(), expression)
+    fields = tuple(written.split())
+    try:
+        next(CronSim(" ".join(fields), datetime(2000, 1, 1)))  # noqa: DTZ001 - a wall time
+    except StopIteration:
+        raise InvalidOption(
+            f"cron={expression!r}: no time ever matches; correct the day or the month"
+        ) from None
+    except (CronSimError, AssertionError, ValueError, RecursionError) as error:
+        raise InvalidOption(f"cron={expression!r}: {_mistake(fields, str(error))}") from None
+    return fields
+
+
+def _mistake(fields: tuple[str, ...], said: str) -> str:
+    if fields and fields[0].startswith("@"):
+        return f"use one of {', '.join(ALIASES)}"
+    if len(fields) not in (5, 6):
+        return (
+            f"it has {len(fields)} fields; use 5 (minute, hour, day of the month, month, day of the week), "
+            "or 6, with seconds first"
+        )
+    return f"{said or 'it does not parse'}: no time matches it, or the field is not in cron's form"
+
+
+def check_choice(what: str, value: str | None, known: tuple[str, ...]) -> None:
+    """Refuse a value that is none of those known; None is accepted.
+
+    Raises:
+        InvalidOption: it is none of them.
+    """
+    if value is not None and value not in known:
+        raise InvalidOption(f"{what}={value!r}: use one of {', '.join(map(repr, known))}")
