@@ -10,7 +10,7 @@ from pgqueue.app.handle import JobHandle
 from pgqueue.app.middleware import Middleware
 from pgqueue.app.observer import Observer
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.app.taken import TakenJob
+from pgqueue.app.take import TakenJob
 from pgqueue.app.task import Call, Task
 from pgqueue.errors import Dead, PgQueueError, RetryLater, Snooze, Superseded
 from pgqueue.store.joining import OWN_CONNECTION

@@ -13,13 +13,7 @@ The job's completion commits in that same transaction: either both happen or nei
 import logging
 import time
 from collections.abc import AsyncIterator, Iterator, MutableMapping
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    asynccontextmanager,
-    contextmanager,
-)
-from types import TracebackType
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Protocol
 
 import psycopg
@@ -148,10 +142,41 @@ class Context:
         Raises:
             Superseded: on leaving, if this attempt no longer holds its job. The writes are rolled back.
         """
-        return JobTransaction(self)
+        return JobTransaction(self, self._database, keep=self._keep, judge=self._judge)
+
+
+class JobTransaction:
+    """A transaction of the task's writes and the job's completion: ``with`` in a plain task, ``async with`` in another."""
+
+    __slots__ = ("_ctx", "_database", "_entered", "_judge", "_keep")
+
+    def __init__(self, ctx: Context, database: Database, *, keep: bool, judge: Judge | None) -> None:
+        """Prepare; nothing is connected yet. The arguments are those of the context."""
+        self._ctx = ctx
+        self._database = database
+        self._keep = keep
+        self._judge = judge
+
+    def __enter__(self) -> psycopg.Connection[Any]:
+        """Begin, on a connection of the blocking pool."""
+        self._entered: Any = self._blocking()
+        return self._entered.__enter__()
+
+    def __exit__(self, *raised: object) -> bool | None:
+        """Complete the job and commit, or roll back."""
+        return self._entered.__exit__(*raised)  # type: ignore[no-any-return]  # what contextlib returns
+
+    async def __aenter__(self) -> psycopg.AsyncConnection[Any]:
+        """Begin, on a connection of the awaitable pool."""
+        self._entered = self._awaitable()
+        return await self._entered.__aenter__()  # type: ignore[no-any-return]  # what contextlib returns
+
+    async def __aexit__(self, *raised: object) -> bool | None:
+        """Complete the job and commit, or roll back."""
+        return await self._entered.__aexit__(*raised)  # type: ignore[no-any-return]  # what contextlib returns
 
     @contextmanager
-    def _blocking_transaction(self) -> Iterator[psycopg.Connection[Any]]:
+    def _blocking(self) -> Iterator[psycopg.Connection[Any]]:
         done: Succeeded | None = None
         with self._database.transaction() as connection:  # a psycopg.Rollback ends it before the completion
             with joinable(self._database.itself, connection):
@@ -161,7 +186,7 @@ class Context:
         self._note_completion(done)
 
     @asynccontextmanager
-    async def _awaitable_transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+    async def _awaitable(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
         done: Succeeded | None = None
         async with self._database.atransaction() as connection:  # a psycopg.Rollback ends it, too
             with joinable(self._database.itself, connection):
@@ -173,61 +198,25 @@ class Context:
         self._note_completion(done)
 
     def _success(self) -> Succeeded:
-        not_kept = self._judge is not None and self._judge.returns_value(self.job)
-        return Succeeded(self.job, self.seconds, NOT_RETURNED if not_kept else None)
+        not_kept = self._judge is not None and self._judge.returns_value(self._ctx.job)
+        return Succeeded(self._ctx.job, self._ctx.seconds, NOT_RETURNED if not_kept else None)
 
     def _completion(self, done: Succeeded) -> Plan[States]:
-        return finish.finish(self.job.worker_id, [done], keep=self._keep)
+        return finish.finish(done.claim.worker_id, [done], keep=self._keep)
 
     def _require_held(self, done: States) -> None:
         if not done:
-            self._superseded = True
+            job = self._ctx.job
+            self._ctx._superseded = True  # noqa: SLF001 - for the worker alone
             if self._judge is not None:
-                self._judge.observers.lost([self.job])
-            raise Superseded(f"job {self.job.id}: attempt {self.job.attempt} no longer holds it; rolled back")
+                self._judge.observers.lost([job])
+            raise Superseded(f"job {job.id}: attempt {job.attempt} no longer holds it; rolled back")
 
     def _note_completion(self, done: Succeeded | None) -> None:
         if done is not None:
-            self.completed = True
+            self._ctx.completed = True
             if self._judge is not None:
                 self._judge.observers.ended([done])
-
-
-class JobTransaction:
-    """What :meth:`Context.transaction` returns: ``with`` in a plain task, ``async with`` in an async one."""
-
-    __slots__ = ("_context", "_entered")
-
-    def __init__(self, context: Context) -> None:
-        """Prepare; nothing is connected yet."""
-        self._context = context
-        self._entered: AbstractContextManager[Any] | AbstractAsyncContextManager[Any] | None = None
-
-    def __enter__(self) -> psycopg.Connection[Any]:
-        """Begin, on a connection of the blocking pool."""
-        manager = self._context._blocking_transaction()  # noqa: SLF001 - one idea in two classes
-        self._entered = manager
-        return manager.__enter__()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> bool | None:
-        """Complete the job and commit, or roll back."""
-        assert isinstance(self._entered, AbstractContextManager)  # noqa: S101 - for the type checker
-        return self._entered.__exit__(kind, error, where)
-
-    async def __aenter__(self) -> psycopg.AsyncConnection[Any]:
-        """Begin, on a connection of the awaitable pool."""
-        manager = self._context._awaitable_transaction()  # noqa: SLF001 - one idea in two classes
-        self._entered = manager
-        return await manager.__aenter__()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> bool | None:
-        """Complete the job and commit, or roll back."""
-        assert isinstance(self._entered, AbstractAsyncContextManager)  # noqa: S101 - for the type checker
-        return await self._entered.__aexit__(kind, error, where)
 
 
 class JobLogger(logging.LoggerAdapter[logging.Logger]):

@@ -1,18 +1,16 @@
 """The queue: where jobs are enqueued and taken.
 
-:mod:`pgqueue.app.registry` registers tasks, :mod:`pgqueue.app.jobs` looks at jobs and steers them; both are inherited.
+:class:`PgQueue` inherits what looks at jobs and steers them (:mod:`pgqueue.app.jobs`), what adds them
+(:mod:`pgqueue.app.enqueuing`), and what registers tasks (:mod:`pgqueue.app.registry`), each from the one before it.
 Every public method runs one plan of the store. Methods that touch the database come in pairs; the awaited one has
 Django's ``a`` prefix and the same parameters, which one test checks.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
-from itertools import chain, islice
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar
 
-from pgqueue.app.blocking import warn_of_blocked_loop
 from pgqueue.app.handle import JobHandle
-from pgqueue.app.jobs import Jobs
 from pgqueue.app.middleware import Middleware, checked
 from pgqueue.app.observer import Observer, Observers
 from pgqueue.app.registry import Registry
@@ -20,9 +18,8 @@ from pgqueue.app.take import AsyncTake, Take
 from pgqueue.app.task import Call, Task, require_task
 from pgqueue.app.undertest import under_test
 from pgqueue.errors import Duration, InvalidOption, as_delay, as_duration, as_limit
-from pgqueue.store import enqueue
 from pgqueue.store.database import Database
-from pgqueue.values.job import Enqueued, NewJob
+from pgqueue.values.job import NewJob
 from pgqueue.values.lease import LEASE
 from pgqueue.values.options import check_queues
 from pgqueue.values.payload import DEFAULT_LIMIT
@@ -32,7 +29,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class PgQueue(Jobs, Registry):
+class PgQueue(Registry):
     """A job queue in a PostgreSQL database."""
 
     def __init__(
@@ -195,41 +192,9 @@ class PgQueue(Jobs, Registry):
         """As :meth:`close`, awaited."""
         await self.database.aclose()
 
-    def _add(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
-        """Add jobs that tasks have prepared; every enqueue ends here. A framework's queue overrides this."""
-        warn_of_blocked_loop()
-        jobs = self._kept(jobs)
-        match jobs:
-            case [job]:
-                done = [self.database.run(enqueue.enqueue(self._checked(job)), connection)]
-            case _:
-                plan = enqueue.enqueue_many(self._drawn(jobs, connection))
-                done = self.database.run(plan, connection)
-        return self._handles(jobs, done)
-
-    async def _aadd(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
-        """Add jobs as :meth:`_add` does, awaited."""
-        jobs = self._kept(jobs)
-        match jobs:
-            case [job]:
-                done = [await self.database.arun(enqueue.enqueue(self._checked(job)), connection)]
-            case _:
-                plan = enqueue.enqueue_many(self._drawn(jobs, connection))
-                done = await self.database.arun(plan, connection)
-        return self._handles(jobs, done)
-
     def _make_database(self, dsn: str | None, **options: Any) -> Database:  # noqa: ANN401 - Database's own
         """Where this queue's jobs are to be; a framework's queue overrides it."""
         return Database(dsn, **options)
-
-    def _kept(self, jobs: Iterable[NewJob]) -> Iterable[NewJob]:
-        """The jobs; as a list where an observer is told of them."""
-        return list(jobs) if self.observers.enqueued else jobs
-
-    def _handles(self, jobs: Iterable[NewJob], results: Sequence[Enqueued]) -> list[JobHandle[Any]]:
-        if self.observers.enqueued:
-            self.observers.enqueued(cast("Sequence[NewJob]", jobs), results)
-        return [JobHandle(one, self) for one in results]
 
     def _take_options(
         self, queues: Sequence[str] | None, timeout: Duration | None, lease: Duration
@@ -250,17 +215,6 @@ class PgQueue(Jobs, Registry):
         """The retry policy of a task that is registered here; the default one for any other."""
         task = self._tasks.get(name)
         return Retry() if task is None else task.retry
-
-    def _drawn(self, jobs: Iterable[NewJob], connection: object) -> Iterable[NewJob]:
-        """The jobs: all of them now, where making them may use the very connection, else when there is time."""
-        checked = map(self._checked, jobs)
-        first = islice(checked, None if self.database.joins(connection) else enqueue.ROWS_PER_BLOCK)
-        return chain(list(first), checked)  # a mistake in the first block needs no database to be found
-
-    def _checked(self, job: NewJob) -> NewJob:
-        if self.queues is not None:
-            self.require_queue(job.queue)
-        return job
 
 
 def _jobs_of(calls: Iterable[Call[Any]]) -> Iterator[NewJob]:

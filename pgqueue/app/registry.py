@@ -3,19 +3,19 @@
 What can be a task is decided in :mod:`pgqueue.app.naming`; what becomes of its calls, in :mod:`pgqueue.app.task`.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from pgqueue.app.context import Context
-from pgqueue.app.handle import JobHandle
+from pgqueue.app.enqueuing import Enqueuing
 from pgqueue.app.middleware import Middleware
 from pgqueue.app.naming import name_of, place_of, require_function
 from pgqueue.app.task import Registers, Task
-from pgqueue.errors import DuplicateTask, Duration, UnknownQueue, UnknownTask, as_limit
+from pgqueue.errors import DuplicateTask, Duration, UnknownTask, as_limit
 from pgqueue.values.hints import hinting
-from pgqueue.values.job import NewJob
 from pgqueue.values.models import refuse_models
 from pgqueue.values.nearest import did_you_mean
 from pgqueue.values.options import JobOptions
@@ -26,19 +26,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Registry(ABC):
+class Registry(Enqueuing):
     """The tasks of a queue.
 
     Attributes:
-        queues: the queues there are; None: any.
-        max_payload: the most bytes a job's arguments may take as JSON.
         middleware: what runs around each attempt, the outermost first.
     """
 
-    _queues_setting: ClassVar[str] = "PgQueue(queues=...)"
-    """Where ``queues`` is declared, as a message names it. A framework's queue says it in its own words."""
-    queues: frozenset[str] | None
-    max_payload: int
     middleware: tuple[Middleware, ...]
     _tasks: dict[str, Task[..., Any]]
 
@@ -108,30 +102,9 @@ class Registry(ABC):
             queue=queue, priority=priority, max_attempts=max_attempts, unique=unique
         )
         self.require_queue(options.queue)
-        limit = as_limit("timeout", timeout)
-
-        def register(decorated: Callable[..., Any]) -> Task[..., Any]:
-            require_function(decorated, named=name is not None)
-            task_name = name_of(decorated, name)
-            refuse_models(task_name, getattr(decorated, "__annotations__", {}))
-            if task_name in self._tasks:
-                raise DuplicateTask(
-                    f"task {task_name!r} at {place_of(decorated)} is registered already, by the function at "
-                    f"{place_of(self._tasks[task_name].function)}; give one of the two another name: "
-                    "@queue.task(name=...)"
-                )
-            task: Task[..., Any] = Task(
-                decorated,
-                self,
-                middleware=self.middleware,
-                name=task_name,
-                options=options,
-                retry=policy,
-                timeout=limit,
-            )
-            self._tasks[task_name] = task
-            return task
-
+        register = partial(
+            self._register, name=name, options=options, retry=policy, timeout=as_limit("timeout", timeout)
+        )
         return register if function is None else register(function)
 
     def find_task(self, name: str) -> Task[..., Any]:
@@ -152,22 +125,30 @@ class Registry(ABC):
         """
         return name in self._tasks
 
-    def require_queue(self, queue: str) -> None:
-        """Refuse a queue that was not declared, where queues are declared.
-
-        Raises:
-            UnknownQueue: it is not one of them; the message lists them.
-        """
-        if self.queues is not None and queue not in self.queues:
-            raise UnknownQueue(
-                f"queue {queue!r} is not one of those declared in {self._queues_setting}: "
-                f"{', '.join(sorted(self.queues))}{did_you_mean(queue, self.queues)}"
+    def _register(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None,
+        options: JobOptions,
+        retry: Retry,
+        timeout: timedelta | None,
+    ) -> Task[..., Any]:
+        require_function(function, named=name is not None)
+        name = name_of(function, name)
+        refuse_models(name, getattr(function, "__annotations__", {}))
+        if name in self._tasks:
+            raise DuplicateTask(
+                f"task {name!r} at {place_of(function)} is registered already, by the function at "
+                f"{place_of(self._tasks[name].function)}; give one of the two another name: @queue.task(name=...)"
             )
-
-    @abstractmethod
-    def _add(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
-        """Add jobs that tasks have prepared."""
-
-    @abstractmethod
-    async def _aadd(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
-        """Add jobs that tasks have prepared."""
+        task = self._tasks[name] = Task(
+            function,
+            self,
+            middleware=self.middleware,
+            name=name,
+            options=options,
+            retry=retry,
+            timeout=timeout,
+        )
+        return task

@@ -10,8 +10,8 @@ A take is a worker while it lasts: it has a row, a lease and a heartbeat, and it
 waits, so that a program that only takes needs no worker beside it.
 
 This file waits: for jobs, and for the database, but never longer than :attr:`TakeBase.answer_within` for one answer. What
-becomes of the jobs is decided in :mod:`pgqueue.app.take_base`. Whatever goes wrong on the way in, all that was
-claimed goes back, and no heartbeat is left behind.
+becomes of the jobs is decided in :mod:`pgqueue.app.take_base`. If entering the block fails, the take requeues all that it
+has claimed, and stops its heartbeat.
 """
 
 import asyncio
@@ -26,12 +26,13 @@ import psycopg
 
 from pgqueue.app.heartbeat import within
 from pgqueue.app.take_base import TakeBase
-from pgqueue.app.taken import TakenJob
-from pgqueue.errors import ConnectionFailed, PgQueueError
+from pgqueue.errors import ConnectionFailed, Duration, JobError, PgQueueError, as_delay
 from pgqueue.store.connection import OwnAsyncConnection, OwnConnection
 from pgqueue.store.plan import Plan, arun, run
+from pgqueue.store.records import object_of
 from pgqueue.store.session import cut_off
 from pgqueue.store.sweep import arun_sweep, reclaiming, run_sweep
+from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Died, Verdict
 
 log = logging.getLogger("pgqueue.take")
@@ -42,7 +43,7 @@ class Take(TakeBase):
 
     _connection: OwnConnection
 
-    def __enter__(self) -> list[TakenJob]:
+    def __enter__(self) -> "list[TakenJob]":
         """Wait for jobs; an empty list when the timeout passes first."""
         self.begin()
         self._one_at_a_time = threading.Lock()
@@ -74,7 +75,12 @@ class Take(TakeBase):
             self._give_up()
 
     def settle(self, verdicts: list[Verdict]) -> None:
-        """Record verdicts, and forget the claims."""
+        """Record verdicts, and forget the claims.
+
+        Raises:
+            Superseded: the lease was lost.
+            JobError: one of the jobs is settled already.
+        """
         self.let_go(verdicts)
         self.require_all(verdicts, self._run(self.recording(verdicts)))
 
@@ -131,7 +137,7 @@ class AsyncTake(TakeBase):
 
     _connection: OwnAsyncConnection
 
-    async def __aenter__(self) -> list[TakenJob]:
+    async def __aenter__(self) -> "list[TakenJob]":
         """Wait for jobs; an empty list when the timeout passes first."""
         self.begin()
         self._one_at_a_time = asyncio.Lock()
@@ -163,7 +169,7 @@ class AsyncTake(TakeBase):
             await self._give_up()
 
     async def asettle(self, verdicts: list[Verdict]) -> None:
-        """Record verdicts, and forget the claims."""
+        """As :meth:`Take.settle`, awaited."""
         self.let_go(verdicts)
         self.require_all(verdicts, await self._run(self.recording(verdicts)))
 
@@ -217,6 +223,110 @@ class AsyncTake(TakeBase):
                 raise _failure(self._connection, error) from error
             finally:
                 watch.cancel()
+
+
+class TakenJob:
+    """A job held by a take.
+
+    Attributes:
+        id: the job's id.
+        task: the name it was enqueued under.
+        queue: the queue it was taken from.
+        args: its arguments by parameter name, as plain JSON values.
+        attempt: which attempt this is, from 1.
+        meta: what the enqueuer sent along with the job; empty: nothing.
+        lost: whether the lease was lost, so that the job may run elsewhere.
+        cancelled: whether a caller asked to cancel the job.
+    """
+
+    __slots__ = ("_claim", "_take", "args")
+
+    def __init__(self, held: Claim, args: dict[str, Any], take: Take | AsyncTake) -> None:
+        """Made by a take."""
+        self._claim = held
+        self._take = take
+        self.args = args
+
+    def __repr__(self) -> str:
+        """Like ``<TakenJob 42 shop.send_receipt attempt 1>``."""
+        return f"<TakenJob {self.id} {self.task} attempt {self.attempt}{' lost' if self.lost else ''}>"
+
+    @property
+    def id(self) -> int:
+        """The job's id."""
+        return self._claim.id
+
+    @property
+    def task(self) -> str:
+        """The name it was enqueued under."""
+        return self._claim.task
+
+    @property
+    def queue(self) -> str:
+        """The queue it was taken from."""
+        return self._claim.queue
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is, from 1."""
+        return self._claim.attempt
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """What the enqueuer sent along with the job; empty: nothing."""
+        return {} if self._claim.meta is None else object_of(self._claim.meta)
+
+    @property
+    def lost(self) -> bool:
+        """Whether the lease was lost, so that the job may run elsewhere; known at the heartbeat after it."""
+        return self._take.lost
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether a caller asked to cancel the job; known within a second."""
+        return self.id in self._take.cancelled
+
+    def complete(self) -> None:
+        """Record success now, ahead of the others.
+
+        Raises:
+            Superseded: the lease was lost; the job is another worker's.
+            JobError: it is settled already, or the take is asynchronous.
+        """
+        self._blocking_take().settle([self._take.success(self._claim)])
+
+    async def acomplete(self) -> None:
+        """As :meth:`complete`, awaited; for a job of ``atake``."""
+        await self._async_take().asettle([self._take.success(self._claim)])
+
+    def fail(self, error: BaseException | str, *, delay: Duration | None = None) -> None:
+        """Record failure now: the job runs again after ``delay``, or is dead if that was the last attempt.
+
+        Args:
+            error: an exception, or a message.
+            delay: seconds, or a timedelta; 0: at once. None: as the task's retry policy decides on the error,
+                the default policy where this queue does not know the task.
+
+        Raises:
+            InvalidOption: the delay is out of its range; nothing is recorded.
+            Superseded: the lease was lost; the job is another worker's.
+            JobError: it is settled already, or the take is asynchronous.
+        """
+        self._blocking_take().settle([self._take.failure(self._claim, error, as_delay("delay", delay))])
+
+    async def afail(self, error: BaseException | str, *, delay: Duration | None = None) -> None:
+        """As :meth:`fail`, awaited; for a job of ``atake``."""
+        await self._async_take().asettle([self._take.failure(self._claim, error, as_delay("delay", delay))])
+
+    def _blocking_take(self) -> Take:
+        if isinstance(self._take, Take):
+            return self._take
+        raise JobError("this take is asynchronous; await job.acomplete() or job.afail()")
+
+    def _async_take(self) -> AsyncTake:
+        if isinstance(self._take, AsyncTake):
+            return self._take
+        raise JobError("this take is blocking; use job.complete() or job.fail()")
 
 
 def _failure(connection: OwnConnection | OwnAsyncConnection, error: psycopg.OperationalError) -> Exception:

@@ -232,24 +232,6 @@ class TakeBase:
         """The statement with which to listen, where that is possible."""
         return None if self.database.listen_dsn is None else listen_statement(self.database.catalogue)
 
-    def settle(self, verdicts: list[Verdict]) -> None:  # noqa: ARG002 - for the kind that can
-        """Record verdicts, and forget the claims. A take overrides this or :meth:`asettle`.
-
-        Raises:
-            Superseded: the lease was lost.
-            JobError: one of the jobs is settled already, or this take is of the other kind.
-        """
-        raise JobError("this take is asynchronous; await job.acomplete() or job.afail()")
-
-    async def asettle(self, verdicts: list[Verdict]) -> None:  # noqa: ARG002 - for the kind that can
-        """Record verdicts, and forget the claims. A take overrides this or :meth:`settle`.
-
-        Raises:
-            Superseded: the lease was lost.
-            JobError: one of the jobs is settled already, or this take is of the other kind.
-        """
-        raise JobError("this take is blocking; use job.complete() or job.fail()")
-
     def _lease_lost(self) -> None:
         """Told by the heartbeat, in its thread."""
         self.lost = True

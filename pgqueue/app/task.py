@@ -1,7 +1,7 @@
 """A registered function, and the calls of it that can be enqueued.
 
-A task never holds the app: only a :class:`Runner`, two methods that take finished jobs to wherever they
-are kept. Tests can put another one in its place. What can be a task at all is decided in :mod:`pgqueue.app.naming`.
+A task checks and encodes a call's arguments; the queue on which it was registered adds the job
+(:mod:`pgqueue.app.enqueuing`). What can be a task at all is decided in :mod:`pgqueue.app.naming`.
 """
 
 import copy
@@ -14,6 +14,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, over
 import msgspec
 
 from pgqueue.app.context import Context
+from pgqueue.app.enqueuing import Enqueuing
 from pgqueue.app.handle import JobHandle
 from pgqueue.app.middleware import Middleware, composed
 from pgqueue.app.naming import objection_to
@@ -30,18 +31,6 @@ from pgqueue.values.unique import Unique, as_names, derived_key
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class Runner(Protocol):
-    """Where a task takes its jobs."""
-
-    max_payload: int
-
-    def _add(self, jobs: Iterable[NewJob], connection: object) -> list[JobHandle[Any]]:
-        """Add jobs, on the user's connection or on one of its own."""
-
-    async def _aadd(self, jobs: Iterable[NewJob], connection: object) -> list[JobHandle[Any]]:
-        """Add jobs, on the user's connection or on one of its own."""
 
 
 class Call(msgspec.Struct, Generic[R], frozen=True, gc=False):
@@ -67,7 +56,7 @@ class Task(Generic[P, R]):
     def __init__(
         self,
         function: Callable[..., Any],
-        runner: Runner,
+        queue: Enqueuing,
         *,
         middleware: Sequence[Middleware],
         name: str,
@@ -83,7 +72,7 @@ class Task(Generic[P, R]):
         self.timeout = timeout
         self.is_async = inspect.iscoroutinefunction(function)
         self.compose(middleware)
-        self._runner = runner
+        self._queue = queue
         self._connection: object = None
         self.__doc__ = function.__doc__
         self._consider_options()
@@ -107,11 +96,11 @@ class Task(Generic[P, R]):
             PayloadTooLarge: their JSON form is over the limit.
             DatabaseError: the database cannot be reached, or its schema is missing.
         """
-        return self._runner._add([self._job(args, kwargs)], self._connection)[0]  # noqa: SLF001 - the queue's own side of it
+        return self._queue._add([self._job(args, kwargs)], self._connection)[0]  # noqa: SLF001 - the queue's own side of it
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """As :meth:`enqueue`, awaited."""
-        return (await self._runner._aadd([self._job(args, kwargs)], self._connection))[0]  # noqa: SLF001 - the queue's own side of it
+        return (await self._queue._aadd([self._job(args, kwargs)], self._connection))[0]  # noqa: SLF001 - the queue's own side of it
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A call to hand to ``enqueue_many``; checked now, enqueued there.
@@ -223,7 +212,7 @@ class Task(Generic[P, R]):
         if self._objection is not None:
             raise InvalidOption(self._objection)
         options, names = self.options, self._key_names
-        data = self.signature.encode(args, kwargs, limit=self._runner.max_payload, exact=names)
+        data = self.signature.encode(args, kwargs, limit=self._queue.max_payload, exact=names)
         return NewJob(
             self.name,
             data,

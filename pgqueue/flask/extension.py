@@ -258,7 +258,7 @@ class PgQueueFlask(PgQueue):
         own = _AppContext(self._app)
         for task in self._tasks.values():
             task.compose([own if isinstance(one, _AppContext) else one for one in task.middleware])
-            task._runner = self  # noqa: SLF001 - made by this very class
+            task._queue = self  # noqa: SLF001 - made by this very class
 
 
 class _AppContext(Middleware):

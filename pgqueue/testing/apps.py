@@ -54,10 +54,10 @@ def app_of(task: Task[..., Any]) -> PgQueue:
     Raises:
         ConfigurationError: this is no task, or it was made by something else.
     """
-    runner = getattr(task, "_runner", None)
-    if not isinstance(runner, PgQueue):
+    queue = getattr(task, "_queue", None)
+    if not isinstance(queue, PgQueue):
         raise ConfigurationError(f"{task!r} is no task of a PgQueue; give the decorated function itself")
-    return runner
+    return queue
 
 
 def arguments_of(given: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,89 @@
+"""Adding prepared jobs: every enqueue of Python code ends here, on the user's connection or on one of the queue's own.
+
+:mod:`pgqueue.app.task` prepares jobs, :mod:`pgqueue.store.enqueue` says what the database is asked. A framework's queue
+overrides :meth:`Enqueuing._add` and :meth:`Enqueuing._aadd` to choose the connection.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
+from typing import Any, ClassVar, cast
+
+from pgqueue.app.blocking import warn_of_blocked_loop
+from pgqueue.app.handle import JobHandle
+from pgqueue.app.jobs import Jobs
+from pgqueue.app.observer import Observers
+from pgqueue.errors import UnknownQueue
+from pgqueue.store import enqueue
+from pgqueue.values.job import Enqueued, NewJob
+from pgqueue.values.nearest import did_you_mean
+
+
+class Enqueuing(Jobs):
+    """Adds jobs that tasks have prepared.
+
+    Attributes:
+        queues: the queues there are; None: any.
+        max_payload: the most bytes a job's arguments may take as JSON.
+        observers: told of the jobs that were added.
+    """
+
+    _queues_setting: ClassVar[str] = "PgQueue(queues=...)"
+    """Where ``queues`` is declared, as a message names it. A framework's queue says it in its own words."""
+    queues: frozenset[str] | None
+    max_payload: int
+    observers: Observers
+
+    def require_queue(self, queue: str) -> None:
+        """Refuse a queue that was not declared, where queues are declared.
+
+        Raises:
+            UnknownQueue: it is not one of them; the message lists them.
+        """
+        if self.queues is not None and queue not in self.queues:
+            raise UnknownQueue(
+                f"queue {queue!r} is not one of those declared in {self._queues_setting}: "
+                f"{', '.join(sorted(self.queues))}{did_you_mean(queue, self.queues)}"
+            )
+
+    def _add(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
+        """Add jobs, on this connection of the user's or, without one, on one of the queue's own."""
+        warn_of_blocked_loop()
+        jobs = self._kept(jobs)
+        match jobs:
+            case [job]:
+                done = [self.database.run(enqueue.enqueue(self._checked(job)), connection)]
+            case _:
+                plan = enqueue.enqueue_many(self._drawn(jobs, connection))
+                done = self.database.run(plan, connection)
+        return self._handles(jobs, done)
+
+    async def _aadd(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
+        """As :meth:`_add`, awaited."""
+        jobs = self._kept(jobs)
+        match jobs:
+            case [job]:
+                done = [await self.database.arun(enqueue.enqueue(self._checked(job)), connection)]
+            case _:
+                plan = enqueue.enqueue_many(self._drawn(jobs, connection))
+                done = await self.database.arun(plan, connection)
+        return self._handles(jobs, done)
+
+    def _kept(self, jobs: Iterable[NewJob]) -> Iterable[NewJob]:
+        """The jobs; as a list where an observer is told of them."""
+        return list(jobs) if self.observers.enqueued else jobs
+
+    def _handles(self, jobs: Iterable[NewJob], results: Sequence[Enqueued]) -> list[JobHandle[Any]]:
+        if self.observers.enqueued:
+            self.observers.enqueued(cast("Sequence[NewJob]", jobs), results)
+        return [JobHandle(one, self) for one in results]
+
+    def _drawn(self, jobs: Iterable[NewJob], connection: object) -> Iterable[NewJob]:
+        """The jobs: all of them now, where making them may use the same connection; else the first block."""
+        checked = map(self._checked, jobs)
+        first = islice(checked, None if self.database.joins(connection) else enqueue.ROWS_PER_BLOCK)
+        return chain(list(first), checked)  # a mistake in the first block needs no database to be found
+
+    def _checked(self, job: NewJob) -> NewJob:
+        if self.queues is not None:
+            self.require_queue(job.queue)
+        return job
