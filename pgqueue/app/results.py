@@ -23,9 +23,10 @@ from pgqueue.store.database import Database
 from pgqueue.store.joining import OWN_CONNECTION
 from pgqueue.store.waiting import Look
 from pgqueue.values.job import Job, JobState
+from pgqueue.values.lease import spoken
 from pgqueue.values.result import NOT_RETURNED, ReturnType
 from pgqueue.values.verdict import NOT_KEPT
-from pgqueue.values.why import NO_RECORD, Why, spoken
+from pgqueue.values.why import NO_RECORD, Why
 
 FIRST_LOOK, LONGEST_LOOK = 0.01, 1.0
 

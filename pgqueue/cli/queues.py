@@ -7,8 +7,9 @@ import click
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.known import look_up
-from pgqueue.cli.output import json_option, print_json, print_table
+from pgqueue.cli.output import json_option, print_json, print_table, spelled_out
 from pgqueue.cli.verbs import Group
+from pgqueue.store import control
 from pgqueue.values.standing import QueueStanding
 
 HEADS = (
@@ -48,6 +49,8 @@ def list_queues(queue: PgQueue, /, *, as_json: bool) -> None:
                 f"{one.queue}: no worker that claimed {one.unknown} of these jobs knew their task, since "
                 f"{one.unknown_since:%Y-%m-%d %H:%M:%S %Z}: {', '.join(one.unknown_tasks)}"
             )
+    for problem in queue.database.run(control.worker_problems()):
+        click.echo(spelled_out(str(problem)))
 
 
 @queues.command()

@@ -89,9 +89,11 @@ class WorkerAdmin(ReadOnlyAdmin):
     ordering = ("-started_at", "id")
     since = moment("started_at", "started at")
     until = moment("lease_until", "lease ends at")
+    blocked_from = moment("blocked_since", "blocked since")
     sections = (
         (None, ("id", "host", "pid", "version", "state_shown")),
-        ("Work", ("serves", "concurrency", "asleep")),
+        ("Work", ("serves", "concurrency", "asleep", "not_returned")),
+        ("Blocked event loop", ("blocked_from", "blocked_task", "blocked_job", "blocked_where")),
         ("Times", ("since", "until")),
     )
 
@@ -102,8 +104,8 @@ class WorkerAdmin(ReadOnlyAdmin):
 
     @admin.display(description="state")
     def state_shown(self, worker: Any) -> SafeString:  # noqa: ANN401 - a worker with whether its lease holds
-        """Whether it is alive."""
-        return as_state("alive" if worker.holds else "lost")
+        """Whether it is alive, and whether its event loop is blocked."""
+        return as_state("lost" if not worker.holds else "blocked" if worker.blocked_since else "alive")
 
     @admin.display(description="queues")
     def serves(self, worker: Worker) -> str:

@@ -1,4 +1,8 @@
-"""The queue's health: whether its database answers, has the schema, has workers, and whether jobs wait too long."""
+"""The queue's health: whether its database answers, has the schema and workers that serve, and whether jobs wait too long.
+
+A worker whose event loop is blocked is a warning. After :data:`pgqueue.values.health.BLOCKED_FOR_LONG` it no longer counts
+as a worker that serves.
+"""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -9,6 +13,7 @@ from pgqueue.django import conf
 from pgqueue.django.database import DjangoDatabase
 from pgqueue.errors import DatabaseError
 from pgqueue.store import control, schema
+from pgqueue.values.health import BLOCKED_FOR_LONG
 from pgqueue.values.standing import UnknownTask
 
 
@@ -18,6 +23,8 @@ class Health:
 
     Attributes:
         problems: what is wrong, as text; empty: nothing.
+        warnings: what is wrong with single workers and fails nothing by itself, as text: a blocked event loop, functions
+            that were given up and have not returned.
         revision: the schema's revision; None: unknown.
         workers: how many workers are alive; None: unknown.
         oldest_ready: how many seconds the longest-waiting ready job has waited, without paused queues; None: no job
@@ -27,6 +34,7 @@ class Health:
     """
 
     problems: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
     revision: str | None = None
     workers: int | None = None
     oldest_ready: float | None = None
@@ -47,19 +55,26 @@ def examine() -> Health:
         pulse = database.run(control.pulse())
     except (DatabaseError, DjangoError) as error:
         return Health(problems=(f"database: {str(error).strip()}",))
-    workers, waited = pulse.workers, pulse.oldest_ready
-    problems = (*_too_few(workers, configured.min_workers), *_too_long(waited, configured.max_wait))
+    problems = (
+        *_too_few(pulse, configured.min_workers),
+        *_too_long(pulse.oldest_ready, configured.max_wait),
+    )
     return Health(
         problems=problems,
+        warnings=tuple(map(str, pulse.worker_problems)),
         revision=revision,
-        workers=workers,
-        oldest_ready=waited,
+        workers=pulse.workers,
+        oldest_ready=pulse.oldest_ready,
         unknown=pulse.unknown,
     )
 
 
-def _too_few(workers: int, least: int) -> tuple[str, ...]:
-    return () if workers >= least else (f"workers: {workers} of at least {least} are alive",)
+def _too_few(pulse: control.Pulse, least: int) -> tuple[str, ...]:
+    blocked = sum(not worker.serves for worker in pulse.worker_problems)
+    if pulse.workers - blocked >= least:
+        return ()
+    stuck = f", and {blocked} of these have had a blocked event loop for {BLOCKED_FOR_LONG:g} s or more"
+    return (f"workers: {pulse.workers} of at least {least} are alive{stuck if blocked else ''}",)
 
 
 def _too_long(oldest: float | None, longest: timedelta | None) -> tuple[str, ...]:

@@ -161,6 +161,11 @@ class Worker(ReadOnly):
     host: "models.TextField[str, str]" = models.TextField()
     version: "models.TextField[str, str]" = models.TextField()
     queues: "ArrayField[list[str] | None, list[str] | None]" = ArrayField(models.TextField(), null=True)
+    blocked_since: "models.DateTimeField[datetime | None, datetime | None]" = TimeField(null=True)
+    blocked_job: "models.BigIntegerField[int | None, int | None]" = models.BigIntegerField(null=True)
+    blocked_task: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: not blocked
+    blocked_where: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: not blocked
+    not_returned: "models.IntegerField[int | None, int | None]" = models.IntegerField(null=True)
 
     class Meta:
         """Where it is, and who may do what."""

@@ -27,6 +27,7 @@ def health(request: HttpRequest) -> JsonResponse:
 def _details(found: Health) -> dict[str, object]:
     return {
         "problems": list(found.problems),
+        "warnings": list(found.warnings),
         "schema": found.revision,
         "workers": found.workers,
         "oldest_ready_seconds": found.oldest_ready,

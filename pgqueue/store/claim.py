@@ -28,11 +28,13 @@ from pgqueue.store import finish
 from pgqueue.store.arrays import columns, numbers, texts
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.portions import Portions
+from pgqueue.values.health import WorkerHealth
 from pgqueue.values.job import HEAD, Claim, Mark
 from pgqueue.values.verdict import Returned, describe, failed, lost
 from pgqueue.values.version import __version__
 
 NO_MARKS: Mapping[str, Mark] = MappingProxyType({})
+NOT_SAID = WorkerHealth()
 NO_TIME = datetime.min.replace(tzinfo=UTC)
 ASKED_AT_ONCE = 100
 """One statement claims from at most this many queues, or one from each where there is room for more."""
@@ -102,9 +104,24 @@ def register(worker: WorkerInfo, lease: timedelta, *, now: datetime | None = Non
 
 
 @plan
-def renew(worker: UUID, lease: timedelta, *, now: datetime | None = None) -> Steps[bool]:
-    """Extend a worker's lease; False: it is lost, and every claim with it."""
-    rows = yield Statement("renew", {"worker": worker, "lease": lease, "now": now})
+def renew(
+    worker: UUID, lease: timedelta, *, health: WorkerHealth = NOT_SAID, now: datetime | None = None
+) -> Steps[bool]:
+    """Extend a worker's lease, and store how the worker is; False: the lease is lost, and every claim with it."""
+    blocked = health.blocked
+    rows = yield Statement(
+        "renew",
+        {
+            "worker": worker,
+            "lease": lease,
+            "blocked_for": None if blocked is None else timedelta(seconds=blocked.seconds),
+            "blocked_job": None if blocked is None else blocked.job,
+            "blocked_task": None if blocked is None else blocked.task,
+            "blocked_where": None if blocked is None else blocked.where,
+            "not_returned": health.not_returned,
+            "now": now,
+        },
+    )
     return bool(rows)
 
 
@@ -264,7 +281,12 @@ def next_queues(after: str | None, limit: int) -> Steps[list[str]]:
 
 @plan
 def beat(
-    worker: UUID, lease: timedelta, known: Sequence[int], *, now: datetime | None = None
+    worker: UUID,
+    lease: timedelta,
+    known: Sequence[int],
+    *,
+    health: WorkerHealth = NOT_SAID,
+    now: datetime | None = None,
 ) -> Steps[list[int] | None]:
     """Renew the lease, and hear which jobs are to be cancelled; None: the lease is lost, and every claim with it.
 
@@ -272,9 +294,10 @@ def beat(
         worker: whose.
         lease: for how long from now.
         known: every job the worker knows to be in its name.
+        health: how the worker is.
         now: the instant of the beat; the database's own by default.
     """
-    if not (yield from renew(worker, lease, now=now)):
+    if not (yield from renew(worker, lease, health=health, now=now)):
         return None
     return (yield from cancel_requests(worker, known)) if known else []
 

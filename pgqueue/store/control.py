@@ -10,6 +10,7 @@ from pgqueue.store.finish import cancel_waiting
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.records import job_of
 from pgqueue.store.upkeep import wake
+from pgqueue.values.health import BlockedLoop, WorkerProblem
 from pgqueue.values.job import Job, JobState, QueueCount
 from pgqueue.values.options import check_text
 from pgqueue.values.standing import UnknownTask
@@ -25,11 +26,13 @@ class Pulse(msgspec.Struct, frozen=True):
         oldest_ready: how many seconds the longest-waiting ready job has waited, paused queues left out; None: no
             job waits.
         unknown: jobs of tasks that no worker knew within the last minute, the oldest first.
+        worker_problems: live workers whose event loop is blocked, the longest first, or that wait for functions to return.
     """
 
     workers: int
     oldest_ready: float | None
     unknown: tuple[UnknownTask, ...] = ()
+    worker_problems: tuple[WorkerProblem, ...] = ()
 
 
 @plan
@@ -203,14 +206,32 @@ def counts() -> Steps[tuple[list[QueueCount], list[str]]]:
 
 @plan
 def pulse(*, now: datetime | None = None) -> Steps[Pulse]:
-    """Whether workers are alive, and whether jobs wait for long.
+    """Whether workers are alive and well, and whether jobs wait for long.
 
     Args:
         now: the instant; the database's own by default.
     """
     ((workers, oldest_ready),) = yield Statement("health", {"now": now})
     unknown = yield Statement("unknown_tasks", {"now": now})
-    return Pulse(workers, oldest_ready, tuple(UnknownTask(*row) for row in unknown))
+    problems = yield from worker_problems(now=now)
+    return Pulse(workers, oldest_ready, tuple(UnknownTask(*row) for row in unknown), tuple(problems))
+
+
+@plan
+def worker_problems(*, now: datetime | None = None) -> Steps[list[WorkerProblem]]:
+    """The live workers that reported a problem with their last heartbeat: a blocked event loop, functions given up.
+
+    Args:
+        now: the instant; the database's own by default.
+    """
+    return [_problem(*row) for row in (yield Statement("worker_problems", {"now": now}))]
+
+
+def _problem(  # noqa: PLR0917 - the columns of the statement
+    host: str, pid: int, seconds: float | None, task: str, job: int | None, where: str, not_returned: int
+) -> WorkerProblem:
+    blocked = None if seconds is None else BlockedLoop(seconds, task, job, where)
+    return WorkerProblem(host, pid, blocked, not_returned)
 
 
 def _is_id(job_id: int) -> bool:

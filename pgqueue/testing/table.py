@@ -19,10 +19,10 @@ from pgqueue.store.standings import RATED
 from pgqueue.store.waiting import Look
 from pgqueue.testing.row import Row
 from pgqueue.values.job import AttemptError, Claim, Enqueued, Job, JobState, NewJob, Outcome, QueueCount
-from pgqueue.values.lease import LEASE
+from pgqueue.values.lease import LEASE, spoken
 from pgqueue.values.standing import Head, QueueStanding, Sample, standings
 from pgqueue.values.verdict import Again, Cancelled, Died, Returned, Succeeded, Unknown, Verdict
-from pgqueue.values.why import Why, explain, spoken
+from pgqueue.values.why import Why, explain
 
 
 class Table:

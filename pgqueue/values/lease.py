@@ -1,4 +1,4 @@
-"""How long a worker's lease is, how often it is renewed, and the other lengths of time that follow from it.
+"""How long a worker's lease is, how often it is renewed, the other lengths of time that follow from it, and how one is said.
 
 Workers, takes, drains and the command use these defaults. A worker that dies holds its jobs for one lease and one sweep.
 """
@@ -18,3 +18,11 @@ GRACE = timedelta(seconds=30)
 def renew_every(lease: timedelta) -> float:
     """Seconds between two renewals: a third of the lease, so that one may fail."""
     return lease.total_seconds() / 3
+
+
+def spoken(seconds: float) -> str:
+    """A length of time with its unit, with about three digits."""
+    for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.3g} {unit}"
+    return f"{round(seconds, 1):g} s"

@@ -14,8 +14,8 @@ import msgspec
 
 from pgqueue.errors import Dead, ResultNotKept, RetryLater, Snooze
 from pgqueue.values.job import AttemptError, Claim
+from pgqueue.values.lease import spoken
 from pgqueue.values.retry import Retry
-from pgqueue.values.why import spoken
 
 Reason = Literal["exhausted", "refused", "undecodable", "asked", "unknown"]
 

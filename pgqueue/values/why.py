@@ -3,15 +3,21 @@
 The facts come from ``sql/why.sql``, in one statement; the caller decides what to do with the answer.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
 
+from pgqueue.values.health import BlockedLoop
 from pgqueue.values.job import JobState
+from pgqueue.values.lease import spoken
 
 MOST_AHEAD = 1_000
 """The jobs ahead of a job are counted up to this number."""
+MOST_NAMED = 5
+"""At most so many of the things that a blocked job waits for are named."""
+LONGEST_NAMED = 200
+"""Characters of such a name."""
 
 Reason: TypeAlias = Literal[
     "no record",
@@ -22,6 +28,7 @@ Reason: TypeAlias = Literal[
     "not due",
     "paused",
     "no worker",
+    "worker blocked",
     "task unknown",
     "waiting",
 ]
@@ -49,6 +56,15 @@ class Facts(msgspec.Struct, frozen=True):
         slots: how many slots the serving workers have.
         knowing: how many of the serving workers may know its task.
         ahead: how many ready jobs of its queue come before it, up to 1,000; None: it is not ready.
+        blocked_workers: how many of the serving workers have a blocked event loop, so that they claim nothing.
+        blocked_host: the host of its own worker if that is blocked; if the job waits, of the worker that serves its
+            queue and has been blocked for longest.
+        blocked_pid: that worker's process.
+        blocked_for: for how many seconds that worker's event loop has been blocked.
+        blocked_task: by which task.
+        blocked_job: by which job; None: by none.
+        blocked_where: at which line.
+        waits_for: what it waits for if it is blocked, up to 6 names.
     """
 
     state: str
@@ -69,6 +85,23 @@ class Facts(msgspec.Struct, frozen=True):
     slots: int
     knowing: int
     ahead: int | None
+    blocked_workers: int
+    blocked_host: str | None
+    blocked_pid: int | None
+    blocked_for: float | None
+    blocked_task: str | None
+    blocked_job: int | None
+    blocked_where: str | None
+    waits_for: list[str] | None
+
+    @property
+    def blocked(self) -> BlockedLoop | None:
+        """What blocks the worker that matters to this job."""
+        if self.blocked_for is None:
+            return None
+        return BlockedLoop(
+            self.blocked_for, str(self.blocked_task), self.blocked_job, str(self.blocked_where)
+        )
 
 
 class Why(msgspec.Struct, frozen=True):
@@ -99,9 +132,9 @@ def explain(job_id: int, facts: Facts | None) -> Why:
     state = JobState(facts.state)
     match state:
         case JobState.RUNNING:
-            reason, sentence = _running(facts)
+            reason, sentence = _running(job_id, facts)
         case JobState.BLOCKED:
-            reason, sentence = "blocked", "it waits for other jobs to end"
+            reason, sentence = "blocked", _blocked(facts.waits_for or [])
         case JobState.SCHEDULED | JobState.READY:
             reason, sentence = _waiting(facts)
         case _:
@@ -112,15 +145,16 @@ def explain(job_id: int, facts: Facts | None) -> Why:
 NO_RECORD = "it was not committed (yet), or was rolled back, or its history has been dropped"
 
 
-def spoken(seconds: float) -> str:
-    """A length of time with its unit, with about three digits."""
-    for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.3g} {unit}"
-    return f"{round(seconds, 1):g} s"
+def _blocked(waits_for: Sequence[str]) -> str:
+    """What a blocked job waits for: another job, a limit or its turn, by the name that the feature which blocked it gave."""
+    if not waits_for:
+        return "it is blocked, and nothing is recorded that it waits for: cancel it, and enqueue it again"
+    named = [repr(name[:LONGEST_NAMED]) for name in waits_for[:MOST_NAMED]]
+    more = ", and more" if len(waits_for) > MOST_NAMED else ""
+    return f"it is blocked, and waits for {', '.join(named)}{more}"
 
 
-def _running(facts: Facts) -> tuple[Reason, str]:
+def _running(job_id: int, facts: Facts) -> tuple[Reason, str]:
     attempt = (
         f"attempt {facts.attempts} of {facts.max_attempts} has been running for {spoken(facts.since or 0.0)}"
     )
@@ -130,7 +164,15 @@ def _running(facts: Facts) -> tuple[Reason, str]:
             f"{attempt}, and its worker is gone: another worker takes the job over at its next sweep",
         )
     asked = "; its worker has been asked to cancel it" if facts.cancel_requested else ""
-    return "running", f"{attempt}, on {facts.host}, process {facts.pid}{asked}"
+    said = f"{attempt}, on {facts.host}, process {facts.pid}{asked}"
+    if (blocked := facts.blocked) is None:
+        return "running", said
+    if blocked.job == job_id:
+        return (
+            "running",
+            f"{said}; it has blocked its worker's event loop for {spoken(blocked.seconds)} at {blocked.where}",
+        )
+    return "running", f"{said}; the event loop of its worker has been blocked {blocked}"
 
 
 def _waiting(facts: Facts) -> tuple[Reason, str]:
@@ -155,6 +197,13 @@ def _obstacles(facts: Facts) -> Iterator[tuple[Reason, str]]:
         yield "no worker", "no worker is alive: start one with `pgqueue worker`"
     elif facts.serving == 0:
         yield "no worker", f"none of the {_many(facts.alive, 'live worker')} serves queue {queue}"
+    elif facts.blocked is not None and facts.blocked_workers >= facts.serving:
+        serving = f"{_many(facts.serving, 'worker')} serve{'s' if facts.serving == 1 else ''}"
+        loop = f"the event loop of {facts.blocked_host}, process {facts.blocked_pid}"
+        yield (
+            "worker blocked",
+            f"{serving} queue {queue}, and none claims jobs now: {loop}, has been blocked {facts.blocked}",
+        )
     elif facts.knowing == 0:
         yield (
             "task unknown",

@@ -3,7 +3,7 @@
 The lease says that this process lives, so it does not depend on the event loop in which coroutines of tasks run: a task
 that blocks that loop, for however long, costs neither the lease nor what has ended meanwhile. The thread
 
-- renews the lease every third of it, and learns which jobs are to be cancelled;
+- renews the lease every third of it, says how the worker is, and learns which jobs are to be cancelled;
 - watches the worker's loop (:mod:`pgqueue.worker.watch`) and, while that is blocked, does what cannot wait for it.
 
 When the lease is lost, the thread drops everything that was held under it before anything else can start, and registers
@@ -21,6 +21,7 @@ from typing import Any
 from uuid import uuid4
 
 from pgqueue.store import claim
+from pgqueue.values.health import WorkerHealth
 from pgqueue.values.lease import renew_every
 from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.joblog import worker_log
@@ -47,6 +48,7 @@ class Heartbeat:
         concurrency: int,
         queues: Sequence[str] | None,
         tasks: Callable[[], Sequence[str]],
+        health: Callable[[], WorkerHealth],
         runners: Runners,
         signals: Signals,
         beside: Sequence[Callable[[], Coroutine[Any, Any, object]]] = (),
@@ -59,6 +61,7 @@ class Heartbeat:
             concurrency: how many jobs the worker runs at a time.
             queues: what it serves; None: all.
             tasks: the tasks that it knows, when it registers.
+            health: how the worker is, at each heartbeat.
             runners: drop everything when the lease is lost, and stop jobs that are to be cancelled.
             signals: tells the fetcher to look when the worker has registered again.
             beside: what else runs in the thread, for as long as it lives.
@@ -68,6 +71,7 @@ class Heartbeat:
         self._concurrency = concurrency
         self._queues = queues
         self._tasks = tasks
+        self._health = health
         self._runners = runners
         self._signals = signals
         self._beside = beside
@@ -113,8 +117,8 @@ class Heartbeat:
 
     async def beat(self) -> None:
         """Renew the lease, and stop what is to be cancelled; if it is lost, drop everything and register again."""
-        known = self._runners.known()
-        to_cancel = await self._connection.run(claim.beat(self.id, self._lease, known))
+        plan = claim.beat(self.id, self._lease, self._runners.known(), health=self._health())
+        to_cancel = await self._connection.run(plan)
         if self._leaving:
             return
         if to_cancel is None:

@@ -14,6 +14,7 @@ import psycopg
 from pgqueue.app.context import Context
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.store.database import Database
+from pgqueue.values.health import WorkerHealth
 from pgqueue.values.job import Claim
 from pgqueue.values.lease import renew_every
 from pgqueue.values.verdict import Verdict
@@ -157,6 +158,7 @@ class Parts:
             concurrency=options.concurrency,
             queues=options.queues,
             tasks=lambda: sorted(queue.tasks),
+            health=self.health,
             runners=self.runners,
             signals=self.signals,
             beside=(self.watch.run,),
@@ -212,6 +214,11 @@ class Parts:
             blocked=self.watch.blocked,
             queues=tuple(self.queues.starts()),
         )
+
+    def health(self) -> WorkerHealth:
+        """What the worker says of itself with a heartbeat."""
+        blocked = self.watch.blocked
+        return WorkerHealth(None if blocked is None else blocked.reported(), self.claims.not_returned)
 
     async def close(self) -> None:
         """Close the connections, and release the threads."""

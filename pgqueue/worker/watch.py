@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType
 
+from pgqueue.values.health import BlockedLoop, storable
 from pgqueue.worker.claims import Attempt
 from pgqueue.worker.executor import Executor
 from pgqueue.worker.joblog import worker_log
@@ -44,6 +45,11 @@ class Blocked:
     job: int | None
     task: str
     stack: tuple[str, ...]
+
+    def reported(self) -> BlockedLoop:
+        """As the worker says it to others, now."""
+        task = self.task if self.job is not None else storable(self.task)
+        return BlockedLoop(time.monotonic() - self.since, task, self.job, storable(self.where, end=True))
 
 
 class Watch:

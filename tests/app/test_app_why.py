@@ -11,6 +11,7 @@ from running import Running
 
 from pgqueue import PgQueue, Why
 from pgqueue.errors import JobNotDone, JobNotFound
+from pgqueue.store import admission
 from pgqueue.testing import in_memory
 
 
@@ -133,6 +134,77 @@ def test_a_running_job_says_where_and_since_when(queue: PgQueue, note: Any) -> N
     ask(queue, "delete from pgqueue.workers")
     reason, sentence = said(queue, job.id)
     assert (reason, "and its worker is gone" in sentence) == ("worker lost", True)
+
+
+BLOCKED = """
+update pgqueue.workers set blocked_since = now() - %s, blocked_job = %s, blocked_task = 'report',
+                           blocked_where = 'jobs.py:3 in report' where id = %s
+"""
+
+
+def block(queue: PgQueue, name: str, job: int | None, *, minutes: int = 3) -> None:
+    """What a worker's heartbeat says while its event loop is blocked."""
+    ask(queue, BLOCKED, timedelta(minutes=minutes), job, name)
+
+
+def test_a_running_job_says_that_it_blocks_the_loop_or_is_held_up_by_another(
+    queue: PgQueue, note: Any
+) -> None:
+    job, name = note.enqueue(), worker(queue)
+    block(queue, worker(queue), 1, minutes=30)
+    ask(
+        queue,
+        "update pgqueue.jobs set status = 'running', attempts = 1, worker_id = %s, claimed_at = now()",
+        name,
+    )
+    assert "block" not in said(queue, job.id)[1]
+    block(queue, name, job.id)
+    assert said(queue, job.id) == (
+        "running",
+        (
+            "attempt 1 of 25 has been running for 0 s, on box, process 42; "
+            "it has blocked its worker's event loop for 3 min at jobs.py:3 in report"
+        ),
+    )
+    block(queue, name, job.id + 1)
+    assert said(queue, job.id)[1].endswith(
+        f"; the event loop of its worker has been blocked for 3 min by task report (job {job.id + 1}) at jobs.py:3 in report"
+    )
+
+
+def test_a_ready_job_says_that_all_workers_of_its_queue_are_blocked(queue: PgQueue, note: Any) -> None:
+    job = note.enqueue()
+    one, other = worker(queue), worker(queue, queues=["default"])
+    worker(queue, queues=["mail"])
+    block(queue, one, None)
+    block(queue, worker(queue, alive=False), 7, minutes=30)
+    block(queue, worker(queue, queues=["mail"]), 7, minutes=30)
+    assert said(queue, job.id)[0] == "waiting"
+    block(queue, other, 5, minutes=2)
+    reason, sentence = said(queue, job.id)
+    assert (reason, sentence.split("; ")[1]) == (
+        "worker blocked",
+        (
+            "2 workers serve queue 'default', and none claims jobs now: "
+            "the event loop of box, process 42, has been blocked for 3 min by asyncio task report at jobs.py:3 in report"
+        ),
+    )
+
+
+def test_a_blocked_job_says_what_it_waits_for(queue: PgQueue, note: Any) -> None:
+    job = note.enqueue()
+    queue.database.run(admission.block([job.id], ["limit mail", "job 7"]))
+    assert said(queue, job.id) == ("blocked", "it is blocked, and waits for 'job 7', 'limit mail'")
+    ask(
+        queue,
+        "insert into pgqueue.waits select repeat(n::text, 500), %s from generate_series(1, 9) as n",
+        job.id,
+    )
+    assert said(queue, job.id)[1] == (
+        "it is blocked, and waits for " + ", ".join(f"'{str(n) * 200}'" for n in range(1, 6)) + ", and more"
+    )
+    ask(queue, "delete from pgqueue.waits")
+    assert "nothing is recorded that it waits for" in said(queue, job.id)[1]
 
 
 async def test_a_job_that_has_ended_says_how(queue: PgQueue, note: Any, running: Running) -> None:

@@ -5,6 +5,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 from cli.commands import cells, pgqueue, printed
+from looking import ask
 
 from pgqueue import PgQueue
 from pgqueue.store.claim import WorkerInfo, register
@@ -30,6 +31,20 @@ def test_list_counts_the_jobs_of_each_queue(dsn: str) -> None:
         ["empty", "paused", "0", "0", "0", "0", "0", "0"],
         ["mail", "paused", "0", "0", "0", "0", "1", "0"],
     ]
+
+
+def test_list_names_workers_with_a_blocked_event_loop(dsn: str) -> None:
+    ask(
+        dsn,
+        "insert into pgqueue.workers (id, lease_until, host, pid, concurrency, version, blocked_since, blocked_task, "
+        "blocked_where) values (gen_random_uuid(), now() + interval '1 h', 'box', 42, 1, '0', now() - interval '5 min', "
+        "E'my\\x1bown', 'jobs.py:3 in f')",
+    )
+    listed = pgqueue("queues", "list", dsn=dsn).stdout
+    assert (
+        "worker box:42: its event loop has been blocked for 5 min by asyncio task my\\x1bown at jobs.py:3 in f"
+        in listed
+    )
 
 
 @pytest.mark.usefixtures("lines")

@@ -307,6 +307,17 @@ def test_a_worker_whose_lease_has_passed_is_lost(client: Client) -> None:
     assert "mail, default" in page
 
 
+def test_a_worker_with_a_blocked_event_loop_says_by_what(client: Client) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(WORKER)
+        cursor.execute(
+            "update pgqueue.workers set blocked_since = now(), blocked_task = 'report', blocked_where = 'jobs.py:3 in f'"
+        )
+    assert "pgqueue-blocked" in _page(client, LISTS["worker"])
+    page = _page(client, f"/admin/pgqueue/worker/{Worker.objects.get().id}/change/")
+    assert "jobs.py:3 in f" in page
+
+
 # Actions
 
 

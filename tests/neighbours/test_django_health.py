@@ -1,6 +1,7 @@
 """The health check: 200 or 503, and details for those who may have them."""
 
 import json
+import re
 import uuid
 from datetime import timedelta
 from typing import Any
@@ -105,6 +106,49 @@ def test_without_a_live_worker_it_fails(django_dsn: str) -> None:
 
     assert status == 503
     assert answer["problems"] == ["workers: 0 of at least 1 are alive"]
+
+
+def _block(dsn: str, seconds: int) -> None:
+    """What the heartbeats of all workers say while a task blocks their event loops."""
+    with psycopg.connect(dsn) as connection:
+        connection.execute(
+            "update pgqueue.workers set blocked_since = now() - %s, blocked_job = 12, blocked_task = 'shop.report', "
+            "blocked_where = 'jobs.py:31 in report'",
+            [timedelta(seconds=seconds)],
+        )
+
+
+def test_a_worker_whose_loop_is_blocked_is_a_warning_that_names_it(django_dsn: str) -> None:
+    _add_worker(django_dsn)
+    _block(django_dsn, seconds=5)
+
+    status, answer = _asked(_staff())
+
+    assert (status, answer["status"], answer["problems"]) == (200, "ok", [])
+    (warning,) = answer["warnings"]
+    assert re.fullmatch(
+        r"worker host:1: its event loop has been blocked for \d+(\.\d)? s by task shop\.report \(job 12\) "
+        r"at jobs\.py:31 in report",
+        warning,
+    )
+    assert _asked() == (200, {"status": "ok"}), "strangers are told no more"
+
+
+def test_it_fails_when_no_worker_is_left_whose_loop_was_not_blocked_for_long(django_dsn: str) -> None:
+    _add_worker(django_dsn)
+    _block(django_dsn, seconds=40)
+
+    status, answer = _asked(_staff())
+    assert (status, answer["workers"]) == (503, 1)
+    assert answer["problems"] == [
+        "workers: 1 of at least 1 are alive, and 1 of these have had a blocked event loop for 30 s or more"
+    ]
+
+    _add_worker(django_dsn)
+    staff = Client()
+    staff.force_login(User.objects.get())
+    status, answer = _asked(staff)
+    assert (status, answer["workers"], len(answer["warnings"])) == (200, 2, 1)
 
 
 @pytest.mark.usefixtures("django_dsn")

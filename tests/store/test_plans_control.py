@@ -7,6 +7,7 @@ import psycopg
 import pytest
 from store import crowd
 from store.drivers import Ask, every_driver, one_database
+from store.former_release import RELEASES, FormerRelease
 from store.samples import (
     LEASE,
     MINUTE,
@@ -25,6 +26,7 @@ from pgqueue.errors import SchemaTooNew, SchemaTooOld
 from pgqueue.store import claim, control, finish, schema
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.plan import Steps, plan
+from pgqueue.values.health import BlockedLoop, WorkerHealth, WorkerProblem
 from pgqueue.values.job import JobState, QueueCount
 from pgqueue.values.verdict import Died, Succeeded
 
@@ -234,6 +236,60 @@ async def test_the_pulse_is_how_many_workers_live_and_how_long_a_job_has_been_re
     await ask(control.pause("paused"))
 
     assert await ask(control.pulse(now=NOON)) == control.Pulse(1, 300.0)
+
+
+async def test_the_pulse_names_live_workers_with_a_blocked_loop_or_functions_that_did_not_return(
+    ask: Ask,
+) -> None:
+    loop = BlockedLoop(45.0, "bill", 12, "jobs.py:3 in bill")
+    for said, since in (
+        (WorkerHealth(loop, 0), NOON),
+        (WorkerHealth(None, 2), NOON),
+        (WorkerHealth(None, 0), NOON),
+        (WorkerHealth(loop, 2), NOON - 2 * LEASE),  # lost
+    ):
+        info = worker_info()
+        await ask(claim.register(info, LEASE, now=since))
+        assert await ask(claim.beat(info.id, LEASE, [], health=said, now=since)) == []
+
+    assert await ask(control.pulse(now=NOON + SECOND)) == control.Pulse(
+        3,
+        None,
+        worker_problems=(
+            WorkerProblem("host", 1, BlockedLoop(46.0, "bill", 12, "jobs.py:3 in bill"), 0),
+            WorkerProblem("host", 1, None, 2),
+        ),
+    )
+
+
+async def test_the_first_heartbeat_after_a_block_clears_what_was_said(ask: Ask) -> None:
+    info = worker_info()
+    await ask(claim.register(info, LEASE, now=NOON))
+    loop = BlockedLoop(1.0, "bill", None, "jobs.py:3 in bill")
+    assert await ask(claim.renew(info.id, LEASE, health=WorkerHealth(loop, 3), now=NOON))
+    assert len(await ask(control.worker_problems(now=NOON))) == 1
+    assert await ask(claim.renew(info.id, LEASE, health=WorkerHealth(None, 0), now=NOON))
+    assert await ask(control.worker_problems(now=NOON)) == []
+
+
+def test_a_row_that_was_changed_by_hand_is_no_obstacle_to_the_pulse(
+    connection: psycopg.Connection[Any],
+) -> None:
+    info = worker_info()
+    crowd.ask(connection, claim.register(info, LEASE))
+    for odd in ("infinity", "-infinity"):
+        connection.execute("update pgqueue.workers set blocked_since = %s", [odd])
+        (problem,) = crowd.ask(connection, control.pulse()).worker_problems
+        assert problem.blocked is not None
+        assert (problem.blocked.task, problem.blocked.where) == ("unknown", "unknown")
+
+
+def test_workers_of_former_releases_say_nothing_of_their_health(connection: psycopg.Connection[Any]) -> None:
+    for release in RELEASES:
+        former = FormerRelease(connection, release)
+        former.register()
+        former.keep_order()
+    assert crowd.ask(connection, control.pulse()) == control.Pulse(len(RELEASES), None)
 
 
 def test_for_the_pulse_only_the_first_job_of_each_queue_and_priority_is_read(dsn: str) -> None:

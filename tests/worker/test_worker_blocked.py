@@ -1,4 +1,4 @@
-"""While a task blocks the event loop: the lease, what has ended, what waits, timeouts, cancelling, and the log.
+"""While a task blocks the event loop: the lease, what has ended, what waits, timeouts, cancelling, the log, and health.
 
 The loop of these tests is the one that is blocked, so another thread looks meanwhile, and ends the blocking when it has
 seen what it waits for.
@@ -6,6 +6,8 @@ seen what it waits for.
 
 import asyncio
 import logging
+import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +21,9 @@ from running import Running
 from worker.helping import FOR_EVER, beat, claimed, dismantle, ended
 
 from pgqueue import Context, JobHandle, JobState, PgQueue
-from pgqueue.store import upkeep
+from pgqueue.store import control, upkeep
+from pgqueue.values import health
+from pgqueue.values.health import WorkerProblem
 from pgqueue.worker.watch import Blocked, Watch
 from pgqueue.worker.worker import Worker
 
@@ -173,6 +177,57 @@ def seen(watched: Watch, states: list[Blocked | None]) -> bool:
     """Note what blocks the loop; whether something does."""
     states.append(watched.blocked)
     return watched.blocked is not None
+
+
+async def test_health_names_the_worker_the_task_and_the_line_and_the_next_heartbeat_clears_it(
+    queue: PgQueue, running: Running, blocker: Blocker
+) -> None:
+    found: list[WorkerProblem] = []
+    blocking = enqueue_block(queue)
+    with blocker.until(lambda: noted(queue, found)):
+        async with running(queue, lease=timedelta(seconds=1.5), blocked_after=SOON) as worker:
+            (blocked,) = await ended(queue, blocking)
+            await until(lambda: not pulse(queue).worker_problems)
+            assert pulse(queue).workers == 1
+            assert ask(queue, "select not_returned, id from pgqueue.workers") == [(0, worker.id)]
+    (problem,) = found
+    assert problem.blocked is not None
+    assert (problem.host, problem.pid) == (socket.gethostname(), os.getpid())
+    assert (problem.blocked.task, problem.blocked.job) == ("block", blocked.id)
+    assert "test_worker_blocked.py:" in problem.blocked.where
+    assert problem.blocked.where.endswith("in block")
+    assert 0 < problem.blocked.seconds < GUARD
+
+
+def pulse(queue: PgQueue) -> control.Pulse:
+    """How the queue is, asked on a connection of its own."""
+    return queue.database.run(control.pulse())
+
+
+def noted(queue: PgQueue, found: list[WorkerProblem]) -> bool:
+    """Note the problems of workers; whether there is any."""
+    found[:] = pulse(queue).worker_problems
+    return bool(found)
+
+
+async def test_a_hostile_name_of_what_blocks_the_loop_costs_no_lease(
+    queue: PgQueue, running: Running
+) -> None:
+    blocking, name = Blocker(), "half \ud800, NUL \0, é 漢" + "x" * 10_000
+
+    async def own() -> None:
+        blocking.block()
+
+    async with running(queue, lease=timedelta(seconds=1.5), blocked_after=SOON) as worker:
+        await until(lambda: ask(queue, "select id from pgqueue.workers"))
+        before, found = worker.id, list[WorkerProblem]()
+        with blocking.until(lambda: noted(queue, found)):
+            await asyncio.create_task(own(), name=name)
+        assert worker.id == before
+    (problem,) = found
+    assert problem.blocked is not None
+    assert problem.blocked.task.startswith(r"half \ud800, NUL \x00, \xe9 \u6f22xxx")
+    assert len(problem.blocked.task) == health.LONGEST
 
 
 async def test_what_blocks_outside_of_any_job_is_named_by_its_asyncio_task(

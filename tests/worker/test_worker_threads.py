@@ -1,6 +1,7 @@
 """Threads that cannot be started, or do not come back: other jobs run, and no slot is lost."""
 
 import asyncio
+import os
 import threading
 from datetime import timedelta
 
@@ -8,9 +9,10 @@ import pytest
 from looking import ask, until
 from running import Running
 from tenacity import wait_fixed
-from worker.helping import claimed, ended
+from worker.helping import beat, claimed, ended
 
 from pgqueue import Context, JobState, PgQueue, Retry
+from pgqueue.store import control
 from pgqueue.worker import runners
 from pgqueue.worker.threads import Threads, Work
 
@@ -70,6 +72,9 @@ async def test_functions_that_were_given_up_and_go_on_are_bounded(
     queue.enqueue_many(hang.call() for _ in range(20))
     async with running(queue, concurrency=1, poll=timedelta(seconds=0.1)) as worker:
         await until(lambda: worker.inspect().not_returned == runners.MOST_NOT_RETURNED)
+        await beat(worker)
+        (problem,) = queue.database.run(control.worker_problems())
+        assert (problem.pid, problem.not_returned) == (os.getpid(), runners.MOST_NOT_RETURNED)
         await ended(queue, awaited.enqueue())
         assert len(inside) == runners.MOST_NOT_RETURNED
         ask(queue, "delete from pgqueue.jobs where task = %s and status <> 'running'", hang.name)
