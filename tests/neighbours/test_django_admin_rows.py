@@ -230,10 +230,21 @@ def test_a_name_that_no_queue_can_have_is_refused_in_words(client: Client) -> No
     assert told.startswith("1 queue failed: ")
 
 
-@pytest.mark.parametrize("key", ["abc", "7" * 5000, "-1", "1.5"])
+@pytest.mark.parametrize("key", ["abc", "7" * 5000, "1.5"])
 def test_a_selection_that_no_page_offers_is_refused_in_words(client: Client, key: str) -> None:
-    _act(client, LISTS["job"], "cancel", key)
-    _act(client, LISTS["worker"], "cancel", key)
+    for model in ("job", "deadjob"):
+        assert _messages(_act(client, LISTS[model], "retry", key)) == ["Select rows of the list."]
+
+
+@pytest.mark.parametrize("key", ["abc", "7" * 5000, "-1", "1.5"])
+def test_a_list_without_actions_runs_none(client: Client, key: str) -> None:
+    assert _messages(_act(client, LISTS["worker"], "cancel", key)) == []
+
+
+def test_a_selected_job_that_is_not_there_changes_nothing(client: Client) -> None:
+    job = queue.find_task("neighbours.project.shop.tasks.confirm").enqueue(1)
+    assert _messages(_act(client, LISTS["job"], "cancel", "-1")) == []
+    assert job.status() is JobState.READY
 
 
 # Searches and addresses
@@ -287,8 +298,9 @@ def test_a_search_that_cannot_be_made_says_so(
 @pytest.mark.parametrize("model", ["job", "deadjob"])
 @pytest.mark.usefixtures("bad")
 def test_an_address_that_cannot_be_is_no_error(client: Client, model: str, query: str) -> None:
-    _page(client, f"{LISTS[model]}?{query}")
-    _act(client, f"{LISTS[model]}?{query}", "retry", GOOD)
+    assert f"/admin/pgqueue/{model}/" in _page(client, f"{LISTS[model]}?{query}")
+    acted = _act(client, f"{LISTS[model]}?{query}", "retry", GOOD)
+    assert "/admin/pgqueue/" in acted
 
 
 @pytest.mark.parametrize("model", LISTS)
@@ -299,7 +311,7 @@ def test_a_page_that_is_not_there_is_no_error(client: Client, model: str, key: s
 
 
 def test_a_list_says_no_total_that_is_not_known(client: Client) -> None:
-    queue.find_task(next(name for name in queue.tasks if name.endswith(".confirm"))).enqueue(1)
+    queue.find_task("neighbours.project.shop.tasks.confirm").enqueue(1)
     for query in ("", "?q=confirm", "?q=nothing"):
         assert "None total" not in _page(client, LISTS["job"] + query)
         assert " total" not in _page(client, LISTS["job"] + query)

@@ -82,11 +82,13 @@ def _backends(dsn: str, pids: list[int]) -> int:
     return int(row[0])
 
 
-async def _gone(dsn: str, pid: int) -> None:
+async def _is_closed(dsn: str, pid: int) -> bool:
+    """Whether the server process of a connection ends; waits for that."""
+
     async def look() -> bool | None:
         return None if _backends(dsn, [pid]) else True
 
-    await _until(look)
+    return await _until(look)
 
 
 @pytest.mark.usefixtures("django_dsn")
@@ -245,7 +247,7 @@ async def test_a_plain_tasks_connection_is_closed_with_its_job(
 
     async with running(own):
         pid = await (await work.aenqueue()).aresult(timeout=20)
-        await _gone(django_dsn, pid)
+        assert await _is_closed(django_dsn, pid)
 
 
 async def test_an_async_tasks_connection_is_closed_after_its_job(
@@ -258,7 +260,7 @@ async def test_an_async_tasks_connection_is_closed_after_its_job(
     handle = await work.aenqueue()
     async with running(own):
         job = await _until(lambda: asyncio.to_thread(_result, django_dsn, handle.id))
-        await _gone(django_dsn, job)
+        assert await _is_closed(django_dsn, job)
 
 
 def _result(dsn: str, job_id: int) -> int | None:

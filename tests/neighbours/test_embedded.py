@@ -2,6 +2,9 @@
 
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,3 +100,33 @@ def test_without_the_extra_the_error_says_what_to_do(monkeypatch: pytest.MonkeyP
         embedded_server(instead="set PGQUEUE_TEST_DSN"),
     ):
         pass
+
+
+KILLED = """
+import os, signal
+from pgqueue.embedded import embedded_server
+with embedded_server() as dsn:
+    print(dsn, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_folder_of_a_killed_process_is_deleted_at_the_next_start_and_no_other(private: Path) -> None:
+    killed = subprocess.run(  # noqa: S603 - our own words
+        [sys.executable, "-c", KILLED],
+        env={**os.environ, "TMPDIR": str(private)},
+        capture_output=True,
+        check=False,
+    )
+    left = folder_of(killed.stdout.decode().strip())
+    users_own = private / "pgqueue-mine"
+    users_own.mkdir()
+    server = int((left / "data" / "postmaster.pid").read_text().partition("\n")[0])
+    try:
+        with embedded_server() as first:
+            assert not left.exists()
+            with embedded_server():
+                assert answer(first) == (18,)
+        assert list(private.iterdir()) == [users_own]
+    finally:
+        os.kill(server, signal.SIGQUIT)  # by itself it would stop within a minute
