@@ -60,8 +60,8 @@ _open = ExitStack()
 def pytest_configure(config: pytest.Config) -> None:
     """Start the server, and point pytest-postgresql's no-process fixture at it."""
     spreads = getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput")
-    if config.option.collectonly or config.option.help or spreads:  # the processes of xdist have a server each
-        return
+    if config.option.collectonly or config.option.help or spreads:
+        return  # of the processes of xdist, each that runs tests has a server
     where = conninfo_to_dict(_open.enter_context(server()))
     config.option.postgresql_host = where["host"]
     config.option.postgresql_port = where.get("port", 5432)
@@ -171,7 +171,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
             "spark.default.parallelism": "2",
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-            **dict(one.split("=", 1) for one in os.environ.get("EXTRA", "").split()),
         },
     )
     yield started
