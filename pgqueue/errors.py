@@ -7,6 +7,7 @@
     │   ├── InvalidOption           an option of a task or an enqueue is out of its range
     │   ├── UnknownQueue            a queue that was not declared, where queues are declared
     │   ├── UnknownTask             a task name that was never registered
+    │   ├── UnknownSchedule         a schedule of this name is not stored
     │   ├── DuplicateTask           a task name registered twice
     │   └── NotInMemory             a test without a database called something that needs one
     ├── PayloadError                arguments and JSON do not fit together
@@ -73,6 +74,10 @@ class UnknownQueue(ConfigurationError):
 
 class UnknownTask(ConfigurationError):
     """A task name was used that the app never registered."""
+
+
+class UnknownSchedule(ConfigurationError, LookupError):
+    """A schedule was named that is not stored."""
 
 
 class DuplicateTask(ConfigurationError):

@@ -1,5 +1,5 @@
--- poll: promote due jobs; tell when the next job is due, and whether there are lost workers and ready jobs.
--- index: jobs_scheduled, jobs_ready
+-- poll: promote due jobs; tell when the next job and schedule are due, and whether there are lost workers and ready jobs.
+-- index: jobs_scheduled, jobs_ready, schedules_next
 -- locks: the promoted rows, skipping locked ones
 -- run by: worker upkeep, take
 -- why: one statement for all that an idle worker asks, and every line is looked at from a mark, past the entries
@@ -39,5 +39,7 @@ select due.promoted, due.refused,
            ) as job
            where %(elsewhere)s::boolean
        ),
-       pgqueue.tell_of_sleepers()
+       pgqueue.tell_of_sleepers(),
+       (select extract(epoch from next_at - clock.now)::float8 from pgqueue.schedules
+        where paused_at is null and error is null order by next_at limit 1)
 from clock cross join lateral pgqueue.promote_due(clock.now, %(limit)s::integer) as due

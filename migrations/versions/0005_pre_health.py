@@ -1,4 +1,4 @@
-"""What workers say of their health."""
+"""What workers say of their health; schedules and their ticks."""
 
 from pgqueue.store.schema import run_revision_file
 
@@ -7,7 +7,7 @@ down_revision = "0004"
 branch_labels = None
 depends_on = None
 
-PARTS = ("health",)
+PARTS = ("health", "schedules")
 
 
 def upgrade() -> None:

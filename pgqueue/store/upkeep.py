@@ -31,6 +31,7 @@ class Polled(msgspec.Struct, frozen=True):
         next_in: in how many seconds the next one will; None: none is waiting for its time.
         lost: whether there is a worker whose jobs are to be reclaimed.
         ready: whether a job is ready in the lines that were asked about.
+        schedule_in: in how many seconds the next schedule is due, negative if it is; None: none is.
     """
 
     count: int
@@ -38,6 +39,7 @@ class Polled(msgspec.Struct, frozen=True):
     lost: bool
     ready: bool
     refused: Sequence[int] = ()
+    schedule_in: float | None = None
 
 
 @plan
@@ -60,14 +62,14 @@ def poll(
     }
     count, all_refused = 0, list[int]()
     while True:
-        ((moved, refused, next_in, lost, ready, _),) = yield Statement("poll", params)
+        ((moved, refused, next_in, lost, ready, _, schedule_in),) = yield Statement("poll", params)
         count += moved
         all_refused += refused
         if moved + len(refused) < PROMOTED_AT_ONCE:
             break
     if count:
         yield from wake()
-    return Polled(count, next_in, lost, ready, all_refused)
+    return Polled(count, next_in, lost, ready, all_refused, schedule_in)
 
 
 @plan
@@ -227,6 +229,12 @@ def release_holds(*, now: datetime | None = None) -> Steps[int]:
         released = len((yield Statement("release_holds", {"now": now, "limit": DELETED_AT_ONCE})))
         count += released
     return count
+
+
+@plan
+def drop_ticks(*, now: datetime | None = None) -> Steps[int]:
+    """Delete ticks of schedules that were decided on more than 30 days ago; returns how many."""
+    return (yield from _some_at_a_time("schedules/drop_ticks", now))
 
 
 def _some_at_a_time(name: str, now: datetime | None) -> Steps[int]:

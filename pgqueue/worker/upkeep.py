@@ -15,7 +15,7 @@ from functools import partial
 import psycopg
 
 from pgqueue.errors import ConnectionFailed
-from pgqueue.store import claim, upkeep
+from pgqueue.store import claim, ticks, upkeep
 from pgqueue.store.plan import Plan
 from pgqueue.store.sweep import arun_sweep, reclaiming
 from pgqueue.worker.connection import LONG_READ, WorkerConnection
@@ -33,6 +33,8 @@ STALE_AFTER = 5.0
 """Seconds. Claims that have not started are requeued if no claim was added for this long."""
 CANCEL_EVERY = 0.8
 """Seconds between two looks of a worker that cannot listen; a service comes back within a tenth more."""
+POLL_AGAIN = 0.05
+"""Seconds from a poll that found a schedule due to the next one, which tells when the next schedule is due."""
 LOST_JOBS_FIRST = 30.0
 """Seconds until the first look for jobs of unknown workers. It reads the jobs from end to end (0.1 s for a million),
 so it does not run at the moment when many workers start."""
@@ -43,6 +45,7 @@ TIDYING: Sequence[Callable[[], Plan[int]]] = (
     upkeep.drop_strays,
     upkeep.drop_dead,
     upkeep.release_holds,
+    upkeep.drop_ticks,
 )
 """What can wait, in this order; each step commits by itself."""
 DROPPING = frozenset({upkeep.drop_history, upkeep.drop_strays, upkeep.drop_dead})
@@ -144,7 +147,10 @@ class Upkeep:
         if polled.lost:
             await self._reclaim()
         pause = self.sweep_every if self.signals.activity.idle else self.poll_every
-        return pause if polled.next_in is None else min(pause, polled.next_in)
+        if polled.schedule_in is not None and polled.schedule_in <= 0:
+            await self._fire_schedules()
+            return POLL_AGAIN
+        return min([pause, *(due for due in (polled.next_in, polled.schedule_in) if due is not None)])
 
     async def return_stale(self) -> None:
         """Requeue claims that wait although nothing has been claimed for a while: other workers may run them."""
@@ -179,6 +185,19 @@ class Upkeep:
         """Note workers that are not registered and hold jobs: the next sweep reclaims these jobs."""
         async with self.tidying() as own:
             await own.once(upkeep.note_unlisted_workers(), bound=LONG_READ)
+
+    async def _fire_schedules(self) -> None:
+        """Fire the ticks that are due, a batch of schedules in each transaction."""
+        more = True
+        while more:
+            fired = await self.connection.run(ticks.fire_due())
+            more = fired.more
+            if fired.jobs:
+                self.signals.look.set()
+            for name, error in fired.set_aside:
+                log.error(
+                    "schedule set aside: change it, or resume it", extra={"schedule": name, "error": error}
+                )
 
     async def _reclaim(self) -> None:
         states = await arun_sweep(reclaiming(), partial(self.connection.once, bound=LONG_READ))

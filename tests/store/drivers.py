@@ -322,7 +322,8 @@ def _sweep(connection: psycopg.Connection[Any]) -> None:
     connection.execute(
         "delete from pgqueue.jobs; delete from pgqueue.job_history; delete from pgqueue.dead_jobs;"
         "delete from pgqueue.workers; delete from pgqueue.departed; delete from pgqueue.former_workers;"
-        "delete from pgqueue.queues; delete from pgqueue.unique_holds; delete from pgqueue.retention"
+        "delete from pgqueue.queues; delete from pgqueue.unique_holds; delete from pgqueue.retention;"
+        "delete from pgqueue.schedules; delete from pgqueue.schedule_ticks"
     )
     for name in partitions(connection):
         if name.startswith("job_history_2031"):

@@ -1,0 +1,199 @@
+"""Plans for schedules: store them, those that an app declares among them; list, pause, resume and remove them.
+
+Their ticks are fired in :mod:`pgqueue.store.ticks`.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from pgqueue.errors import InvalidOption, UnknownSchedule
+from pgqueue.store.plan import Row, Statement, Steps, plan
+from pgqueue.store.records import object_of
+from pgqueue.values.schedule import NewSchedule, Timing, check_schedule_name
+from pgqueue.values.scheduled import Applied, Change, Schedule
+
+_TIMING = (
+    "cron", "every", "at", "timezone", "anchor", "start", "end", "gap", "repeat", "jitter", "missed", "missed_limit", "grace",
+    "overlap",
+)  # fmt: skip
+"""The options of a timing, in the order of the columns in every statement."""
+
+
+@plan(transaction=True)
+def put(new: NewSchedule, *, replace: bool, now: datetime | None = None) -> Steps[Change]:
+    """Add a schedule, or change the one of its name.
+
+    Args:
+        new: the schedule.
+        replace: whether to change one that was made at run time.
+        now: the instant; the database's own by default.
+
+    Raises:
+        InvalidOption: it has no tick that is yet to come.
+    """
+    clock = (yield Statement("clock", {"now": now}))[0][0]
+    if new.timing.next(clock) is None:
+        raise InvalidOption(f"schedule {new.name!r} has no tick after {clock}: {spoken(new.timing)}")
+    return (yield from _put(new, clock, replace=replace))
+
+
+@plan(transaction=True)
+def apply(
+    declared: Sequence[NewSchedule], modules: Sequence[str], *, now: datetime | None = None
+) -> Steps[Applied]:
+    """Store the schedules that an app declares, all or none, and remove those that its modules no longer declare.
+
+    Args:
+        declared: the schedules.
+        modules: the modules whose schedules these are; those of other modules stay.
+        now: the instant; the database's own by default.
+    """
+    clock = (yield Statement("clock", {"now": now}))[0][0]
+    removed = yield from _remove([], modules, [one.name for one in declared])
+    changes = {}
+    for one in sorted(declared, key=lambda new: new.name):  # two apps lock rows in one order: no deadlock
+        changes[one.name] = yield from _put(one, clock, replace=True)
+    found = {kind: tuple(name for name, change in changes.items() if change is kind) for kind in Change}
+    return Applied(
+        added=found[Change.ADDED], changed=found[Change.CHANGED], removed=removed, taken=found[Change.TAKEN]
+    )
+
+
+@plan
+def listed(
+    *, name: str | None = None, task: str | None = None, after: str = "", limit: int = 100
+) -> Steps[list[Schedule]]:
+    """Schedules in the order of their names.
+
+    Args:
+        name: only the one of this name.
+        task: only those of this task.
+        after: only those behind this name; for the next page, the last name of the page before.
+        limit: at most how many.
+    """
+    params = {"name": name, "task": task, "after": after, "limit": limit}
+    return [_schedule(row) for row in (yield Statement("schedules/list", params))]
+
+
+@plan
+def pause(name: str, by: str | None, *, now: datetime | None = None) -> Steps[bool]:
+    """Fire no tick of a schedule until it is resumed; False: it was paused already.
+
+    Raises:
+        UnknownSchedule: there is none of this name.
+    """
+    rows = yield Statement("schedules/pause", {"name": check_schedule_name(name), "by": by, "now": now})
+    return bool(required(name, rows)[0])
+
+
+@plan
+def resume(name: str) -> Steps[bool]:
+    """Fire a schedule's ticks again; what became due meanwhile is missed. False: it was neither paused nor set aside.
+
+    Raises:
+        UnknownSchedule: there is none of this name.
+    """
+    rows = yield Statement("schedules/resume", {"name": check_schedule_name(name)})
+    return bool(required(name, rows)[0])
+
+
+@plan(transaction=True)
+def remove(name: str) -> Steps[bool]:
+    """Delete a schedule; its jobs stay. False: there was none of this name."""
+    return bool((yield from _remove([check_schedule_name(name)], [], [])))
+
+
+def spoken(timing: Timing) -> str:
+    """When the ticks are, in words."""
+    if timing.cron is not None:
+        return f"{timing.cron} {timing.timezone}"
+    return f"every {timing.every}" if timing.every is not None else f"once at {timing.at}"
+
+
+def _put(new: NewSchedule, clock: datetime, *, replace: bool) -> Steps[Change]:
+    job, timing = new.job, new.timing
+    params = {name: getattr(timing, name) for name in _TIMING} | {
+        "name": new.name,
+        "module": new.module,
+        "task": job.task,
+        "queue": job.queue,
+        "args": job.args.decode(),
+        "priority": job.priority,
+        "max_attempts": job.max_attempts,
+        "unique_key": job.unique_key,
+        "unique_until_started": job.unique.until == "started",
+        "meta": None if job.meta is None else job.meta.decode(),
+        "start_at": timing.start,
+        "end_at": timing.end,
+        "next_at": timing.next(clock),
+        "replace": replace,
+        "now": clock,
+    }
+    rows = yield Statement("schedules/put", params)
+    if rows:
+        return Change.ADDED if rows[0][0] else Change.CHANGED
+    owners: dict[str, str | None] = dict((yield Statement("schedules/owners", {"names": [new.name]})))
+    return Change.UNCHANGED if replace and owners.get(new.name, "") == new.module else Change.TAKEN
+
+
+def _remove(names: Sequence[str], modules: Sequence[str], declared: Sequence[str]) -> Steps[tuple[str, ...]]:
+    params = {"names": [*names], "modules": [*modules], "declared": [*declared]}
+    removed = sorted(row[0] for row in (yield Statement("schedules/remove", params)))
+    if removed:
+        yield Statement("schedules/forget_waiting", {"names": removed}, returns=False)
+    return tuple(removed)
+
+
+def timing_of(columns: Sequence[Any]) -> Timing:
+    """The timing in the columns of a row, in the order in which statements bring them.
+
+    Raises:
+        InvalidOption: they make no sense.
+    """
+    return Timing(**dict(zip(_TIMING, columns, strict=True)))
+
+
+def required(name: str, rows: Sequence[Row]) -> Row:
+    """The first row.
+
+    Raises:
+        UnknownSchedule: there is none.
+    """
+    if not rows:
+        raise UnknownSchedule(
+            f"there is no schedule {name!r}; `pgqueue schedules list` shows those that there are"
+        )
+    return rows[0]
+
+
+def _schedule(row: Row) -> Schedule:
+    name, module, created_at, task, queue, args, priority, max_attempts, unique_key, meta = row[:10]
+    settled, next_at, paused_at, paused_by, failed_at, error, last = row[24:]
+    timing, rule, following = None, str(row[10] or row[11] or row[12]), None
+    try:
+        timing = timing_of(row[10:24])
+        rule = spoken(timing)
+        following = timing.next(settled) if next_at and not paused_at and not error else None
+    except Exception as wrong:  # noqa: BLE001 - a row that makes no sense is shown, too
+        error = error or str(wrong)
+    return Schedule(
+        name=name,
+        task=task,
+        queue=queue,
+        args=object_of(args),
+        priority=priority,
+        max_attempts=max_attempts,
+        unique_key=unique_key,
+        meta=None if meta is None else object_of(meta),
+        timing=timing,
+        rule=rule,
+        module=module,
+        created_at=created_at,
+        next=following,
+        last=last,
+        paused_at=paused_at,
+        paused_by=paused_by,
+        failed_at=failed_at,
+        error=error,
+    )

@@ -1,0 +1,243 @@
+"""Plans for the ticks of schedules: fire those that are due, fire one now, fire those of the past, list them.
+
+A tick fires once. A look at due schedules is one transaction: it locks their rows, notes their ticks, adds the jobs and
+moves the schedules on. A tick is a row of ``schedule_ticks``, unique by schedule and instant, whatever happens to its job.
+Which ticks are due is decided by pure rules (:mod:`pgqueue.values.schedule`). A schedule whose row makes no sense, or whose
+jobs the database refuses, is set aside with the error, and the others fire.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import NamedTuple
+
+import msgspec
+
+from pgqueue.errors import InvalidOption
+from pgqueue.store.plan import Row, Statement, Steps, plan
+from pgqueue.store.schedules import required, timing_of
+from pgqueue.values.rule import MICROSECOND
+from pgqueue.values.schedule import check_schedule_name, due
+from pgqueue.values.scheduled import Run
+
+LOOKED_AT = 100
+"""Schedules of one look. Their ticks take 0.1 ms each to compute, in which the worker's event loop does nothing else."""
+LONGEST_QUEUE = 100
+"""Ticks of a schedule that wait for an earlier job; further ones are skipped."""
+LOOK_AGAIN = timedelta(seconds=1)
+"""How soon a schedule with waiting ticks is looked at again."""
+MOST_BACKFILLED = 10_000
+FIRED, WAITING, SKIPPED = "fired", "waiting", "skipped"
+
+
+class Noted(NamedTuple):
+    """A tick to note."""
+
+    name: str
+    at: datetime
+    run_at: datetime
+    state: str
+
+
+class Looked(NamedTuple):
+    """What a look at one schedule decides."""
+
+    name: str
+    settled: datetime | None
+    next_at: datetime | None
+    error: str | None
+    ticks: tuple[Noted, ...] = ()
+
+
+class Fired(msgspec.Struct, frozen=True):
+    """What a look at the due schedules did.
+
+    Attributes:
+        jobs: the ids of the jobs that it added.
+        set_aside: the schedules that it set aside, and why.
+        more: whether other schedules may be due, too.
+    """
+
+    jobs: Sequence[int] = []
+    set_aside: Sequence[tuple[str, str]] = []
+    more: bool = False
+
+
+@plan(transaction=True)
+def fire_due(*, limit: int = LOOKED_AT, now: datetime | None = None) -> Steps[Fired]:
+    """Fire the ticks of schedules that are due; any number of workers may do so at once.
+
+    Args:
+        limit: look at this many schedules at most.
+        now: the instant; the database's own by default.
+    """
+    rows = yield Statement("schedules/due", {"now": now, "limit": limit})
+    if not rows:
+        return Fired()
+    looks = [_look(row) for row in rows]
+    jobs, refused = yield from _fire([tick for look in looks for tick in look.ticks], "tick", now=rows[0][0])
+    looks = [look._replace(error=refused.get(look.name, look.error)) for look in looks]
+    yield Statement(
+        "schedules/settle",
+        {
+            "names": [look.name for look in looks],
+            "settled": [look.settled for look in looks],
+            "next_ats": [look.next_at for look in looks],
+            "errors": [look.error for look in looks],
+            "now": now,
+        },
+        returns=False,
+    )
+    wrong = [(look.name, look.error) for look in looks if look.error is not None]
+    return Fired([job_id for _, _, job_id in jobs], wrong, len(rows) == limit)
+
+
+@plan(transaction=True)
+def fire(name: str, *, now: datetime | None = None) -> Steps[int | None]:
+    """Add a job of a schedule now; its next tick stays. None: a live job has its unique key.
+
+    Raises:
+        UnknownSchedule: there is none of this name.
+        InvalidOption: the database refuses the job.
+    """
+    row = required(name, (yield Statement("schedules/lock", {"name": check_schedule_name(name), "now": now})))
+    at = _beside_ticks(row)
+    noted: list[tuple[str, datetime, int | None]] = []
+    while not noted:  # another manual run may have this instant
+        noted, refused = yield from _note([Noted(name, at, row[0], FIRED)], "manual", now=row[0])
+        if refused:
+            raise InvalidOption(f"schedule {name!r}: the database refuses its job: {refused[name]}")
+        at += MICROSECOND
+    return noted[0][2]
+
+
+@plan(transaction=True)
+def backfill(name: str, start: datetime, end: datetime, *, now: datetime | None = None) -> Steps[list[Run]]:
+    """Fire the ticks of a stretch of the past that have not fired, in order.
+
+    Args:
+        name: of which schedule.
+        start: the first instant.
+        end: the last instant, included.
+        now: the instant; the database's own by default.
+
+    Returns:
+        The ticks that it fired, or that wait where ``overlap`` is ``queue``.
+
+    Raises:
+        UnknownSchedule: there is none of this name.
+        InvalidOption: the stretch is not in the past, or has too many ticks; or the schedule makes no sense.
+    """
+    row = required(name, (yield Statement("schedules/lock", {"name": check_schedule_name(name), "now": now})))
+    clock, timing = row[0], timing_of(row[2:16])
+    if not start <= end <= clock:
+        raise InvalidOption(
+            f"backfill from {start} to {end}: use a stretch that ends by now, which is {clock}"
+        )
+    ticks = [*islice(timing.between(start, end), MOST_BACKFILLED + 1)]
+    if len(ticks) > MOST_BACKFILLED:
+        raise InvalidOption(
+            f"backfill from {start} to {end}: schedule {name!r} has more than {MOST_BACKFILLED:,} ticks there; "
+            "take shorter stretches, one after the other"
+        )
+    state = WAITING if timing.overlap == "queue" else FIRED
+    noted, refused = yield from _note([Noted(name, at, clock, state) for at in ticks], "backfill", now=clock)
+    if refused:
+        raise InvalidOption(f"schedule {name!r}: the database refuses its jobs: {refused[name]}")
+    if state == WAITING and noted:
+        yield Statement(
+            "schedules/settle",
+            {"names": [name], "settled": [row[16]], "next_ats": [clock], "errors": [None], "now": now},
+            returns=False,
+        )
+    return [
+        Run(at=at, fired_at=clock, kind="backfill", state=state if job_id or state == WAITING else SKIPPED, job_id=job_id,
+            job_state=None)
+        for _, at, job_id in sorted(noted, key=lambda one: one[1])
+    ]  # fmt: skip
+
+
+@plan
+def runs(name: str, *, before: datetime | None = None, limit: int = 100) -> Steps[list[Run]]:
+    """The ticks of a schedule that were decided on, the latest first.
+
+    Args:
+        name: of which schedule.
+        before: only those before this instant; for the next page, the last tick of the page before.
+        limit: at most how many.
+    """
+    params = {"name": check_schedule_name(name), "before": before, "limit": limit}
+    return [
+        Run(at=at, fired_at=fired_at, kind=kind, state=state, job_id=job_id, job_state=job_state)
+        for at, fired_at, kind, state, job_id, job_state in (yield Statement("schedules/runs", params))
+    ]
+
+
+def _beside_ticks(row: Row) -> datetime:
+    """The instant of a run that is no tick: now, or just after now, where a tick is now."""
+    now: datetime = row[0]
+    try:
+        ticks = timing_of(row[2:16]).between(now, now)
+    except Exception:  # noqa: BLE001 - a schedule that makes no sense has no tick
+        return now
+    return now + MICROSECOND if any(ticks) else now
+
+
+def _look(row: Row) -> Looked:
+    """Decide on one schedule's ticks; a row that makes no sense is an error, and fires none."""
+    now, name = row[:2]
+    settled, runs_now, waiting = row[16:19]
+    try:
+        timing = timing_of(row[2:16])
+        found = due(timing, settled, now)
+        ticks = _in_turn(timing.overlap, found.fire, runs_now=runs_now, waiting=waiting or ())
+        noted = tuple(Noted(name, at, at + timing.delay(name, at), state) for at, state in ticks)
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with this row, the others fire
+        return Looked(name, None, None, f"{type(error).__name__}: {error}")
+    left = any(state == WAITING for _, state in ticks) or (runs_now and bool(waiting))
+    next_at = min(found.next or now + LOOK_AGAIN, now + LOOK_AGAIN) if left else found.next
+    return Looked(name, found.settled, next_at, None, noted)
+
+
+def _in_turn(
+    overlap: str, fire: Iterable[datetime], *, runs_now: bool, waiting: Sequence[datetime]
+) -> list[tuple[datetime, str]]:
+    """What becomes of the ticks of a schedule, and of those that wait."""
+    if overlap == "allow":
+        return [(at, FIRED) for at in fire]
+    if overlap == "skip":
+        return [(at, SKIPPED if runs_now or number else FIRED) for number, at in enumerate(fire)]
+    ahead = len(waiting)
+    queued = [(at, WAITING if ahead + number < LONGEST_QUEUE else SKIPPED) for number, at in enumerate(fire)]
+    if runs_now or not (waiting or queued):
+        return queued
+    in_line = [*((at, WAITING) for at in waiting), *queued]
+    return [(in_line[0][0], FIRED), *in_line[1:]]
+
+
+def _fire(
+    ticks: Sequence[Noted], kind: str, *, now: datetime
+) -> Steps[tuple[list[tuple[str, datetime, int]], dict[str, str]]]:
+    """Note ticks; those that added a job, and the schedules that the database refused."""
+    noted, refused = yield from _note(ticks, kind, now=now)
+    return [(name, at, job_id) for name, at, job_id in noted if job_id is not None], refused
+
+
+def _note(
+    ticks: Sequence[Noted], kind: str, *, now: datetime
+) -> Steps[tuple[list[tuple[str, datetime, int | None]], dict[str, str]]]:
+    if not ticks:
+        return [], {}
+    rows = yield Statement(
+        "schedules/fire",
+        {
+            "names": [tick.name for tick in ticks],
+            "ats": [tick.at for tick in ticks],
+            "run_ats": [tick.run_at for tick in ticks],
+            "states": [tick.state for tick in ticks],
+            "kinds": [kind] * len(ticks),
+            "now": now,
+        },
+    )
+    noted = [(name, at, job_id) for name, at, job_id, _, refused in rows if refused is None]
+    return noted, {name: refused for name, _, _, _, refused in rows if refused is not None}
