@@ -31,7 +31,7 @@ claimed as (
         unique_key = case when job.unique_until_started then null else job.unique_key end
     where job.id = any(array(select id from next))  -- no join: see complete
     returning job.id, job.claims, job.attempts, job.max_attempts, job.priority, job.queue, job.task,
-              job.args::text as args,
+              job.args,
               least(greatest(job.run_at, '1900-01-01 00:00+00'), '9000-01-01 00:00+00') as run_at,
               least(greatest(job.created_at, '1900-01-01 00:00+00'), '9000-01-01 00:00+00') as created_at,
               case when job.attempts > 1  -- since the last revival
@@ -40,5 +40,5 @@ claimed as (
                    else 0 end::float8 as failing_seconds,
               job.meta::text as meta
 )
-select * from claimed
-order by priority desc, run_at, id
+select id, claims, attempts, max_attempts, priority, queue, task, args::text, run_at, created_at, failing_seconds, meta
+from (select * from claimed order by priority desc, run_at, id offset 0) as ordered

@@ -10,7 +10,8 @@ from operator import attrgetter
 
 from pgqueue.values.job import Claim
 
-LARGEST_ANSWER = 16_000_000
+import os
+LARGEST_ANSWER = int(os.environ.get('LA','16000000'))
 """The most characters of arguments that an answer should hold."""
 _ARGS = attrgetter("args")
 FIRST = 100

@@ -19,7 +19,7 @@ from typing import Any, Self
 import click
 
 NAMES = (
-    "DSN", "GAP", "PAD", "DELAY", "PRIORITY", "QUEUE", "NAMES", "THREADS", "FLAKY",
+    "DSN", "GAP", "PAD", "TEXT", "DELAY", "PRIORITY", "QUEUE", "NAMES", "THREADS", "FLAKY",
     "IDLE", "FIRST", "STOP_AFTER", "CONC", "SYNC", "WAIT", "QUEUES", "PARENT", "TRACE",
 )  # fmt: skip
 """What :class:`Settings` reads."""
@@ -33,6 +33,8 @@ class Settings:
         dsn: ``DSN``; by default where ``pgqueue`` finds its database.
         gap: ``GAP``, seconds between two single enqueues.
         pad: ``PAD``, bytes of payload.
+        text: ``TEXT``, what the payload is: ``x``, one letter again and again, as other contenders send it, or
+            ``random``, letters that compress little.
         delay: ``DELAY``, seconds until enqueued jobs are due.
         priority: ``PRIORITY`` of enqueued jobs.
         queue: ``QUEUE`` to enqueue in.
@@ -53,6 +55,7 @@ class Settings:
     dsn: str | None
     gap: float
     pad: int
+    text: str
     delay: float
     priority: int
     queue: str
@@ -76,6 +79,7 @@ class Settings:
             dsn=environ.get("DSN"),
             gap=float(environ.get("GAP", "0")),
             pad=int(environ.get("PAD", "0")),
+            text=environ.get("TEXT", "x"),
             delay=float(environ.get("DELAY", "0")),
             priority=int(environ.get("PRIORITY", "0")),
             queue=environ.get("QUEUE", "default"),
@@ -157,9 +161,11 @@ class Meter:
         click.echo(json.dumps(self.report()))
 
 
-def padding(size: int) -> str:
-    """A text of ``size`` letters, always the same, that compresses little."""
-    return "".join(random.Random(0).choices(string.ascii_letters, k=size))  # noqa: S311 - no secret
+def padding(settings: Settings) -> str:
+    """The payload of a job."""
+    if settings.text == "random":
+        return "".join(random.Random(0).choices(string.ascii_letters, k=settings.pad))  # noqa: S311 - no secret
+    return "x" * settings.pad
 
 
 def print_timing(count: int, started: float) -> None:

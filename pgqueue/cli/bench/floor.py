@@ -104,7 +104,7 @@ def enqueue1(count: int) -> None:
 @click.argument("count", type=click.IntRange(min=1))
 def bulk(count: int) -> None:
     """Enqueue COUNT jobs at once."""
-    pad = padding(Settings.read().pad)
+    pad = padding(Settings.read())
     with _connect() as connection:
         started = time.monotonic()
         with connection.cursor().copy(COPY) as rows:

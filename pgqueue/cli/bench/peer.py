@@ -85,7 +85,7 @@ def bulk(count: int) -> None:
     tasks = _tasks(queue, settings)
     delay = timedelta(seconds=settings.delay) if settings.delay else None
     noop = tasks.noop.using(queue=settings.queue, priority=settings.priority, delay=delay)
-    pad = padding(settings.pad)
+    pad = padding(settings)
     started = time.monotonic()
     for first in range(0, count, AT_ONCE):
         numbers = range(first, min(first + AT_ONCE, count))
