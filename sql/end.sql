@@ -27,7 +27,9 @@ kept as (
     insert into pgqueue.job_history (id, run_at, created_at, started_at, finished_at, worker_id, collisions, priority,
                                      attempts, max_attempts, outcome, queue, task, unique_key, args, errors, result, meta)
     select id, run_at, created_at, coalesce(started_at, claimed_at), now, %(worker)s::uuid, collisions, priority,
-           attempts, max_attempts, outcome, queue, task, unique_key, args,
+           attempts, max_attempts, outcome, queue, task, unique_key,
+           case when outcome = 'cancelled' or pg_catalog.pg_column_size(args) <= (select pgqueue.history_args()) then args
+                else pg_catalog.json_build_object('$not_kept', pg_catalog.pg_column_size(args)) end,
            case when error is null then errors else pgqueue.with_error(errors, error, now) end,
            (%(results)s::text[])[place]::jsonb, meta
     from judged

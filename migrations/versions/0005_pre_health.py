@@ -1,4 +1,4 @@
-"""What workers say of their health; schedules and their ticks."""
+"""What workers say of their health; what the history keeps; schedules and their ticks."""
 
 from pgqueue.store.schema import run_revision_file
 
@@ -7,7 +7,7 @@ down_revision = "0004"
 branch_labels = None
 depends_on = None
 
-PARTS = ("health", "schedules")
+PARTS = ("health", "history", "schedules")
 
 
 def upgrade() -> None:

@@ -40,6 +40,7 @@ class PgQueue(Registry):
         queues: Iterable[str] | None = None,
         history: Duration | None = None,
         dead: Duration | None = None,
+        history_args: int | None = None,
         max_payload: int = DEFAULT_LIMIT,
         behind_pooler: bool = False,
         direct_dsn: str | None = None,
@@ -56,6 +57,10 @@ class PgQueue(Registry):
                 Zero keeps none, ``timedelta.max`` all. A worker stores it in the database, where it holds for every
                 program. None: what is stored stays; 7 days, if nothing is.
             dead: for how long dead jobs are kept; a worker stores it, too. None: what is stored stays; for ever, if nothing is.
+            history_args: the longest arguments, in bytes as PostgreSQL stores them (compressed), that the history keeps of a
+                succeeded job; of longer ones it keeps ``{"$not_kept": bytes}``. To write them a second time costs more
+                than to run the job. A worker stores it, too; ``max_payload`` keeps all. None: what is stored stays;
+                8,000, if nothing is.
             max_payload: the most bytes a job's arguments may take as JSON.
             behind_pooler: ``dsn`` leads to a transaction pooler such as PgBouncer.
             direct_dsn: how to reach the server past that pooler, so that workers can listen; by default
@@ -70,6 +75,8 @@ class PgQueue(Registry):
             raise InvalidOption(f"pool_size={pool_size!r}: keep at least one connection")
         if max_payload < 1:
             raise InvalidOption(f"max_payload={max_payload!r}: use a number of bytes above zero")
+        if history_args is not None and not 0 <= history_args < 2**31:
+            raise InvalidOption(f"history_args={history_args!r}: use a number of bytes, zero or more")
         super().__init__(
             self._make_database(
                 dsn, schema=schema, direct_dsn=direct_dsn, behind_pooler=behind_pooler, pool_size=pool_size
@@ -78,6 +85,7 @@ class PgQueue(Registry):
         self.database = under_test(self, self.database)
         self.history = None if history is None else _retention("history", history)
         self.dead = None if dead is None else _retention("dead", dead)
+        self.history_args = history_args
         self.max_payload = max_payload
         self.queues = None if queues is None else frozenset(check_queues(queues))
         self.middleware = (*self._framework_middleware(), *checked(middleware))

@@ -27,7 +27,7 @@ from pgqueue.django.backend_results import Call, as_instant, result_of
 from pgqueue.django.backend_tasks import Policy, adopt, declared, policy_of
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.errors import ConfigurationError, InvalidOption, JobNotFound
-from pgqueue.values.job import Job
+from pgqueue.values.job import ARGS_NOT_KEPT, Job
 from pgqueue.values.options import check_name
 
 P = ParamSpec("P")
@@ -107,7 +107,7 @@ class TaskBackend(BaseTaskBackend):
         if task is None:
             raise TaskResultDoesNotExist(f"{result_id}: its job is of {job.task}, which is not a Django task")
         try:
-            call = msgspec.convert(job.args, Call)
+            call = Call() if ARGS_NOT_KEPT in job.args else msgspec.convert(job.args, Call)
         except msgspec.ValidationError as error:
             raise TaskResultDoesNotExist(
                 f"{result_id}: its job's arguments are not those of a Django task: {error}"

@@ -30,6 +30,7 @@ KINDS: Mapping[str, type | tuple[type, ...]] = {
     "QUEUES": (list, tuple, set, frozenset),
     "HISTORY": timedelta,
     "DEAD": timedelta,
+    "HISTORY_ARGS": int,
     "MAX_PAYLOAD": int,
     "BEHIND_POOLER": bool,
     "DIRECT_DSN": str,

@@ -26,6 +26,7 @@ OPTIONS = {
     "history_days": Kind((int,), "a whole number of days"),
     "dead": Kind((timedelta,), "a timedelta; for a number of days, PGQUEUE_DEAD_DAYS"),
     "dead_days": Kind((int,), "a whole number of days"),
+    "history_args": Kind((int,), "a whole number of bytes"),
     "max_payload": Kind((int,), "a whole number of bytes"),
     "behind_pooler": Kind((bool,), "True or False"),
     "direct_dsn": Kind((str,), "a DSN, for example postgresql://user@localhost/app"),

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 NAME = "pgqueue"
-SHARED = ("queues", "history", "dead", "max_payload")
+SHARED = ("queues", "history", "dead", "history_args", "max_payload")
 """Options of the queue itself, the same for all its apps; all others say how an app reaches its database."""
 
 
@@ -64,6 +64,7 @@ class PgQueueFlask(PgQueue):
         queues: Iterable[str] | None = None,
         history: timedelta | None = None,
         dead: timedelta | None = None,
+        history_args: int | None = None,
         max_payload: int | None = None,
         behind_pooler: bool | None = None,
         direct_dsn: str | None = None,
@@ -81,6 +82,7 @@ class PgQueueFlask(PgQueue):
             queues: all queues. If given, any other name raises an error; None allows any.
             history: for how long ended jobs are kept: a timedelta of whole days; zero keeps none. None: as is stored.
             dead: for how long dead jobs are kept: a timedelta of whole days. None: as is stored.
+            history_args: the longest arguments, in bytes as stored, that the history keeps of a succeeded job. None: as is stored.
             max_payload: the largest size of a job's arguments as JSON, in bytes.
             behind_pooler: ``dsn`` leads to a transaction pooler such as PgBouncer.
             direct_dsn: the DSN of the server behind that pooler; workers use it to listen.
@@ -98,6 +100,7 @@ class PgQueueFlask(PgQueue):
             "queues": None if queues is None else frozenset(queues),
             "history": history,
             "dead": dead,
+            "history_args": history_args,
             "max_payload": max_payload,
             "behind_pooler": behind_pooler,
             "direct_dsn": direct_dsn,
@@ -122,7 +125,7 @@ class PgQueueFlask(PgQueue):
 
         Raises:
             ConfigurationError: a setting is wrong, the app has another queue already, or its ``queues``, ``history``,
-                ``dead`` or ``max_payload`` differ from those of an earlier app.
+                ``dead``, ``history_args`` or ``max_payload`` differ from those of an earlier app.
         """
         if app.extensions.get(NAME, self) is not self:
             raise ConfigurationError(

@@ -1,7 +1,7 @@
 """Decides how many jobs one answer to a claim may hold, by the length of the last jobs' arguments.
 
 An answer is in the memory of the server, the driver and the worker at the same time: 500 jobs with 1 MB of arguments
-each take more than 1 GB. The database does not know the length of arguments without reading them, so the last answers
+each take more than 1 GB. The server also writes to disk what is longer than its ``work_mem``. The database does not know the length of arguments without reading them, so the last answers
 decide the size of the next: at once smaller after long arguments, and at most twice as large after short ones.
 """
 
@@ -10,9 +10,8 @@ from operator import attrgetter
 
 from pgqueue.values.job import Claim
 
-import os
-LARGEST_ANSWER = int(os.environ.get('LA','16000000'))
-"""The most characters of arguments that an answer should hold."""
+LARGEST_ANSWER = 1_000_000
+"""The most characters of arguments that an answer should hold: more take no less time for each job, and more memory."""
 _ARGS = attrgetter("args")
 FIRST = 100
 """Jobs in the first answer."""

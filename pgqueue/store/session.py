@@ -17,6 +17,8 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
+from pgqueue.store.plan import Statement, Steps, plan
+
 # transaction_timeout is known to PostgreSQL 17 and later; idle_session_timeout to 14 and later. A server that does not
 # know a setting says so, and the connection is made without it (see Database).
 OWN: Mapping[str, str] = {
@@ -67,6 +69,16 @@ def unknown_settings(message: str, settings: Mapping[str, str]) -> frozenset[str
 def _escaped(value: str) -> str:
     """A value as one word of libpq's options."""
     return re.sub(r"([\s\\])", r"\\\1", value)
+
+
+@plan
+def widen(size: int) -> Steps[None]:
+    """Have the connection read up to this many bytes at once.
+
+    libpq's buffer begins with 16 kB and grows to the longest message so far. With a small one, an answer of 1 MB takes
+    some 100 turns of the event loop: more time than all else that a worker does with it.
+    """
+    yield Statement("widen", {"bytes": size})
 
 
 def cut_off(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:

@@ -159,17 +159,21 @@ def wake() -> Steps[None]:
 
 
 @plan
-def keep_for(history: timedelta | None, dead: timedelta | None, *, said_by: str) -> Steps["Kept"]:
-    """Store for how long ended and dead jobs are kept, where a value is given.
+def keep_for(
+    history: timedelta | None, dead: timedelta | None, *, history_args: int | None = None, said_by: str
+) -> Steps["Kept"]:
+    """Store for how long ended and dead jobs are kept, and with which arguments, where a value is given.
 
     Args:
         history: for ended jobs; None: what is stored stays.
         dead: for dead jobs; None: what is stored stays.
+        history_args: the longest arguments of succeeded jobs, in bytes as stored; None: what is stored stays.
         said_by: who stores it, for people to read.
     """
-    params = {"history": history, "dead": dead, "said_by": said_by}
-    ((history_now, dead_now, history_before, dead_before),) = yield Statement("keep_for", params)
-    return Kept(history_now, dead_now, changed=(history_now, dead_now) != (history_before, dead_before))
+    params = {"history": history, "dead": dead, "history_args": history_args, "said_by": said_by}
+    (row,) = yield Statement("keep_for", params)
+    history_now, dead_now, args_now = row[:3]
+    return Kept(history_now, dead_now, args_now, changed=row[:3] != row[3:])
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -178,11 +182,13 @@ class Kept(msgspec.Struct, frozen=True):
     Attributes:
         history: for how long ended jobs are kept, as PostgreSQL writes an interval; None: no value is stored, 7 days.
         dead: for how long dead jobs are kept; None: no value is stored, for ever.
+        history_args: the longest arguments of succeeded jobs, in bytes as stored; None: no value is stored, 8,000.
         changed: whether the values differ from those before.
     """
 
     history: str | None
     dead: str | None
+    history_args: int | None
     changed: bool
 
 

@@ -67,6 +67,10 @@ class Outcome(StrEnum):
     RESCHEDULED = "rescheduled"
 
 
+ARGS_NOT_KEPT = "$not_kept"
+"""Arguments too long for the history: the only key of the object that stands for them; its value is their size in bytes."""
+
+
 class NewJob(msgspec.Struct, frozen=True, gc=False):
     """A job to be enqueued, every option decided.
 

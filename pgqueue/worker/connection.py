@@ -21,7 +21,7 @@ from pgqueue.store.connection import OwnAsyncConnection
 from pgqueue.store.database import Database
 from pgqueue.store.listener import listen
 from pgqueue.store.plan import Plan, arun
-from pgqueue.store.session import NO_SETTINGS, OWN, PLANNER, cut_off
+from pgqueue.store.session import NO_SETTINGS, OWN, PLANNER, cut_off, widen
 from pgqueue.worker.joblog import worker_log
 from pgqueue.worker.signals import Signals
 
@@ -69,6 +69,7 @@ class WorkerConnection:
         bound: float = 10.0,
         settings: Mapping[str, str] = NO_SETTINGS,
         told: tuple[type[Exception], ...] = (),
+        reads: int = 0,
     ) -> None:
         """Connect when first used.
 
@@ -78,6 +79,7 @@ class WorkerConnection:
             bound: the deadline of a plan, and of connecting, in seconds.
             settings: to start with, besides the usual ones; none are made behind a transaction pooler.
             told: errors that are raised to the caller, though the same statement may succeed later.
+            reads: how many bytes to read at once, where answers may be long; 0: as few as the driver does.
         """
         self.name = name
         self.losses = 0
@@ -85,6 +87,7 @@ class WorkerConnection:
         self._bound = bound
         self._settings = {**OWN, **PLANNER, **settings}
         self._told = told
+        self._reads = reads
         self._connection: OwnAsyncConnection | None = None
         self._lock = asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
@@ -163,10 +166,12 @@ class WorkerConnection:
         """
         try:
             async with asyncio.timeout(self._bound):
-                self._connection = await self._database.aconnect(settings=self._settings)
+                connection = self._connection = await self._database.aconnect(settings=self._settings)
+                if self._reads:
+                    await arun(widen(self._reads), connection.steps(self._database.catalogue))
         except TimeoutError as error:
             raise ConnectionFailed(f"no connection within {self._bound:g} s") from error
-        return self._connection
+        return connection
 
     async def close(self) -> None:
         """Close the connection, if there is one."""

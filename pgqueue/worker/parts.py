@@ -14,6 +14,7 @@ import psycopg
 from pgqueue.app.context import Context
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.store.database import Database
+from pgqueue.store.portions import LARGEST_ANSWER
 from pgqueue.values.health import WorkerHealth
 from pgqueue.values.job import Claim
 from pgqueue.values.lease import renew_every
@@ -102,7 +103,7 @@ class Connections:
         """
         self.lock_timeout = {"lock_timeout": f"{max(1, min(600_000, int(bound * 500)))}ms"}
         own = partial(WorkerConnection, database=database, bound=bound)
-        self.claiming = own("claims", settings={**self.lock_timeout, **UNCONFIRMED})
+        self.claiming = own("claims", settings={**self.lock_timeout, **UNCONFIRMED}, reads=LARGEST_ANSWER)
         self.upkeep = own("upkeep", settings=self.lock_timeout)
         self.finishing = own("finishes", settings=LOCK_TIMEOUT, told=LOCKED)
         self.stand_in = own("finishes while blocked", settings=LOCK_TIMEOUT, told=LOCKED)

@@ -164,14 +164,17 @@ class Worker:
 
     async def _store_retention(self) -> None:
         """Retention is a property of the queue: what this program says is stored, and holds for every program."""
-        history, dead = self.queue.history, self.queue.dead
-        if history is None and dead is None:
+        queue = self.queue
+        if queue.history is None and queue.dead is None and queue.history_args is None:
             return
         said_by = f"{socket.gethostname()} {os.getpid()}"
         claiming = self.parts.connections.claiming
-        kept = await claiming.run(upkeep.keep_for(history, dead, said_by=said_by))
+        kept = await claiming.run(
+            upkeep.keep_for(queue.history, queue.dead, history_args=queue.history_args, said_by=said_by)
+        )
         if kept.changed:
-            log.warning("retention changed", extra={"history": kept.history, "dead": kept.dead})
+            extra = {"history": kept.history, "dead": kept.dead, "history_args": kept.history_args}
+            log.warning("retention changed", extra=extra)
 
     def _loops(self) -> list[Coroutine[Any, Any, None]]:
         loops = [self.parts.completer.run(), *(service.run() for service in self.parts.services)]

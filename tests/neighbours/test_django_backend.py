@@ -423,6 +423,16 @@ def test_a_result_whose_history_was_dropped_does_not_exist(api: Blocking) -> Non
         api.refresh(result)
 
 
+def test_a_result_whose_arguments_were_too_long_for_the_history_has_the_rest(api: Blocking) -> None:
+    result = api.enqueue(tasks.add, 1)
+    with connection.cursor() as cursor:
+        cursor.execute("update pgqueue.retention set history_args = 0")
+        work(result)
+        cursor.execute("update pgqueue.retention set history_args = null")
+    found = api.any_result(result.id)
+    assert (found.status, found.args, found.kwargs) == (SUCCESSFUL, [], {})
+
+
 def test_a_job_that_is_none_of_djangos_has_no_result_here(api: Blocking) -> None:
     handle = queue.tasks["neighbours.project.shop.tasks.confirm"].enqueue(1)
     with pytest.raises(TaskResultDoesNotExist, match="not a Django task"):

@@ -31,6 +31,7 @@ def test_every_setting_arrives() -> None:
             "PGQUEUE_QUEUES": ["mail"],
             "PGQUEUE_HISTORY": timedelta(days=2),
             "PGQUEUE_MAX_PAYLOAD": 10,
+            "PGQUEUE_HISTORY_ARGS": 20,
             "PGQUEUE_BEHIND_POOLER": True,
             "PGQUEUE_DIRECT_DSN": "postgresql://me@direct/shop",
             "PGQUEUE_POOL_SIZE": 3,
@@ -41,6 +42,7 @@ def test_every_setting_arrives() -> None:
     assert (database.dsn, database.catalogue.schema, database.behind_pooler) == (DSN, "line", True)
     assert (database.listen_dsn, database.pools.size) == ("postgresql://me@direct/shop", 3)
     assert (queue.queues, queue.history, queue.max_payload) == (frozenset({"mail"}), timedelta(days=2), 10)
+    assert queue.history_args == 20
 
 
 def test_what_is_given_in_code_wins() -> None:

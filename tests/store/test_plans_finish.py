@@ -56,6 +56,31 @@ async def test_a_succeeded_job_leaves_no_record_where_no_history_is_kept(ask: As
     assert await ask(control.show(taken.id)) is None
 
 
+@pytest.mark.parametrize("alone", [True, False], ids=["all succeeded", "beside a failure"])
+async def test_the_history_keeps_arguments_up_to_a_stored_length(ask: Ask, alone: bool) -> None:  # noqa: FBT001 - a case
+    await ask(upkeep.keep_for(None, None, history_args=100, said_by="test"))
+    args = [
+        b'{"n": "%s"}' % (b"x" * length) for length in (90, 91)
+    ]  # as stored: one byte of length, then the text
+    jobs = [await ask(running(args=one)) for one in args]
+
+    for job in jobs:
+        others = [] if alone else [Returned(await ask(running()))]
+        await ask(finish.finish(job.worker_id, [Succeeded(job, 0.0), *others], keep=True, now=NOON))
+
+    assert [(await ask(shown(job.id))).args for job in jobs] == [{"n": "x" * 90}, {"$not_kept": 101}]
+
+
+async def test_a_cancelled_and_a_dead_job_keep_their_arguments(ask: Ask) -> None:
+    await ask(upkeep.keep_for(None, None, history_args=0, said_by="test"))
+    dead, cancelled = await ask(running(args=b'{"n": 1}')), await ask(running(args=b'{"n": 2}'))
+
+    await ask(finish.finish(dead.worker_id, [Died(dead, 0.0, "asked", error_of(dead))], keep=True, now=NOON))
+    await ask(finish.finish(cancelled.worker_id, [Cancelled(cancelled)], keep=True, now=NOON))
+
+    assert [(await ask(shown(one.id))).args for one in (dead, cancelled)] == [{"n": 1}, {"n": 2}]
+
+
 async def test_a_failed_attempt_is_recorded_and_the_job_waits_for_its_time(ask: Ask) -> None:
     taken = await ask(running())
     again = Again(taken, MINUTE, error_of(taken, "first"))

@@ -15,7 +15,7 @@ from pgqueue.store.portions import FIRST, LARGEST_ANSWER, Portions
 from pgqueue.values.job import Claim
 from pgqueue.worker.fetcher import LARGEST_CLAIM
 
-LONG = 1_000_000
+LONG = LARGEST_ANSWER // 16
 
 
 def claims(count: int, length: int) -> list[Claim]:

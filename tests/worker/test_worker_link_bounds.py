@@ -18,7 +18,9 @@ from pgqueue import PgQueue
 from pgqueue.errors import ConnectionFailed
 from pgqueue.store import upkeep
 from pgqueue.store.plan import Statement, Steps, plan
+from pgqueue.store.portions import LARGEST_ANSWER
 from pgqueue.worker.connection import LATE, WorkerConnection, passes
+from pgqueue.worker.parts import Connections
 from pgqueue.worker.worker import Worker
 
 SHORT = timedelta(seconds=3)
@@ -233,3 +235,14 @@ async def test_a_server_that_is_read_only_for_a_while_is_waited_for_and_loses_no
 )
 def test_only_what_may_succeed_later_is_tried_again(error: Exception, *, later: bool) -> None:
     assert passes(error) is later
+
+
+async def test_the_connection_for_claims_reads_long_answers_at_once(queue: PgQueue) -> None:
+    """Its buffer grows to the longest message so far, so that is the connection's first one."""
+    connection = Connections(queue.database, bound=5.0).claiming
+    own = await connection.connect()
+
+    ((statement,),) = ask(queue, "select query from pg_stat_activity where pid = %s", own.info.backend_pid)
+    await connection.close()
+    assert "repeat(" in statement
+    assert connection._reads == LARGEST_ANSWER  # noqa: SLF001 - libpq does not tell the size of its buffer
