@@ -14,6 +14,7 @@ from pgqueue.app.take import TakenJob
 from pgqueue.app.task import Call, Task
 from pgqueue.errors import Dead, PgQueueError, RetryLater, Snooze, Superseded
 from pgqueue.store.joining import OWN_CONNECTION
+from pgqueue.values.codec import Codec, JobPart
 from pgqueue.values.job import AttemptError, Job, JobState, Outcome
 from pgqueue.values.retry import Retry
 from pgqueue.values.unique import Unique
@@ -27,10 +28,12 @@ __all__ = [
     "OWN_CONNECTION",
     "AttemptError",
     "Call",
+    "Codec",
     "Context",
     "Dead",
     "Job",
     "JobHandle",
+    "JobPart",
     "JobState",
     "Middleware",
     "Observer",

@@ -26,7 +26,7 @@ from pgqueue.store.database import Database
 from pgqueue.store.finish import States
 from pgqueue.store.joining import joinable
 from pgqueue.store.plan import Plan, arun, run
-from pgqueue.store.records import object_of
+from pgqueue.values.codec import object_of
 from pgqueue.values.job import Claim
 from pgqueue.values.result import NOT_RETURNED
 from pgqueue.values.verdict import Died, Succeeded, Verdict

@@ -14,6 +14,7 @@ from pgqueue.app.jobs import Jobs
 from pgqueue.app.observer import Observers
 from pgqueue.errors import UnknownQueue
 from pgqueue.store import enqueue
+from pgqueue.values.codec import encoded_job
 from pgqueue.values.job import Enqueued, NewJob
 from pgqueue.values.nearest import did_you_mean
 
@@ -86,4 +87,4 @@ class Enqueuing(Jobs):
     def _checked(self, job: NewJob) -> NewJob:
         if self.queues is not None:
             self.require_queue(job.queue)
-        return job
+        return job if self.codec is None else encoded_job(self.codec, job)

@@ -78,17 +78,17 @@ class JobHandle(Generic[R]):
             JobFailed: it is dead or was cancelled.
             JobNotFound: there is no record of it.
             ResultNotKept: it has succeeded, and its result was not kept; the message says why.
-            PayloadNotDecodable: the result does not fit the annotation.
+            PayloadNotDecodable: the result does not fit the annotation, or the queue's codec cannot decode it.
         """
         queue = self._queue
         look = ended(queue.database, self.id, timeout, keeps_history=queue.keeps_history)
-        return typed_result_of(look, self._tasks)  # type: ignore[no-any-return]  # as annotated
+        return typed_result_of(look, self._tasks, queue.codec)  # type: ignore[no-any-return]  # as annotated
 
     async def aresult(self, timeout: float | timedelta | None = None) -> R:  # noqa: ASYNC109 - as the blocking one
         """As :meth:`result`, awaited."""
         queue = self._queue
         look = await aended(queue.database, self.id, timeout, keeps_history=queue.keeps_history)
-        return typed_result_of(look, self._tasks)  # type: ignore[no-any-return]  # the task says the type
+        return typed_result_of(look, self._tasks, queue.codec)  # type: ignore[no-any-return]  # the task says the type
 
     @property
     def _tasks(self) -> Mapping[str, Returns]:

@@ -8,6 +8,7 @@ from pgqueue.app.results import aended, ended, not_found, result_of
 from pgqueue.errors import InvalidOption, JobNotFound
 from pgqueue.store import control, standings, waiting
 from pgqueue.store.database import Database
+from pgqueue.values.codec import Codec, encoded_key, opened
 from pgqueue.values.job import Job, JobState, QueueCount
 from pgqueue.values.standing import QueueStanding
 from pgqueue.values.why import Why
@@ -17,7 +18,13 @@ IDS = range(-(1 << 63), 1 << 63)
 
 
 class Jobs:
-    """Everything about jobs that needs no task: each method runs one plan of :mod:`pgqueue.store.control`."""
+    """Everything about jobs that needs no task: each method runs one plan of :mod:`pgqueue.store.control`.
+
+    Attributes:
+        codec: decodes what is stored of jobs; None: it is stored in clear.
+    """
+
+    codec: Codec | None = None
 
     def __init__(self, database: Database) -> None:
         """Ask this database.
@@ -67,16 +74,17 @@ class Jobs:
         Raises:
             InvalidOption: there is no such state, or the limit is out of range.
         """
-        return self.database.run(
+        found = self.database.run(
             control.jobs(
                 states=_states(state),
                 queue=queue,
                 task=task,
-                unique_key=unique_key,
+                unique_key=encoded_key(self.codec, unique_key),
                 before=before,
                 limit=_page(limit),
             )
         )
+        return [opened(self.codec, job) for job in found]
 
     async def ajobs(
         self,
@@ -89,16 +97,17 @@ class Jobs:
         limit: int = 100,
     ) -> list[Job]:
         """As :meth:`jobs`, awaited."""
-        return await self.database.arun(
+        found = await self.database.arun(
             control.jobs(
                 states=_states(state),
                 queue=queue,
                 task=task,
-                unique_key=unique_key,
+                unique_key=encoded_key(self.codec, unique_key),
                 before=before,
                 limit=_page(limit),
             )
         )
+        return [opened(self.codec, job) for job in found]
 
     def cancel(self, job_id: int) -> JobState | None:
         """Cancel a job.
@@ -255,17 +264,20 @@ class Jobs:
             JobFailed: it is dead or was cancelled.
             JobNotFound: there is no record of it.
             ResultNotKept: it has succeeded, and its result was not kept; the message says why.
+            PayloadNotDecodable: the queue's codec cannot decode the result.
         """
-        return result_of(ended(self.database, _id(job_id), timeout, keeps_history=self.keeps_history))
+        look = ended(self.database, _id(job_id), timeout, keeps_history=self.keeps_history)
+        return result_of(look, self.codec)
 
     async def aresult(self, job_id: int, *, timeout: float | timedelta | None = None) -> Any:  # noqa: ANN401, ASYNC109
         """As :meth:`result`, awaited."""
-        return result_of(await aended(self.database, _id(job_id), timeout, keeps_history=self.keeps_history))
+        look = await aended(self.database, _id(job_id), timeout, keeps_history=self.keeps_history)
+        return result_of(look, self.codec)
 
     def _found(self, job_id: int, job: Job | None) -> Job:
         if job is None:
             raise not_found(job_id, keeps_history=self.keeps_history)
-        return job
+        return opened(self.codec, job)
 
 
 def _id(job_id: int) -> int:

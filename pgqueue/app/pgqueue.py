@@ -19,6 +19,7 @@ from pgqueue.app.task import Call, Task, require_task
 from pgqueue.app.undertest import under_test
 from pgqueue.errors import Duration, InvalidOption, as_delay, as_duration, as_limit
 from pgqueue.store.database import Database
+from pgqueue.values.codec import Codec, checked_codec
 from pgqueue.values.job import NewJob
 from pgqueue.values.lease import LEASE
 from pgqueue.values.options import check_queues
@@ -46,6 +47,7 @@ class PgQueue(Registry):
         direct_dsn: str | None = None,
         pool_size: int = 10,
         middleware: Iterable[Middleware] = (),
+        codec: Codec | None = None,
     ) -> None:
         """Describe the queue. Nothing is connected until something is run.
 
@@ -67,6 +69,7 @@ class PgQueue(Registry):
                 PGQUEUE_DIRECT_DSN in the environment.
             pool_size: at most how many connections of each kind (blocking, awaitable) to keep.
             middleware: what runs around each attempt of each task, the outermost first.
+            codec: encodes what is stored of jobs, and decodes it; None: all is stored in clear.
 
         Raises:
             InvalidOption: one of them is out of its range.
@@ -89,6 +92,7 @@ class PgQueue(Registry):
         self.max_payload = max_payload
         self.queues = None if queues is None else frozenset(check_queues(queues))
         self.middleware = (*self._framework_middleware(), *checked(middleware))
+        self.codec = checked_codec(codec)
         self._tasks = {}
         self.observers = Observers()
 
@@ -217,6 +221,7 @@ class PgQueue(Registry):
             "keep": self.keeps_history,
             "policy_of": self._policy_of,
             "observers": self.observers,
+            "codec": self.codec,
         }
 
     def _policy_of(self, name: str) -> Retry:

@@ -22,6 +22,7 @@ from pgqueue.store import waiting
 from pgqueue.store.database import Database
 from pgqueue.store.joining import OWN_CONNECTION
 from pgqueue.store.waiting import Look
+from pgqueue.values.codec import Codec, opened, result_text, value_of
 from pgqueue.values.job import Job, JobState
 from pgqueue.values.lease import spoken
 from pgqueue.values.result import NOT_RETURNED, ReturnType
@@ -85,14 +86,51 @@ async def aended(
     raise _not_done(await database.arun(waiting.why(job_id), apart), timeout)
 
 
-def result_of(look: Look) -> Any:  # noqa: ANN401 - any JSON
+def result_of(look: Look, codec: Codec | None) -> Any:  # noqa: ANN401 - any JSON
     """What the task of an ended job returned, as plain JSON values.
+
+    Args:
+        look: the job.
+        codec: the queue's.
 
     Raises:
         JobFailed: the job is dead or was cancelled.
         ResultNotKept: it has succeeded, and its result was not kept.
+        PayloadNotDecodable: the result is encoded, and the codec cannot decode it.
     """
-    job, _ = look
+    text = _returned(look, codec)
+    return None if text is None else value_of(text)
+
+
+def typed_result_of(look: Look, tasks: Mapping[str, Returns], codec: Codec | None) -> Any:  # noqa: ANN401 - as annotated
+    """What the task of an ended job returned, as its annotation says; plain JSON values where it says nothing.
+
+    Args:
+        look: the job.
+        tasks: those that are known here, by name; a result of another one stays plain.
+        codec: the queue's.
+
+    Raises:
+        JobFailed: the job is dead or was cancelled.
+        ResultNotKept: it has succeeded, and its result was not kept.
+        PayloadNotDecodable: the result does not fit the annotation, or the codec cannot decode it.
+    """
+    text, task = _returned(look, codec), tasks.get(look.job.task)
+    if text is None or task is None:
+        return None if text is None else value_of(text)
+    try:
+        return task.returns.decode(text)
+    except PayloadNotDecodable as error:
+        job = look.job
+        raise PayloadNotDecodable(
+            f"the result of job {job.id} of {job.task} does not fit its annotation: {error}; "
+            f"queue.result({job.id}) gives it as plain JSON values"
+        ) from error
+
+
+def _returned(look: Look, codec: Codec | None) -> str | None:
+    """What the task of an ended job returned, as JSON; None: it returned None."""
+    job = opened(codec, look.job)
     last = job.errors[-1] if job.errors else None
     if job.state is not JobState.SUCCEEDED:
         said = f": {last.type}: {last.message}" if last else ""
@@ -101,32 +139,7 @@ def result_of(look: Look) -> Any:  # noqa: ANN401 - any JSON
         raise _not_kept(job, last.message)
     if look.result == NOT_RETURNED.decode():
         raise _not_kept(job, "ctx.transaction() completed the job before its task returned")
-    return job.result
-
-
-def typed_result_of(look: Look, tasks: Mapping[str, Returns]) -> Any:  # noqa: ANN401 - as annotated
-    """What the task of an ended job returned, as its annotation says; plain JSON values where it says nothing.
-
-    Args:
-        look: the job.
-        tasks: those that are known here, by name; a result of another one stays plain.
-
-    Raises:
-        JobFailed: the job is dead or was cancelled.
-        ResultNotKept: it has succeeded, and its result was not kept.
-        PayloadNotDecodable: the result does not fit the annotation.
-    """
-    plain, task = result_of(look), tasks.get(look.job.task)
-    if task is None or look.result is None:
-        return plain
-    try:
-        return task.returns.decode(look.result)
-    except PayloadNotDecodable as error:
-        job = look.job
-        raise PayloadNotDecodable(
-            f"the result of job {job.id} of {job.task} does not fit its annotation: {error}; "
-            f"queue.result({job.id}) gives it as plain JSON values"
-        ) from error
+    return None if look.result is None else result_text(codec, job, look.result)
 
 
 def not_found(job_id: int, *, keeps_history: bool) -> JobNotFound:

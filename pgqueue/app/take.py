@@ -29,9 +29,9 @@ from pgqueue.app.take_base import TakeBase
 from pgqueue.errors import ConnectionFailed, Duration, JobError, PgQueueError, as_delay
 from pgqueue.store.connection import OwnAsyncConnection, OwnConnection
 from pgqueue.store.plan import Plan, arun, run
-from pgqueue.store.records import object_of
 from pgqueue.store.session import cut_off
 from pgqueue.store.sweep import arun_sweep, reclaiming, run_sweep
+from pgqueue.values.codec import object_of
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Died, Verdict
 

@@ -1,10 +1,9 @@
 """What both kinds of take share: their identity, what they hold, and what becomes of it. Nothing here waits.
 
-A job whose arguments Python's json cannot read (thousands of levels, a number of thousands of digits) goes to the
-dead table as ``undecodable``, one by one; the others are handed over.
+A job whose arguments cannot be decoded, or that Python's json cannot read (thousands of levels, a number of thousands of
+digits), goes to the dead table as ``undecodable``, one by one; the others are handed over.
 """
 
-import json
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -20,6 +19,7 @@ from pgqueue.store.finish import States
 from pgqueue.store.listener import listen_statement
 from pgqueue.store.plan import Plan, Steps, plan
 from pgqueue.store.portions import Portions
+from pgqueue.values.codec import Codec, args_of, with_encoded_errors
 from pgqueue.values.job import Claim
 from pgqueue.values.lease import POLL, renew_every
 from pgqueue.values.retry import Retry
@@ -53,6 +53,7 @@ class TakeBase:
         keep: bool,
         policy_of: Callable[[str], Retry],
         observers: Observers,
+        codec: Codec | None,
     ) -> None:
         """Describe a take.
 
@@ -65,6 +66,7 @@ class TakeBase:
             keep: whether completed jobs go to the history.
             policy_of: the retry policy of a task, by its name.
             observers: told what happens to the jobs.
+            codec: decodes arguments, and encodes errors.
 
         Raises:
             InvalidOption: a value is out of its range.
@@ -80,6 +82,7 @@ class TakeBase:
         self.keep = keep
         self._policy_of = policy_of
         self.observers = observers
+        self.codec = codec
         self._portions = Portions()
 
     def begin(self) -> None:
@@ -126,12 +129,11 @@ class TakeBase:
         verdicts = []
         for held in list(self.held.values()):
             try:
-                self.args[held.id] = json.loads(held.args)
-            except (ValueError, RecursionError) as error:
-                refused = PayloadNotDecodable(f"{held.task}: {error}")
-                fields = {"job": held.id, "task": held.task, "error": str(refused)}
+                self.args[held.id] = args_of(self.codec, held)
+            except PayloadNotDecodable as error:
+                fields = {"job": held.id, "task": held.task, "error": str(error)}
                 log.error("job is dead: undecodable", extra=fields)  # noqa: TRY400 - its traceback says nothing
-                verdicts.append(Died(held, 0.0, "undecodable", describe(refused, held.attempt)))
+                verdicts.append(Died(held, 0.0, "undecodable", describe(error, held.attempt)))
         self.let_go(verdicts)
         return verdicts
 
@@ -179,7 +181,7 @@ class TakeBase:
 
     def recording(self, verdicts: Sequence[Verdict]) -> Plan[States]:
         """Record verdicts; returns the ids that were still held."""
-        return finish.finish(self.worker.id, verdicts, keep=self.keep)
+        return finish.finish(self.worker.id, with_encoded_errors(self.codec, verdicts), keep=self.keep)
 
     @plan(transaction=True)
     def giving_up(self) -> Steps[None]:

@@ -32,6 +32,7 @@ from pgqueue.django.admin_show import (
 )
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.django.models import DeadJob, Job, Worker
+from pgqueue.values.codec import JobPart, Kind, opened_errors, opened_value
 from pgqueue.values.job import ENDED, JobState
 
 __all__ = ["DeadJobAdmin", "JobAdmin", "QueueAdmin", "WorkerAdmin"]  # importing the last two registers them
@@ -89,7 +90,7 @@ class EnqueuedAdmin(ReadOnlyAdmin):
     @admin.display(description="arguments")
     def args_shown(self, job: Job | DeadJob) -> SafeString | str:
         """The arguments."""
-        return as_json(job.args)
+        return as_json(opened_value(project_queue().codec, job.args, _part("args", job)))
 
     @admin.display(description="sent along")
     def meta_shown(self, job: Job | DeadJob) -> SafeString | str:
@@ -109,7 +110,7 @@ class EnqueuedAdmin(ReadOnlyAdmin):
     @admin.display(description="errors")
     def errors_shown(self, job: Job | DeadJob) -> SafeString | str:
         """How attempts failed."""
-        return as_errors(job.errors)
+        return as_errors(opened_errors(project_queue().codec, job.errors, _part("error", job)))
 
     @admin.action(description="Retry selected %(verbose_name_plural)s", permissions=["retry"])
     def retry(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
@@ -177,7 +178,7 @@ class JobAdmin(EnqueuedAdmin):
     @admin.display(description="result")
     def result_shown(self, job: Job) -> SafeString | str:
         """What the task returned."""
-        return as_json(job.result)
+        return as_json(opened_value(project_queue().codec, job.result, _part("result", job)))
 
     @admin.display(description="worker")
     def worker(self, job: Job) -> SafeString | str:
@@ -267,3 +268,8 @@ class DeadJobAdmin(EnqueuedAdmin):
     def died(self, dead: DeadJob) -> SafeString | str:
         """How long ago it died."""
         return as_ago(dead.died_at)
+
+
+def _part(kind: Kind, job: Job | DeadJob) -> JobPart:
+    """What a codec is given with a field; a field may have any value, since SQL can write it."""
+    return JobPart(kind, job.task, job.meta if isinstance(job.meta, dict) else None)

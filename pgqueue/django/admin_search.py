@@ -6,6 +6,8 @@ from typing import Any
 from django.db.models import Q, QuerySet
 
 from pgqueue.django.admin_filters import task_names
+from pgqueue.django.djangoqueue import project_queue
+from pgqueue.values.codec import encoded_key
 
 LONGEST_ID = 19
 """Digits."""
@@ -40,7 +42,7 @@ def search(rows: QuerySet[Any], term: str, *, keyed: Q) -> QuerySet[Any]:
     tasks = [name for name in task_names() if term.lower() in name.lower()]
     if tasks:
         return rows.filter(task__in=tasks)
-    return rows.filter(keyed, unique_key=term)
+    return rows.filter(keyed, unique_key=encoded_key(project_queue().codec, term))
 
 
 def _json_object(term: str) -> dict[str, Any] | None:

@@ -16,6 +16,7 @@ from django.utils.module_loading import import_string
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import ConfigurationError, InvalidOption
+from pgqueue.values.codec import Codec
 from pgqueue.values.nearest import remedy
 
 DEFAULT_ALIAS = "default"
@@ -36,10 +37,11 @@ KINDS: Mapping[str, type | tuple[type, ...]] = {
     "DIRECT_DSN": str,
     "POOL_SIZE": int,
     "MIDDLEWARE": (list, tuple),
+    "CODEC": (str, Codec),
     "HEALTH_MIN_WORKERS": int,
     "HEALTH_MAX_WAIT": timedelta,
 }
-MAY_BE_NONE = frozenset({"QUEUES", "DIRECT_DSN", "HEALTH_MAX_WAIT"})
+MAY_BE_NONE = frozenset({"QUEUES", "CODEC", "DIRECT_DSN", "HEALTH_MAX_WAIT"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,22 +132,29 @@ def require_kind(key: str, value: object) -> None:
 
 
 def _option(key: str, value: Any) -> Any:  # noqa: ANN401 - any option's value
-    """The option's value for a setting: middleware may be given as dotted paths of classes."""
-    if key != "MIDDLEWARE":
-        return value
-    return [_imported(one)() if isinstance(one, str) else one for one in value]
+    """The option's value for a setting: middleware and a codec may be given as dotted paths of classes."""
+    match key:
+        case "MIDDLEWARE":
+            return [_made(key, one) for one in value]
+        case "CODEC":
+            return _made(key, value)
+    return value
 
 
-def _imported(path: str) -> Callable[[], Any]:
+def _made(key: str, given: Any) -> Any:  # noqa: ANN401 - any option's value
+    """An object of the class at a dotted path; what is no path is the object itself."""
+    if not isinstance(given, str):
+        return given
     try:
-        found: Callable[[], Any] = import_string(path)
+        make: Callable[[], Any] = import_string(given)
     except ImportError as error:
-        raise ConfigurationError(f"PGQUEUE['MIDDLEWARE']: {path!r} cannot be imported: {error}") from error
-    return found
+        raise ConfigurationError(f"PGQUEUE[{key!r}]: {given!r} cannot be imported: {error}") from error
+    return make()
 
 
 def _named(key: str, kind: type | tuple[type, ...]) -> str:
     if isinstance(kind, tuple):
-        return "a list of classes' dotted paths" if key == "MIDDLEWARE" else "a list of names"
+        lists = {"MIDDLEWARE": "a list of classes' dotted paths", "CODEC": "the dotted path of a class"}
+        return lists.get(key, "a list of names")
     words = {str: "a string", int: "a whole number", bool: "True or False", timedelta: "a timedelta"}[kind]
     return f"{words}, such as timedelta(days=7)" if key == "HISTORY" else words

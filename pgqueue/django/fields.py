@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Any
 from django.db import models
 
 from pgqueue.django import conf
+from pgqueue.values.codec import SHOWN, UNREADABLE
 
 if TYPE_CHECKING:
     ReadsTime = models.DateTimeField[Any, Any]
 else:
     ReadsTime = models.DateTimeField
-
-UNREADABLE = "(unreadable)"
-SHOWN = 1_000
-"""Characters of an unreadable value that are read."""
 
 
 class TimeField(ReadsTime):

@@ -28,6 +28,7 @@ from pgqueue.flask.config import PREFIX, read
 from pgqueue.flask.session import FlaskDatabase
 from pgqueue.flask.uncommitted import counted, report_lost_jobs, watch
 from pgqueue.store.database import Database
+from pgqueue.values.codec import Codec
 from pgqueue.values.job import NewJob
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class PgQueueFlask(PgQueue):
         pool_size: int | None = None,
         session: "bool | Callable[[], Session] | None" = None,
         middleware: Iterable[Middleware] = (),
+        codec: Codec | None = None,
     ) -> None:
         """Describe the queue. These options take precedence over the configuration of its apps.
 
@@ -90,6 +92,7 @@ class PgQueueFlask(PgQueue):
             session: which session's transaction jobs join. None: Flask-SQLAlchemy's ``db.session``, if it uses this
                 same database; True: ``db.session`` in any case; False: none; a function: what it returns.
             middleware: runs around each attempt of each task, within its app context; the outermost first.
+            codec: encodes what is stored of jobs, and decodes it; None: all is stored in clear.
 
         Raises:
             ConfigurationError: an option, or a setting of the app, is wrong.
@@ -112,7 +115,7 @@ class PgQueueFlask(PgQueue):
         self._latest: Flask | None = None
         self._only: Flask | None = None
         self._unbound: Database | None = None
-        super().__init__(middleware=middleware, **_core(self._given))
+        super().__init__(middleware=middleware, codec=codec, **_core(self._given))
         self._unbound = None
         if app is not None:
             self.init_app(app)

@@ -14,6 +14,7 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
 from pgqueue.errors import ConfigurationError, PayloadNotDecodable, PayloadNotEncodable
 from pgqueue.store.adopt import Waiting
+from pgqueue.values.codec import encoded_job
 from pgqueue.values.job import NewJob
 from pgqueue.values.nearest import nearest
 from pgqueue.values.options import PRIORITIES, JobOptions, check_name
@@ -69,7 +70,7 @@ class Judge:
                 task.signature.decode(job.args, None)
         except PayloadNotDecodable as error:
             return f"its arguments do not fit the task: {error}"
-        return job
+        return job if self.queue.codec is None else encoded_job(self.queue.codec, job)
 
     def _job(self, name: str, waiting: Waiting, defaults: JobOptions) -> NewJob:
         options = JobOptions(

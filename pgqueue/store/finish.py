@@ -17,10 +17,9 @@ from operator import attrgetter
 from typing import Any, TypeAlias
 from uuid import UUID
 
-import msgspec
-
 from pgqueue.store.arrays import numbers, texts
 from pgqueue.store.plan import Statement, Steps, plan
+from pgqueue.values.codec import error_text
 from pgqueue.values.job import JobState
 from pgqueue.values.verdict import Again, Cancelled, Died, Returned, Succeeded, Unknown, Verdict, given_up
 
@@ -190,4 +189,4 @@ def _text(verdict: Verdict) -> str | None:
 
 def _errors(verdicts: Iterable[Verdict]) -> str:
     found = (getattr(verdict, "error", None) for verdict in verdicts)
-    return texts(None if error is None else msgspec.json.encode(error).decode() for error in found)
+    return texts(None if error is None else error_text(error) for error in found)

@@ -7,11 +7,10 @@ nothing of Django: a task of Django's has a backend, and pgqueue's backend has `
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
-import msgspec
-
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
 from pgqueue.errors import ConfigurationError
+from pgqueue.values.codec import object_of
 
 
 class Declared(Protocol):
@@ -79,5 +78,4 @@ def call_of(carried: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(encoded: bytes) -> dict[str, Any]:
-    plain: dict[str, Any] = msgspec.json.decode(encoded)
-    return plain
+    return object_of(encoded)

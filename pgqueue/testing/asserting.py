@@ -13,6 +13,7 @@ from pgqueue.store import control
 from pgqueue.store.plan import Plan
 from pgqueue.testing.apps import AnyTask, app_of, arguments_of, call_of, task_of
 from pgqueue.testing.standin import StandIn
+from pgqueue.values.codec import encoded_key, opened
 from pgqueue.values.job import Job
 
 SHOWN = 5
@@ -144,14 +145,18 @@ class _Search:
             )
         self._name = task_of(task).name
         self._is_ours = isinstance(task, Task)
+        self._codec = app.codec
         self._wanted: dict[str, Any] = {**expected}
         args, kwargs = self._wanted.pop("args", None), self._wanted.pop("kwargs", None)
         if args is not None or kwargs is not None:
             self._wanted["args"] = arguments_of(task, args or (), kwargs or {})
+        if "unique_key" in self._wanted:
+            self._wanted["unique_key"] = encoded_key(app.codec, self._wanted["unique_key"])
         clock = app.database.clock if isinstance(app.database, StandIn) else None
         self._delay_counts_from = None if clock is None else clock.now
 
     def found(self, jobs: list[Job], count: int | None) -> list[Job]:
+        jobs = [opened(self._codec, job) for job in jobs]
         matching = [job for job in jobs if not self._differences(job)]
         if len(matching) == count or (count is None and matching):
             return matching[::-1]
@@ -161,6 +166,7 @@ class _Search:
         )
 
     def none(self, jobs: list[Job]) -> None:
+        jobs = [opened(self._codec, job) for job in jobs]
         matching = [job for job in jobs if not self._differences(job)]
         if matching:
             raise AssertionError(

@@ -20,9 +20,9 @@ class Watched(Executor):
         errors: by job id.
     """
 
-    def __init__(self, tasks: Any, *, longest_result: int) -> None:  # noqa: ANN401 - as the executor takes them
+    def __init__(self, tasks: Any, **options: Any) -> None:  # noqa: ANN401 - as the executor takes them
         """As a worker makes it."""
-        super().__init__(tasks, longest_result=longest_result)
+        super().__init__(tasks, **options)
         self.errors: dict[int, BaseException] = {}
 
     def note(self, claim: Claim, error: BaseException) -> bool:

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
 from pgqueue.app.context import Context
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import InvalidOption, JobControl, JobError
@@ -23,6 +21,7 @@ from pgqueue.testing.modes import swapped
 from pgqueue.testing.plans import next_claim
 from pgqueue.testing.standin import StandIn
 from pgqueue.testing.trouble import INJECTED, WorkerDied
+from pgqueue.values.codec import args_shown, with_encoded_errors
 from pgqueue.values.job import Claim, Job, JobState
 from pgqueue.values.options import check_queues
 from pgqueue.values.verdict import Verdict
@@ -186,7 +185,7 @@ class Shift:
             queue.require_queue(name)
         self._raises = raises
         self._limit = limit
-        self.executor = Watched(queue.tasks, longest_result=queue.max_payload)
+        self.executor = Watched(queue.tasks, longest_result=queue.max_payload, codec=queue.codec)
         self.ran: list[Ran] = []
         self._enter_worker()
 
@@ -214,7 +213,11 @@ class Shift:
 
     def finish(self, verdict: Verdict) -> Plan[finish.States]:
         """Record how it ended. Where the database refuses that, a test's own transaction goes on."""
-        recording = finish.finish(self.worker.id, [verdict], keep=self._queue.keeps_history)
+        recording = finish.finish(
+            self.worker.id,
+            with_encoded_errors(self._queue.codec, [verdict]),
+            keep=self._queue.keeps_history,
+        )
         return recording.in_transaction()
 
     def end(self, attempt: Attempt, job: Job | None) -> None:
@@ -222,7 +225,7 @@ class Shift:
         found = attempt.claim
         error = self.executor.errors.pop(found.id, None)
         outcome = JobState.SUCCEEDED if job is None else job.state
-        args = msgspec.json.decode(found.args)
+        args = args_shown(self._queue.codec, found)
         self.ran.append(Ran(found.id, found.task, args, found.attempt, outcome, error))
         if isinstance(error, WorkerDied):
             self._enter_worker()

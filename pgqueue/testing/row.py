@@ -6,6 +6,7 @@ from uuid import UUID
 
 import msgspec
 
+from pgqueue.values.codec import object_of, value_of
 from pgqueue.values.job import AttemptError, Claim, Job, JobState, NewJob
 
 
@@ -42,7 +43,7 @@ class Row:
             state=self.state,
             queue=self.new.queue,
             task=self.new.task,
-            args=msgspec.json.decode(self.new.args),
+            args=object_of(self.new.args),
             priority=self.new.priority,
             run_at=self.run_at,
             created_at=self.created_at,
@@ -55,8 +56,8 @@ class Row:
             worker_id=self.worker_id,
             errors=self.errors,
             reason=self.reason,
-            result=None if self.result is None else msgspec.json.decode(self.result),
-            meta=None if self.new.meta is None else msgspec.json.decode(self.new.meta),
+            result=None if self.result is None else value_of(self.result),
+            meta=None if self.new.meta is None else object_of(self.new.meta),
         )
 
     def claimed(self, worker: UUID, now: datetime) -> Claim:

@@ -158,6 +158,7 @@ class AttemptError(msgspec.Struct, frozen=True, omit_defaults=True):
         traceback: where it was raised, or None.
         at: when it was recorded, by the database's clock.
         left_out: how many errors between this one and the next are not kept: of many, the first and the last are.
+        encoded: the message and the traceback as a codec encoded them; None: they are in clear.
     """
 
     attempt: int
@@ -166,6 +167,7 @@ class AttemptError(msgspec.Struct, frozen=True, omit_defaults=True):
     traceback: str | None = None
     at: datetime | None = None
     left_out: int = 0
+    encoded: str | None = None
 
 
 class Job(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ from msgspec import inspect as inspect_types
 
 from pgqueue.errors import ConfigurationError, PayloadNotDecodable, PayloadNotEncodable, PayloadTooLarge
 from pgqueue.values.arriving import watch_over
+from pgqueue.values.codec import ENVELOPE
 from pgqueue.values.hints import option_hint
 from pgqueue.values.models import refuse_models, remedy_for
 from pgqueue.values.storable import (
@@ -139,7 +140,9 @@ class Signature:
         try:
             payload = self._decoder.decode(data)
         except Exception as error:  # a type's own validator may raise any error
-            raise PayloadNotDecodable(f"{self._name}: {_plain(error)}") from error
+            encoded = isinstance(data, str) and ENVELOPE in data
+            hint = "; they are encoded: give this program's PgQueue their codec" if encoded else ""
+            raise PayloadNotDecodable(f"{self._name}: {_plain(error)}{hint}") from error
         if self._is_plain:
             values = msgspec.structs.astuple(payload)
             for position in self._injected_at:

@@ -150,7 +150,7 @@ def fallbacks(verdict: Verdict, refusal: Exception) -> Sequence[Verdict]:
     failures = [failed(claim, describe(refusal, claim.attempt)), failed(claim, _untold(claim.attempt))]
     if not isinstance(verdict, Succeeded) or (verdict.result is None and verdict.error is None):
         return failures
-    silent = without_result(claim, verdict.seconds, f"the database refused it: {_text(refusal)}")
+    silent = without_result(claim, verdict.seconds, f"the database refused it: {text_of(refusal)}")
     return [silent, Succeeded(claim, verdict.seconds), *failures]
 
 
@@ -189,12 +189,13 @@ def describe(error: BaseException, attempt: int) -> AttemptError:
     return AttemptError(
         attempt=attempt,
         type=_storable(name)[:LONGEST_TYPE],
-        message=_storable(_text(error))[:LONGEST_MESSAGE],
+        message=_storable(text_of(error))[:LONGEST_MESSAGE],
         traceback=_storable(lines)[-LONGEST_TRACEBACK:] if lines else None,
     )
 
 
-def _text(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
+    """What an error says, even if its ``__str__`` raises."""
     try:
         return str(error)
     except Exception as broken:  # noqa: BLE001 - a task's exception may fail at anything, even at this

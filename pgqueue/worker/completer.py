@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from pgqueue.app.observer import Observers
+from pgqueue.values.codec import Codec
 from pgqueue.values.verdict import Succeeded, Verdict
 from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.joblog import worker_log
@@ -47,6 +48,7 @@ class Completer:
         connection: WorkerConnection,
         *,
         keep: bool,
+        codec: Codec | None = None,
         signals: Signals | None = None,
         observers: Observers | None = None,
     ) -> None:
@@ -55,11 +57,13 @@ class Completer:
         Args:
             connection: to write on, with ``LOCK_TIMEOUT`` set.
             keep: whether succeeded jobs go to the history.
+            codec: encodes errors.
             signals: told, in the event loop, of each batch that has been dealt with.
             observers: told of what was recorded, and of superseded attempts.
         """
-        self._recorder = Recorder(connection.run, keep=keep, losses=lambda: connection.losses)
+        self._recorder = Recorder(connection.run, keep=keep, codec=codec, losses=lambda: connection.losses)
         self._keep = keep
+        self._codec = codec
         self._signals = signals or Signals()
         self._observers = observers or Observers()
         self._lock = threading.Lock()
@@ -158,7 +162,7 @@ class Completer:
             psycopg.Error: the database is away. Nothing is lost: it waits here as before.
             ConnectionFailed: the same.
         """
-        recorder = Recorder(connection.once, keep=self._keep)
+        recorder = Recorder(connection.once, keep=self._keep, codec=self._codec)
         with self._lock:
             self._waiting += more()
             on_its_way = self._writing

@@ -25,6 +25,7 @@ from pgqueue.errors import (
     TimedOut,
     UnknownTask,
 )
+from pgqueue.values.codec import Codec, args_text, encoded_result
 from pgqueue.values.job import Claim
 from pgqueue.values.nearest import nearest
 from pgqueue.values.payload import encode_result
@@ -65,6 +66,7 @@ class Executor:
         *,
         load: Callable[[str], bool] | None = None,
         longest_result: int,
+        codec: Codec | None = None,
         unknown_after: timedelta = UNKNOWN_AFTER,
         observers: Observers | None = None,
     ) -> None:
@@ -74,12 +76,14 @@ class Executor:
             tasks: by name.
             load: called in a thread with a name that is not among them, to add it; returns whether it did.
             longest_result: the most bytes a return value may take as JSON; a longer one is not kept.
+            codec: decodes arguments, and encodes results.
             unknown_after: a job whose task no worker has known for this long is dead.
             observers: told of jobs that their own transaction completes.
         """
         self._tasks = tasks
         self._load = load
         self._longest_result = longest_result
+        self._codec = codec
         self._unknown_after = unknown_after
         self.observers = observers or Observers()
         self._warned_at: dict[str, float] = {}
@@ -110,7 +114,8 @@ class Executor:
         if task is None:
             return await self._unregistered(attempt)
         try:
-            args, kwargs = task.signature.decode(attempt.claim.args, attempt.context)
+            data = attempt.claim.args if self._codec is None else args_text(self._codec, attempt.claim)
+            args, kwargs = task.signature.decode(data, attempt.context)
         except PayloadNotDecodable as error:
             return self._undecodable(attempt.claim, error)
         around = task.around
@@ -138,7 +143,8 @@ class Executor:
         """
         task = _task_of(attempt)
         try:
-            args, kwargs = task.signature.decode(attempt.claim.args, attempt.context)
+            data = attempt.claim.args if self._codec is None else args_text(self._codec, attempt.claim)
+            args, kwargs = task.signature.decode(data, attempt.context)
         except PayloadNotDecodable as error:
             return self._undecodable(attempt.claim, error)
         around = task.around
@@ -277,6 +283,8 @@ class Executor:
                     f"it takes {len(data):,} bytes as JSON, over the limit of {self._longest_result:,}; store it "
                     "elsewhere and return a reference, or raise PgQueue(max_payload=...)"
                 )
+            if data is not None and self._codec is not None:
+                data = encoded_result(self._codec, claim, data)
         except PayloadError as error:
             log.warning("result not kept: %s", error, extra={"job": claim.id, "task": claim.task})
             return without_result(claim, seconds, str(error))

@@ -129,6 +129,7 @@ class Parts:
             queue.tasks,
             load=queue.load_task,
             longest_result=queue.max_payload,
+            codec=queue.codec,
             unknown_after=options.unknown_after,
             observers=observers,
         )
@@ -143,7 +144,11 @@ class Parts:
             ),
         )
         self.completer = Completer(
-            self.connections.finishing, keep=queue.keeps_history, signals=self.signals, observers=observers
+            self.connections.finishing,
+            keep=queue.keeps_history,
+            codec=queue.codec,
+            signals=self.signals,
+            observers=observers,
         )
         self.runners = Runners(
             self.claims, executor, self.completer, signals=self.signals, observers=observers

@@ -17,6 +17,7 @@ import psycopg
 from pgqueue.store import finish
 from pgqueue.store.finish import States
 from pgqueue.store.plan import Plan
+from pgqueue.values.codec import Codec, with_encoded_errors
 from pgqueue.values.verdict import Verdict, fallbacks
 from pgqueue.worker.connection import passes
 from pgqueue.worker.joblog import worker_log
@@ -56,6 +57,7 @@ class Recorder:
         run: Callable[[Plan[Any]], Awaitable[Any]],
         *,
         keep: bool,
+        codec: Codec | None = None,
         losses: Callable[[], int] = lambda: 0,
     ) -> None:
         """Write nothing yet.
@@ -63,17 +65,19 @@ class Recorder:
         Args:
             run: runs a plan on a connection with ``LOCK_TIMEOUT`` set, which raises if a row is locked.
             keep: whether succeeded jobs go to the history.
+            codec: encodes errors.
             losses: how many plans were cut off on that connection, which may have been done all the same.
         """
         self._run = run
         self._keep = keep
+        self._codec = codec
         self._losses = losses
 
     async def write(self, batch: Sequence[Verdict]) -> Written:
         """Record a batch of verdicts of one worker id, as far as the database takes it."""
         before = self._losses()
         try:
-            done = await self._run(finish.finish(batch[0].claim.worker_id, batch, keep=self._keep))
+            done = await self._run(self._finish(batch))
         except psycopg.errors.LockNotAvailable:
             return await self._write_unlocked(batch)
         except psycopg.Error as refusal:
@@ -82,12 +86,18 @@ class Recorder:
             return await (self._write_each(batch) if len(batch) > 1 else self._fall_back(batch[0], refusal))
         return Written(done, certain=self._losses() == before)
 
+    def _finish(self, batch: Sequence[Verdict]) -> Plan[States]:
+        encoded = with_encoded_errors(self._codec, batch)
+        return finish.finish(batch[0].claim.worker_id, encoded, keep=self._keep)
+
     async def _write_unlocked(self, batch: Sequence[Verdict]) -> Written:
         """Another transaction has locked a row: record the others. If it has locked the table, all wait."""
         before = self._losses()
         try:
             done, locked = await self._run(
-                finish.finish_unlocked(batch[0].claim.worker_id, batch, keep=self._keep)
+                finish.finish_unlocked(
+                    batch[0].claim.worker_id, with_encoded_errors(self._codec, batch), keep=self._keep
+                )
             )
         except psycopg.errors.LockNotAvailable:
             done, locked = {}, {verdict.claim.id for verdict in batch}
@@ -118,7 +128,7 @@ class Recorder:
         )
         for fallback in fallbacks(verdict, refusal):
             try:
-                done = await self._run(finish.finish(fallback.claim.worker_id, [fallback], keep=self._keep))
+                done = await self._run(self._finish([fallback]))
             except psycopg.Error as again:
                 if passes(again):
                     raise

@@ -12,7 +12,7 @@ from store.samples import adding, new_job
 from pgqueue import PgQueue
 from pgqueue.errors import InvalidOption
 from pgqueue.store import control, schema
-from pgqueue.store.records import UNREADABLE
+from pgqueue.values.codec import UNREADABLE
 from pgqueue.values.job import Job, JobState
 
 if TYPE_CHECKING:

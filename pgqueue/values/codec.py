@@ -1,0 +1,337 @@
+"""Where arguments, results and errors become what is stored, and come back: the one place to encrypt or to redact them.
+
+How a task's types become JSON is decided in :mod:`pgqueue.values.payload` and :mod:`pgqueue.values.result`; this file begins
+and ends with that JSON. Without a :class:`Codec` it is stored as it is.
+
+What a codec encodes is stored in an envelope. Arguments and results are ``{"$encoded": "<text>"}``; they stay JSON that
+every column and every reader of the tables admits. An error keeps its attempt, type and time; its message and traceback
+are in ``encoded``. What is in no envelope was stored without a codec, and is read as it is. So encoded and plain
+jobs can be mixed, and a codec can be added to a queue that has jobs.
+
+Jobs that were enqueued before there were bounds, or written into the table by SQL, may hold what Python cannot read. A
+record shows such a value as its text, so that one job never fails a page of others.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from pgqueue.errors import InvalidOption, PayloadNotDecodable, PayloadNotEncodable
+from pgqueue.values.job import AttemptError, Claim, Job, NewJob
+from pgqueue.values.options import check_text
+from pgqueue.values.storable import refuse_unstorable, settled
+from pgqueue.values.verdict import Verdict, text_of
+
+ENVELOPE: Final = "$encoded"
+"""The one key of an encoded value."""
+ENCODED: Final = "(encoded)"
+"""The message of an encoded error, as it is shown without the codec."""
+UNREADABLE: Final = "(unreadable)"
+"""The one key of what is shown in place of a value that cannot be read; the value is its text, or why it is not."""
+SHOWN = 1_000
+"""Characters of that text."""
+
+
+Kind: TypeAlias = Literal["args", "result", "error"]
+
+
+class JobPart(msgspec.Struct, frozen=True):
+    """What a codec is given: a part of a job, and of which job.
+
+    Attributes:
+        kind: the job's arguments, its result, or one error. All three are JSON; arguments and errors are objects, and
+            an error has ``message`` and ``traceback``.
+        task: the name of the job's task.
+    """
+
+    kind: Kind
+    task: str
+    _meta: str | bytes | dict[str, Any] | None = None
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """What the enqueuer sent along with the job, in clear; empty: nothing."""
+        if isinstance(self._meta, str | bytes):
+            return object_of(self._meta)
+        return self._meta or {}
+
+
+class Codec:
+    """Encodes what is stored of jobs: subclass it, and override what it should do. As it is, it changes nothing.
+
+    One object serves all threads of a process. A call holds up the event loop: do not wait in it. A codec that raises
+    at an enqueue fails the enqueue; in a worker it ends only the job in question.
+    """
+
+    def encode(self, data: bytes, part: JobPart) -> str | bytes:  # noqa: ARG002 - for subclasses
+        """What to store in place of this JSON.
+
+        Args:
+            data: JSON in UTF-8.
+            part: what it is.
+
+        Returns:
+            A text that :meth:`decode` understands, which is stored in an envelope; or JSON of the same kind to be
+            stored in clear, such as ``data`` itself or a redacted error.
+        """
+        return data
+
+    def decode(self, text: str, part: JobPart) -> bytes:  # noqa: ARG002 - for subclasses
+        """The JSON that was encoded as this text. A text may come from anyone who can enqueue: check it."""
+        raise PayloadNotDecodable("it is encoded, and this queue's codec does not decode")
+
+    def key(self, key: str) -> str:
+        """What to store in place of a unique key, which may be made from arguments; equal keys must stay equal."""
+        return key
+
+
+def checked_codec(codec: object) -> Codec | None:
+    """The codec of a queue.
+
+    Raises:
+        InvalidOption: it is a class or no codec at all.
+    """
+    if codec is None or isinstance(codec, Codec):
+        return codec
+    if isinstance(codec, type):
+        raise InvalidOption(f"codec={codec.__name__}: it is a class; give an object, {codec.__name__}()")
+    raise InvalidOption(f"codec={codec!r:.80}: it is no pgqueue.Codec; derive its class from that")
+
+
+def encoded_job(codec: Codec, job: NewJob) -> NewJob:
+    """A job as it is to be enqueued.
+
+    Raises:
+        PayloadNotEncodable: the codec failed, or what it returned cannot be stored.
+    """
+    args = _encode(codec, job.args, JobPart("args", job.task, job.meta))
+    return msgspec.structs.replace(job, args=args, unique_key=encoded_key(codec, job.unique_key))
+
+
+def encoded_key(codec: Codec | None, key: str | None) -> str | None:
+    """A unique key as it is stored."""
+    return key if codec is None or key is None else check_text("Codec.key()", codec.key(key))
+
+
+def encoded_result(codec: Codec, claim: Claim, data: bytes) -> bytes:
+    """A result as it is to be recorded.
+
+    Raises:
+        PayloadNotEncodable: the codec failed, or what it returned cannot be stored.
+    """
+    return _encode(codec, data, JobPart("result", claim.task, claim.meta))
+
+
+def with_encoded_errors(codec: Codec | None, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
+    """Verdicts as they are to be recorded. Never raises: an error that cannot be encoded is replaced by a text that says so."""
+    return verdicts if codec is None else [_with_encoded_error(codec, verdict) for verdict in verdicts]
+
+
+def error_text(error: AttemptError) -> str:
+    """An error as the statements take it."""
+    return msgspec.json.encode(error).decode()
+
+
+def args_text(codec: Codec | None, claim: Claim) -> str:
+    """The arguments of a claimed job, as the JSON that its enqueuer gave.
+
+    Raises:
+        PayloadNotDecodable: they are encoded, and cannot be decoded.
+    """
+    if codec is None:
+        return claim.args
+    return _decode(codec, claim.args, JobPart("args", claim.task, claim.meta))
+
+
+def args_of(codec: Codec | None, claim: Claim) -> dict[str, Any]:
+    """The arguments of a claimed job, as plain values.
+
+    Raises:
+        PayloadNotDecodable: they cannot be decoded, or Python cannot read them.
+    """
+    text = args_text(codec, claim)
+    try:
+        found: dict[str, Any] = json.loads(text)  # it reads more than msgspec does
+    except (ValueError, RecursionError) as error:
+        raise PayloadNotDecodable(f"{claim.task}: {error}") from error
+    return found
+
+
+def args_shown(codec: Codec | None, claim: Claim) -> dict[str, Any]:
+    """The arguments of a claimed job, as a record shows them. Never raises."""
+    shown: dict[str, Any] = _readable(lambda: object_of(args_text(codec, claim)))
+    return shown
+
+
+def result_text(codec: Codec | None, job: Job, text: str) -> str:
+    """A stored result, as the JSON that the task returned.
+
+    Raises:
+        PayloadNotDecodable: it is encoded, and cannot be decoded.
+    """
+    return text if codec is None else _decode(codec, text, JobPart("result", job.task, job.meta))
+
+
+def opened(codec: Codec | None, job: Job) -> Job:
+    """A record with everything decoded; what cannot be decoded is shown as unreadable, with the reason."""
+    if codec is None:
+        return job
+    return msgspec.structs.replace(
+        job,
+        args=opened_value(codec, job.args, JobPart("args", job.task, job.meta)),
+        result=opened_value(codec, job.result, JobPart("result", job.task, job.meta)),
+        errors=tuple(
+            _opened_error(codec, error, JobPart("error", job.task, job.meta)) for error in job.errors
+        ),
+    )
+
+
+def opened_value(codec: Codec | None, value: Any, part: JobPart) -> Any:  # noqa: ANN401 - any JSON
+    """A stored value, decoded if it is an envelope. Never raises."""
+    if codec is None or not isinstance(value, dict) or value.keys() != {ENVELOPE}:
+        return value
+    return _readable(lambda: value_of(_decoded(codec, value[ENVELOPE], part)))
+
+
+def opened_errors(codec: Codec | None, errors: object, part: JobPart) -> object:
+    """The stored errors of a job as Django reads them, a list of objects, decoded if they are encoded. Never raises."""
+    if codec is None or not isinstance(errors, list):
+        return errors
+    return [_opened_fields(codec, error, part) for error in errors]
+
+
+def _opened_fields(codec: Codec, error: object, part: JobPart) -> object:
+    if not isinstance(error, dict) or not isinstance(error.get("encoded"), str):
+        return error
+    found = _opened_error(codec, AttemptError(0, "", ENCODED, encoded=error["encoded"]), part)
+    return {**error, "message": found.message, "traceback": found.traceback}
+
+
+def _opened_error(codec: Codec, error: AttemptError, part: JobPart) -> AttemptError:
+    if error.encoded is None:
+        return error
+    try:
+        said = _said.decode(_decoded(codec, error.encoded, part))
+    except (PayloadNotDecodable, msgspec.MsgspecError) as failure:
+        return msgspec.structs.replace(error, message=f"{ENCODED[:-1]}: {failure})")
+    return msgspec.structs.replace(error, message=said.message, traceback=said.traceback, encoded=None)
+
+
+def object_of(text: str | bytes) -> dict[str, Any]:
+    """A JSON object; what is none, or cannot be read, is shown as text."""
+    found = value_of(text)
+    if isinstance(found, str):  # what jsonb cannot hold, as pgqueue.as_jsonb() gives it
+        return {UNREADABLE: found[:SHOWN]}
+    return found if isinstance(found, dict) else _shown(text)
+
+
+def value_of(text: str | bytes) -> Any:  # noqa: ANN401 - any JSON
+    """A JSON value; what cannot be read is shown as text."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return _shown(text)
+
+
+def errors_of(text: str) -> tuple[AttemptError, ...]:
+    """The errors of a job; what cannot be read is shown as the message of one error."""
+    try:
+        return _errors.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return (AttemptError(attempt=0, type=UNREADABLE, message=text[:SHOWN]),)
+
+
+class _Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    text: str = msgspec.field(name=ENVELOPE)
+
+
+class _Said(msgspec.Struct, frozen=True):
+    message: str
+    traceback: str | None = None
+
+
+_envelope = msgspec.json.Decoder(_Envelope)
+_said = msgspec.json.Decoder(_Said)
+_errors = msgspec.json.Decoder(tuple[AttemptError, ...])
+
+
+def _encode(codec: Codec, data: bytes, part: JobPart) -> bytes:
+    """What is stored of arguments or a result."""
+    stored = _encoded(codec, data, part)
+    if isinstance(stored, str):
+        return msgspec.json.encode(_Envelope(stored))
+    if part.kind == "args" and not stored.startswith(b"{"):
+        raise PayloadNotEncodable(f"{part.task}: the codec returned arguments that are no JSON object")
+    return stored
+
+
+def _encoded(codec: Codec, data: bytes, part: JobPart) -> str | bytes:
+    """What the codec returns, checked to be storable."""
+    try:
+        stored = codec.encode(data, part)
+        if isinstance(stored, str):
+            return check_text("Codec.encode()", stored)
+        if stored is not data:
+            stored = settled(stored)
+            refuse_unstorable(stored)
+    except Exception as error:  # a codec may raise any error
+        raise PayloadNotEncodable(f"{part.task}: the codec failed to encode: {_cause(error)}") from error
+    return stored
+
+
+def _with_encoded_error(codec: Codec, verdict: Verdict) -> Verdict:
+    claim, error = verdict.claim, getattr(verdict, "error", None)
+    if error is None or not claim.task:  # without a task it is a lost claim, and the words are pgqueue's own
+        return verdict
+    return msgspec.structs.replace(
+        verdict, error=_encoded_error(codec, error, JobPart("error", claim.task, claim.meta))
+    )
+
+
+def _encoded_error(codec: Codec, error: AttemptError, part: JobPart) -> AttemptError:
+    data = msgspec.json.encode(_Said(error.message, error.traceback))
+    try:
+        stored = _encoded(codec, data, part)
+        if isinstance(stored, str):
+            return msgspec.structs.replace(error, message=ENCODED, traceback=None, encoded=stored)
+        said = _said.decode(stored)
+    except (PayloadNotEncodable, msgspec.MsgspecError) as failure:
+        kind = type(failure.__cause__ or failure).__name__  # not its message, which may quote the error
+        return msgspec.structs.replace(error, message=f"(not kept: the codec raised {kind})", traceback=None)
+    return msgspec.structs.replace(error, message=said.message, traceback=said.traceback)
+
+
+def _decode(codec: Codec, stored: str, part: JobPart) -> str:
+    """The JSON of arguments or a result that may be in an envelope."""
+    if ENVELOPE not in stored:
+        return stored
+    try:
+        text = _envelope.decode(stored).text
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return stored
+    return _decoded(codec, text, part)
+
+
+def _decoded(codec: Codec, text: str, part: JobPart) -> str:
+    try:
+        return str(codec.decode(text, part), "utf-8")
+    except Exception as error:  # a codec may raise any error
+        raise PayloadNotDecodable(f"{part.task}: the codec failed to decode: {_cause(error)}") from error
+
+
+def _cause(error: Exception) -> str:
+    said = text_of(error)
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def _readable(read: Callable[[], Any]) -> Any:  # noqa: ANN401 - any JSON
+    try:
+        return read()
+    except PayloadNotDecodable as error:
+        return {UNREADABLE: str(error)[:SHOWN]}
+
+
+def _shown(text: str | bytes) -> dict[str, Any]:
+    return {UNREADABLE: (text if isinstance(text, str) else text.decode(errors="replace"))[:SHOWN]}

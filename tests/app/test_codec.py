@@ -1,0 +1,479 @@
+"""Arguments, results and errors are encoded on their way into every table, and decoded at every door."""
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Iterator
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from looking import ask, until
+from psycopg import sql
+from running import Running
+from tenacity import stop_after_attempt, wait_fixed
+from worker.helping import ended
+
+import pgqueue as package
+from pgqueue import Codec, Job, JobPart, JobState, PgQueue, Retry, Unique
+from pgqueue.errors import (
+    InvalidOption,
+    JobFailed,
+    PayloadNotDecodable,
+    PayloadNotEncodable,
+    ResultNotKept,
+)
+from pgqueue.testing import adrain, assert_enqueued, drain, in_memory
+from pgqueue.values import codec as codecs
+from pgqueue.values.job import AttemptError, Claim, NewJob
+from pgqueue.values.storable import NUL
+from pgqueue.values.verdict import Died
+
+WORD = "topsecret"
+PLAIN = re.compile(WORD)
+ONCE = Retry(stop=stop_after_attempt(1))
+
+
+class Secret(Codec):
+    """A toy cipher with named keys: the text says which key, and for which part of a job of which task it is."""
+
+    def __init__(self, *keys: str) -> None:
+        self.keys = keys  # the first one encodes
+
+    def encode(self, data: bytes, part: JobPart) -> str | bytes:
+        bound = f"{part.kind} {part.task}|".encode() + data
+        return f"{self.keys[0]}:{base64.b85encode(_xor(bound, self.keys[0])).decode()}"
+
+    def decode(self, text: str, part: JobPart) -> bytes:
+        key, _, rest = text.partition(":")
+        if key not in self.keys:
+            raise KeyError(key)
+        bound, _, data = _xor(base64.b85decode(rest), key).partition(b"|")
+        if bound != f"{part.kind} {part.task}".encode():
+            raise ValueError("it was encoded for another part")
+        return data
+
+    def key(self, key: str) -> str:
+        return hmac.digest(b"unique", key.encode(), hashlib.sha256).hex()
+
+
+class Failing(Codec):
+    """Fails to encode what is of one kind, and quotes the data in its error."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def encode(self, data: bytes, part: JobPart) -> str | bytes:
+        if part.kind == self.kind:
+            raise RuntimeError(data.decode())
+        return data
+
+
+def _xor(data: bytes, key: str) -> bytes:
+    return bytes(
+        one ^ two for one, two in zip(data, cycle(hashlib.sha256(key.encode()).digest()), strict=False)
+    )
+
+
+@pytest.fixture
+def secret(dsn: str) -> Iterator[PgQueue]:
+    """A queue with the test codec, and its tasks."""
+    opened = with_tasks(PgQueue(dsn, codec=Secret("k1")))
+    yield opened
+    opened.close()
+
+
+def with_tasks(queue: PgQueue) -> PgQueue:
+    @queue.task(name="echo")
+    def echo(word: str) -> dict[str, str]:
+        return {"said": word}
+
+    @queue.task(name="wait")
+    async def wait(word: str) -> list[str]:
+        return [word]
+
+    @queue.task(name="fail", retry=ONCE)
+    def fail(word: str) -> None:
+        raise ValueError(f"not {word}")
+
+    @queue.task(name="again", retry=Retry(wait=wait_fixed(3600)))
+    async def again(word: str) -> None:
+        raise ValueError(word)
+
+    @queue.task(name="object")
+    def returns_object(word: str) -> object:
+        return type(word, (), {})()
+
+    return queue
+
+
+def rows(queue: PgQueue) -> dict[str, list[str]]:
+    """Every row of every table, as text."""
+    tables = [name for (name,) in ask(queue, "select tablename from pg_tables where schemaname = 'pgqueue'")]
+    with queue.database.pooled() as connection:
+        return {table: [text for (text,) in connection.execute(_whole(table)).fetchall()] for table in tables}
+
+
+def _whole(table: str) -> sql.Composed:
+    return sql.SQL("select whole::text from {} as whole").format(sql.Identifier("pgqueue", table))
+
+
+def in_clear(queue: PgQueue) -> list[str]:
+    """The rows of all tables in which the secret can be read."""
+    return [row for found in rows(queue).values() for row in found if PLAIN.search(row)]
+
+
+async def test_no_table_has_clear_text_of_arguments_keys_results_or_errors(
+    secret: PgQueue, running: Running
+) -> None:
+    echo, wait = secret.tasks["echo"], secret.tasks["wait"]
+    by = Unique(by="word")
+    fine = [
+        echo.enqueue(WORD),
+        await wait.aenqueue(WORD),
+        echo.using(unique=by).enqueue(WORD),
+        echo.using(unique_key=WORD, unique=Unique(period=3600)).enqueue(WORD),
+        *secret.enqueue_many(echo.call(f"{WORD}{number}") for number in range(3)),
+        *secret.enqueue_many(echo.using(unique_key=f"{WORD}{number}").call(WORD) for number in range(3)),
+        secret.tasks["object"].enqueue(WORD),
+    ]
+    echo.using(delay=3600, unique_key="later").enqueue("first")
+    replaced = echo.using(unique_key="later", unique=Unique(collision="replace")).enqueue(WORD)
+    later = echo.using(delay=3600).enqueue(WORD)
+    cancelled = echo.using(delay=3600).enqueue(WORD)
+    assert cancelled.cancel() is JobState.CANCELLED
+    dead, again = secret.tasks["fail"].enqueue(WORD), secret.tasks["again"].enqueue(WORD)
+    with secret.take() as (taken,):
+        taken.fail(WORD, delay=3600)
+    assert in_clear(secret) == []
+    async with running(secret):
+        await ended(secret, *fine[1:], replaced, dead)
+        await until(lambda: secret.job(again.id).errors)
+    found = rows(secret)
+    assert len(found["jobs"]) == 3
+    assert len(found["dead_jobs"]) == 1
+    assert in_clear(secret) == []
+    assert secret.job(later.id).args == {"word": WORD}
+    assert secret.job(dead.id).errors[-1].message == f"not {WORD}"
+
+
+async def test_every_reader_of_the_queue_decodes(secret: PgQueue, running: Running) -> None:
+    plain, waited = secret.tasks["echo"].enqueue(WORD), secret.tasks["wait"].enqueue(WORD)
+    dead, lost = secret.tasks["fail"].enqueue(WORD), secret.tasks["object"].enqueue(WORD)
+    async with running(secret):
+        await ended(secret, plain, waited, dead, lost)
+    assert plain.result(timeout=0) == {"said": WORD}
+    assert await waited.aresult(timeout=0) == [WORD]
+    assert secret.result(plain.id) == {"said": WORD}
+    assert await secret.aresult(waited.id) == [WORD]
+    shown = secret.job(dead.id)
+    assert (await secret.ajob(dead.id)) == shown
+    assert shown.args == {"word": WORD}
+    assert [(error.type, error.message, error.encoded) for error in shown.errors] == [
+        ("ValueError", f"not {WORD}", None)
+    ]
+    assert f"ValueError: not {WORD}" in str(shown.errors[0].traceback)
+    assert shown.errors[0].at is not None
+    assert [job.args for job in secret.jobs()] == [{"word": WORD}] * 4
+    assert [job.result for job in await secret.ajobs(task="echo")] == [{"said": WORD}]
+    with pytest.raises(JobFailed, match=f"not {WORD}"):
+        dead.result(timeout=0)
+    with pytest.raises(ResultNotKept, match=f"a .*{WORD}"):
+        lost.result(timeout=0)
+
+
+def test_a_take_gets_decoded_arguments(secret: PgQueue) -> None:
+    secret.tasks["echo"].enqueue(WORD)
+    with secret.take() as (job,):
+        assert job.args == {"word": WORD}
+
+
+def test_a_revived_job_is_decoded_from_what_the_dead_table_kept(secret: PgQueue) -> None:
+    dead = secret.tasks["fail"].enqueue(WORD)
+    drain(secret, raises=False, allow_real=True)
+    assert secret.retry(dead.id)
+    with secret.take() as (job,):
+        assert job.args == {"word": WORD}
+
+
+def test_unique_keys_stay_unique_and_are_found_by_what_was_given(secret: PgQueue) -> None:
+    echo = secret.tasks["echo"]
+    first = echo.using(unique_key=WORD).enqueue("one")
+    assert not echo.using(unique_key=WORD).enqueue("two").accepted
+    derived = echo.using(unique=Unique(by="word")).enqueue(WORD)
+    assert not echo.using(unique=Unique(by="word")).enqueue(WORD).accepted
+    rejected = secret.enqueue_many(echo.using(unique_key=key).call("three") for key in (WORD, "other"))
+    assert [one.accepted for one in rejected] == [False, True]
+    assert rejected[0].id == first.id
+    assert [job.id for job in secret.jobs(unique_key=WORD)] == [first.id]
+    assert first.id != derived.id
+    with in_memory(secret):
+        echo.using(unique_key=WORD).enqueue("four")
+        assert_enqueued(echo, unique_key=WORD, args=["four"])
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+async def test_drains_and_assertions_in_memory_see_plain_values(*, awaited: bool) -> None:
+    queue = with_tasks(PgQueue("", codec=Secret("k1")))
+    with in_memory(queue):
+        handle, dead = queue.tasks["echo"].enqueue(WORD), queue.tasks["fail"].enqueue(WORD)
+        assert_enqueued(queue.tasks["echo"], args=[WORD])
+        ran = await adrain(queue, raises=False) if awaited else drain(queue, raises=False)
+        assert [one.args for one in ran] == [{"word": WORD}] * 2
+        assert handle.result() == {"said": WORD}
+        assert queue.job(dead.id).errors[0].message == f"not {WORD}"
+
+
+async def test_encoded_and_plain_jobs_mix(secret: PgQueue, dsn: str, running: Running) -> None:
+    before = with_tasks(PgQueue(dsn))
+    handles = [before.tasks["echo"].enqueue("plain"), secret.tasks["echo"].enqueue(WORD)]
+    ask(secret, "select pgqueue.enqueue('echo', '{\"word\": \"by SQL\"}')")
+    async with running(secret):
+        await until(lambda: len(secret.jobs(state="succeeded")) == len(handles) + 1)
+    results = [job.result for job in reversed(secret.jobs())]
+    assert results == [{"said": "plain"}, {"said": WORD}, {"said": "by SQL"}]
+    before.close()
+
+
+async def test_keys_rotate_without_draining(dsn: str, running: Running) -> None:
+    old, new = (with_tasks(PgQueue(dsn, codec=Secret(*keys))) for keys in (("k1",), ("k2", "k1")))
+    jobs = [old.tasks["echo"].enqueue(WORD), new.tasks["echo"].enqueue(WORD)]
+    async with running(new):
+        await ended(new, *jobs)
+    stored = ask(new, "select args->>'$encoded', result->>'$encoded' from pgqueue.job_history order by id")
+    assert [(args[:3], result[:3]) for args, result in stored] == [("k1:", "k2:"), ("k2:", "k2:")]
+    assert [job.result(timeout=0) for job in jobs[1:]] == [{"said": WORD}]
+    old.close()
+    new.close()
+
+
+async def test_a_wrong_key_ends_only_that_job(dsn: str, running: Running) -> None:
+    strange, queue = (with_tasks(PgQueue(dsn, codec=Secret(key))) for key in ("lost", "k1"))
+    wrong = [strange.tasks["echo"].enqueue(WORD), strange.tasks["wait"].enqueue(WORD)]
+    right = [queue.tasks["echo"].enqueue("one"), queue.tasks["wait"].enqueue("two")]
+    async with running(queue):
+        await ended(queue, *wrong, *right)
+    assert [job.result(timeout=0) for job in right] == [{"said": "one"}, ["two"]]
+    shown = queue.job(wrong[0].id)
+    assert (shown.state, shown.reason) == (JobState.DEAD, "undecodable")
+    assert shown.errors[0].message == "echo: the codec failed to decode: KeyError: 'lost'"
+    assert shown.args == {"(unreadable)": "echo: the codec failed to decode: KeyError: 'lost'"}
+    assert strange.job(wrong[0].id).args == {"word": WORD}
+    assert (
+        strange.job(wrong[0].id).errors[0].message
+        == "(encoded: echo: the codec failed to decode: KeyError: 'k1')"
+    )
+    assert strange.retry(wrong[0].id)
+    assert drain(strange, allow_real=True)[0].outcome is JobState.SUCCEEDED
+    assert queue.job(wrong[0].id).result == {
+        "(unreadable)": "echo: the codec failed to decode: KeyError: 'lost'"
+    }
+    for read in (queue.result, PgQueue(dsn, codec=Codec()).result):
+        with pytest.raises(PayloadNotDecodable, match="failed to decode"):
+            read(wrong[0].id)
+    strange.close()
+    queue.close()
+
+
+def test_a_take_ends_only_the_job_that_it_cannot_decode(dsn: str) -> None:
+    strange, queue = (with_tasks(PgQueue(dsn, codec=Secret(key))) for key in ("lost", "k1"))
+    wrong, right = strange.tasks["echo"].enqueue(WORD), queue.tasks["echo"].enqueue("fine")
+    with queue.take(2) as jobs:
+        assert [(job.id, job.args) for job in jobs] == [(right.id, {"word": "fine"})]
+    assert queue.job(wrong.id).reason == "undecodable"
+    strange.close()
+    queue.close()
+
+
+async def test_a_worker_without_the_codec_says_what_it_needs(
+    secret: PgQueue, dsn: str, running: Running
+) -> None:
+    plain = with_tasks(PgQueue(dsn))
+    job = secret.tasks["echo"].enqueue(WORD)
+    async with running(plain):
+        await ended(plain, job)
+    (error,) = plain.job(job.id).errors
+    assert error.message.endswith("they are encoded: give this program's PgQueue their codec")
+    assert list(plain.job(job.id).args) == ["$encoded"]
+    plain.close()
+
+
+async def test_a_codec_that_fails_costs_what_it_failed_on_and_nothing_else(
+    dsn: str, running: Running
+) -> None:
+    for kind in ("result", "error"):
+        queue = with_tasks(PgQueue(dsn, codec=Failing(kind)))
+        result, error = queue.tasks["echo"].enqueue(WORD), queue.tasks["fail"].enqueue(WORD)
+        async with running(queue):
+            shown, dead = await ended(queue, result, error)
+        assert (shown.state, dead.state) == (JobState.SUCCEEDED, JobState.DEAD)
+        if kind == "result":
+            with pytest.raises(ResultNotKept, match="the codec failed to encode: RuntimeError"):
+                result.result(timeout=0)
+        else:
+            assert result.result(timeout=0) == {"said": WORD}
+            assert dead.errors[0] == AttemptError(
+                1, "ValueError", "(not kept: the codec raised RuntimeError)", at=dead.errors[0].at
+            )
+        queue.close()
+
+
+def test_an_enqueue_that_cannot_be_encoded_is_refused(dsn: str) -> None:
+    queue = with_tasks(PgQueue(dsn, codec=Failing("args")))
+    with pytest.raises(PayloadNotEncodable, match="echo: the codec failed to encode: RuntimeError"):
+        queue.tasks["echo"].enqueue("one")
+    with pytest.raises(PayloadNotEncodable, match="echo: the codec failed to encode"):
+        queue.enqueue_many(queue.tasks["echo"].call(word) for word in "abc")
+    assert queue.jobs() == []
+    queue.close()
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        b"[]",
+        b'"text"',
+        b"not JSON",
+        b'{"a": "\\u0000"}',
+        b'{"a": 1e99999}',
+        "half \ud800",
+        "NUL \0",
+        None,
+        7,
+        b"",
+    ],
+    ids=repr,
+)
+def test_what_a_codec_returns_must_be_storable(stored: Any) -> None:
+    class Returning(Codec):
+        def encode(self, data: bytes, part: JobPart) -> str | bytes:  # noqa: ARG002 - as it is called
+            return stored  # type: ignore[no-any-return]  # anything
+
+    job = NewJob("echo", b'{"word":"w"}', "default", 0, 1)
+    with pytest.raises(PayloadNotEncodable, match="echo: "):
+        codecs.encoded_job(Returning(), job)
+
+
+async def test_redaction_stays_readable_without_the_codec(dsn: str, running: Running) -> None:
+    class Redacting(Codec):
+        def encode(self, data: bytes, part: JobPart) -> str | bytes:
+            return data.replace(WORD.encode(), b"***") if part.kind != "args" else data
+
+    queue, plain = with_tasks(PgQueue(dsn, codec=Redacting())), PgQueue(dsn)
+    fine, dead = queue.tasks["echo"].enqueue(WORD), queue.tasks["fail"].enqueue(WORD)
+    async with running(queue):
+        await ended(queue, fine, dead)
+    assert plain.result(fine.id) == {"said": "***"}
+    assert plain.job(dead.id).errors[0].message == "not ***"
+    assert "not ***" in str(plain.job(dead.id).errors[0].traceback)
+    queue.close()
+    plain.close()
+
+
+def test_the_codec_reads_what_was_sent_along(dsn: str) -> None:
+    class Tenants(Codec):
+        def encode(self, data: bytes, part: JobPart) -> str | bytes:
+            return base64.b85encode(part.meta["tenant"].encode() + b"|" + data).decode()
+
+        def decode(self, text: str, part: JobPart) -> bytes:
+            tenant, _, data = base64.b85decode(text).partition(b"|")
+            assert tenant.decode() == part.meta["tenant"]
+            return data
+
+    queue = with_tasks(PgQueue(dsn, codec=Tenants()))
+    handles = queue.enqueue_many(
+        queue.tasks[name].using(meta={"tenant": "blue"}).call("w") for name in ("echo", "fail")
+    )
+    drain(queue, raises=False, allow_real=True)
+    assert handles[0].result() == {"said": "w"}
+    assert queue.job(handles[1].id).errors[0].message == "not w"
+    assert queue.job(handles[1].id).args == {"word": "w"}
+    queue.close()
+
+
+def test_a_codec_is_an_object_of_a_subclass() -> None:
+    with pytest.raises(InvalidOption, match=r"give an object, Secret\(\)"):
+        PgQueue("", codec=Secret)  # type: ignore[arg-type]  # the mistake
+    with pytest.raises(InvalidOption, match=r"it is no pgqueue\.Codec"):
+        PgQueue("", codec=json)  # type: ignore[arg-type]  # the mistake
+
+
+def test_without_a_codec_nothing_is_looked_at_twice() -> None:
+    claim, job = _claim('{"word": "w"}'), NewJob("echo", b"{}", "default", 0, 1)
+    queue = PgQueue("")
+    assert queue._checked(job) is job  # noqa: SLF001 - the hot path itself
+    assert codecs.args_text(None, claim) is claim.args
+    verdicts: list[Any] = []
+    assert codecs.with_encoded_errors(None, verdicts) is verdicts
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+numbers = st.integers(-(2**63), 2**63) | st.floats(allow_nan=False, allow_infinity=False)
+values = st.recursive(
+    st.none() | st.booleans() | numbers | texts,
+    lambda inner: st.lists(inner) | st.dictionaries(texts, inner),
+    max_leaves=10,
+)
+objects = st.dictionaries(st.sampled_from(["a", "$encoded", "(unreadable)", "é"]), values)
+both = st.sampled_from([Secret("k1"), Codec()])
+
+
+@given(objects, both)
+def test_arguments_come_back_as_they_were(args: dict[str, Any], codec: Codec) -> None:
+    if not isinstance(codec, Secret) and args.keys() == {"$encoded"}:
+        return
+    data = json.dumps(args).encode()
+    stored = codecs.encoded_job(codec, NewJob("echo", data, "default", 0, 1))
+    assert isinstance(json.loads(stored.args), dict)
+    assert codecs.args_of(codec, _claim(stored.args.decode())) == args
+    spaced = json.dumps(json.loads(stored.args), indent=1)  # as jsonb or SQL may write it
+    assert codecs.args_of(codec, _claim(spaced)) == args
+
+
+@given(values, st.text(), st.none() | st.text())
+def test_results_and_errors_come_back_as_they_were(value: Any, message: str, traceback: str | None) -> None:
+    codec, claim = Secret("k1"), _claim("{}")
+    stored = codecs.encoded_result(codec, claim, json.dumps(value).encode())
+    job = _job(result=json.loads(stored))
+    assert json.loads(codecs.result_text(codec, job, stored.decode())) == value
+    assert NUL not in stored
+    storable = [text and text.encode(errors="replace").decode() for text in (message, traceback)]
+    error = AttemptError(1, "ValueError", str(storable[0]), storable[1])
+    (verdict,) = codecs.with_encoded_errors(codec, [Died(claim, 0.0, "asked", error)])
+    assert codecs.opened(codec, _job(errors=(verdict.error,))).errors == (error,)  # type: ignore[union-attr]  # it has one
+
+
+def _claim(args: str) -> Claim:
+    return Claim(1, None, 1, 1, 1, 0, "default", "echo", args, None, None, 0.0)  # type: ignore[arg-type]  # not looked at
+
+
+def _job(**fields: Any) -> Job:
+    empty = dict.fromkeys(Job.__struct_fields__)
+    return Job(**{**empty, "task": "echo", "args": {}, "errors": (), **fields})
+
+
+def test_one_module_reads_and_writes_the_json_of_jobs() -> None:
+    """Types become JSON in three modules of values; no other module between the user and the tables encodes or decodes."""
+    root = Path(package.__file__).parent
+    folders = ("values", "app", "store", "worker", "testing")
+    calls = re.compile(r"\b(?:msgspec\.)?json\.(?:decode|encode|loads|dumps|Decoder|Encoder)\b")
+    found = {
+        str(file.relative_to(root))
+        for folder in folders
+        for file in (root / folder).glob("*.py")
+        if calls.search(file.read_text())
+    }
+    assert found == {
+        "store/arrays.py",
+        "values/codec.py",
+        "values/meta.py",
+        "values/payload.py",
+        "values/result.py",
+        "values/storable.py",
+        "values/unique.py",
+    }
