@@ -79,7 +79,11 @@ class Codec:
         return data
 
     def decode(self, text: str, part: JobPart) -> bytes:  # noqa: ARG002 - for subclasses
-        """The JSON that was encoded as this text. A text may come from anyone who can enqueue: check it."""
+        """The JSON that was encoded as this text. Any program that can enqueue may have written the text: check it.
+
+        Raises:
+            PayloadNotDecodable: this codec encodes nothing, so another one did.
+        """
         raise PayloadNotDecodable("it is encoded, and this queue's codec does not decode")
 
     def key(self, key: str) -> str:
@@ -106,8 +110,17 @@ def encoded_job(codec: Codec, job: NewJob) -> NewJob:
     Raises:
         PayloadNotEncodable: the codec failed, or what it returned cannot be stored.
     """
-    args = _encode(codec, job.args, JobPart("args", job.task, job.meta))
+    args = encoded_args(codec, job.task, job.args, job.meta)
     return msgspec.structs.replace(job, args=args, unique_key=encoded_key(codec, job.unique_key))
+
+
+def encoded_args(codec: Codec, task: str, data: bytes, meta: bytes | None = None) -> bytes:
+    """Arguments as they are to be enqueued.
+
+    Raises:
+        PayloadNotEncodable: the codec failed, or what it returned cannot be stored.
+    """
+    return _encode(codec, data, JobPart("args", task, meta))
 
 
 def encoded_key(codec: Codec | None, key: str | None) -> str | None:

@@ -13,6 +13,7 @@ from pgqueue.spark.writing.app import find_app
 from pgqueue.spark.writing.columns import RESERVED, Reader, arguments_of, reader_of
 from pgqueue.spark.writing.target import Target
 from pgqueue.store.pipeline.sink_stage import StagedJob
+from pgqueue.values.codec import encoded_args, encoded_key
 from pgqueue.values.options import check_key, check_run_at
 from pgqueue.values.payload import DEFAULT_LIMIT, encode_result
 
@@ -72,6 +73,7 @@ class Rows:
         self.refusals: list[Refusal] = []
         self._partition = partition
         self._args = target.args
+        self._codec = None if target.app is None else find_app(target.app).codec
         self._encode = _encoder(target)
         self._options = _options(target)
         self._said = [name for name in RESERVED if name in target.columns.names]
@@ -104,6 +106,7 @@ class Rows:
         check_key(key)
         check_run_at(options.get("run_at"))
         data = self._encode(arguments if self._args is None else _whole(arguments[self._args]))
+        key = encoded_key(self._codec, key)
         return StagedJob(self.rows, queue, priority, max_attempts, data, options.get("run_at"), key)
 
     def _refuse(self, error: PgQueueError, values: Mapping[str, Any]) -> None:
@@ -179,8 +182,10 @@ def _encoder(target: Target) -> Encode:
     if target.app is None:
         return _encode
     app = find_app(target.app)
-    signature, limit = app.find_task(target.task).signature, app.max_payload
-    return lambda arguments: signature.encode((), arguments, limit=limit)
+    signature, limit, codec = app.find_task(target.task).signature, app.max_payload, app.codec
+    if codec is None:
+        return lambda arguments: signature.encode((), arguments, limit=limit)
+    return lambda arguments: encoded_args(codec, target.task, signature.encode((), arguments, limit=limit))
 
 
 def _encode(arguments: dict[str, Any]) -> bytes:
