@@ -9,7 +9,7 @@ from typing import Any
 
 from pgqueue.errors import InvalidOption, UnknownSchedule
 from pgqueue.store.plan import Row, Statement, Steps, plan
-from pgqueue.store.records import object_of
+from pgqueue.values.codec import object_of
 from pgqueue.values.schedule import NewSchedule, Timing, check_schedule_name
 from pgqueue.values.scheduled import Applied, Change, Schedule
 
