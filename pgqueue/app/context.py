@@ -34,13 +34,17 @@ from pgqueue.values.verdict import Died, Succeeded, Verdict
 logger = logging.getLogger("pgqueue.task")
 
 
-class Judge(Protocol):
-    """What a context asks the worker about its attempt.
+class Host(Protocol):
+    """What runs attempts, as their contexts see it.
 
     Attributes:
+        database: where ``transaction`` takes connections from.
+        keeps_history: whether completion writes history.
         observers: told if ``transaction`` completes the job, or finds it lost.
     """
 
+    database: Database
+    keeps_history: bool
     observers: Observers
 
     def returns_value(self, claim: Claim) -> bool:
@@ -63,10 +67,8 @@ class Context:
     """
 
     __slots__ = (
-        "_database",
-        "_judge",
+        "_host",
         "_judged",
-        "_keep",
         "_started",
         "_superseded",
         "cancelled",
@@ -74,29 +76,18 @@ class Context:
         "job",
     )
 
-    def __init__(
-        self,
-        job: Claim,
-        database: Database,
-        *,
-        keep: bool,
-        judge: "Judge | None" = None,
-    ) -> None:
+    def __init__(self, job: Claim, host: Host) -> None:
         """Made by the worker, for one attempt.
 
         Args:
             job: the claim.
-            database: where ``transaction`` takes connections from.
-            keep: whether completion writes history.
-            judge: what the worker knows of the claim's task; None: its task returns nothing, and no error is judged.
+            host: what runs the attempt.
         """
         self.job = job
         self.cancelled = False
         self.completed = False
         self._superseded = False
-        self._database = database
-        self._keep = keep
-        self._judge = judge
+        self._host = host
         self._judged: tuple[BaseException, Verdict] | None = None
         self._started = time.monotonic()
 
@@ -125,7 +116,7 @@ class Context:
 
         The worker judges an error once, so it records what is said here.
         """
-        return self._judge is not None and isinstance(self._judge.verdict(self, error), Died)
+        return isinstance(self._host.verdict(self, error), Died)
 
     def transaction(self) -> "JobTransaction":
         """A transaction that commits the task's own writes and the job's completion together.
@@ -142,20 +133,18 @@ class Context:
         Raises:
             Superseded: on leaving, if this attempt no longer holds its job. The writes are rolled back.
         """
-        return JobTransaction(self, self._database, keep=self._keep, judge=self._judge)
+        return JobTransaction(self, self._host)
 
 
 class JobTransaction:
     """A transaction of the task's writes and the job's completion: ``with`` in a plain task, ``async with`` in another."""
 
-    __slots__ = ("_ctx", "_database", "_entered", "_judge", "_keep")
+    __slots__ = ("_ctx", "_entered", "_host")
 
-    def __init__(self, ctx: Context, database: Database, *, keep: bool, judge: Judge | None) -> None:
-        """Prepare; nothing is connected yet. The arguments are those of the context."""
+    def __init__(self, ctx: Context, host: Host) -> None:
+        """Prepare; nothing is connected yet."""
         self._ctx = ctx
-        self._database = database
-        self._keep = keep
-        self._judge = judge
+        self._host = host
 
     def __enter__(self) -> psycopg.Connection[Any]:
         """Begin, on a connection of the blocking pool."""
@@ -178,45 +167,43 @@ class JobTransaction:
     @contextmanager
     def _blocking(self) -> Iterator[psycopg.Connection[Any]]:
         done: Succeeded | None = None
-        with self._database.transaction() as connection:  # a psycopg.Rollback ends it before the completion
-            with joinable(self._database.itself, connection):
+        database = self._host.database
+        with database.transaction() as connection:  # a psycopg.Rollback ends it before the completion
+            with joinable(database.itself, connection):
                 yield connection
             done = self._success()
-            self._require_held(run(self._completion(done), Blocking(connection, self._database.catalogue)))
+            self._require_held(run(self._completion(done), Blocking(connection, database.catalogue)))
         self._note_completion(done)
 
     @asynccontextmanager
     async def _awaitable(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
         done: Succeeded | None = None
-        async with self._database.atransaction() as connection:  # a psycopg.Rollback ends it, too
-            with joinable(self._database.itself, connection):
+        database = self._host.database
+        async with database.atransaction() as connection:  # a psycopg.Rollback ends it, too
+            with joinable(database.itself, connection):
                 yield connection
             done = self._success()
-            self._require_held(
-                await arun(self._completion(done), Awaiting(connection, self._database.catalogue))
-            )
+            self._require_held(await arun(self._completion(done), Awaiting(connection, database.catalogue)))
         self._note_completion(done)
 
     def _success(self) -> Succeeded:
-        not_kept = self._judge is not None and self._judge.returns_value(self._ctx.job)
-        return Succeeded(self._ctx.job, self._ctx.seconds, NOT_RETURNED if not_kept else None)
+        job = self._ctx.job
+        return Succeeded(job, self._ctx.seconds, NOT_RETURNED if self._host.returns_value(job) else None)
 
     def _completion(self, done: Succeeded) -> Plan[States]:
-        return finish.finish(done.claim.worker_id, [done], keep=self._keep)
+        return finish.finish(done.claim.worker_id, [done], keep=self._host.keeps_history)
 
     def _require_held(self, done: States) -> None:
         if not done:
             job = self._ctx.job
             self._ctx._superseded = True  # noqa: SLF001 - for the worker alone
-            if self._judge is not None:
-                self._judge.observers.lost([job])
+            self._host.observers.lost([job])
             raise Superseded(f"job {job.id}: attempt {job.attempt} no longer holds it; rolled back")
 
     def _note_completion(self, done: Succeeded | None) -> None:
         if done is not None:
             self._ctx.completed = True
-            if self._judge is not None:
-                self._judge.observers.ended([done])
+            self._host.observers.ended([done])
 
 
 class JobLogger(logging.LoggerAdapter[logging.Logger]):

@@ -4,8 +4,8 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Awaitable, Callable
-from typing import Any
 
+from pgqueue.app.pgqueue import PgQueue
 from pgqueue.testing.trouble import WorkerDied
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Verdict
@@ -20,9 +20,9 @@ class Watched(Executor):
         errors: by job id.
     """
 
-    def __init__(self, tasks: Any, **options: Any) -> None:  # noqa: ANN401 - as the executor takes them
+    def __init__(self, queue: PgQueue) -> None:
         """As a worker makes it."""
-        super().__init__(tasks, **options)
+        super().__init__(queue)
         self.errors: dict[int, BaseException] = {}
 
     def note(self, claim: Claim, error: BaseException) -> bool:

@@ -185,7 +185,7 @@ class Shift:
             queue.require_queue(name)
         self._raises = raises
         self._limit = limit
-        self.executor = Watched(queue.tasks, longest_result=queue.max_payload, codec=queue.codec)
+        self.executor = Watched(queue)
         self.ran: list[Ran] = []
         self._enter_worker()
 
@@ -203,13 +203,10 @@ class Shift:
         if found.task not in self._queue.tasks:
             self._queue.load_task(found.task)
         task = self._queue.tasks.get(found.task)
-        context = Context(
-            found,
-            self._queue.database,
-            keep=self._queue.keeps_history,
-            judge=self.executor,
+        self.executor.database = self._queue.database  # that of the drain's instant
+        return Attempt(
+            found, task, Context(found, self.executor), plain=task is not None and not task.is_async
         )
-        return Attempt(found, task, context, plain=task is not None and not task.is_async)
 
     def finish(self, verdict: Verdict) -> Plan[finish.States]:
         """Record how it ended. Where the database refuses that, a test's own transaction goes on."""

@@ -1,7 +1,8 @@
 """The worker's claims in memory, from their arrival to their verdicts, and the slots in which they run.
 
-This is bookkeeping only: :mod:`pgqueue.worker.runners` decides what runs them. The event loop, the threads of plain
-functions and the heartbeat's thread call it, so every change of more than one step is made under one lock.
+This is bookkeeping only: :mod:`pgqueue.worker.runners` decides what runs them, :mod:`pgqueue.worker.completer` takes the
+verdicts and records them. The event loop, the threads of plain functions and the heartbeat's thread call it, so every
+change of more than one step is made under one lock.
 """
 
 import math
@@ -12,7 +13,7 @@ from enum import Enum, auto
 from typing import Any, Protocol
 from uuid import UUID
 
-from pgqueue.app.context import Context
+from pgqueue.app.context import Context, Host
 from pgqueue.app.task import Task
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Verdict
@@ -80,12 +81,14 @@ class Attempt:
 
 
 class Claims:
-    """Claims that wait, attempts that run, and verdicts that the completer does not have yet.
+    """Claims that wait, attempts that run, and verdicts that are not being written yet.
 
     Attributes:
+        lock: to be held for every change of more than one step.
         size: how many slots there are.
         waiting: claims that have not started, in order.
-        running: attempts by job id. The caller that removes an attempt from this map records its outcome.
+        running: attempts by job id. The caller that removes an attempt from this map decides its verdict.
+        verdicts: what the completer has to write, in order.
         taken: slots of runners, including a runner that is on its way.
         coming: whether a runner is on its way. Only one is at a time.
         ended: how many attempts have ended, in all.
@@ -93,36 +96,28 @@ class Claims:
         replaced: attempts whose job this worker claimed again; the caller of :meth:`take` stops them.
     """
 
-    def __init__(
-        self, size: int, *, tasks: Mapping[str, Task[..., Any]], context: Callable[[Claim], Context]
-    ) -> None:
+    def __init__(self, size: int, *, tasks: Mapping[str, Task[..., Any]], host: Host) -> None:
         """Start with no claim.
 
         Args:
             size: how many slots there are.
             tasks: by name; looked up under the lock, so this must not block.
-            context: makes what a task sees of its attempt.
+            host: what runs the attempts.
         """
+        self.lock = threading.Lock()
         self.size = size
         self.waiting: deque[Claim] = deque()
         self.running: dict[int, Attempt] = {}
+        self.verdicts: list[Verdict] = []
         self.replaced: list[Attempt] = []
         self.taken = 0
         self.coming = False
         self.ended = 0
         self.not_returned = 0
         self._tasks = tasks
-        self._context = context
-        self._lock = threading.Lock()
-        self._verdicts: list[Verdict] = []
+        self._host = host
         self._former: set[UUID] = set()
         self._closed = False
-
-    def known(self) -> list[int]:
-        """The ids of all jobs here."""
-        with self._lock:
-            ended = [verdict.claim.id for verdict in self._verdicts]
-            return [*self.running, *(claim.id for claim in self.waiting), *ended]
 
     def room(self, ahead: int) -> int:
         """How many claims to add until every slot is full and ``ahead`` claims wait."""
@@ -134,7 +129,7 @@ class Claims:
 
     def add(self, claims: Sequence[Claim]) -> bool:
         """Take claims of one worker id; False: its lease was lost, and they are no longer this worker's."""
-        with self._lock:
+        with self.lock:
             if claims and claims[0].worker_id in self._former:
                 return False
             self.waiting.extend(claims)
@@ -146,7 +141,7 @@ class Claims:
         Returns:
             Whether it is to run plain functions; None: no runner is needed, or one is on its way.
         """
-        with self._lock:
+        with self.lock:
             if self.coming or self._closed or not self.waiting or self.taken >= self.size:
                 return None
             self.coming = True
@@ -155,13 +150,13 @@ class Claims:
 
     def unreserve(self) -> None:
         """No runner will come: its slot is free."""
-        with self._lock:
+        with self.lock:
             self.coming = False
             self.taken -= 1
 
     def take(self, *, plain: bool) -> Attempt | None:
         """Start the next attempt, if it is of the runner's kind; None: it is not, and the runner's slot is free."""
-        with self._lock:
+        with self.lock:
             if self._closed or not self.waiting:
                 self.taken -= 1
                 return None
@@ -173,23 +168,23 @@ class Claims:
             del self.waiting[0]
             if claim.id in self.running:
                 self._replace(self.running[claim.id])
-            attempt = self.running[claim.id] = Attempt(claim, task, self._context(claim), plain=plain)
+            attempt = self.running[claim.id] = Attempt(claim, task, Context(claim, self._host), plain=plain)
             return attempt
 
     def settle(self, attempt: Attempt, verdict: Verdict | None) -> bool:
         """End an attempt; False: another caller has ended it, and nothing was changed."""
-        with self._lock:
+        with self.lock:
             if self.running.get(attempt.claim.id) is not attempt:
                 return False
             del self.running[attempt.claim.id]  # not _end: that is one more call for every job
             self.ended += 1
             if verdict is not None:
-                self._verdicts.append(verdict)
+                self.verdicts.append(verdict)
             return True
 
     def give_up(self, attempt: Attempt, verdict: Verdict | None) -> bool:
         """End an attempt of a plain function that goes on: its slot is free. False: it has ended already."""
-        with self._lock:
+        with self.lock:
             if self.running.get(attempt.claim.id) is not attempt:
                 return False
             self._end(attempt, verdict)
@@ -198,19 +193,13 @@ class Claims:
 
     def returned(self) -> None:
         """A plain function that was given up has returned."""
-        with self._lock:
+        with self.lock:
             self.not_returned -= 1
 
     def free_slot(self) -> None:
         """A runner gives up its slot."""
-        with self._lock:
+        with self.lock:
             self.taken -= 1
-
-    def verdicts(self) -> list[Verdict]:
-        """Hand over the verdicts."""
-        with self._lock:
-            verdicts, self._verdicts = self._verdicts, []
-            return verdicts
 
     def drop(
         self,
@@ -229,7 +218,7 @@ class Claims:
         Returns:
             How many.
         """
-        with self._lock:
+        with self.lock:
             dropped = [
                 claim
                 for claim in self.waiting
@@ -238,18 +227,18 @@ class Claims:
             ]
             for claim in dropped:
                 self.waiting.remove(claim)
-            self._verdicts += map(judge, dropped)
+            self.verdicts += map(judge, dropped)
             return len(dropped)
 
     def abandon(self, former: UUID) -> tuple[list[Attempt], list[Claim]]:
         """Drop everything: the lease of this worker id is lost. The attempts that ran, and all claims."""
-        with self._lock:
+        with self.lock:
             self._former.add(former)
             attempts = list(self.running.values())
-            ended = [verdict.claim for verdict in self._verdicts]
+            ended = [verdict.claim for verdict in self.verdicts]
             lost = [*(attempt.claim for attempt in attempts), *self.waiting, *ended]
             self.waiting.clear()
-            self._verdicts.clear()
+            self.verdicts.clear()
             for attempt in attempts:
                 self._end(attempt, None)
                 if attempt.plain:
@@ -264,7 +253,7 @@ class Claims:
         del self.running[attempt.claim.id]
         self.ended += 1
         if verdict is not None:
-            self._verdicts.append(verdict)
+            self.verdicts.append(verdict)
 
     def _replace(self, attempt: Attempt) -> None:
         """The job of a running attempt was claimed again: a server that crashed had forgotten the first claim."""

@@ -1,9 +1,14 @@
 """Keeps verdicts until the database has them: records how attempts ended, in batches.
 
 A batch is what ended while the last batch was written. It is bounded in number and in bytes: a message that is too
-large would be refused each time. :mod:`pgqueue.worker.recording` decides what is written if a row is locked or a verdict
-is refused. A verdict that could not be recorded is kept, and tried again for as long as the worker runs; when the worker
-leaves, a sweep of another worker ends the job's attempt.
+large would be refused each time. A verdict that could not be recorded is kept, and tried again for as long as the worker
+runs; when the worker leaves, a sweep of another worker ends the job's attempt. Two things can go wrong with a batch.
+
+- A transaction of another program has locked one of its rows (an enqueue that found its unique key taken counts itself
+  on that row). The connection waits 0.1 s for locks; then the verdicts are written whose rows are free, and the others
+  are tried again after 1 s.
+- The database refuses a verdict. Then the batch is written verdict by verdict, and the refused one is replaced by its
+  fallback verdict. If that is refused, too, the verdict is tried again every minute.
 
 While a task blocks the event loop, the heartbeat's thread writes in its place, on a connection of its own
 (:meth:`Completer.stand_in`). It cannot know how much of a batch on its way was recorded, so it writes that batch again:
@@ -11,41 +16,47 @@ the fence makes the second write harmless.
 """
 
 import asyncio
-import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import Any
 from uuid import UUID
 
-from pgqueue.app.observer import Observers
-from pgqueue.values.codec import Codec
-from pgqueue.values.verdict import Succeeded, Verdict
-from pgqueue.worker.connection import WorkerConnection
-from pgqueue.worker.joblog import worker_log
-from pgqueue.worker.recording import LOCKED_FOR, Recorder, Written
-from pgqueue.worker.signals import Signals
+import psycopg
 
-if TYPE_CHECKING:
-    from pgqueue.store.finish import States
+from pgqueue.app.observer import Observers
+from pgqueue.store import finish
+from pgqueue.store.finish import States
+from pgqueue.store.plan import Plan
+from pgqueue.values.codec import Codec, with_encoded_errors
+from pgqueue.values.verdict import Succeeded, Verdict, fallbacks
+from pgqueue.worker.claims import Claims
+from pgqueue.worker.connection import WorkerConnection, passes
+from pgqueue.worker.joblog import worker_log
+from pgqueue.worker.signals import Signals
 
 log = worker_log()
 
 LARGEST_BATCH = 1_000
 MOST_BYTES = 8_000_000
 """Of the results in a batch. Errors are bounded in themselves."""
+LOCKED_FOR = 1.0
+REFUSED_FOR = 60.0
+"""Seconds until a verdict is tried again whose row was locked, or that was refused together with its fallbacks."""
 _RESULT = attrgetter("result")
 _WORKER = attrgetter("claim.worker_id")
 
 
 class Completer:
-    """Takes verdicts at once and records them soon. A verdict is kept until the database has it."""
+    """Records verdicts soon after attempts end. A verdict is kept until the database has it."""
 
     def __init__(
         self,
         connection: WorkerConnection,
+        claims: Claims,
         *,
         keep: bool,
         codec: Codec | None = None,
@@ -56,18 +67,17 @@ class Completer:
 
         Args:
             connection: to write on, with ``LOCK_TIMEOUT`` set.
+            claims: where the verdicts are; its lock guards what is kept here, too.
             keep: whether succeeded jobs go to the history.
             codec: encodes errors.
             signals: told, in the event loop, of each batch that has been dealt with.
             observers: told of what was recorded, and of superseded attempts.
         """
-        self._recorder = Recorder(connection.run, keep=keep, codec=codec, losses=lambda: connection.losses)
-        self._keep = keep
-        self._codec = codec
+        self._claims = claims
+        self._recorder = Recorder(connection.run, connection, keep=keep, codec=codec)
+        self._stand_in = partial(Recorder, keep=keep, codec=codec)
         self._signals = signals or Signals()
         self._observers = observers or Observers()
-        self._lock = threading.Lock()
-        self._waiting: list[Verdict] = []
         self._writing: list[Verdict] = []
         self._standing_in: list[Verdict] = []
         self._written_twice: list[Verdict] = []  # the loop's batch that the stand-in has written again …
@@ -82,46 +92,46 @@ class Completer:
     @property
     def backlog(self) -> int:
         """How many verdicts the database does not have yet."""
-        return len(self._waiting) + len(self._writing) + len(self._standing_in) + len(self._later)
-
-    @property
-    def pending(self) -> tuple[Verdict, ...]:
-        """The verdicts that wait to be written for the first time."""
-        return tuple(self._waiting)
+        return len(self._claims.verdicts) + len(self._writing) + len(self._standing_in) + len(self._later)
 
     @property
     def put_off(self) -> tuple[Verdict, ...]:
         """The verdicts that were locked or refused, and are tried again."""
         return tuple(verdict for _, verdict in self._later)
 
-    def known(self, others: Callable[[], Iterable[int]] = tuple) -> list[int]:
-        """The jobs of those verdicts, and others: of the part that hands verdicts over, so that none is missed."""
-        with self._lock:
-            later = (verdict for _, verdict in self._later)
-            ours = [*self._waiting, *self._writing, *self._standing_in, *later]
-            return [*others(), *(verdict.claim.id for verdict in ours)]
+    def known(self) -> list[int]:
+        """The ids of all jobs that the worker knows to be in its name. May be called in any thread."""
+        claims = self._claims
+        with claims.lock:
+            unrecorded = [*claims.verdicts, *self._writing, *self._standing_in, *self.put_off]
+            waiting = [claim.id for claim in claims.waiting]
+            return [*claims.running, *waiting, *(verdict.claim.id for verdict in unrecorded)]
 
     def add(self, verdicts: Iterable[Verdict]) -> None:
         """Have verdicts recorded soon."""
-        with self._lock:
-            self._waiting += verdicts
-        if self._waiting:
-            self._added.set()
+        with self._claims.lock:
+            self._claims.verdicts += verdicts
+        self.look()
+
+    def look(self) -> None:
+        """Go on if there is more to record. Called in the worker's event loop."""
+        if self._claims.verdicts:
             self._idle.clear()
+            self._added.set()
+        elif not self.backlog:
+            self._idle.set()
 
     def forget(self, worker: UUID) -> list[Verdict]:
-        """Drop what waits for a worker id that lost its lease: nothing of it would be recorded. In any thread."""
-        with self._lock:
-            waiting, later = self._waiting, self._later
-            self._waiting = [verdict for verdict in waiting if verdict.claim.worker_id != worker]
-            self._later = [one for one in later if one[1].claim.worker_id != worker]
-        self._signals.call(self._look_after)
-        dropped = [*waiting, *(verdict for _, verdict in later)]
-        return [verdict for verdict in dropped if verdict.claim.worker_id == worker]
+        """Drop what was put off for a worker id that lost its lease: nothing of it would be recorded. In any thread."""
+        with self._claims.lock:
+            dropped = [verdict for verdict in self.put_off if verdict.claim.worker_id == worker]
+            self._later = [one for one in self._later if one[1].claim.worker_id != worker]
+        self._signals.call(self.look)
+        return dropped
 
     def take_doubts(self) -> list[Verdict]:
         """Hand over the verdicts that were refused, or that changed nothing."""
-        with self._lock:
+        with self._claims.lock:
             doubts, self._doubts = self._doubts, []
             return doubts
 
@@ -140,52 +150,49 @@ class Completer:
     async def run_once(self) -> None:
         """Record one batch: verdicts of one worker id, as many as have gathered."""
         self._added.clear()
-        with self._lock:
+        with self._claims.lock:
             batch = self._writing = self._next_batch()
         if batch:
             written = await self._recorder.write(batch)
-            with self._lock:
+            with self._claims.lock:
                 written.done |= self._recorded
                 self._writing, self._recorded = [], {}
             self._note(batch, written)
             self._end_batch(batch)
-        self._look_after()
+        self.look()
 
-    async def stand_in(self, connection: WorkerConnection, more: Callable[[], Iterable[Verdict]]) -> None:
+    async def stand_in(self, connection: WorkerConnection) -> None:
         """Record what there is, in the place of :meth:`run`, whose event loop is blocked. In another thread's loop.
 
         Args:
             connection: one of that loop, which raises if a row is locked.
-            more: verdicts that have not come here yet.
 
         Raises:
             psycopg.Error: the database is away. Nothing is lost: it waits here as before.
             ConnectionFailed: the same.
         """
-        recorder = Recorder(connection.once, keep=self._keep, codec=self._codec)
-        with self._lock:
-            self._waiting += more()
-            on_its_way = self._writing
+        recorder = self._stand_in(connection.once, connection)
+        on_its_way = self._writing
         if on_its_way and on_its_way is not self._written_twice:
             written = await recorder.write(on_its_way)
-            with self._lock:
+            with self._claims.lock:
                 self._written_twice = on_its_way
                 self._recorded |= written.done if self._writing is on_its_way else {}
         while batch := self._stand_in_batch():
             try:
                 written = await recorder.write(batch)
             except BaseException:
-                with self._lock:
-                    self._waiting = [*batch, *self._waiting]
+                with self._claims.lock:
+                    self._claims.verdicts[:0] = batch
                 raise
             finally:
                 self._standing_in = []
             self._note(batch, written)
             self._signals.call_soon(partial(self._end_batch, batch))
-        self._signals.call_soon(self._look_after)
+        self._signals.call_soon(self.look)
 
     def _stand_in_batch(self) -> list[Verdict]:
-        with self._lock:
+        with self._claims.lock:
             self._standing_in = self._next_batch()
             return self._standing_in
 
@@ -199,32 +206,20 @@ class Completer:
             self._dealt_with.update(verdict.claim.id for verdict in batch)
         self._signals.recorded(batch)
 
-    def _look_after(self) -> None:
-        """Go on if there is more to do."""
-        if self._waiting:
-            self._idle.clear()
-            self._added.set()
-        elif not self.backlog:
-            self._idle.set()
-
     def _next_batch(self) -> list[Verdict]:
         """Take from what waits: verdicts of one worker id, few enough and small enough for one message."""
+        waiting = self._claims.verdicts
         if self._later:
-            self._take_up_later()
-        if not self._waiting:
-            return []
-        batch = self._waiting[:LARGEST_BATCH]
-        if not _are_alike_and_small(batch):
+            now = time.monotonic()
+            waiting[:0] = [verdict for due, verdict in self._later if due <= now]
+            self._later = [one for one in self._later if one[0] > now]
+        batch = waiting[:LARGEST_BATCH]
+        if batch and not _are_alike_and_small(batch):
             batch = batch[: _fitting(batch)]
-        del self._waiting[: len(batch)]
+        del waiting[: len(batch)]
         return batch
 
-    def _take_up_later(self) -> None:
-        now = time.monotonic()
-        self._waiting = [*(verdict for due, verdict in self._later if due <= now), *self._waiting]
-        self._later = [one for one in self._later if one[0] > now]
-
-    def _note(self, batch: Sequence[Verdict], written: Written) -> None:
+    def _note(self, batch: Sequence[Verdict], written: "Written") -> None:
         """Keep what has to wait, and look for verdicts that changed nothing."""
         done, now = written.done, time.monotonic()
         if len(done) == len(batch) and not written.refused:
@@ -237,7 +232,7 @@ class Completer:
         later = [(now + seconds, one) for seconds, one in written.later if one.claim.id not in done]
         expected = done.keys() | {one.claim.id for _, one in later}
         passed_over = [verdict for verdict in batch if verdict.claim.id not in expected]
-        with self._lock:
+        with self._claims.lock:
             self._later += later
             self._doubts += [*passed_over, *written.refused]
         if passed_over and written.certain:
@@ -247,11 +242,7 @@ class Completer:
         for verdict in verdicts:
             log.warning(
                 "attempt superseded: it no longer held its job, and nothing was recorded",
-                extra={
-                    "job": verdict.claim.id,
-                    "task": verdict.claim.task,
-                    "attempt": verdict.claim.attempt,
-                },
+                extra={**_fields(verdict), "attempt": verdict.claim.attempt},
             )
         self._observers.lost([verdict.claim for verdict in verdicts])
 
@@ -271,3 +262,117 @@ def _are_alike_and_small(batch: Sequence[Verdict]) -> bool:
     if {*map(type, batch)} != {Succeeded}:
         return False
     return not any(map(_RESULT, batch)) and len({*map(id, map(_WORKER, batch))}) == 1
+
+
+def _fields(verdict: Verdict) -> dict[str, object]:
+    return {"job": verdict.claim.id, "task": verdict.claim.task}
+
+
+@dataclass(slots=True)
+class Written:
+    """What became of a batch.
+
+    Attributes:
+        done: the state of each job for which the database took a verdict.
+        later: verdicts to try again, and in how many seconds.
+        refused: verdicts that the database did not take as they were.
+        fallbacks: what was recorded in place of a refused verdict, by job.
+        certain: whether no other try can have recorded them: a verdict that changed nothing was superseded.
+    """
+
+    done: States = field(default_factory=dict)
+    later: list[tuple[float, Verdict]] = field(default_factory=list)
+    refused: list[Verdict] = field(default_factory=list)
+    fallbacks: dict[int, Verdict] = field(default_factory=dict)
+    certain: bool = True
+
+
+class Recorder:
+    """Writes one batch at a time, as far as the database takes it."""
+
+    def __init__(
+        self,
+        run: Callable[[Plan[Any]], Awaitable[Any]],
+        connection: WorkerConnection,
+        *,
+        keep: bool,
+        codec: Codec | None,
+    ) -> None:
+        """Write nothing yet.
+
+        Args:
+            run: runs a plan on the connection.
+            connection: where to write, with ``LOCK_TIMEOUT`` set; it raises if a row is locked.
+            keep: whether succeeded jobs go to the history.
+            codec: encodes errors.
+        """
+        self._run = run
+        self._connection = connection
+        self._keep = keep
+        self._codec = codec
+
+    async def write(self, batch: Sequence[Verdict]) -> Written:
+        """Record a batch of verdicts of one worker id."""
+        before = self._connection.losses  # a plan that was cut off may have been done all the same
+        try:
+            done = await self._run(self._finish(batch))
+        except psycopg.errors.LockNotAvailable:
+            return await self._write_unlocked(batch)
+        except psycopg.Error as refusal:
+            if passes(refusal):
+                raise
+            return await (self._write_each(batch) if len(batch) > 1 else self._fall_back(batch[0], refusal))
+        return Written(done, certain=self._connection.losses == before)
+
+    def _finish(self, batch: Sequence[Verdict]) -> Plan[States]:
+        encoded = with_encoded_errors(self._codec, batch)
+        return finish.finish(batch[0].claim.worker_id, encoded, keep=self._keep)
+
+    async def _write_unlocked(self, batch: Sequence[Verdict]) -> Written:
+        """Another transaction has locked a row: record the others. If it has locked the table, all wait."""
+        before = self._connection.losses
+        encoded = with_encoded_errors(self._codec, batch)
+        plan = finish.finish_unlocked(batch[0].claim.worker_id, encoded, keep=self._keep)
+        try:
+            done, locked = await self._run(plan)
+        except psycopg.errors.LockNotAvailable:
+            done, locked = {}, {verdict.claim.id for verdict in batch}
+        later = [(LOCKED_FOR, verdict) for verdict in batch if verdict.claim.id in locked]
+        # Of several kinds, the first may have been recorded before the lock was met.
+        certain = self._connection.losses == before and len({*map(type, batch)}) == 1
+        return Written(done, later, certain=certain)
+
+    async def _write_each(self, batch: Sequence[Verdict]) -> Written:
+        """The database refused one of these verdicts: find it by writing one at a time."""
+        written = Written(
+            certain=False
+        )  # verdicts of another kind than the refused one may be recorded already
+        for one in batch:
+            alone = await self.write([one])
+            written.done |= alone.done
+            written.later += alone.later
+            written.refused += alone.refused
+            written.fallbacks |= alone.fallbacks
+        return written
+
+    async def _fall_back(self, verdict: Verdict, refusal: psycopg.Error) -> Written:
+        """The database refused this verdict: record its fallback."""
+        fields = _fields(verdict)
+        log.error(
+            "verdict refused by the database; a fallback verdict is recorded", extra=fields, exc_info=refusal
+        )
+        for fallback in fallbacks(verdict, refusal):
+            try:
+                done = await self._run(self._finish([fallback]))
+            except psycopg.Error as again:
+                if passes(again):
+                    raise
+                refusal = again
+            else:
+                return Written(done, refused=[verdict], fallbacks={verdict.claim.id: fallback}, certain=False)
+        log.error(
+            "verdict not recorded: the database refuses it in any words; the worker keeps it and tries again",
+            extra={**fields, "seconds": REFUSED_FOR},
+            exc_info=refusal,
+        )
+        return Written(later=[(REFUSED_FOR, verdict)], refused=[verdict], certain=False)

@@ -10,6 +10,8 @@ cancellation either.
 
 import asyncio
 from collections.abc import Callable, Mapping
+from datetime import timedelta
+from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -19,11 +21,10 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exp
 from pgqueue.errors import ConnectionFailed
 from pgqueue.store.connection import OwnAsyncConnection
 from pgqueue.store.database import Database
-from pgqueue.store.listener import listen
 from pgqueue.store.plan import Plan, arun
+from pgqueue.store.portions import LARGEST_ANSWER
 from pgqueue.store.session import NO_SETTINGS, OWN, PLANNER, cut_off, widen
 from pgqueue.worker.joblog import worker_log
-from pgqueue.worker.signals import Signals
 
 T = TypeVar("T")
 log = worker_log()
@@ -40,10 +41,14 @@ LONGEST_PAUSE = 5.0
 """Seconds between two tries."""
 LONG_READ = 600.0
 """The deadline, in seconds, of a plan that reads the jobs from end to end (0.1 s for a million, when in memory)."""
+UNCONFIRMED: Mapping[str, str] = {"synchronous_commit": "off"}
+"""For claims. No program outside of the database is told of a claim, so it need not be on disk before the work begins.
+A server that crashes within its wal_writer_delay may forget it: then the job is ready again, and its fence holds."""
+LOCK_TIMEOUT: Mapping[str, str] = {"lock_timeout": "100ms"}
+LOCKED = (psycopg.errors.LockNotAvailable,)
+"""For verdicts: the completer is told of rows that another transaction has locked."""
 LATE = 1.0
 """Seconds. A timer that fires later than this shows that the event loop was blocked, not that the server is silent."""
-LISTEN_AGAIN = 1.0
-"""Seconds until a worker that lost its LISTEN connection opens it again."""
 
 
 def passes(error: BaseException) -> bool:
@@ -224,17 +229,34 @@ class WorkerConnection:
         )
 
 
-async def listen_for_ever(database: Database, signals: Signals) -> None:
-    """Pass notifications on to the signals; while the connection is away, the worker looks every ``poll``."""
-    while True:
-        try:
-            async with await database.aconnect(database.listen_dsn, settings=OWN) as connection:
-                await listen(connection, database.catalogue, signals.heard)
-        except (psycopg.Error, ConnectionFailed) as error:
-            if not passes(error):
-                raise
-        signals.cannot_listen()
-        await asyncio.sleep(LISTEN_AGAIN)
+class Connections:
+    """The connections of one worker, besides the one on which it listens."""
+
+    def __init__(self, database: Database, *, lease: timedelta) -> None:
+        """Connect when they are first used.
+
+        Args:
+            database: where to.
+            lease: the worker's; a plan may take half of it, the renewal a quarter.
+        """
+        bound = lease.total_seconds() / 2
+        patient = {"lock_timeout": f"{max(1, min(600_000, int(bound * 500)))}ms"}
+        own = partial(WorkerConnection, database=database, bound=bound)
+        self.claiming = own("claims", settings={**patient, **UNCONFIRMED}, reads=LARGEST_ANSWER)
+        self.upkeep = own("upkeep", settings=patient)
+        self.finishing = own("finishes", settings=LOCK_TIMEOUT, told=LOCKED)
+        self.stand_in = own("finishes while blocked", settings=LOCK_TIMEOUT, told=LOCKED)
+        self.heartbeat = own("heartbeat", settings=patient, bound=bound / 2)
+        self._database = database
+
+    def for_once(self, name: str) -> WorkerConnection:
+        """One for a plan that may wait for a lock or read a table from end to end: no other plan must wait for it."""
+        return WorkerConnection(name, self._database)
+
+    async def close(self) -> None:
+        """Close those of the worker's event loop. The heartbeat closes its own, the stand-in is closed after each use."""
+        for connection in (self.claiming, self.finishing, self.upkeep):
+            await connection.close()
 
 
 def _keeps_connection(error: psycopg.Error) -> bool:

@@ -8,7 +8,7 @@ import concurrent.futures
 import inspect
 import math
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Coroutine, Generator
 from datetime import timedelta
 from functools import partial
 from types import AsyncGeneratorType, GeneratorType, coroutine
@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from pgqueue.app.context import Context
 from pgqueue.app.observer import Observers
+from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
 from pgqueue.errors import (
     PayloadError,
@@ -25,7 +26,7 @@ from pgqueue.errors import (
     TimedOut,
     UnknownTask,
 )
-from pgqueue.values.codec import Codec, args_text, encoded_result
+from pgqueue.values.codec import args_text, encoded_result
 from pgqueue.values.job import Claim
 from pgqueue.values.nearest import nearest
 from pgqueue.values.payload import encode_result
@@ -57,33 +58,33 @@ UNKNOWN_TASK_DELAY = timedelta(seconds=15)
 UNKNOWN_AFTER = timedelta(days=3)
 
 
+class _Undecodable(Exception):
+    """The arguments cannot be read. The task raises errors of the same class, but not this one."""
+
+    def __init__(self, why: PayloadNotDecodable) -> None:
+        self.why = why
+
+
 class Executor:
     """Runs attempts, and returns what becomes of their jobs. Never raises."""
 
     def __init__(
-        self,
-        tasks: Mapping[str, Task[..., Any]],
-        *,
-        load: Callable[[str], bool] | None = None,
-        longest_result: int,
-        codec: Codec | None = None,
-        unknown_after: timedelta = UNKNOWN_AFTER,
-        observers: Observers | None = None,
+        self, queue: PgQueue, *, unknown_after: timedelta = UNKNOWN_AFTER, observers: Observers | None = None
     ) -> None:
         """Describe what there is to run.
 
         Args:
-            tasks: by name.
-            load: called in a thread with a name that is not among them, to add it; returns whether it did.
-            longest_result: the most bytes a return value may take as JSON; a longer one is not kept.
-            codec: decodes arguments, and encodes results.
+            queue: whose tasks; a return value that takes more bytes as JSON than its ``max_payload`` is not kept.
             unknown_after: a job whose task no worker has known for this long is dead.
             observers: told of jobs that their own transaction completes.
         """
-        self._tasks = tasks
-        self._load = load
-        self._longest_result = longest_result
-        self._codec = codec
+        # An app's queue may have another database in another context: a worker keeps to the one of here and now.
+        self.database = queue.database
+        self.keeps_history = queue.keeps_history
+        self._tasks = queue.tasks
+        self._load = queue.load_task
+        self._longest_result = queue.max_payload
+        self._codec = queue.codec
         self._unknown_after = unknown_after
         self.observers = observers or Observers()
         self._warned_at: dict[str, float] = {}
@@ -114,13 +115,7 @@ class Executor:
         if task is None:
             return await self._unregistered(attempt)
         try:
-            data = attempt.claim.args if self._codec is None else args_text(self._codec, attempt.claim)
-            args, kwargs = task.signature.decode(data, attempt.context)
-        except PayloadNotDecodable as error:
-            return self._undecodable(attempt.claim, error)
-        around = task.around
-        try:
-            work = task.function(*args, **kwargs) if around is None else around(attempt.context, args, kwargs)
+            work = self._called(task, attempt)
             try:
                 waits_for = work.send(None)  # many jobs never wait: they need no task and no timer
             except StopIteration as end:
@@ -143,15 +138,7 @@ class Executor:
         """
         task = _task_of(attempt)
         try:
-            data = attempt.claim.args if self._codec is None else args_text(self._codec, attempt.claim)
-            args, kwargs = task.signature.decode(data, attempt.context)
-        except PayloadNotDecodable as error:
-            return self._undecodable(attempt.claim, error)
-        around = task.around
-        try:
-            value = (
-                task.function(*args, **kwargs) if around is None else around(attempt.context, args, kwargs)
-            )
+            value = self._called(task, attempt)
             if inspect.isawaitable(value):
                 value = _awaited(value, attempt, loop)
         except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
@@ -168,6 +155,16 @@ class Executor:
     def stopped(self, attempt: Attempt) -> Verdict | None:
         """The verdict on an attempt that was told to stop, and has stopped."""
         return self._stopped(_task_of(attempt), attempt, asyncio.CancelledError())
+
+    def _called(self, task: Task[..., Any], attempt: Attempt) -> Any:  # noqa: ANN401 - the task's own value
+        """Call the function, or the middleware around it; a coroutine that it returns has not begun."""
+        claim, around = attempt.claim, task.around
+        try:
+            data = claim.args if self._codec is None else args_text(self._codec, claim)
+            args, kwargs = task.signature.decode(data, attempt.context)
+        except PayloadNotDecodable as error:
+            raise _Undecodable(error) from error
+        return task.function(*args, **kwargs) if around is None else around(attempt.context, args, kwargs)
 
     def _judge(self, ctx: Context, error: BaseException) -> Verdict:
         task = self._tasks[ctx.job.task]
@@ -190,6 +187,8 @@ class Executor:
         return self._succeeded(attempt.claim, attempt.context.seconds, value)
 
     def _raised(self, task: Task[..., Any], attempt: Attempt, error: BaseException) -> Verdict | None:
+        if isinstance(error, _Undecodable):
+            return self._undecodable(attempt.claim, error.why)
         if isinstance(error, asyncio.CancelledError | concurrent.futures.CancelledError):
             return self._stopped(task, attempt, error)
         return self._failed(task, attempt, error)
@@ -197,8 +196,6 @@ class Executor:
     async def _unregistered(self, attempt: Attempt) -> Verdict | None:
         """Have the task loaded; then the job is requeued, to start as one of its task's kind."""
         claim = attempt.claim
-        if self._load is None:
-            return self._unknown(claim)
         try:
             loaded = await asyncio.to_thread(self._load, claim.task)
         except asyncio.CancelledError:

@@ -3,41 +3,29 @@
 :class:`Inspection` is what a worker shows of its inside, for tests and for people.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from uuid import UUID
 
-import psycopg
-
-from pgqueue.app.context import Context
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.store.database import Database
-from pgqueue.store.portions import LARGEST_ANSWER
 from pgqueue.values.health import WorkerHealth
 from pgqueue.values.job import Claim
 from pgqueue.values.lease import renew_every
 from pgqueue.values.verdict import Verdict
 from pgqueue.worker.claims import Claims
 from pgqueue.worker.completer import Completer
-from pgqueue.worker.connection import WorkerConnection
+from pgqueue.worker.connection import Connections
 from pgqueue.worker.executor import Executor
 from pgqueue.worker.fetcher import Fetcher
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.joblog import JobLog
 from pgqueue.worker.queues import Queues
-from pgqueue.worker.reconcile import Reconciler
-from pgqueue.worker.recording import LOCK_TIMEOUT
 from pgqueue.worker.runners import Runners
 from pgqueue.worker.signals import Signals
-from pgqueue.worker.upkeep import Service, Upkeep
+from pgqueue.worker.upkeep import Reconciler, Service, Upkeep
 from pgqueue.worker.watch import Blocked, Watch
-
-# No program outside of the database is told of a claim, so it need not be on disk before the work begins. A server that
-# crashes within its wal_writer_delay may forget it: then the job is ready again, and its fence holds.
-UNCONFIRMED: Mapping[str, str] = {"synchronous_commit": "off"}
-LOCKED = (psycopg.errors.LockNotAvailable,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,112 +79,62 @@ class Inspection:
     queues: tuple[str, ...]
 
 
-class Connections:
-    """The connections that a worker keeps open, besides those on which it listens and renews its lease."""
-
-    def __init__(self, database: Database, *, bound: float) -> None:
-        """Connect when they are first used.
-
-        Args:
-            database: where to.
-            bound: the deadline of a plan, in seconds.
-        """
-        self.lock_timeout = {"lock_timeout": f"{max(1, min(600_000, int(bound * 500)))}ms"}
-        own = partial(WorkerConnection, database=database, bound=bound)
-        self.claiming = own("claims", settings={**self.lock_timeout, **UNCONFIRMED}, reads=LARGEST_ANSWER)
-        self.upkeep = own("upkeep", settings=self.lock_timeout)
-        self.finishing = own("finishes", settings=LOCK_TIMEOUT, told=LOCKED)
-        self.stand_in = own("finishes while blocked", settings=LOCK_TIMEOUT, told=LOCKED)
-
-    async def close(self) -> None:
-        """Close those that are open; the stand-in is closed after each use."""
-        for connection in (self.claiming, self.finishing, self.upkeep):
-            await connection.close()
-
-
 class Parts:
     """The parts of a worker, in the order in which they depend on one another."""
 
     def __init__(self, queue: PgQueue, options: Options) -> None:
         """Make them; nothing is connected yet."""
-        # An app's queue may have another database in another context: this worker keeps to the one of here and now.
-        self.database = database = queue.database
-        bound = options.lease.total_seconds() / 2
-        self.connections = Connections(database, bound=bound)
-        self.signals = Signals()
         observers = queue.observers.and_also(JobLog())
-        executor = Executor(
-            queue.tasks,
-            load=queue.load_task,
-            longest_result=queue.max_payload,
-            codec=queue.codec,
-            unknown_after=options.unknown_after,
-            observers=observers,
-        )
-        self.claims = Claims(
-            options.concurrency,
-            tasks=queue.tasks,
-            context=partial(
-                Context,
-                database=database,
-                keep=queue.keeps_history,
-                judge=executor,
-            ),
-        )
-        self.completer = Completer(
-            self.connections.finishing,
+        executor = Executor(queue, unknown_after=options.unknown_after, observers=observers)
+        self.database = executor.database
+        self.connections = connections = Connections(self.database, lease=options.lease)
+        self.signals = signals = Signals()
+        self.claims = claims = Claims(options.concurrency, tasks=queue.tasks, host=executor)
+        self.completer = completer = Completer(
+            connections.finishing,
+            claims,
             keep=queue.keeps_history,
             codec=queue.codec,
-            signals=self.signals,
+            signals=signals,
             observers=observers,
         )
-        self.runners = Runners(
-            self.claims, executor, self.completer, signals=self.signals, observers=observers
-        )
+        self.runners = runners = Runners(claims, executor, completer, signals=signals, observers=observers)
         self.watch = Watch(
-            self.signals,
+            signals,
             after=options.blocked_after.total_seconds(),
-            meanwhile=partial(self.runners.while_blocked, self.connections.stand_in),
+            meanwhile=partial(runners.while_blocked, connections.stand_in),
         )
-        self.heartbeat = Heartbeat(
-            WorkerConnection("heartbeat", database, bound=bound / 2, settings=self.connections.lock_timeout),
+        self.heartbeat = heartbeat = Heartbeat(
+            connections.heartbeat,
             lease=options.lease,
             concurrency=options.concurrency,
             queues=options.queues,
             tasks=lambda: sorted(queue.tasks),
             health=self.health,
-            runners=self.runners,
-            signals=self.signals,
+            runners=runners,
+            signals=signals,
             beside=(self.watch.run,),
         )
-        self.queues = Queues(options.queues)
-        self.reconciler = Reconciler(
-            database,
-            self.connections.claiming,
-            heartbeat=self.heartbeat,
-            runners=self.runners,
-            completer=self.completer,
-        )
+        self.queues = queues = Queues(options.queues)
         self.fetcher = Fetcher(
-            self.connections.claiming,
-            claims=self.claims,
-            runners=self.runners,
-            completer=self.completer,
-            heartbeat=self.heartbeat,
-            queues=self.queues,
-            signals=self.signals,
+            connections.claiming,
+            claims=claims,
+            runners=runners,
+            completer=completer,
+            heartbeat=heartbeat,
+            queues=queues,
+            signals=signals,
         )
+        self.reconciler = Reconciler(connections, heartbeat=heartbeat, completer=completer)
         self.upkeep = Upkeep(
-            connection=self.connections.upkeep,
-            claiming=self.connections.claiming,
-            tidying=partial(WorkerConnection, "tidying", database),
-            heartbeat=self.heartbeat,
-            runners=self.runners,
+            connections,
+            heartbeat=heartbeat,
+            runners=runners,
             reconciler=self.reconciler,
-            queues=self.queues,
-            signals=self.signals,
-            poll_every=options.poll.total_seconds(),
-            sweep_every=options.sweep.total_seconds(),
+            queues=queues,
+            signals=signals,
+            poll=options.poll,
+            sweep=options.sweep,
             drops_history=options.drops_history,
         )
         self.services: Sequence[Service] = self.upkeep.services(compare_every=renew_every(options.lease))
@@ -210,7 +148,7 @@ class Parts:
             slots_taken=claims.taken,
             running=tuple(attempt.claim for attempt in list(claims.running.values())),
             waiting=tuple(claims.waiting),
-            verdicts=completer.pending,
+            verdicts=tuple(claims.verdicts),
             put_off=completer.put_off,
             backlog=completer.backlog,
             not_returned=claims.not_returned,

@@ -50,7 +50,7 @@ LOG_EVERY = 15.0
 
 
 class Runners:
-    """Starts waiting claims as slots become free, and passes verdicts to the completer."""
+    """Starts waiting claims as slots become free."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Runners:
 
     def known(self) -> list[int]:
         """The ids of all jobs that this worker knows to be in its name. May be called in any thread."""
-        return self._completer.known(self._claims.known)
+        return self._completer.known()
 
     def add(self, claims: Sequence[Claim]) -> None:
         """Take claims, and start what can be started. Claims of a lease that was lost are left alone."""
@@ -170,10 +170,10 @@ class Runners:
         if returned:
             log.info("returned claims that a blocked event loop cannot start", extra={"jobs": returned})
         async with connection as own:
-            await self._completer.stand_in(own, self._claims.verdicts)
+            await self._completer.stand_in(own)
 
     async def emptied(self) -> None:
-        """Wait until nothing runs, and the completer has every verdict."""
+        """Wait until nothing runs, and the completer knows of every verdict."""
         while self._claims.taken:
             self._emptied.clear()
             await self._emptied.wait()
@@ -305,14 +305,14 @@ class Runners:
             self._observers.started(started)
 
     def _call_collect(self) -> None:
-        """Have verdicts passed on: all that there are at the loop's next turn."""
+        """Have :meth:`_collect` called at the loop's next turn."""
         self._collecting = True
         self._signals.call_soon(self._collect)
 
     def _collect(self) -> None:
-        """Pass verdicts on, and tell the fetcher how few claims wait."""
-        self._collecting = False  # first: verdicts that are settled from now on have to be asked for again
-        self._completer.add(self._claims.verdicts())
+        """Have the completer look for verdicts, and tell the fetcher how few claims wait."""
+        self._collecting = False  # first: verdicts that are settled from now on have to be announced again
+        self._completer.look()
         self._signals.waiting(len(self._claims.waiting))
 
     def _leave(self) -> None:

@@ -1,8 +1,8 @@
 """How the parts of a worker tell one another that there is something to do.
 
 One value, :class:`Signals`, is passed down to every part. A part that has work for another part sets an event here and
-does not need to know that part. Threads reach the worker's event loop through it. :class:`Activity` knows how often a
-worker looks for jobs that no notification announced.
+does not need to know that part. Threads reach the worker's event loop through it, and so do notifications of the database
+(:func:`listen_for_ever`). :class:`Activity` knows how often a worker looks for jobs that no notification announced.
 """
 
 import asyncio
@@ -11,9 +11,17 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from pgqueue.store.listener import CANCEL
-from pgqueue.values.verdict import Again, Returned, Succeeded, Unknown, Verdict
+import psycopg
 
+from pgqueue.errors import ConnectionFailed
+from pgqueue.store.database import Database
+from pgqueue.store.listener import CANCEL, listen
+from pgqueue.store.session import OWN
+from pgqueue.values.verdict import Again, Returned, Succeeded, Unknown, Verdict
+from pgqueue.worker.connection import passes
+
+LISTEN_AGAIN = 1.0
+"""Seconds until a worker that lost its LISTEN connection opens it again."""
 IDLE_AFTER = 10.0
 """Seconds. A transaction that began before the worker was set idle notifies no one of its jobs. The worker looks every
 ``poll`` for this long after the last activity, to find such jobs soon."""
@@ -132,3 +140,16 @@ class Activity:
     def idle(self) -> bool:
         """Whether nothing has happened for :data:`IDLE_AFTER`, and a notification would arrive if it had."""
         return self.can_listen and self._clock() >= self._until
+
+
+async def listen_for_ever(database: Database, signals: Signals) -> None:
+    """Pass notifications on to the signals; while the connection is away, the worker looks every ``poll``."""
+    while True:
+        try:
+            async with await database.aconnect(database.listen_dsn, settings=OWN) as connection:
+                await listen(connection, database.catalogue, signals.heard)
+        except (psycopg.Error, ConnectionFailed) as error:
+            if not passes(error):
+                raise
+        signals.cannot_listen()
+        await asyncio.sleep(LISTEN_AGAIN)

@@ -1,8 +1,8 @@
 """What a worker does again and again: one row per service, in :meth:`Upkeep.services`.
 
-Some services keep this worker in order, the others the queue; what those do is in :mod:`pgqueue.store.upkeep`. Every
-worker runs every service, and any number of workers may run one at the same time. A new service is one statement, one
-plan, one method and one row here, and one test.
+Some services keep this worker in order (:class:`Reconciler` compares what it knows with the database), the others the
+queue; what those do is in :mod:`pgqueue.store.upkeep`. Every worker runs every service, and any number of workers may run
+one at the same time. A new service is one statement, one plan, one method and one row here, and one test.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 
 import psycopg
@@ -18,11 +19,13 @@ from pgqueue.errors import ConnectionFailed
 from pgqueue.store import claim, ticks, upkeep
 from pgqueue.store.plan import Plan
 from pgqueue.store.sweep import arun_sweep, reclaiming
-from pgqueue.worker.connection import LONG_READ, WorkerConnection
+from pgqueue.values.job import Claim
+from pgqueue.values.verdict import Returned, Unknown, Verdict, describe, failed, lost
+from pgqueue.worker.completer import Completer
+from pgqueue.worker.connection import LONG_READ, Connections, WorkerConnection
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.joblog import worker_log
 from pgqueue.worker.queues import Queues
-from pgqueue.worker.reconcile import Reconciler
 from pgqueue.worker.runners import Runners
 from pgqueue.worker.signals import Signals
 
@@ -50,6 +53,7 @@ TIDYING: Sequence[Callable[[], Plan[int]]] = (
 """What can wait, in this order; each step commits by itself."""
 DROPPING = frozenset({upkeep.drop_history, upkeep.drop_strays, upkeep.drop_dead})
 """The steps that drop what is past the retention."""
+UNRECORDED = "ran this attempt, and could not record how it ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,46 +92,55 @@ class Service:
                 pause = min(pause, sooner)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Upkeep:
-    """The services of one worker.
+    """The services of one worker."""
 
-    Attributes:
-        connection: on which due jobs are made ready and lost workers' jobs are ended, one plan at a time.
-        claiming: the connection on which jobs are claimed.
-        tidying: makes a connection for one run of what can wait: a lock that it waits for, or a table that it reads from
-            end to end, must not hold up the other services.
-        heartbeat: the worker's id.
-        runners: what it runs.
-        reconciler: compares what the worker knows with the database.
-        queues: what it serves.
-        signals: how the other parts are told, and tell.
-        poll_every: seconds between two polls while anything happens.
-        sweep_every: the most seconds between two polls.
-        drops_history: returns whether this worker drops what is past the retention.
-    """
+    def __init__(
+        self,
+        connections: Connections,
+        *,
+        heartbeat: Heartbeat,
+        runners: Runners,
+        reconciler: "Reconciler",
+        queues: Queues,
+        signals: Signals,
+        poll: timedelta,
+        sweep: timedelta,
+        drops_history: Callable[[], bool],
+    ) -> None:
+        """Do nothing yet.
 
-    connection: WorkerConnection
-    claiming: WorkerConnection
-    tidying: Callable[[], WorkerConnection]
-    heartbeat: Heartbeat
-    runners: Runners
-    reconciler: Reconciler
-    queues: Queues
-    signals: Signals
-    poll_every: float
-    sweep_every: float
-    drops_history: Callable[[], bool]
+        Args:
+            connections: one on which due jobs are made ready and lost workers' jobs are ended, one plan at a time; the
+                one on which jobs are claimed; and one for each run of what can wait.
+            heartbeat: the worker's id.
+            runners: what it runs.
+            reconciler: compares what the worker knows with the database.
+            queues: what it serves.
+            signals: how the other parts are told, and tell.
+            poll: the time between two polls while anything happens.
+            sweep: the most time between two polls.
+            drops_history: returns whether this worker drops what is past the retention.
+        """
+        self._connections = connections
+        self._heartbeat = heartbeat
+        self._runners = runners
+        self._reconciler = reconciler
+        self._queues = queues
+        self._signals = signals
+        self._poll_every = poll.total_seconds()
+        self._sweep_every = sweep.total_seconds()
+        self._drops_history = drops_history
 
     def services(self, *, compare_every: float) -> Sequence[Service]:
         """Every service, and when it runs; ``compare_every`` is in seconds."""
-        signals = self.signals
+        signals = self._signals
         return (
-            Service("compare what is held", compare_every, self.reconciler.run_once),
+            Service("compare what is held", compare_every, self._reconciler.run_once),
             Service("return stale claims", 1.0, self.return_stale),
             Service("ask which jobs to cancel", CANCEL_EVERY, self.stop_cancelled, nudge=signals.cancel),
             Service(
-                "make due jobs ready, look for lost workers", self.sweep_every, self.poll, nudge=signals.poll
+                "make due jobs ready, look for lost workers", self._sweep_every, self.poll, nudge=signals.poll
             ),
             Service("tidy history, dead jobs and unique keys", 600.0, self.tidy),
             Service("look for jobs of unknown workers", 3600.0, self.note_lost_jobs, LOST_JOBS_FIRST),
@@ -135,18 +148,18 @@ class Upkeep:
 
     async def poll(self) -> float:
         """Make due jobs ready, and reclaim the jobs of lost workers; returns the seconds until the next poll."""
-        polled = await self.connection.run(
-            upkeep.poll(self.queues.starts(), elsewhere=self.queues.serves_all)
+        polled = await self._connections.upkeep.run(
+            upkeep.poll(self._queues.starts(), elsewhere=self._queues.serves_all)
         )
         if polled.refused:
             log.error(
                 "jobs set aside: the database refused to put them in line", extra={"jobs": polled.refused}
             )
         if polled.count or polled.ready:
-            self.signals.look.set()
+            self._signals.look.set()
         if polled.lost:
             await self._reclaim()
-        pause = self.sweep_every if self.signals.activity.idle else self.poll_every
+        pause = self._sweep_every if self._signals.activity.idle else self._poll_every
         if polled.schedule_in is not None and polled.schedule_in <= 0:
             await self._fire_schedules()
             return POLL_AGAIN
@@ -154,7 +167,7 @@ class Upkeep:
 
     async def return_stale(self) -> None:
         """Requeue claims that wait although nothing has been claimed for a while: other workers may run them."""
-        returned = self.runners.return_waiting(older_than=STALE_AFTER)
+        returned = self._runners.return_waiting(older_than=STALE_AFTER)
         if returned:
             log.info("returned claims that did not get to start", extra={"jobs": returned})
 
@@ -165,45 +178,114 @@ class Upkeep:
         A worker that cannot listen asks every 0.8 s while it has jobs. The heartbeat asks, too, so that a lost
         notification costs one beat at most.
         """
-        heard, self.signals.cancel_heard = self.signals.cancel_heard, False
-        known = self.runners.known() if heard or not self.signals.activity.can_listen else ()
+        heard, self._signals.cancel_heard = self._signals.cancel_heard, False
+        known = self._runners.known() if heard or not self._signals.activity.can_listen else ()
         if not known:
             return
-        asked = await self.claiming.run(claim.cancel_requests(self.heartbeat.id, known))
+        asked = await self._connections.claiming.run(claim.cancel_requests(self._heartbeat.id, known))
         if asked:
-            self.runners.cancel(asked)
+            self._runners.cancel(asked)
 
     async def tidy(self) -> None:
         """Do what can wait, step by step."""
-        async with self.tidying() as own:
-            drops = self.drops_history()
+        async with self._connections.for_once("tidying") as own:
+            drops = self._drops_history()
             for step in TIDYING:
                 if drops or step not in DROPPING:
                     await _try_step(own, step)
 
     async def note_lost_jobs(self) -> None:
         """Note workers that are not registered and hold jobs: the next sweep reclaims these jobs."""
-        async with self.tidying() as own:
+        async with self._connections.for_once("tidying") as own:
             await own.once(upkeep.note_unlisted_workers(), bound=LONG_READ)
 
     async def _fire_schedules(self) -> None:
         """Fire the ticks that are due, a batch of schedules in each transaction."""
         more = True
         while more:
-            fired = await self.connection.run(ticks.fire_due())
+            fired = await self._connections.upkeep.run(ticks.fire_due())
             more = fired.more
             if fired.jobs:
-                self.signals.look.set()
+                self._signals.look.set()
             for name, error in fired.set_aside:
                 log.error(
                     "schedule set aside: change it, or resume it", extra={"schedule": name, "error": error}
                 )
 
     async def _reclaim(self) -> None:
-        states = await arun_sweep(reclaiming(), partial(self.connection.once, bound=LONG_READ))
+        states = await arun_sweep(reclaiming(), partial(self._connections.upkeep.once, bound=LONG_READ))
         if states:
             log.warning("reclaimed jobs of lost workers", extra={"jobs": len(states)})
-            self.signals.look.set()
+            self._signals.look.set()
+
+
+class Reconciler:
+    """Finds jobs that are in a worker's name and that it does not know of, and ends their claims.
+
+    They arise where the answer to a claim was lost with its connection, or a verdict changed nothing or was refused. No
+    sweep finds a job that is in the name of a living worker which does not know of it. So the database and the worker are
+    compared whenever something of that kind has happened, and always when the worker leaves. A claim that never started
+    is requeued unspent; an attempt that ran and left no verdict is spent, and so is one that may have ended the worker.
+
+    Running jobs are in no index: the jobs are read from end to end, on a connection that is opened for that, so that
+    neither claims nor verdicts wait. A claim that is answered while they are read does not count as unknown.
+    """
+
+    def __init__(self, connections: Connections, *, heartbeat: Heartbeat, completer: Completer) -> None:
+        """Start without doubts.
+
+        Args:
+            connections: the one on which jobs are claimed, and one to read the jobs.
+            heartbeat: the worker's id.
+            completer: every job that the worker knows, and the verdicts that raise doubts; records those on unknown jobs.
+        """
+        self._connections = connections
+        self._claiming = connections.claiming
+        self._heartbeat = heartbeat
+        self._completer = completer
+        self._losses_seen = 0
+        self._ran: set[int] = set()
+        self._one_at_a_time = asyncio.Lock()
+
+    async def run_once(self) -> None:
+        """Compare, if there is a reason."""
+        if self._doubtful() or self._claiming.losses != self._losses_seen:
+            await self.compare()
+
+    async def compare(self, failure: BaseException | None = None) -> None:
+        """Compare, and have the claims of unknown jobs ended.
+
+        Args:
+            failure: what ended this worker: a job that is unknown now may be the cause, so its attempt is spent.
+        """
+        async with self._one_at_a_time:  # that of a leaving worker may come while another is under way
+            await self._compare(failure)
+
+    def _doubtful(self) -> bool:
+        """Whether verdicts of this worker were refused or changed nothing; which of their attempts ran is noted."""
+        ours = [one for one in self._completer.take_doubts() if one.claim.worker_id == self._heartbeat.id]
+        self._ran.update(one.claim.id for one in ours if not isinstance(one, Returned | Unknown))
+        return bool(ours)
+
+    async def _compare(self, failure: BaseException | None) -> None:
+        self._doubtful()
+        losses, worker, ran = self._claiming.losses, self._heartbeat.id, set(self._ran)
+        before = set(self._completer.known())
+        ended = set(before)
+        self._completer.collect_dealt_with(ended)  # they may have been claimed a moment ago
+        try:
+            async with self._connections.for_once("compare") as own:
+                held = await own.run(claim.unknown_claims(worker, sorted(before)), bound=LONG_READ)
+            await self._claiming.settled()
+            known = ended.union(self._completer.known())
+        finally:
+            self._completer.collect_dealt_with(None)
+        self._losses_seen = losses
+        self._ran -= ran
+        unknown = [one for one in held if one.id not in known] if worker == self._heartbeat.id else []
+        if unknown:
+            log.warning("jobs were in this worker's name without its knowing", extra={"jobs": len(unknown)})
+            self._completer.add([_verdict(one, failure, ran=one.id in ran) for one in unknown])
 
 
 async def _try_step(connection: WorkerConnection, step: Callable[[], Plan[int]]) -> None:
@@ -222,3 +304,9 @@ async def _try_step(connection: WorkerConnection, step: Callable[[], Plan[int]])
 def _about(seconds: float) -> float:
     """Give or take a tenth, so that workers that start together spread out."""
     return seconds * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - spreads load, no secret
+
+
+def _verdict(one: Claim, failure: BaseException | None, *, ran: bool) -> Verdict:
+    if failure is not None:
+        return failed(one, describe(failure, one.attempt))
+    return lost(one, seconds=0.0, how=UNRECORDED) if ran else Returned(one)

@@ -35,10 +35,10 @@ from pgqueue.values.lease import GRACE, LEASE, POLL, SWEEP
 from pgqueue.values.options import check_queues
 from pgqueue.worker import joblog
 from pgqueue.worker.claims import Stop
-from pgqueue.worker.connection import listen_for_ever
 from pgqueue.worker.executor import UNKNOWN_AFTER
 from pgqueue.worker.joblog import worker_log
 from pgqueue.worker.parts import Inspection, Options, Parts
+from pgqueue.worker.signals import listen_for_ever
 
 log = worker_log()
 

@@ -16,6 +16,7 @@ from tenacity import stop_after_attempt
 from pgqueue import OWN_CONNECTION, Context, JobState, PgQueue, Retry
 from pgqueue.errors import JobFailed, JobNotFound, UnsupportedConnection
 from pgqueue.store import schema
+from pgqueue.worker.executor import Executor
 
 ONCE = Retry(stop=stop_after_attempt(1))
 
@@ -223,7 +224,7 @@ async def test_a_transaction_within_one_of_another_queue_leaves_both_joinable(
     @queue.task(retry=ONCE)
     def parent(ctx: Context) -> None:
         with ctx.transaction():
-            inner = Context(ctx.job, other.database, keep=True).transaction()
+            inner = Context(ctx.job, Executor(other)).transaction()
             with inner:
                 others_child.enqueue(1)
                 child.enqueue(2)

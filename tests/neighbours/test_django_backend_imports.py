@@ -19,6 +19,7 @@ from neighbours.django_backend_names import InvalidTask, TaskResultDoesNotExist,
 from neighbours.project import shop
 from pytest_postgresql.executors import NoopExecutor
 
+from pgqueue.app.pgqueue import PgQueue
 from pgqueue.django import DjangoQueue, backend_modules, queue
 from pgqueue.django.backend_imported import ImportedTasks
 from pgqueue.django.backend_tasks import adopt
@@ -293,14 +294,15 @@ async def test_an_attempt_that_is_stopped_while_its_module_loads_ends_as_any_oth
     entered, leave = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
-    def load(_name: str) -> bool:
-        loop.call_soon_threadsafe(entered.set)
-        return leave.wait(PATIENCE)
+    class Slow(PgQueue):
+        def load_task(self, name: str) -> bool:  # noqa: ARG002 - PgQueue's signature
+            loop.call_soon_threadsafe(entered.set)
+            return leave.wait(PATIENCE)
 
     claim: Any = SimpleNamespace(id=1, task="shop.late.send")
     context: Any = SimpleNamespace(cancelled=False)
     attempt = Attempt(claim, None, context)
-    running = asyncio.create_task(Executor({}, load=load, longest_result=1000).run(attempt))
+    running = asyncio.create_task(Executor(Slow("postgresql://nowhere")).run(attempt))
     attempt.runner = running
     await entered.wait()
     attempt.stop(why)

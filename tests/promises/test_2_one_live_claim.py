@@ -37,6 +37,7 @@ from pgqueue import Context, JobState, PgQueue, Superseded, TakenJob
 from pgqueue.store import claim, finish, upkeep
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Again, Cancelled, Died, Returned, Succeeded, Verdict, describe
+from pgqueue.worker.executor import Executor
 
 NOTHING = timedelta(0)
 OOPS = describe(ValueError("oops"), 1)
@@ -136,7 +137,7 @@ def test_a_superseded_transaction_is_rolled_back(
     ask(dsn, "create table done (id integer)")
     Workshop(queue).succeed.enqueue()
     former = listed(queue)
-    context = Context(claimed(queue, former), queue.database, keep=True)
+    context = Context(claimed(queue, former), Executor(queue))
     lose(queue, former, context.job)
     before = everything(dsn)
     with pytest.raises(Superseded), context.transaction() as connection:
@@ -150,7 +151,7 @@ async def test_a_superseded_async_transaction_is_rolled_back(queue: PgQueue, dsn
     ask(dsn, "create table done (id integer)")
     Workshop(queue).succeed.enqueue()
     former = listed(queue)
-    context = Context(claimed(queue, former), queue.database, keep=True)
+    context = Context(claimed(queue, former), Executor(queue))
     reclaimed_by_another(queue, former, context.job)
     before = everything(dsn)
     with pytest.raises(Superseded):

@@ -421,9 +421,9 @@ async def test_a_claim_whose_runner_has_not_come_yet_ends_unspent(why: str, queu
     handle = await Workshop(queue).succeed.aenqueue()
     held = claimed(queue, listed(queue))
     connection = WorkerConnection("finishes", queue.database)
-    completer = Completer(connection, keep=True)
-    executor = Executor(queue.tasks, longest_result=100)
-    claims = Claims(1, tasks=queue.tasks, context=lambda one: Context(one, queue.database, keep=True))
+    executor = Executor(queue)
+    claims = Claims(1, tasks=queue.tasks, host=executor)
+    completer = Completer(connection, claims, keep=True)
     runners = Runners(claims, executor, completer, signals=Signals())
     runners.add([held])
     if why == "cancel":

@@ -21,6 +21,7 @@ from pgqueue.spark import pipeline_jobs
 from pgqueue.spark.config import Config
 from pgqueue.store import claim, upkeep
 from pgqueue.values.job import JobState
+from pgqueue.worker.executor import Executor
 
 Tasks = Mapping[str, Task[[], None]]
 AT_ONCE = Retry(wait=wait_none(), stop=stop_after_attempt(3), retry=pipeline_jobs.SLOW_RETRY.retry)
@@ -149,7 +150,7 @@ def test_a_step_whose_job_is_somebody_elses_hands_nothing_over(queue: PgQueue) -
     (held,) = do(queue, claim.claim(former, {pipeline_jobs.QUEUE: 1}))
     do(queue, claim.leave(former))
     do(queue, upkeep.reclaim())
-    context = Context(held, queue.database, keep=True)
+    context = Context(held, Executor(queue))
 
     with pytest.raises(Superseded):
         tasks["export"].function(context)

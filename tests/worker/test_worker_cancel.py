@@ -4,8 +4,6 @@ import asyncio
 import threading
 import time
 from contextlib import suppress
-from dataclasses import replace
-from typing import TYPE_CHECKING, cast
 
 import psycopg
 import pytest
@@ -18,9 +16,6 @@ from pgqueue import Context, JobState, PgQueue, Retry
 from pgqueue.store.listener import CANCEL
 from pgqueue.values.verdict import Cancelled
 from pgqueue.worker.worker import Worker
-
-if TYPE_CHECKING:
-    from pgqueue.worker.connection import WorkerConnection
 
 
 async def test_a_waiting_job_is_cancelled_at_once(queue: PgQueue, running: Running) -> None:
@@ -233,16 +228,16 @@ async def test_a_worker_asks_only_if_it_runs_something_and_has_a_reason_to(
 ) -> None:
     asked, cancelled = Asked(), list[int]()
     parts = Worker(PgQueue("postgresql://nowhere")).parts
-    upkeep = replace(parts.upkeep, claiming=cast("WorkerConnection", asked))
+    monkeypatch.setattr(parts.connections.claiming, "run", asked.run)
     monkeypatch.setattr(parts.runners, "known", lambda: known)
     monkeypatch.setattr(parts.runners, "cancel", cancelled.extend)
     if told:
         parts.signals.heard(CANCEL)
     parts.signals.activity.can_listen = can_listen
-    await upkeep.stop_cancelled()
+    await parts.upkeep.stop_cancelled()
     assert (asked.count, cancelled) == (asks, [7] * asks)
     if can_listen:
-        await upkeep.stop_cancelled()
+        await parts.upkeep.stop_cancelled()
         assert asked.count == asks, "a notification is good for one question"
 
 

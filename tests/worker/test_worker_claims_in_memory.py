@@ -1,13 +1,16 @@
 """The bookkeeping of a worker's claims, without a worker."""
 
 from datetime import UTC, datetime
+from unittest.mock import AsyncMock
 from uuid import UUID
 
-from pgqueue.app.context import Context
-from pgqueue.store.database import Database
-from pgqueue.values.job import Claim
+from pgqueue import PgQueue
+from pgqueue.values.job import Claim, JobState
 from pgqueue.values.verdict import Returned
 from pgqueue.worker.claims import Claims
+from pgqueue.worker.completer import Completer
+from pgqueue.worker.connection import WorkerConnection
+from pgqueue.worker.executor import Executor
 
 WORKER = UUID(int=1)
 NOON = datetime(2031, 5, 4, 12, tzinfo=UTC)
@@ -19,23 +22,34 @@ def _claim(job_id: int) -> Claim:
 
 def _claims(*job_ids: int) -> Claims:
     """One slot, which is taken, and these claims waiting."""
-    claims = Claims(1, tasks={}, context=lambda claim: Context(claim, Database("nowhere"), keep=True))
+    claims = Claims(1, tasks={}, host=Executor(PgQueue("postgresql://nowhere")))
     claims.waiting.extend(map(_claim, job_ids))
     assert claims.reserve() is False
     claims.coming = False
     return claims
 
 
-def test_a_job_is_known_from_its_claim_until_its_verdict_is_handed_over() -> None:
+async def test_a_job_is_known_from_its_claim_until_its_verdict_is_recorded() -> None:
     """What is not known at a beat is given to others."""
     claims = _claims(1, 2)
+    connection = AsyncMock(spec=WorkerConnection, losses=0)
+    completer = Completer(connection, claims, keep=True)
+    seen: list[list[int]] = []
+
+    async def record(_: object) -> dict[int, JobState]:
+        seen.append(sorted(completer.known()))
+        return {1: JobState.READY}
+
+    connection.run.side_effect = record
     attempt = claims.take(plain=False)
     assert attempt is not None
-    assert sorted(claims.known()) == [1, 2]
+    assert sorted(completer.known()) == [1, 2]
     claims.settle(attempt, Returned(attempt.claim))
-    assert sorted(claims.known()) == [1, 2]
-    assert claims.verdicts() == [Returned(attempt.claim)]
-    assert claims.known() == [2]
+    assert claims.verdicts == [Returned(attempt.claim)]
+    assert sorted(completer.known()) == [1, 2]
+    await completer.run_once()
+    assert seen == [[1, 2]]
+    assert completer.known() == [2]
 
 
 def test_an_attempt_ends_once() -> None:
@@ -44,7 +58,7 @@ def test_an_attempt_ends_once() -> None:
     assert attempt is not None
     assert claims.settle(attempt, None)
     assert not claims.settle(attempt, Returned(attempt.claim))
-    assert (claims.ended, claims.verdicts()) == (1, [])
+    assert (claims.ended, claims.verdicts) == (1, [])
 
 
 def test_a_runner_that_finds_nothing_of_its_kind_frees_its_slot() -> None:

@@ -19,8 +19,7 @@ from pgqueue.errors import ConnectionFailed
 from pgqueue.store import upkeep
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.portions import LARGEST_ANSWER
-from pgqueue.worker.connection import LATE, WorkerConnection, passes
-from pgqueue.worker.parts import Connections
+from pgqueue.worker.connection import LATE, Connections, WorkerConnection, passes
 from pgqueue.worker.worker import Worker
 
 SHORT = timedelta(seconds=3)
@@ -239,7 +238,7 @@ def test_only_what_may_succeed_later_is_tried_again(error: Exception, *, later: 
 
 async def test_the_connection_for_claims_reads_long_answers_at_once(queue: PgQueue) -> None:
     """Its buffer grows to the longest message so far, so that is the connection's first one."""
-    connection = Connections(queue.database, bound=5.0).claiming
+    connection = Connections(queue.database, lease=timedelta(seconds=10)).claiming
     own = await connection.connect()
 
     ((statement,),) = ask(queue, "select query from pg_stat_activity where pid = %s", own.info.backend_pid)

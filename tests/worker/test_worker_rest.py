@@ -1,7 +1,6 @@
 """When a worker looks, and at what: decided on a clock that the test turns."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from unittest.mock import AsyncMock
 from uuid import UUID
 
@@ -11,7 +10,6 @@ from pgqueue import PgQueue
 from pgqueue.store import upkeep
 from pgqueue.store.plan import NeedsTransaction, Row, Statement, Step
 from pgqueue.values.job import HEAD
-from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.fetcher import FADING, SHORTEST_SAMPLE, Rate
 from pgqueue.worker.queues import FORGET_AFTER, LOOK_AROUND_AFTER, Queues
 from pgqueue.worker.signals import IDLE_AFTER, Activity, Signals
@@ -105,16 +103,16 @@ def test_a_worker_of_given_queues_looks_for_no_others() -> None:
     [(False, None, 1.0), (True, None, 5.0), (True, 0.5, 0.5), (False, 3.0, 1.0)],
 )
 async def test_a_worker_polls_again_after_poll_after_sweep_once_it_is_idle_or_when_a_job_is_due(
-    next_in: float | None, pause: float, *, idle: bool
+    next_in: float | None, pause: float, monkeypatch: pytest.MonkeyPatch, *, idle: bool
 ) -> None:
     clock = Clock()
     parts = Worker(PgQueue("postgresql://nowhere"), poll=1, sweep=5).parts
     parts.signals.activity = Activity(parts.signals.poll.set, clock)
     parts.signals.activity.can_listen = True
     clock.now += IDLE_AFTER if idle else 0.0
-    connection = AsyncMock(spec=WorkerConnection)
-    connection.run.return_value = upkeep.Polled(0, next_in, lost=False, ready=False)
-    assert await replace(parts.upkeep, connection=connection).poll() == pause
+    answer = AsyncMock(return_value=upkeep.Polled(0, next_in, lost=False, ready=False))
+    monkeypatch.setattr(parts.connections.upkeep, "run", answer)
+    assert await parts.upkeep.poll() == pause
 
 
 def _asked(queues: Queues, answers: Sequence[Sequence[Row]]) -> list[str]:

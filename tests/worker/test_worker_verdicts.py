@@ -14,7 +14,6 @@ from pgqueue.errors import JobError
 from pgqueue.store import upkeep
 from pgqueue.values.verdict import Returned, Succeeded
 from pgqueue.worker import completer as completing
-from pgqueue.worker import recording
 from pgqueue.worker.worker import Worker
 
 REFUSE = """
@@ -51,7 +50,7 @@ async def test_a_success_that_no_history_takes_spends_its_attempt_and_the_job_en
 async def test_a_verdict_that_is_refused_in_any_words_is_kept_and_recorded_when_it_is_taken(
     queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(recording, "REFUSED_FOR", 0.05)
+    monkeypatch.setattr(completing, "REFUSED_FOR", 0.05)
     ask(queue, REFUSE)
     runs: list[None] = []
 
