@@ -18,8 +18,10 @@ from pgqueue.values.standing import (
     standings,
 )
 
-SAMPLED_PAGES = 1_000
-"""Of each table: some 80,000 jobs. A queue that holds a tenth of all jobs is estimated within some percent."""
+WHOLE_PAGES = 1_000
+"""A table of up to this many pages is read whole: some 80,000 jobs."""
+SAMPLED_PAGES = 150
+"""Of a larger table: some 12,000 jobs. Each page that is not in memory takes 0.2 ms."""
 LAST_PAGES = 500
 """Of today's history: some 20,000 jobs that ended last."""
 RATED = timedelta(minutes=1)
@@ -33,7 +35,7 @@ def queue_standings(*, now: datetime | None = None) -> Steps[list[QueueStanding]
         now: the instant; the database's own by default.
     """
     ((live, dead, history, at),) = yield Statement("standing_sizes", {"now": now})
-    live_percent, dead_percent = share(live, SAMPLED_PAGES), share(dead, SAMPLED_PAGES)
+    live_percent, dead_percent = (share(pages, SAMPLED_PAGES, whole=WHOLE_PAGES) for pages in (live, dead))
     sample = yield Statement("standing_sample", {"jobs": live_percent, "dead": dead_percent})
     heads = yield Statement("standing_heads", {"counted": COUNTED})
     known = yield Statement("known_queues", {})

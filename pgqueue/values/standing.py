@@ -83,9 +83,9 @@ class Sample(msgspec.Struct, frozen=True):
     jobs: int
 
 
-def share(pages: int, most: int) -> float:
-    """How many percent of a table to read, so that at most about ``most`` of its pages are read."""
-    return WHOLE if pages <= most else WHOLE * most / pages
+def share(pages: int, sampled: int, *, whole: int) -> float:
+    """How many percent of a table to read: all of it up to ``whole`` pages, else about ``sampled`` pages."""
+    return WHOLE if pages <= whole else WHOLE * sampled / pages
 
 
 def standings(
@@ -125,6 +125,7 @@ def standings(
     unknown_of: dict[str, list[UnknownTask]] = defaultdict(list)
     for task in unknown:
         unknown_of[task.queue].append(task)
+        numbers[task.queue]["scheduled"] = max(task.jobs, numbers[task.queue].get("scheduled", 0))
     exact = live_percent == dead_percent == WHOLE
     return [
         QueueStanding(

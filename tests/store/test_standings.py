@@ -52,7 +52,7 @@ def test_small_tables_are_told_exactly_with_ages_and_pauses(
 def test_of_large_tables_a_sample_is_read_and_small_queues_are_still_exact(
     queue: PgQueue, connection: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plans, "SAMPLED_PAGES", 150)
+    monkeypatch.setattr(plans, "WHOLE_PAGES", 150)
     filled(connection, "big", "ready", 30_000)
     filled(connection, "tenant", "ready", 3)
     connection.commit()
@@ -67,11 +67,26 @@ def test_of_large_tables_a_sample_is_read_and_small_queues_are_still_exact(
 def test_a_ready_queue_that_the_sample_misses_is_told_with_the_number_that_was_counted(
     queue: PgQueue, connection: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plans, "share", lambda *_: 1e-6)
+    monkeypatch.setattr(plans, "share", lambda *_, **__: 1e-6)
     filled(connection, "big", "ready", COUNTED + 5)
     connection.commit()
 
     assert by_queue(queue)["big"].ready == COUNTED
+
+
+def test_a_queue_of_unknown_tasks_that_the_sample_misses_is_told(
+    queue: PgQueue, connection: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plans, "share", lambda *_, **__: 1e-6)
+    connection.execute(
+        "insert into pgqueue.jobs (queue, task, status, run_at, unknown_since) "
+        "select 'mail', 'nowhere', 'scheduled', now() + interval '15 s', now() from generate_series(1, 2)"
+    )
+    connection.commit()
+
+    mail = by_queue(queue)["mail"]
+
+    assert (mail.scheduled, mail.unknown, mail.unknown_tasks) == (2, 2, ("nowhere",))
 
 
 @pytest.mark.parametrize(
