@@ -4,19 +4,25 @@
 overrides :meth:`Enqueuing._add` and :meth:`Enqueuing._aadd` to choose the connection.
 """
 
+import logging
+from asyncio import _get_running_loop
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from typing import Any, ClassVar, cast
 
-from pgqueue.app.blocking import warn_of_blocked_loop
 from pgqueue.app.handle import JobHandle
 from pgqueue.app.jobs import Jobs
 from pgqueue.app.observer import Observers
 from pgqueue.errors import UnknownQueue
 from pgqueue.store import enqueue
+from pgqueue.values.caller import caller
 from pgqueue.values.codec import encoded_job
 from pgqueue.values.job import Enqueued, NewJob
 from pgqueue.values.nearest import did_you_mean
+
+log = logging.getLogger("pgqueue")
+
+_told = False
 
 
 class Enqueuing(Jobs):
@@ -48,7 +54,7 @@ class Enqueuing(Jobs):
 
     def _add(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
         """Add jobs, on this connection of the user's or, without one, on one of the queue's own."""
-        warn_of_blocked_loop()
+        _warn_of_blocked_loop()
         jobs = self._kept(jobs)
         match jobs:
             case [job]:
@@ -88,3 +94,19 @@ class Enqueuing(Jobs):
         if self.queues is not None:
             self.require_queue(job.queue)
         return job if self.codec is None else encoded_job(self.codec, job)
+
+
+def _warn_of_blocked_loop() -> None:
+    """Log a blocking enqueue within a running event loop, once per process, with the place in the user's code.
+
+    It works, but it stops the loop until the database answers. Where there is no loop the check costs 0.05 µs.
+    """
+    global _told  # noqa: PLW0603 - once per process
+    if _told or _get_running_loop() is None:
+        return
+    _told = True
+    log.warning(
+        "a blocking enqueue stops the event loop until the database answers: write `await task.aenqueue(...)` at %s; "
+        "this is said once",
+        f"{(frame := caller()).f_code.co_filename}:{frame.f_lineno}",
+    )

@@ -28,10 +28,11 @@ from uuid import UUID
 import psycopg
 
 from pgqueue.app.observer import Observers
+from pgqueue.app.pgqueue import PgQueue
 from pgqueue.store import finish
 from pgqueue.store.finish import States
 from pgqueue.store.plan import Plan
-from pgqueue.values.codec import Codec, with_encoded_errors
+from pgqueue.values.codec import with_encoded_errors
 from pgqueue.values.verdict import Succeeded, Verdict, fallbacks
 from pgqueue.worker.claims import Claims
 from pgqueue.worker.connection import WorkerConnection, passes
@@ -57,9 +58,8 @@ class Completer:
         self,
         connection: WorkerConnection,
         claims: Claims,
+        queue: PgQueue,
         *,
-        keep: bool,
-        codec: Codec | None = None,
         signals: Signals | None = None,
         observers: Observers | None = None,
     ) -> None:
@@ -68,14 +68,13 @@ class Completer:
         Args:
             connection: to write on, with ``LOCK_TIMEOUT`` set.
             claims: where the verdicts are; its lock guards what is kept here, too.
-            keep: whether succeeded jobs go to the history.
-            codec: encodes errors.
+            queue: whether it keeps a history, and what encodes errors.
             signals: told, in the event loop, of each batch that has been dealt with.
             observers: told of what was recorded, and of superseded attempts.
         """
         self._claims = claims
-        self._recorder = Recorder(connection.run, connection, keep=keep, codec=codec)
-        self._stand_in = partial(Recorder, keep=keep, codec=codec)
+        self._queue = queue
+        self._recorder = Recorder(connection.run, connection, queue)
         self._signals = signals or Signals()
         self._observers = observers or Observers()
         self._writing: list[Verdict] = []
@@ -171,14 +170,18 @@ class Completer:
             psycopg.Error: the database is away. Nothing is lost: it waits here as before.
             ConnectionFailed: the same.
         """
-        recorder = self._stand_in(connection.once, connection)
+        recorder = Recorder(connection.once, connection, self._queue)
         on_its_way = self._writing
         if on_its_way and on_its_way is not self._written_twice:
             written = await recorder.write(on_its_way)
             with self._claims.lock:
                 self._written_twice = on_its_way
                 self._recorded |= written.done if self._writing is on_its_way else {}
-        while batch := self._stand_in_batch():
+        while True:
+            with self._claims.lock:
+                batch = self._standing_in = self._next_batch()
+            if not batch:
+                break
             try:
                 written = await recorder.write(batch)
             except BaseException:
@@ -190,11 +193,6 @@ class Completer:
             self._note(batch, written)
             self._signals.call_soon(partial(self._end_batch, batch))
         self._signals.call_soon(self.look)
-
-    def _stand_in_batch(self) -> list[Verdict]:
-        with self._claims.lock:
-            self._standing_in = self._next_batch()
-            return self._standing_in
 
     async def flushed(self) -> None:
         """Wait until the database has every verdict."""
@@ -291,25 +289,19 @@ class Recorder:
     """Writes one batch at a time, as far as the database takes it."""
 
     def __init__(
-        self,
-        run: Callable[[Plan[Any]], Awaitable[Any]],
-        connection: WorkerConnection,
-        *,
-        keep: bool,
-        codec: Codec | None,
+        self, run: Callable[[Plan[Any]], Awaitable[Any]], connection: WorkerConnection, queue: PgQueue
     ) -> None:
         """Write nothing yet.
 
         Args:
             run: runs a plan on the connection.
             connection: where to write, with ``LOCK_TIMEOUT`` set; it raises if a row is locked.
-            keep: whether succeeded jobs go to the history.
-            codec: encodes errors.
+            queue: whether it keeps a history, and what encodes errors.
         """
         self._run = run
         self._connection = connection
-        self._keep = keep
-        self._codec = codec
+        self._keep = queue.keeps_history
+        self._codec = queue.codec
 
     async def write(self, batch: Sequence[Verdict]) -> Written:
         """Record a batch of verdicts of one worker id."""

@@ -15,7 +15,7 @@ import asyncio
 import concurrent.futures
 import random
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -23,10 +23,12 @@ from uuid import uuid4
 from pgqueue.store import claim
 from pgqueue.values.health import WorkerHealth
 from pgqueue.values.lease import renew_every
+from pgqueue.worker.claims import Claims
 from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.joblog import worker_log
 from pgqueue.worker.runners import Runners
 from pgqueue.worker.signals import Signals
+from pgqueue.worker.watch import Watch
 
 log = worker_log()
 
@@ -45,36 +47,33 @@ class Heartbeat:
         connection: WorkerConnection,
         *,
         lease: timedelta,
-        concurrency: int,
         queues: Sequence[str] | None,
-        tasks: Callable[[], Sequence[str]],
-        health: Callable[[], WorkerHealth],
+        tasks: Mapping[str, object],
+        claims: Claims,
         runners: Runners,
+        watch: Watch,
         signals: Signals,
-        beside: Sequence[Callable[[], Coroutine[Any, Any, object]]] = (),
     ) -> None:
         """Prepare to register the worker.
 
         Args:
             connection: one that nothing else uses.
             lease: after how long others may have the claims if this process dies.
-            concurrency: how many jobs the worker runs at a time.
             queues: what it serves; None: all.
-            tasks: the tasks that it knows, when it registers.
-            health: how the worker is, at each heartbeat.
+            tasks: those that it knows, by name.
+            claims: how many jobs the worker runs at a time, and how many functions it gave up.
             runners: drop everything when the lease is lost, and stop jobs that are to be cancelled.
+            watch: runs in the thread, too, and knows what blocks the worker's loop.
             signals: tells the fetcher to look when the worker has registered again.
-            beside: what else runs in the thread, for as long as it lives.
         """
         self._connection = connection
         self._lease = lease
-        self._concurrency = concurrency
         self._queues = queues
         self._tasks = tasks
-        self._health = health
+        self._claims = claims
         self._runners = runners
+        self._watch = watch
         self._signals = signals
-        self._beside = beside
         self._thread: threading.Thread | None = None
         self._caller: asyncio.AbstractEventLoop
         self._loop: asyncio.AbstractEventLoop
@@ -112,12 +111,13 @@ class Heartbeat:
 
     async def register(self) -> None:
         """Make this worker known."""
-        info = claim.WorkerInfo.here(self._concurrency, self._queues, id=self.id, tasks=self._tasks())
+        info = claim.WorkerInfo.here(self._claims.size, self._queues, id=self.id, tasks=sorted(self._tasks))
         await self._connection.run(claim.register(info, self._lease))
 
     async def beat(self) -> None:
         """Renew the lease, and stop what is to be cancelled; if it is lost, drop everything and register again."""
-        plan = claim.beat(self.id, self._lease, self._runners.known(), health=self._health())
+        health = WorkerHealth(self._watch.reported(), self._claims.not_returned)
+        plan = claim.beat(self.id, self._lease, self._runners.known(), health=health)
         to_cancel = await self._connection.run(plan)
         if self._leaving:
             return
@@ -151,7 +151,7 @@ class Heartbeat:
     async def _serve(self, started: "concurrent.futures.Future[None]") -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         started.set_result(None)
-        work = [asyncio.create_task(one()) for one in (self._beat_for_ever, *self._beside)]
+        work = [asyncio.create_task(one()) for one in (self._beat_for_ever, self._watch.run)]
         await self._stopping.wait()
         for task in work:
             task.cancel()

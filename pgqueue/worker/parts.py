@@ -6,11 +6,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from uuid import UUID
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.values.health import WorkerHealth
 from pgqueue.values.job import Claim
 from pgqueue.values.lease import renew_every
 from pgqueue.values.verdict import Verdict
@@ -91,29 +89,19 @@ class Parts:
         self.signals = signals = Signals()
         self.claims = claims = Claims(options.concurrency, tasks=queue.tasks, host=executor)
         self.completer = completer = Completer(
-            connections.finishing,
-            claims,
-            keep=queue.keeps_history,
-            codec=queue.codec,
-            signals=signals,
-            observers=observers,
+            connections.finishing, claims, queue, signals=signals, observers=observers
         )
         self.runners = runners = Runners(claims, executor, completer, signals=signals, observers=observers)
-        self.watch = Watch(
-            signals,
-            after=options.blocked_after.total_seconds(),
-            meanwhile=partial(runners.while_blocked, connections.stand_in),
-        )
+        self.watch = Watch(signals, runners, connections.stand_in, after=options.blocked_after)
         self.heartbeat = heartbeat = Heartbeat(
             connections.heartbeat,
             lease=options.lease,
-            concurrency=options.concurrency,
             queues=options.queues,
-            tasks=lambda: sorted(queue.tasks),
-            health=self.health,
+            tasks=queue.tasks,
+            claims=claims,
             runners=runners,
+            watch=self.watch,
             signals=signals,
-            beside=(self.watch.run,),
         )
         self.queues = queues = Queues(options.queues)
         self.fetcher = Fetcher(
@@ -158,11 +146,6 @@ class Parts:
             blocked=self.watch.blocked,
             queues=tuple(self.queues.starts()),
         )
-
-    def health(self) -> WorkerHealth:
-        """What the worker says of itself with a heartbeat."""
-        blocked = self.watch.blocked
-        return WorkerHealth(None if blocked is None else blocked.reported(), self.claims.not_returned)
 
     async def close(self) -> None:
         """Close the connections, and release the threads."""

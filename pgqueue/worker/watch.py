@@ -9,14 +9,17 @@ import asyncio
 import sys
 import sysconfig
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from types import FrameType
 
 from pgqueue.values.health import BlockedLoop, storable
 from pgqueue.worker.claims import Attempt
+from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.executor import Executor
 from pgqueue.worker.joblog import worker_log
+from pgqueue.worker.runners import Runners
 from pgqueue.worker.signals import Signals
 
 log = worker_log()
@@ -46,11 +49,6 @@ class Blocked:
     task: str
     stack: tuple[str, ...]
 
-    def reported(self) -> BlockedLoop:
-        """As the worker says it to others, now."""
-        task = self.task if self.job is not None else storable(self.task)
-        return BlockedLoop(time.monotonic() - self.since, task, self.job, storable(self.where, end=True))
-
 
 class Watch:
     """Watches one event loop from another thread's.
@@ -59,19 +57,30 @@ class Watch:
         blocked: what blocks it now; None: it runs.
     """
 
-    def __init__(self, signals: Signals, *, after: float, meanwhile: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, signals: Signals, runners: Runners, connection: WorkerConnection, *, after: timedelta
+    ) -> None:
         """Prepare to watch.
 
         Args:
             signals: the loop, and its thread.
-            after: seconds without an answer after which it is blocked.
-            meanwhile: called again and again while it is blocked.
+            runners: do what cannot wait, again and again while the loop is blocked.
+            connection: on which they do it.
+            after: without an answer for this long, the loop is blocked.
         """
         self.blocked: Blocked | None = None
         self._signals = signals
-        self._after = after
-        self._meanwhile = meanwhile
+        self._runners = runners
+        self._connection = connection
+        self._after = after.total_seconds()
         self._answered_at = 0.0
+
+    def reported(self) -> BlockedLoop | None:
+        """What blocks the loop, as the worker says it to others now; None: it runs."""
+        if (now := self.blocked) is None:
+            return None
+        task = now.task if now.job is not None else storable(now.task)
+        return BlockedLoop(time.monotonic() - now.since, task, now.job, storable(now.where, end=True))
 
     async def run(self) -> None:
         """Watch for ever. A failure is logged, and the next look comes a moment later."""
@@ -127,7 +136,7 @@ class Watch:
                 },
             )
         try:
-            await self._meanwhile()
+            await self._runners.while_blocked(self._connection)
         except Exception:
             log.exception("what ended while the event loop is blocked could not be recorded")
 

@@ -14,7 +14,7 @@ from looking import ask
 from tenacity import stop_after_attempt
 
 from pgqueue import PgQueue, Retry, Unique, Worker
-from pgqueue.app import blocking
+from pgqueue.app import enqueuing
 from pgqueue.errors import DuplicateTask, InvalidOption, JobNotFound
 from pgqueue.testing import in_memory
 
@@ -361,7 +361,7 @@ async def test_all_dead_jobs_are_deleted_only_if_that_is_said(queue: PgQueue) ->
 
 @pytest.fixture
 def untold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocking, "_told", False)
+    monkeypatch.setattr(enqueuing, "_told", False)
 
 
 @pytest.mark.usefixtures("untold")

@@ -101,6 +101,11 @@ def test_the_architecture_shows_the_floors_that_are_linted() -> None:
     assert shown == [name for layer in layers for name in re.findall(r"\w+", layer)]
 
 
+def test_the_way_of_a_job_is_told_in_at_most_twenty_files() -> None:
+    (way,) = re.findall(r"## A job's life, by file\n(.*?)\n## ", _text(ARCHITECTURE), re.DOTALL)
+    assert 10 < len(set(re.findall(r"`((?:pgqueue|sql)/\S+)`", way))) <= 20
+
+
 def test_every_module_stands_in_the_architecture() -> None:
     modules = {
         str(path.relative_to(ROOT)) for path in (ROOT / "pgqueue").rglob("*.py") if path.name != "__init__.py"

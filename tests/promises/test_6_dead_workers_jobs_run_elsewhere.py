@@ -423,7 +423,7 @@ async def test_a_claim_whose_runner_has_not_come_yet_ends_unspent(why: str, queu
     connection = WorkerConnection("finishes", queue.database)
     executor = Executor(queue)
     claims = Claims(1, tasks=queue.tasks, host=executor)
-    completer = Completer(connection, claims, keep=True)
+    completer = Completer(connection, claims, queue)
     runners = Runners(claims, executor, completer, signals=Signals())
     runners.add([held])
     if why == "cancel":

@@ -33,7 +33,7 @@ async def test_a_job_is_known_from_its_claim_until_its_verdict_is_recorded() -> 
     """What is not known at a beat is given to others."""
     claims = _claims(1, 2)
     connection = AsyncMock(spec=WorkerConnection, losses=0)
-    completer = Completer(connection, claims, keep=True)
+    completer = Completer(connection, claims, PgQueue("postgresql://nowhere"))
     seen: list[list[int]] = []
 
     async def record(_: object) -> dict[int, JobState]:
