@@ -1,16 +1,15 @@
 """Arguments, results and errors are encoded on their way into every table, and decoded at every door."""
 
 import base64
-import hashlib
-import hmac
 import json
 import re
 from collections.abc import Iterator
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+from ciphers import Secret
 from hypothesis import given
 from hypothesis import strategies as st
 from looking import ask, until
@@ -28,38 +27,19 @@ from pgqueue.errors import (
     PayloadNotEncodable,
     ResultNotKept,
 )
+from pgqueue.moving.adoption import Judge
+from pgqueue.store.adopt import Waiting
+from pgqueue.store.plan import Plan
 from pgqueue.testing import adrain, assert_enqueued, drain, in_memory
 from pgqueue.values import codec as codecs
 from pgqueue.values.job import AttemptError, Claim, NewJob
 from pgqueue.values.storable import NUL
 from pgqueue.values.verdict import Died
+from pgqueue.worker.recording import LOCKED_FOR, Recorder
 
 WORD = "topsecret"
 PLAIN = re.compile(WORD)
 ONCE = Retry(stop=stop_after_attempt(1))
-
-
-class Secret(Codec):
-    """A toy cipher with named keys: the text says which key, and for which part of a job of which task it is."""
-
-    def __init__(self, *keys: str) -> None:
-        self.keys = keys  # the first one encodes
-
-    def encode(self, data: bytes, part: JobPart) -> str | bytes:
-        bound = f"{part.kind} {part.task}|".encode() + data
-        return f"{self.keys[0]}:{base64.b85encode(_xor(bound, self.keys[0])).decode()}"
-
-    def decode(self, text: str, part: JobPart) -> bytes:
-        key, _, rest = text.partition(":")
-        if key not in self.keys:
-            raise KeyError(key)
-        bound, _, data = _xor(base64.b85decode(rest), key).partition(b"|")
-        if bound != f"{part.kind} {part.task}".encode():
-            raise ValueError("it was encoded for another part")
-        return data
-
-    def key(self, key: str) -> str:
-        return hmac.digest(b"unique", key.encode(), hashlib.sha256).hex()
 
 
 class Failing(Codec):
@@ -72,12 +52,6 @@ class Failing(Codec):
         if part.kind == self.kind:
             raise RuntimeError(data.decode())
         return data
-
-
-def _xor(data: bytes, key: str) -> bytes:
-    return bytes(
-        one ^ two for one, two in zip(data, cycle(hashlib.sha256(key.encode()).digest()), strict=False)
-    )
 
 
 @pytest.fixture
@@ -196,6 +170,7 @@ def test_a_take_gets_decoded_arguments(secret: PgQueue) -> None:
 def test_a_revived_job_is_decoded_from_what_the_dead_table_kept(secret: PgQueue) -> None:
     dead = secret.tasks["fail"].enqueue(WORD)
     drain(secret, raises=False, allow_real=True)
+    assert in_clear(secret) == []
     assert secret.retry(dead.id)
     with secret.take() as (job,):
         assert job.args == {"word": WORD}
@@ -321,6 +296,39 @@ async def test_a_codec_that_fails_costs_what_it_failed_on_and_nothing_else(
                 1, "ValueError", "(not kept: the codec raised RuntimeError)", at=dead.errors[0].at
             )
         queue.close()
+
+
+@pytest.mark.parametrize("refusal", [psycopg.errors.LockNotAvailable, psycopg.errors.DataException])
+async def test_errors_are_encoded_as_well_where_a_row_is_locked_or_a_verdict_refused(
+    refusal: type[psycopg.Error],
+) -> None:
+    plans: list[Plan[Any]] = []
+
+    async def run(plan: Plan[Any]) -> Any:
+        plans.append(plan)
+        if len(plans) == 1:
+            raise refusal(WORD)
+        return ({}, {1}) if plan.name == "finish.finish_unlocked" else {}
+
+    verdict = Died(_claim("{}"), 0.0, "asked", AttemptError(1, "ValueError", WORD))
+    written = await Recorder(run, keep=True, codec=Secret("k1")).write([verdict])
+    assert len(plans) == 2
+    for plan in plans:
+        (recorded,) = plan.arguments["verdicts"]
+        assert recorded.error.encoded
+        assert not PLAIN.search(str(recorded))
+    assert written.later == ([(LOCKED_FOR, verdict)] if refusal is psycopg.errors.LockNotAvailable else [])
+
+
+def test_jobs_of_other_packages_are_encoded_when_they_come_over() -> None:
+    queue = with_tasks(PgQueue("", codec=Secret("k1")))
+    judge = Judge(queue=queue, unique=Unique(), tasks=queue.tasks)
+    theirs = Waiting(1, "echo", None, 0, None, "isbn", None, b'{"word": "topsecret"}', 0, has_headers=False)
+    job = judge(theirs)
+    assert isinstance(job, NewJob)
+    assert not PLAIN.search(str(job))
+    assert codecs.args_of(queue.codec, _claim(job.args.decode())) == {"word": WORD}
+    assert job.unique_key == Secret("k1").key("isbn")
 
 
 def test_an_enqueue_that_cannot_be_encoded_is_refused(dsn: str) -> None:

@@ -1,6 +1,8 @@
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
+from ciphers import Secret
 from cli.commands import cells, pgqueue, printed
 
 from pgqueue import JobState, PgQueue
@@ -172,3 +174,26 @@ def test_retry_leaves_other_jobs_alone(dsn: str) -> None:
 @pytest.mark.parametrize("job_id", ["0", "-1", "x", "9223372036854775808"])
 def test_what_is_no_id_is_refused(job_id: str) -> None:
     assert pgqueue("jobs", "show", "--", job_id).exit_code == 2
+
+
+def test_show_decodes_with_the_apps_codec_and_never_without(shop: Path, dsn: str) -> None:
+    (shop / "coded.py").write_text(
+        "from ciphers import Secret\nfrom pgqueue import PgQueue\nqueue = PgQueue(codec=Secret('k1'))\n"
+    )
+    queue = PgQueue(dsn, codec=Secret("k1"))
+
+    @queue.task(name="sell", max_attempts=1)
+    def sell(book: str) -> None: ...
+
+    job = sell.using(unique_key="isbn").enqueue("a rare book")
+    with queue.take() as (dying,):
+        dying.fail("no rare book")
+    queue.close()
+    known = pgqueue("--app", "coded:queue", "jobs", "show", str(job.id), dsn=dsn).stdout
+    assert '{"book":"a rare book"}' in known
+    assert "JobError: no rare book" in known
+    (told,) = printed(pgqueue("--app", "coded:queue", "dead", "list", "--json", dsn=dsn))
+    assert (told["args"], told["errors"][0]["message"]) == ({"book": "a rare book"}, "no rare book")
+    unknown = pgqueue("jobs", "show", str(job.id), dsn=dsn).stdout
+    assert "rare" not in unknown
+    assert "JobError: (encoded)" in unknown

@@ -29,6 +29,7 @@ from pgqueue.django.models import DeadJob, Job
 from pgqueue.django.recycling import Recycling
 from pgqueue.errors import ConfigurationError, ConnectionFailed, InvalidOption, SchemaMissing
 from pgqueue.store import columns
+from pgqueue.values.codec import Codec
 from pgqueue.values.job import JobState
 
 
@@ -272,6 +273,9 @@ def test_the_settings_are_the_options_of_a_queue_in_capitals() -> None:
         ({"MIDDLEWARE": "a.B"}, "use a list of classes' dotted paths"),
         ({"MIDDLEWARE": ["a.B"]}, "'a.B' cannot be imported"),
         ({"MIDDLEWARE": [int]}, "int is a class; give an object"),
+        ({"CODEC": 7}, "use the dotted path of a class"),
+        ({"CODEC": "a.B"}, r"PGQUEUE\['CODEC'\]: 'a.B' cannot be imported"),
+        ({"CODEC": "builtins.dict"}, r"it is no pgqueue\.Codec"),
         ({"HEALTH_MIN_WORKERS": -1}, "from zero"),
         ({"HEALTH_MAX_WAIT": timedelta(0)}, "above zero"),
         (["SCHEMA"], "use a dict"),
@@ -287,6 +291,14 @@ def test_middleware_of_the_settings_is_within_djangos_own() -> None:
         kinds = [type(one) for one in DjangoQueue.from_settings().middleware]
 
     assert kinds == [Recycling, Middleware, Middleware]
+
+
+@pytest.mark.parametrize("given", ["pgqueue.values.codec.Codec", Codec()], ids=["path", "object"])
+def test_the_codec_of_the_settings_is_the_queues(given: object) -> None:
+    with override_settings(PGQUEUE={"CODEC": given}):
+        assert type(DjangoQueue.from_settings().codec) is Codec
+    with override_settings(PGQUEUE={"CODEC": None}):
+        assert DjangoQueue.from_settings().codec is None
 
 
 def test_the_workers_dsn_is_what_django_connects_with(django_dsn: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from ciphers import Secret
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
 from django.core.management import call_command
@@ -20,6 +21,7 @@ from neighbours.django_backend_database import database, emptied
 from pytest_postgresql.executors import NoopExecutor
 
 from pgqueue.django import queue
+from pgqueue.django.djangoqueue import project_queue
 from pgqueue.django.models import DeadJob, Job, Queue, Worker, table
 from pgqueue.errors import PgQueueError
 from pgqueue.values.job import JobState
@@ -110,6 +112,33 @@ def _act(client: Client, model: str, action: str, *keys: object, **more: object)
 
 def _messages(page: str) -> list[str]:
     return re.findall(r'<li class="(?:success|warning|error|info)">(.*?)</li>', page)
+
+
+def test_the_page_of_a_job_shows_what_the_codec_decodes(
+    client: Client, tasks: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(project_queue(), "codec", Secret("k1"))
+    waiting = tasks["confirm"].using(unique_key="once").enqueue(4711)
+    dead = tasks["confirm"].using(max_attempts=1).enqueue(4712)
+    with project_queue().take(1) as (first,):
+        first.complete()
+    with project_queue().take(1) as (second,):
+        second.fail("no room at 4713")
+    with connection.cursor() as cursor:
+        cursor.execute("select args::text, errors::text from pgqueue.all_jobs")
+        assert not re.findall("471[123]", str(cursor.fetchall()))
+    shown = _page(client, f"{LISTS['job']}{waiting.id}/change/")
+    assert "&quot;order_id&quot;: 4711" in shown
+    shown = _page(client, f"{LISTS['deadjob']}{dead.id}/change/")
+    assert "&quot;order_id&quot;: 4712" in shown
+    assert "no room at 4713" in shown
+    assert _ids(_page(client, f"{LISTS['job']}?q=once")) == []  # it has ended
+    again = tasks["confirm"].using(unique_key="twice").enqueue(1)
+    assert _ids(_page(client, f"{LISTS['job']}?q=twice")) == [again.id]
+    monkeypatch.setattr(project_queue(), "codec", Secret("k2"))
+    shown = _page(client, f"{LISTS['deadjob']}{dead.id}/change/")
+    assert "KeyError: &#x27;k1&#x27;" in shown
+    assert "4712" not in shown
 
 
 # The models

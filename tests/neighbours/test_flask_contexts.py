@@ -11,7 +11,7 @@ from neighbours.flask_shop import Order, Shop, opened, outcome
 from neighbours.serving import sqlalchemy_url
 from running import Running
 
-from pgqueue import JobState
+from pgqueue import Codec, JobState
 from pgqueue.errors import ConfigurationError, UnknownQueue
 from pgqueue.flask import OWN_CONNECTION, PgQueueFlask
 from pgqueue.testing import every_queue, failing
@@ -222,6 +222,13 @@ def test_middleware_outside_of_the_app_context_stays_when_the_queue_is_bound_to_
 
     assert [type(one) for one in bound] == [type(one) for one in before]
     assert (bound[0] is before[0], bound[1] is before[1]) == (True, False)
+
+
+def test_the_codec_stays_when_the_queue_is_bound_to_one_app(dsn: str) -> None:
+    codec, app = Codec(), Flask("shop")
+    queue = PgQueueFlask(app, dsn=dsn, codec=codec)
+
+    assert (queue.codec, queue.of(app).codec) == (codec, codec)
 
 
 async def test_a_worker_of_one_of_several_apps_runs_jobs_in_that_apps_contexts(

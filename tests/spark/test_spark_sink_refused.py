@@ -1,5 +1,6 @@
 """Rows, columns and options that cannot be jobs: each is named, before anything is enqueued."""
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -7,11 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from ciphers import Secret
 from looking import ask
 from pyspark.sql import types
 from pyspark.sql.types import DataType, StructType
 from spark.sinking import attempts, batch, columns, orders, staged, staged_rows, writing, written
 
+from pgqueue import JobPart
 from pgqueue.errors import (
     ConfigurationError,
     ConnectionFailed,
@@ -20,6 +23,7 @@ from pgqueue.errors import (
     SchemaMissing,
     UnknownTask,
 )
+from pgqueue.spark.writing.app import find_app
 from pgqueue.spark.writing.log import writes
 from pgqueue.spark.writing.options import read_options
 from pgqueue.spark.writing.rows import Rows
@@ -151,6 +155,19 @@ def test_null_is_for_arguments_that_may_be_none_and_for_options_that_have_a_defa
     assert (job.queue, job.priority, job.max_attempts, job.unique_key) == ("mail", 7, 3, None)
     assert job.args == b'{"order_id":7}'
     assert target.defaults.unique.until == "started"
+
+
+def test_rows_are_encoded_by_the_codec_of_the_app(shop: str) -> None:
+    codec = find_app(shop).codec = Secret("k1")
+    target = decide(
+        read_options({"task": "receipt", "dsn": NOWHERE, "app": shop}), columns("order_id", "unique_key")
+    )
+
+    (job,) = Rows(target, 0).jobs(batch(order_id=[4711], unique_key=["once"]))
+
+    assert b"4711" not in job.args
+    assert job.unique_key == codec.key("once")
+    assert codec.decode(json.loads(job.args)["$encoded"], JobPart("args", "receipt")) == b'{"order_id":4711}'
 
 
 def test_a_queue_that_the_app_did_not_declare_is_refused(shop: str) -> None:
