@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
+import msgspec
 import psycopg
 import pytest
 from ciphers import Secret
@@ -35,7 +37,10 @@ from pgqueue.values import codec as codecs
 from pgqueue.values.job import AttemptError, Claim, NewJob
 from pgqueue.values.storable import NUL
 from pgqueue.values.verdict import Died
-from pgqueue.worker.recording import LOCKED_FOR, Recorder
+from pgqueue.worker.claims import Claims
+from pgqueue.worker.completer import LOCKED_FOR, Completer, Recorder
+from pgqueue.worker.connection import WorkerConnection
+from pgqueue.worker.executor import Executor
 
 WORD = "topsecret"
 PLAIN = re.compile(WORD)
@@ -311,13 +316,35 @@ async def test_errors_are_encoded_as_well_where_a_row_is_locked_or_a_verdict_ref
         return ({}, {1}) if plan.name == "finish.finish_unlocked" else {}
 
     verdict = Died(_claim("{}"), 0.0, "asked", AttemptError(1, "ValueError", WORD))
-    written = await Recorder(run, keep=True, codec=Secret("k1")).write([verdict])
+    written = await Recorder(
+        run, AsyncMock(spec=WorkerConnection, losses=0), keep=True, codec=Secret("k1")
+    ).write([verdict])
     assert len(plans) == 2
     for plan in plans:
         (recorded,) = plan.arguments["verdicts"]
         assert recorded.error.encoded
         assert not PLAIN.search(str(recorded))
     assert written.later == ([(LOCKED_FOR, verdict)] if refusal is psycopg.errors.LockNotAvailable else [])
+
+
+async def test_errors_are_encoded_as_well_while_the_event_loop_is_blocked() -> None:
+    connection = AsyncMock(spec=WorkerConnection, losses=0)
+    connection.once.return_value = {1: JobState.DEAD}
+    verdict = Died(_claim("{}"), 0.0, "asked", AttemptError(1, "ValueError", WORD))
+    queue = PgQueue("")
+    claims = Claims(1, tasks={}, host=Executor(queue))
+    claims.verdicts.append(verdict)
+    completer = Completer(connection, claims, keep=True, codec=Secret("k1"))
+    await completer.stand_in(connection)
+    ((plan,), _), *_ = connection.once.call_args_list
+    assert plan.arguments["verdicts"]
+    assert not PLAIN.search(str(plan.arguments["verdicts"]))
+
+
+def test_what_is_said_of_a_job_that_the_worker_does_not_know_stays_in_clear() -> None:
+    unknown = msgspec.structs.replace(_claim("{}"), task="")
+    verdict = Died(unknown, 0.0, "exhausted", AttemptError(1, "WorkerLost", "worker 1 stopped"))
+    assert codecs.with_encoded_errors(Secret("k1"), [verdict]) == [verdict]
 
 
 def test_jobs_of_other_packages_are_encoded_when_they_come_over() -> None:
@@ -422,10 +449,15 @@ def test_without_a_codec_nothing_is_looked_at_twice() -> None:
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 numbers = st.integers(-(2**63), 2**63) | st.floats(allow_nan=False, allow_infinity=False)
-values = st.recursive(
-    st.none() | st.booleans() | numbers | texts,
-    lambda inner: st.lists(inner) | st.dictionaries(texts, inner),
-    max_leaves=10,
+values: st.SearchStrategy[Any] = st.deferred(
+    lambda: (
+        st.none()
+        | st.booleans()
+        | numbers
+        | texts
+        | st.lists(values, max_size=3)
+        | st.dictionaries(texts, values, max_size=3)
+    )
 )
 objects = st.dictionaries(st.sampled_from(["a", "$encoded", "(unreadable)", "é"]), values)
 both = st.sampled_from([Secret("k1"), Codec()])
