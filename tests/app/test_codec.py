@@ -317,7 +317,7 @@ async def test_errors_are_encoded_as_well_where_a_row_is_locked_or_a_verdict_ref
 
     verdict = Died(_claim("{}"), 0.0, "asked", AttemptError(1, "ValueError", WORD))
     written = await Recorder(
-        run, AsyncMock(spec=WorkerConnection, losses=0), keep=True, codec=Secret("k1")
+        run, AsyncMock(spec=WorkerConnection, losses=0), PgQueue("", codec=Secret("k1"))
     ).write([verdict])
     assert len(plans) == 2
     for plan in plans:
@@ -331,10 +331,10 @@ async def test_errors_are_encoded_as_well_while_the_event_loop_is_blocked() -> N
     connection = AsyncMock(spec=WorkerConnection, losses=0)
     connection.once.return_value = {1: JobState.DEAD}
     verdict = Died(_claim("{}"), 0.0, "asked", AttemptError(1, "ValueError", WORD))
-    queue = PgQueue("")
+    queue = PgQueue("", codec=Secret("k1"))
     claims = Claims(1, tasks={}, host=Executor(queue))
     claims.verdicts.append(verdict)
-    completer = Completer(connection, claims, keep=True, codec=Secret("k1"))
+    completer = Completer(connection, claims, queue)
     await completer.stand_in(connection)
     ((plan,), _), *_ = connection.once.call_args_list
     assert plan.arguments["verdicts"]
