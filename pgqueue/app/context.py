@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Iterator, MutableMapping
 from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import psycopg
@@ -28,6 +29,7 @@ from pgqueue.store.joining import joinable
 from pgqueue.store.plan import Plan, arun, run
 from pgqueue.values.codec import object_of
 from pgqueue.values.job import Claim
+from pgqueue.values.meta import SCHEDULED_FOR
 from pgqueue.values.result import NOT_RETURNED
 from pgqueue.values.verdict import Died, Succeeded, Verdict
 
@@ -100,6 +102,12 @@ class Context:
     def meta(self) -> dict[str, Any]:
         """What the enqueuer sent along with the job; empty: nothing."""
         return {} if self.job.meta is None else object_of(self.job.meta)
+
+    @property
+    def scheduled_for(self) -> datetime | None:
+        """The tick of the schedule that enqueued the job, in UTC; None: no schedule did."""
+        said = self.meta.get(SCHEDULED_FOR)
+        return datetime.fromisoformat(said).astimezone(UTC) if isinstance(said, str) else None
 
     @property
     def seconds(self) -> float:

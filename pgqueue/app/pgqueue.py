@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 from pgqueue.app.handle import JobHandle
 from pgqueue.app.middleware import Middleware, checked
 from pgqueue.app.observer import Observer, Observers
-from pgqueue.app.registry import Registry
+from pgqueue.app.scheduling import Scheduling
 from pgqueue.app.take import AsyncTake, Take
 from pgqueue.app.task import Call, Task, require_task
 from pgqueue.app.undertest import under_test
@@ -30,7 +30,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class PgQueue(Registry):
+class PgQueue(Scheduling):
     """A job queue in a PostgreSQL database."""
 
     def __init__(
@@ -94,6 +94,7 @@ class PgQueue(Registry):
         self.middleware = (*self._framework_middleware(), *checked(middleware))
         self.codec = checked_codec(codec)
         self._tasks = {}
+        self._declared = {}
         self.observers = Observers()
 
     def __repr__(self) -> str:

@@ -13,6 +13,7 @@ from pgqueue.values.codec import object_of
 from pgqueue.values.schedule import NewSchedule, Timing, check_schedule_name
 from pgqueue.values.scheduled import Applied, Change, Schedule
 
+NOT_THERE = "there is no schedule {!r}; `pgqueue schedules list` shows those that there are"
 _TIMING = (
     "cron", "every", "at", "timezone", "anchor", "start", "end", "gap", "repeat", "jitter", "missed", "missed_limit", "grace",
     "overlap",
@@ -74,6 +75,24 @@ def listed(
     """
     params = {"name": name, "task": task, "after": after, "limit": limit}
     return [_schedule(row) for row in (yield Statement("schedules/list", params))]
+
+
+@plan
+def dated(name: str, *, now: datetime | None = None) -> Steps[tuple[Schedule, datetime]]:
+    """A schedule, and what time it is.
+
+    Args:
+        name: its name.
+        now: the instant; the database's own by default.
+
+    Raises:
+        UnknownSchedule: there is none of this name.
+    """
+    found = yield from listed(name=check_schedule_name(name))
+    clock = (yield Statement("clock", {"now": now}))[0][0]
+    if not found:
+        raise UnknownSchedule(NOT_THERE.format(name))
+    return found[0], clock
 
 
 @plan
@@ -161,9 +180,7 @@ def required(name: str, rows: Sequence[Row]) -> Row:
         UnknownSchedule: there is none.
     """
     if not rows:
-        raise UnknownSchedule(
-            f"there is no schedule {name!r}; `pgqueue schedules list` shows those that there are"
-        )
+        raise UnknownSchedule(NOT_THERE.format(name))
     return rows[0]
 
 

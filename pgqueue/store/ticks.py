@@ -6,10 +6,9 @@ Which ticks are due is decided by pure rules (:mod:`pgqueue.values.schedule`). A
 jobs the database refuses, is set aside with the error, and the others fire.
 """
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from datetime import datetime
 from itertools import islice
-from typing import NamedTuple
 
 import msgspec
 
@@ -17,36 +16,12 @@ from pgqueue.errors import InvalidOption
 from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.store.schedules import required, timing_of
 from pgqueue.values.rule import MICROSECOND
-from pgqueue.values.schedule import check_schedule_name, due
+from pgqueue.values.schedule import FIRED, SKIPPED, WAITING, Looked, Noted, check_schedule_name, look
 from pgqueue.values.scheduled import Run
 
 LOOKED_AT = 100
 """Schedules of one look. Their ticks take 0.1 ms each to compute, in which the worker's event loop does nothing else."""
-LONGEST_QUEUE = 100
-"""Ticks of a schedule that wait for an earlier job; further ones are skipped."""
-LOOK_AGAIN = timedelta(seconds=1)
-"""How soon a schedule with waiting ticks is looked at again."""
 MOST_BACKFILLED = 10_000
-FIRED, WAITING, SKIPPED = "fired", "waiting", "skipped"
-
-
-class Noted(NamedTuple):
-    """A tick to note."""
-
-    name: str
-    at: datetime
-    run_at: datetime
-    state: str
-
-
-class Looked(NamedTuple):
-    """What a look at one schedule decides."""
-
-    name: str
-    settled: datetime | None
-    next_at: datetime | None
-    error: str | None
-    ticks: tuple[Noted, ...] = ()
 
 
 class Fired(msgspec.Struct, frozen=True):
@@ -188,31 +163,9 @@ def _look(row: Row) -> Looked:
     now, name = row[:2]
     settled, runs_now, waiting = row[16:19]
     try:
-        timing = timing_of(row[2:16])
-        found = due(timing, settled, now)
-        ticks = _in_turn(timing.overlap, found.fire, runs_now=runs_now, waiting=waiting or ())
-        noted = tuple(Noted(name, at, at + timing.delay(name, at), state) for at, state in ticks)
+        return look(name, timing_of(row[2:16]), settled, now, runs_now=runs_now, waiting=waiting or ())
     except Exception as error:  # noqa: BLE001 - whatever is wrong with this row, the others fire
-        return Looked(name, None, None, f"{type(error).__name__}: {error}")
-    left = any(state == WAITING for _, state in ticks) or (runs_now and bool(waiting))
-    next_at = min(found.next or now + LOOK_AGAIN, now + LOOK_AGAIN) if left else found.next
-    return Looked(name, found.settled, next_at, None, noted)
-
-
-def _in_turn(
-    overlap: str, fire: Iterable[datetime], *, runs_now: bool, waiting: Sequence[datetime]
-) -> list[tuple[datetime, str]]:
-    """What becomes of the ticks of a schedule, and of those that wait."""
-    if overlap == "allow":
-        return [(at, FIRED) for at in fire]
-    if overlap == "skip":
-        return [(at, SKIPPED if runs_now or number else FIRED) for number, at in enumerate(fire)]
-    ahead = len(waiting)
-    queued = [(at, WAITING if ahead + number < LONGEST_QUEUE else SKIPPED) for number, at in enumerate(fire)]
-    if runs_now or not (waiting or queued):
-        return queued
-    in_line = [*((at, WAITING) for at in waiting), *queued]
-    return [(in_line[0][0], FIRED), *in_line[1:]]
+        return Looked(name, error=f"{type(error).__name__}: {error}")
 
 
 def _fire(

@@ -12,6 +12,7 @@ from pgqueue.testing.draining import Ran, adrain, drain
 from pgqueue.testing.eagerly import eager
 from pgqueue.testing.memory import Memory
 from pgqueue.testing.modes import every_queue, in_database, in_memory, in_transaction
+from pgqueue.testing.ticking import assert_ticks
 from pgqueue.testing.trouble import Trouble, WorkerDied, dying, failing
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "adrain",
     "assert_enqueued",
     "assert_not_enqueued",
+    "assert_ticks",
     "databases",
     "drain",
     "dying",

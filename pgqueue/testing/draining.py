@@ -9,7 +9,7 @@ from typing import Any
 from pgqueue.app.context import Context
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import InvalidOption, JobControl, JobError
-from pgqueue.store import claim, control, finish
+from pgqueue.store import claim, control, finish, ticks
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan
 from pgqueue.store.sweep import arun_sweep, reclaiming, run_sweep
@@ -60,6 +60,8 @@ def drain(
 ) -> list[Ran]:
     """Run every job that is due, and every job that is due because of those, without a worker.
 
+    First it fires the schedules that are due. Schedules that the app declares are stored by ``queue.schedules.apply()``.
+
     Jobs of one queue run in the order in which a worker would start them; queues come one after the other, by
     name. Plain functions run in the current thread, others in an event loop of their own.
 
@@ -90,6 +92,8 @@ def drain(
     loop = Loop(queue.aclose)
     with _at(queue, now):
         database = queue.database
+        while database.run(ticks.fire_due()).more:
+            pass
         try:
             while found := _claimed(database, shift):
                 attempt = shift.begin(found)
@@ -138,6 +142,8 @@ async def adrain(
         now = await queue.database.arun(control.clock())
     with _at(queue, now):
         database = queue.database
+        while (await database.arun(ticks.fire_due())).more:
+            pass
         try:
             while found := await _aclaimed(database, shift):
                 attempt = shift.begin(found)

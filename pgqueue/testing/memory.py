@@ -12,6 +12,7 @@ from pgqueue.errors import NotInMemory
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan
 from pgqueue.testing.clock import Clock
+from pgqueue.testing.schedules import Calendar
 from pgqueue.testing.table import Table
 
 T = TypeVar("T")
@@ -39,6 +40,15 @@ ANSWERED = frozenset(
         "claim.leave_without_jobs",
     }
 )
+CALENDAR = frozenset(
+    f"{module}.{name}"
+    for module, names in {
+        "schedules": ("put", "apply", "listed", "dated", "pause", "resume", "remove"),
+        "ticks": ("fire_due", "fire", "backfill", "runs"),
+    }.items()
+    for name in names
+)
+"""Those about schedules, which :class:`Calendar` answers in the same way."""
 """The plans that are answered, by name. The method of :class:`Table` with the last part of the name takes the arguments."""
 TIMED = "control.clock"
 """The plan that asks for the time; it takes none."""
@@ -60,22 +70,24 @@ class Memory(Database):
         """
         super().__init__("", schema=queue.database.catalogue.schema)
         self.clock = Clock() if clock is None else clock
-        self._table = Table()
+        self.clear()
         self._one_at_a_time = threading.RLock()
 
     def clear(self) -> None:
-        """Forget every job."""
-        self._table = Table()
+        """Forget every job and every schedule."""
+        self._table = table = Table()
+        self._calendar = Calendar(table.enqueue, table.show)
 
     def run(self, plan: Plan[T], connection: object = None) -> T:  # noqa: ARG002 - there is no transaction to join
         """Answer a plan."""
-        if plan.name not in ANSWERED:
+        if plan.name not in ANSWERED | CALENDAR:
             self._refuse(f"{plan.name!r} was asked of it")
         given = plan.arguments
         if plan.name == TIMED or given.get("now", plan) is None:
             given["now"] = self.clock.now
         with self._one_at_a_time:
-            answer: T = getattr(self._table, plan.name.rpartition(".")[2])(**given)
+            answers = self._calendar if plan.name in CALENDAR else self._table
+            answer: T = getattr(answers, plan.name.rpartition(".")[2])(**given)
             return answer
 
     async def arun(self, plan: Plan[T], connection: object = None) -> T:

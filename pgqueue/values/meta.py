@@ -12,6 +12,8 @@ import msgspec
 from pgqueue.errors import InvalidOption, PayloadNotEncodable
 from pgqueue.values.storable import NULL, refuse_non_finite, refuse_unstorable
 
+SCHEDULE, SCHEDULED_FOR = "pgqueue_schedule", "pgqueue_scheduled_for"
+"""The keys that a schedule adds to the meta of its jobs: its name, and the tick. sql/schema/0005_schedules.up.sql adds them."""
 LARGEST = 8_192
 """Bytes of JSON. sql/schema/0004_meta.up.sql has the same bound, for jobs that are enqueued by SQL."""
 

@@ -5,7 +5,7 @@ When ticks are is decided in :mod:`pgqueue.values.rule`; how a schedule is store
 """
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -34,6 +34,12 @@ Overlap = Literal["allow", "skip", "queue"]
 LONGEST_NAME = 200
 MOST_MISSED = 10_000
 LONGEST_GRACE, LONGEST_JITTER = timedelta(hours=1), timedelta(days=1)
+FIRED, WAITING, SKIPPED = "fired", "waiting", "skipped"
+"""What becomes of a tick: its job is enqueued; it waits until an earlier job ends; an earlier job had not ended."""
+LONGEST_QUEUE = 100
+"""Ticks of a schedule that wait for an earlier job; further ones are skipped."""
+LOOK_AGAIN = timedelta(seconds=1)
+"""How soon a schedule with waiting ticks is looked at again."""
 AT_ONCE = 1_000
 """Ticks of one schedule that one look fires at most; the next look fires the rest."""
 
@@ -234,6 +240,83 @@ def due(timing: Timing, settled: datetime, now: datetime, *, at_once: int = AT_O
     if len(fire) > at_once:
         return Due(tuple(fire[:at_once]), fire[at_once - 1], fire[at_once])
     return Due(tuple(fire), now, later)
+
+
+class Noted(NamedTuple):
+    """A tick that was decided on.
+
+    Attributes:
+        name: of which schedule.
+        at: the tick.
+        run_at: the earliest time of its job.
+        state: ``fired``, ``waiting`` or ``skipped``.
+    """
+
+    name: str
+    at: datetime
+    run_at: datetime
+    state: str
+
+
+class Looked(NamedTuple):
+    """What one look at a schedule decides.
+
+    Attributes:
+        name: of the schedule.
+        ticks: those to note; some of them may have been noted as waiting before.
+        settled: up to this instant, included, all ticks are decided.
+        next_at: when to look next; None: there is no further tick.
+        error: why the schedule makes no sense; None: it does.
+    """
+
+    name: str
+    ticks: tuple[Noted, ...] = ()
+    settled: datetime | None = None
+    next_at: datetime | None = None
+    error: str | None = None
+
+
+def look(
+    name: str,
+    timing: Timing,
+    settled: datetime,
+    now: datetime,
+    *,
+    runs_now: bool,
+    waiting: Sequence[datetime] = (),
+) -> Looked:
+    """Which ticks fire at an instant, wait or are skipped.
+
+    Args:
+        name: of the schedule.
+        timing: the schedule's.
+        settled: as for :func:`due`.
+        now: the instant.
+        runs_now: whether a job of the schedule has not ended.
+        waiting: the ticks that wait, in order.
+    """
+    found = due(timing, settled, now)
+    ticks = _in_turn(timing.overlap, found.fire, runs_now=runs_now, waiting=waiting)
+    noted = tuple(Noted(name, at, at + timing.delay(name, at), state) for at, state in ticks)
+    left = any(state == WAITING for _, state in ticks) or (runs_now and bool(waiting))
+    soon = now + LOOK_AGAIN
+    return Looked(name, noted, found.settled, min(found.next or soon, soon) if left else found.next)
+
+
+def _in_turn(
+    overlap: Overlap, fire: Sequence[datetime], *, runs_now: bool, waiting: Sequence[datetime]
+) -> list[tuple[datetime, str]]:
+    """What becomes of the ticks of a schedule, and of those that wait."""
+    if overlap == "allow":
+        return [(at, FIRED) for at in fire]
+    if overlap == "skip":
+        return [(at, SKIPPED if runs_now or number else FIRED) for number, at in enumerate(fire)]
+    room = LONGEST_QUEUE - len(waiting)
+    queued = [(at, WAITING if number < room else SKIPPED) for number, at in enumerate(fire)]
+    if runs_now or not (waiting or queued):
+        return queued
+    in_line = [*((at, WAITING) for at in waiting), *queued]
+    return [(in_line[0][0], FIRED), *in_line[1:]]
 
 
 def _missed(timing: Timing, settled: datetime, until: datetime) -> list[datetime]:

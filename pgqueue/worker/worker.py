@@ -29,7 +29,8 @@ from uuid import UUID
 import psycopg
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.errors import ConnectionFailed, Duration, InvalidOption, as_delay, as_limit
+from pgqueue.app.schedules import said
+from pgqueue.errors import ConnectionFailed, Duration, InvalidOption, PgQueueError, as_delay, as_limit
 from pgqueue.store import schema, upkeep
 from pgqueue.values.lease import GRACE, LEASE, POLL, SWEEP
 from pgqueue.values.options import check_queues
@@ -107,6 +108,7 @@ class Worker:
         )
         for task in queue.tasks.values():
             _ = task.signature
+        queue.schedules.declared()  # refuses arguments that do not fit
         self.parts = Parts(queue, options)
 
     @property
@@ -160,6 +162,7 @@ class Worker:
         await claiming.run(schema.verify(catalogue.schema, migrate_hint=catalogue.migrate_hint))
         await self.parts.heartbeat.start()
         await self._store_retention()
+        await self._apply_schedules()
         joblog.started(self.id, connection.info, self.queues, list(self.queue.tasks))
 
     async def _store_retention(self) -> None:
@@ -175,6 +178,13 @@ class Worker:
         if kept.changed:
             extra = {"history": kept.history, "dead": kept.dead, "history_args": kept.history_args}
             log.warning("retention changed", extra=extra)
+
+    async def _apply_schedules(self) -> None:
+        """Store the schedules that the app declares. A failure is logged: the worker runs jobs all the same."""
+        try:
+            said(await self.parts.connections.claiming.run(self.queue.schedules.application()))
+        except (psycopg.Error, PgQueueError):
+            log.exception("the schedules that this app declares could not be stored")
 
     def _loops(self) -> list[Coroutine[Any, Any, None]]:
         loops = [self.parts.completer.run(), *(service.run() for service in self.parts.services)]

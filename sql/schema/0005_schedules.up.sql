@@ -72,7 +72,7 @@ create function pgqueue.schedule_changed() returns trigger language plpgsql set 
 begin
     if (new.cron, new.every, new.at, new.timezone, new.anchor, new.start_at, new.end_at, new.gap, new.repeat)
        is distinct from (old.cron, old.every, old.at, old.timezone, old.anchor, old.start_at, old.end_at, old.gap, old.repeat)
-       and new.settled = old.settled then
+       and new.settled = old.settled and new.next_at is not distinct from old.next_at then
         new.settled := now();
         new.next_at := now();
     end if;

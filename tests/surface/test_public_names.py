@@ -13,11 +13,13 @@ import pytest
 import pgqueue
 from pgqueue import Context, JobHandle, PgQueue, TakenJob, Task
 from pgqueue import errors as errors_module
+from pgqueue.app.schedules import Schedules
 
-PAIRED = (PgQueue, Task, JobHandle, TakenJob)
+PAIRED = (PgQueue, Task, JobHandle, TakenJob, Schedules)
 ALONE = {
-    PgQueue: {"task", "find_task", "load_task", "observe", "require_queue"},
+    PgQueue: {"task", "find_task", "load_task", "observe", "require_queue", "schedule"},
     Task: {"call", "compose", "using"},
+    Schedules: {"application", "declared"},
 }
 """Methods that touch no database, so that there is nothing to await."""
 
@@ -178,6 +180,7 @@ def test_a_context_shows_only_what_a_task_may_use() -> None:
         "job",
         "logger",
         "meta",
+        "scheduled_for",
         "seconds",
         "transaction",
     }

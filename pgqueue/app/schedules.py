@@ -1,0 +1,346 @@
+"""The stored schedules as an app sees them: ``queue.schedules``.
+
+When ticks are is decided in :mod:`pgqueue.values.rule` and :mod:`pgqueue.values.schedule`, how a tick fires once in
+:mod:`pgqueue.store.ticks`. A worker that starts applies what its app declares. What a module declares is owned by that
+module: a schedule is removed by an app that has tasks of its module and does not declare it any more, and by no other app.
+"""
+
+import getpass
+import logging
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime
+from itertools import islice
+from typing import Any, Unpack
+
+from pgqueue.app.declaring import Declared, TimingOptions, timing_of
+from pgqueue.app.handle import JobHandle
+from pgqueue.app.registry import Registry
+from pgqueue.app.task import Call
+from pgqueue.errors import InvalidOption
+from pgqueue.store import schedules, ticks
+from pgqueue.store.plan import Plan
+from pgqueue.values.job import Enqueued, NewJob
+from pgqueue.values.rule import Tick
+from pgqueue.values.schedule import NewSchedule
+from pgqueue.values.scheduled import Applied, Change, Run, Schedule
+
+LONGEST_PAGE = 10_000
+SCRIPT = "__main__"
+"""Many programs have a module of this name, so it owns nothing."""
+
+log = logging.getLogger("pgqueue")
+
+
+class Schedules:
+    """The stored schedules of a queue. Each method runs one plan; the awaited one has an ``a`` before its name."""
+
+    def __init__(self, queue: Registry, declared: Mapping[str, Declared]) -> None:
+        """Made by the queue; see :attr:`pgqueue.PgQueue.schedules`."""
+        self._queue = queue
+        self._declared = declared
+
+    def declared(self) -> list[NewSchedule]:
+        """What the app's code declares, ready to be stored.
+
+        Raises:
+            PayloadNotEncodable: the arguments of one do not fit its task.
+        """
+        found = [one.stored() for one in self._declared.values()]
+        for one in found:
+            self._queue.require_queue(one.job.queue)
+        return found
+
+    def apply(self) -> Applied:
+        """Store what the app's code declares, all or none, and remove what its modules no longer declare.
+
+        Returns:
+            The names of those that were added, changed and removed, and of those whose name is taken.
+        """
+        return said(self._queue.database.run(self.application()))
+
+    async def aapply(self) -> Applied:
+        """As :meth:`apply`, awaited."""
+        return said(await self._queue.database.arun(self.application()))
+
+    def add(
+        self,
+        name: str,
+        call: Call[Any],
+        cron: str | None = None,
+        /,
+        *,
+        connection: object = None,
+        **timing: Unpack[TimingOptions],
+    ) -> None:
+        """Add a schedule at run time.
+
+        Args:
+            name: what it is called, such as ``report of customer 42``.
+            call: what each tick enqueues: ``task.call(...)`` or ``task.using(...).call(...)``.
+            cron: as for :meth:`pgqueue.PgQueue.schedule`.
+            connection: add it on this connection, in its current transaction.
+
+        Raises:
+            InvalidOption: an option makes no sense, there is no tick to come, or the name is taken.
+        """
+        done = self._queue.database.run(self._putting(name, call, cron, timing, replace=False), connection)
+        _require_stored(name, done)
+
+    async def aadd(
+        self,
+        name: str,
+        call: Call[Any],
+        cron: str | None = None,
+        /,
+        *,
+        connection: object = None,
+        **timing: Unpack[TimingOptions],
+    ) -> None:
+        """As :meth:`add`, awaited."""
+        plan = self._putting(name, call, cron, timing, replace=False)
+        _require_stored(name, await self._queue.database.arun(plan, connection))
+
+    def put(
+        self,
+        name: str,
+        call: Call[Any],
+        cron: str | None = None,
+        /,
+        *,
+        connection: object = None,
+        **timing: Unpack[TimingOptions],
+    ) -> Change:
+        """Add a schedule at run time, or change the one of this name. Another rule does not invent ticks of the past.
+
+        Args:
+            name: what it is called.
+            call: what each tick enqueues.
+            cron: as for :meth:`pgqueue.PgQueue.schedule`.
+            connection: store it on this connection, in its current transaction.
+
+        Returns:
+            ``added``, ``changed`` or ``unchanged``.
+
+        Raises:
+            InvalidOption: an option makes no sense, there is no tick to come, or code declares this name.
+        """
+        done = self._queue.database.run(self._putting(name, call, cron, timing, replace=True), connection)
+        return _require_stored(name, done)
+
+    async def aput(
+        self,
+        name: str,
+        call: Call[Any],
+        cron: str | None = None,
+        /,
+        *,
+        connection: object = None,
+        **timing: Unpack[TimingOptions],
+    ) -> Change:
+        """As :meth:`put`, awaited."""
+        plan = self._putting(name, call, cron, timing, replace=True)
+        return _require_stored(name, await self._queue.database.arun(plan, connection))
+
+    def get(self, name: str) -> Schedule:
+        """All that is recorded of a schedule.
+
+        Raises:
+            UnknownSchedule: there is none of this name.
+        """
+        return self._queue.database.run(schedules.dated(name))[0]
+
+    async def aget(self, name: str) -> Schedule:
+        """As :meth:`get`, awaited."""
+        return (await self._queue.database.arun(schedules.dated(name)))[0]
+
+    def find(self, *, task: str | None = None, after: str = "", limit: int = 100) -> list[Schedule]:
+        """Schedules in the order of their names.
+
+        Args:
+            task: only those of this task.
+            after: only those behind this name; give the last name of a page to get the next.
+            limit: at most how many, up to 10,000.
+        """
+        return self._queue.database.run(schedules.listed(task=task, after=after, limit=_page(limit)))
+
+    async def afind(self, *, task: str | None = None, after: str = "", limit: int = 100) -> list[Schedule]:
+        """As :meth:`find`, awaited."""
+        return await self._queue.database.arun(schedules.listed(task=task, after=after, limit=_page(limit)))
+
+    def next(self, name: str, *, count: int = 10) -> list[Tick]:
+        """The next ticks of a schedule, and those that a clock change drops, which are marked.
+
+        Args:
+            name: of which schedule.
+            count: how many, up to 10,000.
+
+        Raises:
+            UnknownSchedule: there is none of this name.
+            InvalidOption: the schedule makes no sense.
+        """
+        return upcoming(*self._queue.database.run(schedules.dated(name)), _page(count))
+
+    async def anext(self, name: str, *, count: int = 10) -> list[Tick]:
+        """As :meth:`next`, awaited."""
+        return upcoming(*await self._queue.database.arun(schedules.dated(name)), _page(count))
+
+    def pause(self, name: str, *, by: str | None = None) -> bool:
+        """Fire no tick of a schedule until it is resumed.
+
+        Args:
+            name: which.
+            by: who does it, for people to read; by default the user and host of this process.
+
+        Returns:
+            False if it was paused already.
+
+        Raises:
+            UnknownSchedule: there is none of this name.
+        """
+        return self._queue.database.run(schedules.pause(name, by or _me()))
+
+    async def apause(self, name: str, *, by: str | None = None) -> bool:
+        """As :meth:`pause`, awaited."""
+        return await self._queue.database.arun(schedules.pause(name, by or _me()))
+
+    def resume(self, name: str) -> bool:
+        """Fire the ticks of a paused schedule again, or of one that was set aside; what became due meanwhile is missed.
+
+        Returns:
+            False if it was neither.
+        """
+        return self._queue.database.run(schedules.resume(name))
+
+    async def aresume(self, name: str) -> bool:
+        """As :meth:`resume`, awaited."""
+        return await self._queue.database.arun(schedules.resume(name))
+
+    def remove(self, name: str) -> bool:
+        """Delete a schedule; its jobs stay. False: there was none of this name."""
+        return self._queue.database.run(schedules.remove(name))
+
+    async def aremove(self, name: str) -> bool:
+        """As :meth:`remove`, awaited."""
+        return await self._queue.database.arun(schedules.remove(name))
+
+    def fire(self, name: str) -> JobHandle[Any] | None:
+        """Enqueue a job of a schedule now; its next tick stays.
+
+        Returns:
+            A handle of the job; None: a live job has its unique key.
+
+        Raises:
+            UnknownSchedule: there is none of this name.
+        """
+        return self._handle(self._queue.database.run(ticks.fire(name)))
+
+    async def afire(self, name: str) -> JobHandle[Any] | None:
+        """As :meth:`fire`, awaited."""
+        return self._handle(await self._queue.database.arun(ticks.fire(name)))
+
+    def backfill(self, name: str, start: datetime, end: datetime) -> list[Run]:
+        """Fire the ticks of a stretch of the past that have not fired, in order. Ticks are remembered for 30 days.
+
+        Args:
+            name: of which schedule.
+            start: the first instant.
+            end: the last instant, included.
+
+        Returns:
+            The ticks that it fired.
+
+        Raises:
+            UnknownSchedule: there is none of this name.
+            InvalidOption: the stretch does not end by now, or has more than 10,000 ticks.
+        """
+        return self._queue.database.run(ticks.backfill(name, _aware("start", start), _aware("end", end)))
+
+    async def abackfill(self, name: str, start: datetime, end: datetime) -> list[Run]:
+        """As :meth:`backfill`, awaited."""
+        return await self._queue.database.arun(
+            ticks.backfill(name, _aware("start", start), _aware("end", end))
+        )
+
+    def runs(self, name: str, *, before: datetime | None = None, limit: int = 100) -> list[Run]:
+        """The ticks of a schedule that were decided on in the last 30 days, the latest first, and their jobs.
+
+        Args:
+            name: of which schedule.
+            before: only those before this instant; give the last tick of a page to get the next.
+            limit: at most how many, up to 10,000.
+        """
+        return self._queue.database.run(ticks.runs(name, before=before, limit=_page(limit)))
+
+    async def aruns(self, name: str, *, before: datetime | None = None, limit: int = 100) -> list[Run]:
+        """As :meth:`runs`, awaited."""
+        return await self._queue.database.arun(ticks.runs(name, before=before, limit=_page(limit)))
+
+    def application(self) -> Plan[Applied]:
+        """The plan of :meth:`apply`, for workers."""
+        modules = {task.function.__module__ for task in self._queue.tasks.values()} - {SCRIPT}
+        return schedules.apply(self.declared(), sorted(modules))
+
+    def _putting(
+        self, name: str, call: Call[Any], cron: str | None, timing: TimingOptions, *, replace: bool
+    ) -> Plan[Change]:
+        job = getattr(call, "job", None)
+        if not isinstance(job, NewJob):
+            raise InvalidOption(f"schedule {name!r}: {call!r:.80} is no call of a task; give task.call(...)")
+        self._queue.require_queue(job.queue)
+        return schedules.put(NewSchedule(name=name, job=job, timing=timing_of(cron, timing)), replace=replace)
+
+    def _handle(self, job_id: int | None) -> JobHandle[Any] | None:
+        return None if job_id is None else JobHandle(Enqueued(job_id), self._queue)
+
+
+def upcoming(schedule: Schedule, now: datetime, count: int) -> list[Tick]:
+    """The next ticks of a schedule after an instant, and those that a clock change drops.
+
+    Raises:
+        InvalidOption: the schedule makes no sense.
+    """
+    if schedule.timing is None:
+        raise InvalidOption(f"schedule {schedule.name!r}: {schedule.error}")
+    return [*islice(schedule.timing.after(now), count)]
+
+
+def said(applied: Applied) -> Applied:
+    """Log what became of declared schedules."""
+    for what in ("added", "changed", "removed"):
+        if names := getattr(applied, what):
+            log.info("schedules %s", what, extra={"schedules": names})
+    if applied.taken:
+        log.error(
+            "schedules not stored: another module or a schedule made at run time has the name",
+            extra={"schedules": applied.taken},
+        )
+    return applied
+
+
+def _require_stored(name: str, change: Change) -> Change:
+    if change is Change.TAKEN:
+        raise InvalidOption(
+            f"schedule {name!r} exists already; use another name, or put(...) to change one that was made at run time"
+        )
+    return change
+
+
+def _page(limit: int) -> int:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= LONGEST_PAGE:
+        raise InvalidOption(f"limit={limit!r}: use a number from 1 to {LONGEST_PAGE:,}")
+    return limit
+
+
+def _aware(what: str, instant: datetime) -> datetime:
+    if not isinstance(instant, datetime) or instant.utcoffset() is None:
+        raise InvalidOption(f"{what}={instant!r}: use a datetime with a time zone")
+    return instant
+
+
+def _me() -> str:
+    user = "unknown"
+    with suppress(Exception):  # a container's user may have no name
+        user = getpass.getuser()
+    return f"{user}@{socket.gethostname()}"
