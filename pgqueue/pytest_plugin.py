@@ -1,4 +1,4 @@
-"""Fixtures for the tests of apps that use pgqueue. Unused, they cost nothing: all else is imported when needed."""
+"""Fixtures for the tests of apps that use pgqueue. A suite that uses none of them imports nothing else of pgqueue."""
 
 import os
 import pkgutil
@@ -24,7 +24,7 @@ NO_APP = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Say which app, and which server."""
+    """Add the options that name the app and the server."""
     group = parser.getgroup("pgqueue")
     group.addoption(
         "--pgqueue-dsn",
@@ -32,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="the PostgreSQL server on which pgqueue's fixtures make databases (default: the ini option, "
         f"{SERVER_SETTING}, or a throwaway server)",
     )
-    parser.addini("pgqueue_dsn", f"the same; before {SERVER_SETTING}")
+    parser.addini("pgqueue_dsn", f"the server, as --pgqueue-dsn; it has precedence over {SERVER_SETTING}")
     parser.addini("pgqueue_app", f"your PgQueue, as module:attribute (default: {APP_SETTING})")
 
 
@@ -50,16 +50,16 @@ def pytest_load_initial_conftests() -> None:
 
 
 def pytest_unconfigure() -> None:
-    """Leave nothing in place of queues' databases."""
+    """Give every queue its database again."""
     if os.environ.get(TESTING_SETTING):
-        from pgqueue.testing import every_queue  # noqa: PLC0415 - as above
+        from pgqueue.testing import every_queue  # noqa: PLC0415 - most suites do without
 
         every_queue(None)
 
 
 @pytest.fixture
 def pgqueue_app(pytestconfig: pytest.Config) -> "PgQueue":
-    """The app's queue, as the ini option ``pgqueue_app`` names it. Override it to say so in code."""
+    """The app's queue, as the ini option ``pgqueue_app`` names it. Override this fixture to name the queue in code."""
     from pgqueue.app.pgqueue import PgQueue  # noqa: PLC0415 - most tests of a suite need none of this
 
     named = pytestconfig.getini("pgqueue_app") or os.environ.get(APP_SETTING)
@@ -72,22 +72,22 @@ def pgqueue_app(pytestconfig: pytest.Config) -> "PgQueue":
             f"pgqueue_app = {named}: {error}; name your PgQueue as module:attribute"
         ) from error
     if not isinstance(found, PgQueue):
-        raise pytest.UsageError(f"pgqueue_app = {named}: this is no PgQueue but {found!r}")
+        raise pytest.UsageError(f"pgqueue_app = {named}: this is not a PgQueue but {found!r}")
     return found
 
 
 @pytest.fixture
 def pgqueue_clock() -> "Clock":
-    """What time it is for jobs, in this test's other fixtures too."""
-    from pgqueue.testing import Clock  # noqa: PLC0415 - as above
+    """The clock of jobs, which the test sets; this test's other fixtures of pgqueue use it, too."""
+    from pgqueue.testing import Clock  # noqa: PLC0415 - only for this fixture
 
     return Clock()
 
 
 @pytest.fixture
 def pgqueue_memory(pgqueue_app: "PgQueue", pgqueue_clock: "Clock") -> Iterator["Memory"]:
-    """The app's jobs are kept in memory, and wait for a ``drain``; no database is needed."""
-    from pgqueue.testing import in_memory  # noqa: PLC0415 - as above
+    """The app's jobs are kept in memory, and run when the test calls ``drain``; no database is needed."""
+    from pgqueue.testing import in_memory  # noqa: PLC0415 - only for this fixture
 
     with in_memory(pgqueue_app, clock=pgqueue_clock) as memory:
         yield memory
@@ -95,8 +95,8 @@ def pgqueue_memory(pgqueue_app: "PgQueue", pgqueue_clock: "Clock") -> Iterator["
 
 @pytest.fixture
 def pgqueue_eager(pgqueue_app: "PgQueue", pgqueue_clock: "Clock") -> Iterator["Memory"]:
-    """The app's jobs run at once, in whoever enqueues them; no database is needed."""
-    from pgqueue.testing import eager  # noqa: PLC0415 - as above
+    """The app's jobs run at once, inside the call that enqueues them; no database is needed."""
+    from pgqueue.testing import eager  # noqa: PLC0415 - only for this fixture
 
     with eager(pgqueue_app, clock=pgqueue_clock) as memory:
         yield memory
@@ -104,9 +104,9 @@ def pgqueue_eager(pgqueue_app: "PgQueue", pgqueue_clock: "Clock") -> Iterator["M
 
 @pytest.fixture(scope="session")
 def pgqueue_server(pytestconfig: pytest.Config) -> Iterator[str]:
-    """The DSN of a server on which databases may be made: the one that is named, or a throwaway one."""
-    from pgqueue.embedded import embedded_server  # noqa: PLC0415 - as above
-    from pgqueue.testing.databases import hasten  # noqa: PLC0415 - as above
+    """The DSN of a server on which databases may be made: the named server, or a throwaway one."""
+    from pgqueue.embedded import embedded_server  # noqa: PLC0415 - only for this fixture
+    from pgqueue.testing.databases import hasten  # noqa: PLC0415 - only for this fixture
 
     named = pytestconfig.getoption("--pgqueue-dsn") or pytestconfig.getini("pgqueue_dsn")
     if named or os.environ.get(SERVER_SETTING):
@@ -120,14 +120,14 @@ def pgqueue_server(pytestconfig: pytest.Config) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def pgqueue_prepare() -> Callable[[str], object]:
-    """Called once with a DSN to add to the database that is copied for each test; override it for your tables."""
+    """A function that is called once, with the DSN of the database that is copied for each test; override it to add tables."""
     return str
 
 
 @pytest.fixture(scope="session")
 def pgqueue_databases(pgqueue_server: str, pgqueue_prepare: Callable[[str], object]) -> Iterator["Databases"]:
-    """Where fresh databases come from: the schema is installed once, and copied."""
-    from pgqueue.testing import databases  # noqa: PLC0415 - as above
+    """The source of fresh databases: the schema is installed once, and the database is copied."""
+    from pgqueue.testing import databases  # noqa: PLC0415 - only for this fixture
 
     with databases(pgqueue_server, prepare=pgqueue_prepare) as made:
         yield made
@@ -144,8 +144,8 @@ def pgqueue_dsn(pgqueue_databases: "Databases") -> Iterator[str]:
 def pgqueue_queue(
     request: pytest.FixtureRequest, pgqueue_app: "PgQueue", pgqueue_dsn: str
 ) -> Iterator["PgQueue"]:
-    """The app's queue, on a fresh database; at the instant of ``pgqueue_clock`` where a test asks for that, too."""
-    from pgqueue.testing import in_database  # noqa: PLC0415 - as above
+    """The app's queue on a fresh database; if the test uses ``pgqueue_clock``, too, at its instant."""
+    from pgqueue.testing import in_database  # noqa: PLC0415 - only for this fixture
 
     clock = request.getfixturevalue("pgqueue_clock") if "pgqueue_clock" in request.fixturenames else None
     with in_database(pgqueue_app, pgqueue_dsn, clock=clock) as queue:

@@ -6,7 +6,7 @@
 --      one, the planner may start from the jobs, when its statistics say that there are none, and then every entry of a job
 --      that is gone is read, a second and more while a snapshot is held open elsewhere; ids are given in order, so
 --      width_bucket finds what belongs to each by halving. Without a worker, only waiting jobs are ended. Where a dead job
---      has the id already, this one is kept under a new id, and its last error names the former one
+--      has the id already, this one is kept under a new id, and its last error names its old id
 with done as (
     delete from pgqueue.jobs
     where id = any(%(ids)s::bigint[])

@@ -1,6 +1,6 @@
 -- note_unlisted_workers: note as lost the workers that running jobs name and that the database does not know, as after a partial restore.
 -- index: none (reads the jobs from end to end, twice: running ones are in no index)
--- locks: running jobs that name no worker, as after a repair by hand; they are given the zero id
+-- locks: running jobs that name no worker, as after a manual repair; they are given the zero id
 -- run by: worker upkeep, soon after its start and hardly ever after
 with nameless as (
     update pgqueue.jobs set worker_id = '00000000-0000-0000-0000-000000000000'

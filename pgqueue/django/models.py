@@ -28,7 +28,7 @@ def table(name: str) -> str:
 class ReadOnlyQuerySet(models.QuerySet[Any]):
     """A query that only reads."""
 
-    def update(self, **_given: Any) -> NoReturn:  # noqa: ANN401 - whatever it is
+    def update(self, **_given: Any) -> NoReturn:  # noqa: ANN401 - any value
         """Refuse."""
         raise _refused(self.model)
 
@@ -36,7 +36,7 @@ class ReadOnlyQuerySet(models.QuerySet[Any]):
         """Refuse."""
         raise _refused(self.model)
 
-    def bulk_create(self, *_also: Any, **_given: Any) -> NoReturn:  # noqa: ANN401 - whatever it is
+    def bulk_create(self, *_also: Any, **_given: Any) -> NoReturn:  # noqa: ANN401 - any value
         """Refuse."""
         raise _refused(self.model)
 
@@ -60,11 +60,11 @@ class ReadOnly(models.Model):
 
         abstract = True
 
-    def save(self, *_also: Any, **_given: Any) -> NoReturn:  # noqa: ANN401 - whatever it is
+    def save(self, *_also: Any, **_given: Any) -> NoReturn:  # noqa: ANN401 - any value
         """Refuse."""
         raise _refused(type(self))
 
-    def delete(self, *_also: Any, **_given: Any) -> NoReturn:  # noqa: ANN401 - whatever it is
+    def delete(self, *_also: Any, **_given: Any) -> NoReturn:  # noqa: ANN401 - any value
         """Refuse."""
         raise _refused(type(self))
 

@@ -9,7 +9,7 @@ never on a driver's exceptions.
 needs one. Nothing above this floor knows which. Plans compose with ``yield from``. A plan that needs a transaction can
 only be composed into another one that says so, too: any other is refused when it is run.
 
-A plan that is never run does nothing, which is easy to overlook: plans stay private to the package, and every public
+A plan that is never run does nothing, and no error says so: plans stay private to the package, and every public
 method runs its own.
 """
 

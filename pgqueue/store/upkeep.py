@@ -145,7 +145,7 @@ def settle(
 def note_unlisted_workers() -> Steps[int]:
     """Note workers that jobs name and the database has never known, so that those jobs are reclaimed; how many workers.
 
-    Running jobs that name no worker, as after a repair by hand, count as those of one more. It reads the jobs
+    Running jobs that name no worker, as after a manual repair, count as those of one more. It reads the jobs
     from end to end.
     """
     yield Statement("allow_full_reads", {})

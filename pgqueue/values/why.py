@@ -15,7 +15,7 @@ from pgqueue.values.lease import spoken
 MOST_AHEAD = 1_000
 """The jobs ahead of a job are counted up to this number."""
 MOST_NAMED = 5
-"""At most so many of the things that a blocked job waits for are named."""
+"""How many of the things that a blocked job waits for are named, at most."""
 LONGEST_NAMED = 200
 """Characters of such a name."""
 

@@ -70,7 +70,7 @@ create table pgqueue.job_history (
 ) partition by range (finished_at);
 comment on table pgqueue.job_history is 'Jobs that succeeded or were cancelled, one partition per UTC day.';
 create index job_history_id on pgqueue.job_history (id);
--- Catches what no day covers (nobody made partitions for days); ensure_history_days empties it.
+-- Takes the rows of days without a partition (no worker made one in time); ensure_history_days empties it.
 create table pgqueue.job_history_default partition of pgqueue.job_history default;
 
 create table pgqueue.dead_jobs (
@@ -118,8 +118,8 @@ create table pgqueue.departed (
 comment on table pgqueue.departed is
     'Workers that went off the list and may have left running jobs behind, until a sweep has returned those.';
 
--- Whoever deletes a worker's row, by lease, by hand or by TRUNCATE: its jobs will be looked for. Running jobs are
--- in no index, so they are looked for only then.
+-- Notes each worker whose row is deleted, by a sweep, by a user or by TRUNCATE, so that a sweep looks for its jobs. Running
+-- jobs are in no index, so a sweep looks for them only then.
 create function pgqueue.note_departure() returns trigger language plpgsql as $$
 begin
     if tg_op = 'TRUNCATE' then
@@ -172,8 +172,8 @@ create view pgqueue.all_jobs as
 comment on view pgqueue.all_jobs is 'Every job there is a record of, live or ended, in one shape.';
 
 -- NOTIFY takes a lock that every notifying commit of the whole database shares, so it is sent only
--- while a worker sleeps. One trigger serves every way in: enqueue, COPY and the SQL function. Whether
--- somebody sleeps is what this sequence says: 2 if so, 1 if not. The trigger reads it in a microsecond
+-- while a worker is idle. One trigger serves every way in: enqueue, COPY and the SQL function. This
+-- sequence says whether a worker is idle: 2 if so, 1 if not. The trigger reads it in a microsecond
 -- and needs no plan and no snapshot for it; looking into the table of workers took a tenth of an enqueue.
 create sequence pgqueue.sleepers maxvalue 2;
 comment on sequence pgqueue.sleepers is '2 while a worker is asleep, 1 while none is; every tick sets it right.';
@@ -255,8 +255,8 @@ begin
 end $$;
 
 -- Drops the history partitions of the days before the given one; returns how many went. Dropping
--- locks the parent, and whoever waits for that lock holds up every completion behind it: give up
--- after a moment instead, and let the next sweep try again.
+-- locks the parent, and every completion waits behind a transaction that waits for that lock: the sweep
+-- gives up after 200 ms, and the next sweep tries again.
 create function pgqueue.drop_history_before(first_kept date) returns integer language plpgsql as $$
 declare
     child_name text;

@@ -1,9 +1,10 @@
 -- What the data pipeline reads by: in which transaction a job ended, who worked, when the code changed, which days are
 -- safely out.
 
--- Nothing is rewritten, but while the tables change nobody else may have them open; and whoever waits for that holds up
--- every completion behind it. So it is asked for in short attempts: while a long report reads the history, workers go on.
--- An attempt gives back every table, so it deadlocks with nobody who takes them in another order. The last three are for
+-- Nothing is rewritten, but while the tables change no other transaction may have them open, and every completion waits
+-- behind a transaction that waits for that. So the locks are asked for in short attempts: while a long report reads the
+-- history, workers go on. An attempt releases every table, so it causes no deadlock with transactions that lock them in
+-- another order. The last three are for
 -- revision 0003: where both run in one transaction, it must not ask for them while this one holds the history.
 do $$
 declare
@@ -110,8 +111,8 @@ exception when lock_not_available then
     return false;
 end $$;
 
--- Lets nobody write to a day of the history before the transaction ends; false: somebody is at it; null: it is gone.
--- Whoever ends a job now writes to another day.
+-- Keeps all others from writing to a day of the history until the transaction ends; false: another transaction writes to
+-- it; null: it is gone. A job that ends now is written to another day.
 create function pgqueue.hold_history_day(day date) returns boolean language plpgsql as $$
 begin
     if pgqueue.history_partition(day) is null then
@@ -125,8 +126,8 @@ exception when lock_not_available then
 end $$;
 
 -- Drops a day of the history, and notes that what the lake has of it is gone from here; false: the tables were in use.
--- Dropping locks the parent, and whoever waits for that lock holds up every completion behind it: give up after a moment
--- instead, and let it be tried again.
+-- Dropping locks the parent, and every completion waits behind a transaction that waits for that lock: this one gives up
+-- after 200 ms, and its caller tries again.
 create function pgqueue.drop_history_day(day date) returns boolean language plpgsql as $$
 begin
     perform set_config('lock_timeout', '200ms', true);

@@ -1,4 +1,4 @@
--- Takes the bounds away, and puts the former function and view back.
+-- Takes the bounds away, and brings the old function and view back.
 
 -- For triggers and other languages. Returns the job's id; on a taken unique key the holder's id.
 create or replace function pgqueue.enqueue(

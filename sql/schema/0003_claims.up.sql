@@ -2,7 +2,7 @@
 -- worker knows.
 
 -- Columns are added without a default and checks without looking at the rows, so nothing is rewritten. But while the
--- tables change nobody else may have them open, so that is asked for in short attempts, as in revision 0002.
+-- tables change no other transaction may have them open, so the locks are asked for in short attempts, as in revision 0002.
 do $$
 declare
     before constant text := current_setting('lock_timeout');
@@ -50,8 +50,8 @@ exception when data_exception then
     return null;
 end $$;
 
--- Puts due jobs in line, at most so many. Where the database refuses that, because of a queue's name that no index takes
--- or a trigger of somebody's, it is done one by one, and the jobs that are refused are set aside: promoted + the number of
+-- Puts due jobs in line, at most ``most``. Where the database refuses that, because of a queue's name that no index takes
+-- or a trigger of a user's, it is done one by one, and the jobs that are refused are set aside: promoted + the number of
 -- those refused is how many were due.
 create function pgqueue.promote_due(due_by timestamptz, most integer, out promoted integer, out refused bigint[])
 language plpgsql set search_path = pg_catalog, pg_temp as $$

@@ -243,7 +243,7 @@ language sql security definer set search_path = pg_catalog, pg_temp as $$
     from (select pgqueue.first_day_kept(now()) as kept) as stored where kept is not null
 $$;
 
--- Deletes rows of the default partition that are older than the retention, at most so many; returns how many. Where there
+-- Deletes rows of the default partition that are older than the retention, at most ``at_most``; returns how many. Where there
 -- is a lake, its export first gives their days a partition.
 create function pgqueue.drop_old_strays(at timestamptz, at_most integer) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -261,7 +261,7 @@ begin
     return deleted;
 end $$;
 
--- Deletes dead jobs that are older than the stored retention, at most so many; returns how many.
+-- Deletes dead jobs that are older than the stored retention, at most ``at_most``; returns how many.
 create function pgqueue.drop_old_dead(at timestamptz, at_most integer) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -282,7 +282,7 @@ end $$;
 -- Names in functions are looked up here alone: a role that may create objects in a schema of a caller's search_path must
 -- not have its own code run by them.
 -- And what tidies, or enqueues, runs with the rights of the tables' owner: a worker need not own the tables, an enqueuer
--- need not read them. So these functions are for the roles that may do this work by hand today, and for no others.
+-- need not read them. So these functions are for the roles that may do this work themselves today, and for no others.
 do $$
 declare
     one     record;

@@ -240,7 +240,7 @@ def test_a_server_is_asked_for_by_the_names_that_the_fixtures_read(shop: Path, d
 
 @pytest.mark.parametrize(
     ("app", "words"),
-    [("shop:quue", "has no attribute 'quue'"), ("shop:sent", "this is no PgQueue but"), ("a b", "a b")],
+    [("shop:quue", "has no attribute 'quue'"), ("shop:sent", "this is not a PgQueue but"), ("a b", "a b")],
 )
 def test_an_app_that_is_not_there_is_an_error_in_words(shop: Path, app: str, words: str) -> None:
     said = _pytest(shop, "-k", "eager", "-o", f"pgqueue_app={app}")

@@ -280,7 +280,7 @@ def test_a_prune_gives_up_on_a_history_that_is_in_use_and_says_who_uses_it(
     _verified(queue, lake, DAY)
     with psycopg.connect(dsn, application_name="long report") as reader:
         reader.execute("select count(*) from pgqueue.job_history")
-        (one,) = prune(queue.database, lake, patience=NONE)
+        (one,) = prune(queue.database, lake, lock_wait=NONE)
         assert one.fate is Fate.BUSY
         assert f"pid {reader.info.backend_pid}, long report" in one.reason
     assert [one.fate for one in prune(queue.database, lake)] == [Fate.PRUNED]

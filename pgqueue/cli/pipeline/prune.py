@@ -57,7 +57,7 @@ def prune(
 
     queue.database.verify()
     found = pruning.prune(
-        queue.database, Lake(where), keep=keep, days=together(day) or None, patience=wait, tell=_tell
+        queue.database, Lake(where), keep=keep, days=together(day) or None, lock_wait=wait, tell=_tell
     )
     if as_json:
         print_json(found)

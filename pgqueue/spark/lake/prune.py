@@ -67,7 +67,7 @@ def prune(
     *,
     keep: timedelta = KEEP,
     days: Collection[date] | None = None,
-    patience: timedelta = LOCK_WAIT,
+    lock_wait: timedelta = LOCK_WAIT,
     now: datetime | None = None,
     tell: Callable[[Pruned], object] = lambda _: None,
 ) -> list[Pruned]:
@@ -78,7 +78,7 @@ def prune(
         lake: where they were exported.
         keep: how far back to keep whole days, counted from the database's clock.
         days: these days only.
-        patience: how long to try to get the exclusive lock on the history, for each day.
+        lock_wait: how long to try to get the exclusive lock on the history, for each day.
         now: the time, in place of the database's clock.
         tell: called with each day's result.
 
@@ -101,7 +101,7 @@ def prune(
         for one in database.run(plans.there(below, seen.xmax)):
             if one.stands and (days is None or one.day in days):
                 reason = _reason_to_keep(one, entries.get(one.day), first_kept)
-                found.append(reason or _pruned(database, lake, entries[one.day], patience))
+                found.append(reason or _pruned(database, lake, entries[one.day], lock_wait))
                 tell(found[-1])
     return found
 
@@ -122,25 +122,25 @@ def _reason_to_keep(one: DayThere, entry: EndedDay | None, first_kept: date) -> 
     return None
 
 
-def _pruned(database: Database, lake: Lake, entry: EndedDay, patience: timedelta) -> Pruned:
+def _pruned(database: Database, lake: Lake, entry: EndedDay, lock_wait: timedelta) -> Pruned:
     """Drop a day, or return why not."""
     assert entry.day is not None  # noqa: S101 - for the type checker: ended jobs have days
     day = entry.day
     try:
-        _until(patience, database.run, plans.gather(day))
+        _until(lock_wait, database.run, plans.gather(day))
         with database.transaction() as connection:
-            done = _dropped(Blocking(connection, database.catalogue), lake, entry, day, patience)
+            done = _dropped(Blocking(connection, database.catalogue), lake, entry, day, lock_wait)
     except RetryError:
         others = "; ".join(map(str, database.run(plans.readers()))) or "it has just ended"
-        reason = f"other transactions used the history for {patience}: {others}; run it again, or end them"
+        reason = f"other transactions used the history for {lock_wait}: {others}; run it again, or end them"
         return Pruned(day=day, fate=Fate.BUSY, reason=reason)
     lake.passed("pruned")
     return done
 
 
-def _dropped(runs: Blocking, lake: Lake, entry: EndedDay, day: date, patience: timedelta) -> Pruned:
+def _dropped(runs: Blocking, lake: Lake, entry: EndedDay, day: date, lock_wait: timedelta) -> Pruned:
     """In a transaction: lock the day, compare it once more, and drop it."""
-    if _until(patience, run, plans.hold(day), runs) is None:
+    if _until(lock_wait, run, plans.hold(day), runs) is None:
         return Pruned(day=day, fate=Fate.KEPT, reason="gone meanwhile")
     lake.passed("held")
     known = run(plans.known(), runs).get(day)
@@ -149,7 +149,7 @@ def _dropped(runs: Blocking, lake: Lake, entry: EndedDay, day: date, patience: t
     held = run(plans.contents(day, since=known.pruned_below, below=EVERY), runs).history
     if reason := _differs(held, entry.history_since(known.pruned_below), day):
         return Pruned(day=day, fate=Fate.REFUSED, reason=reason)
-    _until(patience, run, plans.drop(day), runs)
+    _until(lock_wait, run, plans.drop(day), runs)
     lake.passed("dropped")
     return Pruned(day=day, fate=Fate.PRUNED, rows=held.rows)
 
@@ -163,10 +163,10 @@ def _differs(held: Share, wanted: Share, day: date) -> str:
     )
 
 
-def _until(patience: timedelta, attempt: Callable[..., bool | None], *args: object) -> bool | None:
+def _until(lock_wait: timedelta, attempt: Callable[..., bool | None], *args: object) -> bool | None:
     """Repeat the attempt until it does not return False, with pauses in which other transactions get their locks."""
     return Retrying(
         retry=retry_if_result(lambda done: done is False),
         wait=wait_random(0.5, 1.5),
-        stop=stop_after_delay(patience),
+        stop=stop_after_delay(lock_wait),
     )(attempt, *args)
