@@ -36,8 +36,11 @@ use_memory()
 LONGEST = (
     "spark",
     "test_bench.py",
-    "test_spark_session.py",
+    "test_docs_run.py",
     "test_spark_sink_killed.py",
+    "test_spark_scale.py",
+    "test_spark_session.py",
+    "test_testing_plugin.py",
     "test_django_command.py",
     "test_django_example.py",
     "test_django_checks.py",
@@ -70,6 +73,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.postgresql_dbname = "pgqueue_tests"
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of the same name
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Group what runs in one process: the tests of a file, and all tests that share the Spark session. Longest first."""
     for item in items:
@@ -77,6 +81,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             shares = "spark" in getattr(item, "fixturenames", ())
             item.add_marker(pytest.mark.xdist_group("spark" if shares else item.nodeid.partition("::")[0]))
     items.sort(key=_place)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Refuse to run without groups: the suite would start Spark, and what modules share, in each process."""
+    if getattr(session.config.option, "loadgroup", False) and any(
+        "@" not in item.nodeid for item in session.items
+    ):
+        raise pytest.UsageError("pytest-xdist groups no tests under this pytest: pip install -e '.[dev]'")
 
 
 def _place(item: pytest.Item) -> int:

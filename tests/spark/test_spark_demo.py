@@ -27,6 +27,7 @@ REAL = {1: "succeeded", 2: "dead"}
 SMALL = ("--jobs", "520", "--rows", "400", "--days", "1", "--no-open", "--json")
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.usefixtures("spark")
 def test_every_job_that_ended_is_in_the_lake_once_and_the_report_is_there(tmp_path: Path) -> None:
     told = pgqueue("pipeline", "demo", str(tmp_path / "demo"), *SMALL)
