@@ -126,9 +126,9 @@ def renew(
 
 
 @plan
-def set_idle(worker: UUID, *, asleep: bool) -> Steps[None]:
+def set_idle(worker: UUID, *, idle: bool) -> Steps[None]:
     """Say whether the worker wants to be notified of new jobs."""
-    yield Statement("set_idle", {"worker": worker, "asleep": asleep}, returns=False)
+    yield Statement("set_idle", {"worker": worker, "asleep": idle}, returns=False)
 
 
 @plan

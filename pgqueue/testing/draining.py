@@ -209,7 +209,6 @@ class Shift:
         if found.task not in self._queue.tasks:
             self._queue.load_task(found.task)
         task = self._queue.tasks.get(found.task)
-        self.executor.database = self._queue.database  # that of the drain's instant
         return Attempt(
             found, task, Context(found, self.executor), plain=task is not None and not task.is_async
         )

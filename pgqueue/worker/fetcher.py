@@ -83,13 +83,12 @@ class Fetcher:
         self._idle = True
         self._unbroken_since = time.monotonic()
         self._stopping = False
+        self._waiting = False
 
     @property
     def waits(self) -> bool:
         """Whether it waits to be notified, and nothing has told it to look."""
         return self._waiting and not self._signals.look.is_set()
-
-    _waiting = False
 
     def stop(self) -> None:
         """Claim no more."""
@@ -168,7 +167,7 @@ class Fetcher:
             await self._set_idle(idle=True)  # then look once more, for what was committed before this
 
     async def _set_idle(self, *, idle: bool) -> None:
-        await self._connection.run(claim.set_idle(self._heartbeat.id, asleep=idle))
+        await self._connection.run(claim.set_idle(self._heartbeat.id, idle=idle))
         self._idle = idle
 
     async def _wait(self, *, within: float | None) -> None:

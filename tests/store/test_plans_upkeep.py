@@ -102,12 +102,12 @@ async def test_a_sequence_tells_whether_anybody_sleeps_and_a_tick_sets_it_right(
     for info in (one, other):
         await ask(claim.register(info, LEASE, now=NOON))
     assert _sleepers(ask) == 2
-    await ask(claim.set_idle(one.id, asleep=False))
+    await ask(claim.set_idle(one.id, idle=False))
     assert _sleepers(ask) == 2
-    await ask(claim.set_idle(other.id, asleep=False))
+    await ask(claim.set_idle(other.id, idle=False))
     assert _sleepers(ask) == 1
     for wrong in (2, 1):  # as two workers that turn over at the same moment may leave it
-        await ask(claim.set_idle(one.id, asleep=wrong == 1))
+        await ask(claim.set_idle(one.id, idle=wrong == 1))
         _say_of_sleepers(ask, wrong)
         await ask(upkeep.poll(now=NOON))
         assert _sleepers(ask) == 3 - wrong

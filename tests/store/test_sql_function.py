@@ -134,7 +134,7 @@ def ear(dsn: str) -> Any:
 def _worker(*, asleep: bool) -> Steps[None]:
     info = worker_info()
     yield from claim.register(info, LEASE, now=NOON)
-    yield from claim.set_idle(info.id, asleep=asleep)
+    yield from claim.set_idle(info.id, idle=asleep)
 
 
 WAYS_IN: dict[str, Any] = {

@@ -14,6 +14,7 @@ from tenacity import wait_none
 from worker.helping import ended
 
 from pgqueue import JobState, PgQueue, Retry
+from pgqueue.errors import PayloadNotDecodable
 from pgqueue.worker import executor
 
 NASTY = [
@@ -23,6 +24,7 @@ NASTY = [
     asyncio.CancelledError,
     StopIteration,
     StopAsyncIteration,
+    PayloadNotDecodable,  # as arguments that cannot be read raise it
 ]
 
 
