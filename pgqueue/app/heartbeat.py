@@ -23,7 +23,7 @@ from pgqueue.errors import PgQueueError
 from pgqueue.store import claim
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan, run
-from pgqueue.store.session import cut_off
+from pgqueue.store.session import OWN, cut_off
 from pgqueue.values.lease import renew_every
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class Heartbeat:
             log.warning("%s; the next beat uses a new connection", what, exc_info=error)
 
     def _answer(self, plan: Plan[T]) -> T:
-        connection = self._connection = self._connection or self._database.connect(self._dsn)
+        connection = self._connection = self._connection or self._database.connect(self._dsn, settings=OWN)
         with within(self._limit, connection):
             return run(plan, connection.steps(self._database.catalogue))
 

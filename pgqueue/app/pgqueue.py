@@ -8,7 +8,7 @@ Django's ``a`` prefix and the same parameters, which one test checks.
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, Self, TypeVar
 
 from pgqueue.app.handle import JobHandle
 from pgqueue.app.middleware import Middleware, checked
@@ -28,6 +28,43 @@ from pgqueue.values.retry import Retry
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class Rules(NamedTuple):
+    """The options of a queue that are the same wherever its database is; see :class:`PgQueue`."""
+
+    queues: frozenset[str] | None
+    history: timedelta | None
+    dead: timedelta | None
+    history_args: int | None
+    max_payload: int
+
+    @classmethod
+    def checked(
+        cls,
+        *,
+        queues: Iterable[str] | None = None,
+        history: Duration | None = None,
+        dead: Duration | None = None,
+        history_args: int | None = None,
+        max_payload: int = DEFAULT_LIMIT,
+    ) -> Self:
+        """Check them.
+
+        Raises:
+            InvalidOption: one of them is out of its range.
+        """
+        if max_payload < 1:
+            raise InvalidOption(f"max_payload={max_payload!r}: use a number of bytes above zero")
+        if history_args is not None and not 0 <= history_args < 2**31:
+            raise InvalidOption(f"history_args={history_args!r}: use a number of bytes, zero or more")
+        return cls(
+            None if queues is None else frozenset(check_queues(queues)),
+            None if history is None else _retention("history", history),
+            None if dead is None else _retention("dead", dead),
+            history_args,
+            max_payload,
+        )
 
 
 class PgQueue(Scheduling):
@@ -74,23 +111,16 @@ class PgQueue(Scheduling):
         Raises:
             InvalidOption: one of them is out of its range.
         """
-        if pool_size < 1:
-            raise InvalidOption(f"pool_size={pool_size!r}: keep at least one connection")
-        if max_payload < 1:
-            raise InvalidOption(f"max_payload={max_payload!r}: use a number of bytes above zero")
-        if history_args is not None and not 0 <= history_args < 2**31:
-            raise InvalidOption(f"history_args={history_args!r}: use a number of bytes, zero or more")
+        rules = Rules.checked(
+            queues=queues, history=history, dead=dead, history_args=history_args, max_payload=max_payload
+        )
         super().__init__(
             self._make_database(
                 dsn, schema=schema, direct_dsn=direct_dsn, behind_pooler=behind_pooler, pool_size=pool_size
             )
         )
         self.database = under_test(self, self.database)
-        self.history = None if history is None else _retention("history", history)
-        self.dead = None if dead is None else _retention("dead", dead)
-        self.history_args = history_args
-        self.max_payload = max_payload
-        self.queues = None if queues is None else frozenset(check_queues(queues))
+        self.queues, self.history, self.dead, self.history_args, self.max_payload = rules
         self.middleware = (*self._framework_middleware(), *checked(middleware))
         self.codec = checked_codec(codec)
         self._tasks = {}

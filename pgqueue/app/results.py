@@ -26,7 +26,7 @@ from pgqueue.values.codec import Codec, opened, result_text, value_of
 from pgqueue.values.job import Job, JobState
 from pgqueue.values.lease import spoken
 from pgqueue.values.result import NOT_RETURNED, ReturnType
-from pgqueue.values.verdict import NOT_KEPT
+from pgqueue.values.verdict import why_not_kept
 from pgqueue.values.why import NO_RECORD, Why
 
 FIRST_LOOK, LONGEST_LOOK = 0.01, 1.0
@@ -135,8 +135,8 @@ def _returned(look: Look, codec: Codec | None) -> str | None:
     if job.state is not JobState.SUCCEEDED:
         said = f": {last.type}: {last.message}" if last else ""
         raise JobFailed(f"job {job.id} of {job.task} is {job.state}{said}")
-    if last is not None and last.type == NOT_KEPT:
-        raise _not_kept(job, last.message)
+    if (note := why_not_kept(job)) is not None:
+        raise _not_kept(job, note.message)
     if look.result == NOT_RETURNED.decode():
         raise _not_kept(job, "ctx.transaction() completed the job before its task returned")
     return None if look.result is None else result_text(codec, job, look.result)

@@ -47,7 +47,7 @@ class Take(TakeBase):
         """Wait for jobs; an empty list when the timeout passes first."""
         self.begin()
         self._one_at_a_time = threading.Lock()
-        self._connection = self.database.connect(self.database.listen_dsn)
+        self._connection = self.database.connect(self.database.listen_dsn, settings=self.settings)
         try:
             if self.listening is not None:
                 self._connection.execute(self.listening.encode())
@@ -124,7 +124,7 @@ class Take(TakeBase):
     def _run(self, plan: Plan[Any]) -> Any:  # noqa: ANN401 - the plan's own result
         with self._one_at_a_time:  # the time that a plan waits for another is not the database's silence
             if self._connection.closed:
-                self._connection = self.database.connect()
+                self._connection = self.database.connect(settings=self.settings)
             try:
                 with within(self.answer_within, self._connection):
                     return run(plan, self._connection.steps(self.database.catalogue))
@@ -141,7 +141,7 @@ class AsyncTake(TakeBase):
         """Wait for jobs; an empty list when the timeout passes first."""
         self.begin()
         self._one_at_a_time = asyncio.Lock()
-        self._connection = await self.database.aconnect(self.database.listen_dsn)
+        self._connection = await self.database.aconnect(self.database.listen_dsn, settings=self.settings)
         try:
             if self.listening is not None:
                 await self._connection.execute(self.listening.encode())
@@ -215,7 +215,7 @@ class AsyncTake(TakeBase):
             self._one_at_a_time
         ):  # the time that a plan waits for another is not the database's silence
             if self._connection.closed:
-                self._connection = await self.database.aconnect()
+                self._connection = await self.database.aconnect(settings=self.settings)
             watch = asyncio.get_running_loop().call_later(self.answer_within, cut_off, self._connection)
             try:
                 return await arun(plan, self._connection.steps(self.database.catalogue))

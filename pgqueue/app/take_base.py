@@ -19,6 +19,7 @@ from pgqueue.store.finish import States
 from pgqueue.store.listener import listen_statement
 from pgqueue.store.plan import Plan, Steps, plan
 from pgqueue.store.portions import Portions
+from pgqueue.store.session import OWN, PLANNER
 from pgqueue.values.codec import Codec, args_of, with_encoded_errors
 from pgqueue.values.job import Claim
 from pgqueue.values.lease import POLL, renew_every
@@ -26,6 +27,8 @@ from pgqueue.values.retry import Retry
 from pgqueue.values.verdict import Again, Died, Returned, Succeeded, Verdict, describe, judge
 
 SHORTEST_ANSWER_LIMIT = 10.0
+LONGEST_IDLE = 86_400.0
+"""Seconds: the longest that the server lets a take's transaction wait for the program."""
 POSTPONED = timedelta(minutes=1)
 
 log = logging.getLogger("pgqueue.take")
@@ -40,6 +43,7 @@ class TakeBase:
         lost: whether the lease is lost, and every claim with it.
         cancelled: the jobs that a caller asked to cancel while they were held.
         answer_within: after how many seconds without an answer a connection is cut off.
+        settings: with which its connections start; see :mod:`pgqueue.store.session`.
     """
 
     def __init__(
@@ -79,6 +83,9 @@ class TakeBase:
         self.timeout = None if timeout is None else timeout.total_seconds()
         self.lease = lease
         self.answer_within = max(SHORTEST_ANSWER_LIMIT, lease.total_seconds())
+        # A take does not run a plan again, so its transaction may wait for a blocked event loop as long as a lease.
+        idle = f"{min(self.answer_within, LONGEST_IDLE):.0f}s"
+        self.settings = {**OWN, **PLANNER, "idle_in_transaction_session_timeout": idle}
         self.keep = keep
         self._policy_of = policy_of
         self.observers = observers

@@ -21,7 +21,7 @@ from pgqueue.cli import logs
 from pgqueue.cli.app import Settings
 from pgqueue.cli.supervisor import Supervisor
 from pgqueue.cli.values import ABOVE_ZERO, LENGTH, names
-from pgqueue.values.lease import GRACE, LEASE, POLL, SWEEP
+from pgqueue.values.lease import BLOCKED_AFTER, GRACE, LEASE, POLL, SWEEP
 from pgqueue.worker.worker import Worker
 
 log = logging.getLogger("pgqueue.worker")
@@ -63,6 +63,12 @@ def _seconds(length: timedelta) -> str:
     type=ABOVE_ZERO,
     default="3d",
     help="Give up jobs whose task no worker has known for this long.",
+)
+@option(
+    "--blocked-after",
+    type=ABOVE_ZERO,
+    default=_seconds(BLOCKED_AFTER),
+    help="Log an event loop that a task has blocked for this long.",
 )
 @option("--log-level", type=click.Choice(LEVELS), default="info", help="The lowest level to log.")
 @click.option(

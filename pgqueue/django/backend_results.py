@@ -18,7 +18,7 @@ from pgqueue.django.backend_api import (
     TaskResultStatus,
 )
 from pgqueue.values.job import AttemptError, Job, JobState
-from pgqueue.values.verdict import NOT_KEPT
+from pgqueue.values.verdict import why_not_kept
 
 STATUS = {
     JobState.BLOCKED: TaskResultStatus.READY,
@@ -62,7 +62,7 @@ def result_of(job: Job, call: Call, task: AnyTask) -> AnyResult:
         call: its arguments.
         task: the task whose path is the job's name.
     """
-    failed = [error.at for error in job.errors if error.at is not None and error.type != NOT_KEPT]
+    failed = [error.at for error in _failures(job) if error.at is not None]
     result = TaskResult(
         task=as_enqueued(task, job, call),
         id=str(job.id),
@@ -121,9 +121,14 @@ def as_instant(moment: datetime | None) -> datetime | None:
     return timezone.make_aware(moment)
 
 
+def _failures(job: Job) -> Sequence[AttemptError]:
+    """The errors of its failed attempts."""
+    return job.errors if why_not_kept(job) is None else job.errors[:-1]
+
+
 def _errors(job: Job) -> list[TaskError]:
     """One error for each failed attempt; a cancelled job has one more, since its status is FAILED, too."""
-    errors = [task_error(error) for error in job.errors]
+    errors = [task_error(error) for error in _failures(job)]
     return [*errors, CANCELLED] if job.state is JobState.CANCELLED else errors
 
 

@@ -20,7 +20,7 @@ from flask.globals import app_ctx
 from pgqueue.app.context import Context
 from pgqueue.app.handle import JobHandle
 from pgqueue.app.middleware import Middleware
-from pgqueue.app.pgqueue import PgQueue
+from pgqueue.app.pgqueue import PgQueue, Rules
 from pgqueue.app.undertest import under_test
 from pgqueue.errors import ConfigurationError
 from pgqueue.flask.command import command
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 NAME = "pgqueue"
-SHARED = ("queues", "history", "dead", "history_args", "max_payload")
-"""Options of the queue itself, the same for all its apps; all others say how an app reaches its database."""
 
 
 class Place(NamedTuple):
@@ -135,11 +133,13 @@ class PgQueueFlask(PgQueue):
                 f"the Flask app {app.name!r} has a queue already: import and use that one"
             )
         options = read(app.config, self._given)
-        self._share(PgQueue(**_core(options)))
+        rules = Rules.checked(**{name: options[name] for name in Rules._fields if name in options})
         place = Place(**{name: options[name] for name in Place._fields if name in options})
+        database = self._databases.get(place) or FlaskDatabase(**place._asdict())
+        self._share(rules)
         self._places[app], self._latest = place, app
         if place not in self._databases:
-            self._databases[place] = FlaskDatabase(**place._asdict())
+            self._databases[place] = database
             with app.app_context():
                 self.database = under_test(self, self.database)
         if app.extensions.get(NAME) is None:
@@ -244,10 +244,9 @@ class PgQueueFlask(PgQueue):
             )
         return app
 
-    def _share(self, wanted: PgQueue) -> None:
+    def _share(self, wanted: Rules) -> None:
         """Set the options that all apps share; raise an error if an app has others."""
-        for name in SHARED:
-            value = getattr(wanted, name)
+        for name, value in wanted._asdict().items():
             if self._latest is not None and value != getattr(self, name):
                 raise ConfigurationError(
                     f"{PREFIX}{name.upper()} = {value!r}, but this queue has {getattr(self, name)!r} in "

@@ -23,12 +23,14 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
 from pgqueue.errors import (
     ConfigurationError,
+    Duration,
     LakeOfAnother,
     LakeTooNew,
     NotVerified,
     PipelineError,
     SchemaError,
     SparkMissing,
+    as_delay,
 )
 from pgqueue.spark.config import Config
 from pgqueue.spark.lake.lake import Lake
@@ -82,7 +84,7 @@ def register(
     config: Config,
     *,
     lake: str | None = None,
-    keep: timedelta = KEEP,
+    keep: Duration = KEEP,
     retry: Retry = SLOW_RETRY,
     work: Mapping[str, Work] | None = None,
     session: "Callable[[], SparkSession] | None" = None,
@@ -94,7 +96,7 @@ def register(
         queue: the queue whose history is exported, and which runs the steps.
         config: the contents of the pipeline's file.
         lake: where the lake is, if the file does not name it.
-        keep: how much of the history, counted back from now, the database keeps.
+        keep: how much of the history, counted back from now, the database keeps, in seconds or as a timedelta.
         retry: when a step that failed is run again.
         work: the steps in their order, each with what it does; all five by default.
         session: makes or finds the Spark session; :func:`pgqueue.spark.session.session` by default.
@@ -112,7 +114,12 @@ def register(
     if where is None:
         raise ConfigurationError('no lake: say register(lake=...), or write lake = "..." into the file')
     chain = _Chain(
-        queue=queue, lake=Lake(where), config=config, keep=keep, session=session or _session, tell=tell
+        queue=queue,
+        lake=Lake(where),
+        config=config,
+        keep=as_delay("keep", keep),
+        session=session or _session,
+        tell=tell,
     )
     steps = dict(work or WORK)
     names = [*steps, None]

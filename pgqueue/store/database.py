@@ -12,7 +12,7 @@ from weakref import proxy
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from pgqueue.errors import ConfigurationError, ConnectionFailed
+from pgqueue.errors import ConfigurationError, ConnectionFailed, InvalidOption
 from pgqueue.store import schema
 from pgqueue.store.catalogue import MIGRATE_HINT, catalogue_of
 from pgqueue.store.connection import OwnAsyncConnection, OwnConnection
@@ -72,7 +72,12 @@ class Database:
             behind_pooler: ``dsn`` leads to a transaction pooler such as PgBouncer, where statements cannot
                 be prepared and notifications do not arrive.
             pool_size: at most how many connections of each kind (blocking, awaitable) to keep.
+
+        Raises:
+            InvalidOption: the schema's name or the pool's size is out of its range.
         """
+        if pool_size < 1:
+            raise InvalidOption(f"pool_size={pool_size!r}: keep at least one connection")
         self.catalogue = catalogue_of(schema, migrate_hint=self.migrate_hint)
         self.behind_pooler = behind_pooler
         self._given_dsn = dsn
@@ -97,10 +102,12 @@ class Database:
     @property
     def listen_dsn(self) -> str | None:
         """Where LISTEN works; None: nowhere, so workers poll."""
+        return self._direct_dsn or (None if self.behind_pooler else self.dsn)
+
+    @property
+    def _direct_dsn(self) -> str | None:
         direct = self._given_direct_dsn or os.environ.get(DIRECT_DSN_SETTING)
-        if direct:
-            return for_libpq(direct)
-        return None if self.behind_pooler else self.dsn
+        return for_libpq(direct) if direct else None
 
     @property
     def itself(self) -> "Database":
@@ -272,7 +279,7 @@ class Database:
         named = conninfo_to_dict(dsn)
         options = {key: value for key, value in CONNECTION_DEFAULTS.items() if key not in named}
         known = {name: value for name, value in settings.items() if name not in self._unknown_settings}
-        if known and not (self.behind_pooler and dsn == self.dsn):
+        if known and (not self.behind_pooler or dsn == self._direct_dsn):
             options["options"] = startup_options(dsn, known)
         return {"autocommit": True, "prepare_threshold": None if self.behind_pooler else 2, **options}
 

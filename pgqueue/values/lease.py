@@ -11,6 +11,8 @@ POLL = timedelta(seconds=1)
 """How often a worker looks for jobs that no notification announced."""
 SWEEP = timedelta(seconds=5)
 """How often a worker looks for lost workers."""
+BLOCKED_AFTER = timedelta(seconds=1)
+"""How long an event loop may not answer until it counts as blocked."""
 GRACE = timedelta(seconds=30)
 """How long running jobs may go on after their worker was told to stop."""
 

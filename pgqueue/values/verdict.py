@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from pgqueue.errors import Dead, ResultNotKept, RetryLater, Snooze
-from pgqueue.values.job import AttemptError, Claim
+from pgqueue.values.job import AttemptError, Claim, Job, JobState
 from pgqueue.values.lease import spoken
 from pgqueue.values.retry import Retry
 
@@ -168,6 +168,15 @@ def _untold(attempt: int) -> AttemptError:
 def without_result(claim: Claim, seconds: float, reason: str) -> Succeeded:
     """The verdict on an attempt whose result cannot be kept: a caller that asks for the result is told the reason."""
     return Succeeded(claim, seconds, error=describe(ResultNotKept(reason), claim.attempt))
+
+
+def why_not_kept(job: Job) -> AttemptError | None:
+    """The note among a succeeded job's errors that says why its result is not kept; None: it is kept.
+
+    An attempt of it that failed with the same type of error, as one that asked for another job's result, is no note.
+    """
+    last = job.errors[-1] if job.state is JobState.SUCCEEDED and job.errors else None
+    return last if last is not None and (last.type, last.attempt) == (NOT_KEPT, job.attempts) else None
 
 
 def note_logged(error: BaseException) -> None:

@@ -22,7 +22,6 @@ import socket
 import time
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -32,7 +31,7 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.schedules import said
 from pgqueue.errors import ConnectionFailed, Duration, InvalidOption, PgQueueError, as_delay, as_limit
 from pgqueue.store import schema, upkeep
-from pgqueue.values.lease import GRACE, LEASE, POLL, SWEEP
+from pgqueue.values.lease import BLOCKED_AFTER, GRACE, LEASE, POLL, SWEEP
 from pgqueue.values.options import check_queues
 from pgqueue.worker import joblog
 from pgqueue.worker.claims import Stop
@@ -70,7 +69,7 @@ class Worker:
         sweep: Duration = SWEEP,
         grace: Duration = GRACE,
         unknown_after: Duration = UNKNOWN_AFTER,
-        blocked_after: Duration = timedelta(seconds=1),
+        blocked_after: Duration = BLOCKED_AFTER,
     ) -> None:
         """Describe a worker; :meth:`run` starts it. Lengths of time are seconds, or timedeltas.
 

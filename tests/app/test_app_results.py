@@ -11,8 +11,9 @@ import pydantic
 import pytest
 from looking import ask
 from running import Running
+from tenacity import stop_after_attempt, wait_none
 
-from pgqueue import Context, JobHandle, PgQueue
+from pgqueue import Context, JobHandle, PgQueue, Retry
 from pgqueue.errors import JobError, JobNotFound, PayloadNotDecodable, PgQueueError, ResultNotKept
 from pgqueue.values.job import Enqueued
 
@@ -220,6 +221,20 @@ async def test_a_job_that_failed_before_keeps_those_errors_beside_the_reason(
         "ValueError",
         "pgqueue.errors.ResultNotKept",
     ]
+
+
+async def test_an_earlier_attempt_that_failed_for_want_of_another_jobs_result_costs_no_result(
+    queue: PgQueue, running: Running
+) -> None:
+    """A task may ask for another job's result; that error is of the same type as the note on a result of its own."""
+
+    @queue.task(retry=Retry(wait=wait_none(), stop=stop_after_attempt(2)))
+    async def asks_another(ctx: Context) -> int:
+        if ctx.attempt == 1:
+            raise ResultNotKept("that of another job")
+        return ctx.attempt
+
+    assert await returned(running, queue, asks_another.enqueue()) == [2]
 
 
 @pytest.mark.parametrize("history", [timedelta(days=7), timedelta(0)])

@@ -5,6 +5,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -310,6 +311,47 @@ def test_a_settling_that_waits_for_a_lock_keeps_the_lease(queue: PgQueue, dsn: s
         other.rollback()
         settling.join()
     assert queue.job(job_id).state is JobState.SUCCEEDED
+
+
+@pytest.fixture
+def strict(queue: PgQueue, dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    """A database with settings under which no wait for a lock is allowed; a connection without them."""
+    good(queue)
+    with psycopg.connect(dsn, autocommit=True) as own:
+        (name,) = own.execute("select current_database()").fetchone() or ("",)
+        for theirs in ("statement_timeout = '5ms'", "lock_timeout = '1ms'", "search_path = public"):
+            own.execute(f'alter database "{name}" set {theirs}'.encode())
+        yield own
+        own.execute(f'alter database "{name}" reset all'.encode())
+
+
+def waits(own: psycopg.Connection[Any]) -> bool:
+    """Whether a statement waits for a lock."""
+    return own.execute("select count(*) > 0 from pg_locks where not granted").fetchone() == (True,)
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_timeouts_of_the_role_or_the_database_do_not_end_a_take(
+    queue: PgQueue, strict: psycopg.Connection[Any], *, awaited: bool
+) -> None:
+    with ThreadPoolExecutor(1) as threads:
+        with strict.transaction():
+            strict.execute("lock table pgqueue.workers")
+            taking = threads.submit(taken, queue, 2, awaited=awaited)
+            wait_until(lambda: taking.done() or waits(strict))
+            strict.execute("select pg_sleep(0.02)")  # longer than their timeouts
+            assert not taking.done()
+        assert len(taking.result()) == 2
+
+
+def test_timeouts_of_the_role_or_the_database_do_not_end_its_heartbeat(
+    queue: PgQueue, strict: psycopg.Connection[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    with queue.take(1, lease=SHORT), strict.transaction():
+        strict.execute("select from pgqueue.workers for update")
+        wait_until(lambda: caplog.messages or waits(strict))
+        strict.execute("select pg_sleep(0.02)")  # longer than their timeouts
+    assert caplog.messages == []
 
 
 # Connections that are open and answer nothing

@@ -1,4 +1,5 @@
 import asyncio
+import inspect
 import os
 import signal
 import sys
@@ -9,7 +10,8 @@ from cli.commands import Process, only_row, pgqueue, started
 
 from pgqueue import JobState, PgQueue
 from pgqueue.cli.supervisor import MOST_EARLY_DEATHS, Supervisor
-from pgqueue.cli.worker import handle_signals
+from pgqueue.cli.worker import handle_signals, worker
+from pgqueue.worker.worker import Worker
 
 ONE_JOB = "select status, attempts from pgqueue.jobs"
 FOR_EVER = ("--grace", "3600")
@@ -119,6 +121,16 @@ def test_a_value_out_of_range_is_refused(words: list[str], refusal: str, dsn: st
     result = pgqueue("--app", "shop:queue", "worker", *words, dsn=dsn)
     assert result.exit_code == 2
     assert refusal in result.stderr
+
+
+def test_every_option_of_a_worker_is_one_of_the_command_with_the_same_default() -> None:
+    of_worker = {
+        name: one.default
+        for name, one in inspect.signature(Worker).parameters.items()
+        if one.kind is one.KEYWORD_ONLY
+    }
+    given = worker.make_context("worker", []).params
+    assert {name: given[name] for name in of_worker} == of_worker
 
 
 @pytest.mark.parametrize("words", [[], ["--processes", "2"]])

@@ -367,6 +367,23 @@ def test_a_return_value_without_a_json_form_is_a_failure() -> None:
     assert (result.status, result.errors[0].exception_class) == (FAILED, TypeError)
 
 
+NOT_KEPT = """
+update pgqueue.job_history set attempts = 2, result = null, errors = jsonb_build_array(
+    jsonb_build_object('attempt', 1, 'at', created_at, 'type', 'pgqueue.errors.ResultNotKept', 'message', 'of another'),
+    jsonb_build_object('attempt', 2, 'at', finished_at, 'type', 'pgqueue.errors.ResultNotKept', 'message', 'too long'))
+"""
+
+
+def test_the_note_on_a_result_that_is_not_kept_is_no_failed_attempt() -> None:
+    result = tasks.add.enqueue(1)
+    work(result)
+    with connection.cursor() as cursor:
+        cursor.execute(NOT_KEPT)
+    result.refresh()
+    assert (result.status, result.attempts) == (SUCCESSFUL, 2)
+    assert ["of another" in error.traceback for error in result.errors] == [True]
+
+
 @pytest.mark.parametrize("task", [tasks.refuse, tasks.refuse_later], ids=["plain", "async"])
 def test_a_task_that_raises_has_failed_and_says_how(api: Blocking, task: "Task[..., None]") -> None:
     result = api.enqueue(task, "no money")

@@ -11,8 +11,10 @@ from flask import Flask
 from sqlalchemy import make_url
 
 from pgqueue import PgQueue
+from pgqueue.app.undertest import replace_databases
 from pgqueue.errors import ConfigurationError, InvalidOption, UnknownQueue
 from pgqueue.flask import PgQueueFlask
+from pgqueue.store.database import Database
 
 DSN = "postgresql://me@localhost/shop"
 
@@ -43,6 +45,37 @@ def test_every_setting_arrives() -> None:
     assert (database.listen_dsn, database.pools.size) == ("postgresql://me@direct/shop", 3)
     assert (queue.queues, queue.history, queue.max_payload) == (frozenset({"mail"}), timedelta(days=2), 10)
     assert queue.history_args == 20
+
+
+def test_an_app_makes_no_second_queue() -> None:
+    """A test's hook would put a queue of its own into memory for each."""
+    made: list[object] = []
+
+    def note(queue: object, database: Database) -> Database:
+        made.append(queue)
+        return database
+
+    before = replace_databases(note)
+    try:
+        queue = initialised({"PGQUEUE_DSN": DSN})
+    finally:
+        replace_databases(before)
+    assert {id(one) for one in made} == {id(queue)}
+
+
+@pytest.mark.parametrize(
+    "config", [{"PGQUEUE_POOL_SIZE": 0}, {"PGQUEUE_SCHEMA": "No"}, {"PGQUEUE_MAX_PAYLOAD": 0}]
+)
+def test_an_app_with_a_value_out_of_range_leaves_the_queue_as_it_was(config: Mapping[str, Any]) -> None:
+    queue, bad, good = PgQueueFlask(), Flask("bad"), Flask("good")
+    bad.config.update({"PGQUEUE_DSN": DSN, "PGQUEUE_QUEUES": ["mail"]} | dict(config))
+    good.config["PGQUEUE_DSN"] = DSN
+    with pytest.raises(InvalidOption, match=f"(?i){next(iter(config)).removeprefix('PGQUEUE_')}"):
+        queue.init_app(bad)
+    queue.init_app(good)
+    assert (queue.queues, queue.database.dsn) == (None, DSN)
+    with pytest.raises(ConfigurationError, match="was not initialised for the Flask app 'bad'"):
+        queue.of(bad)
 
 
 def test_what_is_given_in_code_wins() -> None:

@@ -197,10 +197,17 @@ def test_a_transaction_that_only_reads_is_in_nobodys_way(queue: PgQueue, dsn: st
         assert wait_until_final(queue.database, barrier, A_MINUTE) > barrier
 
 
-@pytest.mark.parametrize("bad", [{"margin": timedelta(-1)}, {"wait": timedelta(-1)}, {"rows_per_file": 0}])
+@pytest.mark.parametrize(
+    "bad", [{"margin": timedelta(-1)}, {"wait": -0.1}, {"wait": "1 h"}, {"rows_per_file": 0}]
+)
 def test_options_out_of_range_are_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(InvalidOption, match=next(iter(bad))):
         ExportOptions(**bad)
+
+
+def test_lengths_of_time_are_seconds_or_timedeltas() -> None:
+    lengths = ExportOptions(margin=timedelta(minutes=1), wait=timedelta(seconds=0.5))
+    assert ExportOptions(margin=60, wait=0.5) == lengths
 
 
 def test_days_are_open_or_closed_by_the_databases_clock(queue: PgQueue, dsn: str, tmp_path: Path) -> None:
@@ -213,7 +220,7 @@ def test_days_are_open_or_closed_by_the_databases_clock(queue: PgQueue, dsn: str
         (DAY, DayState.CLOSED, 2),
         (NEXT, DayState.OPEN, 3),
     ]
-    assert [one.state for one in status(queue.database, nowhere)] == [DayState.CLOSED] * 2
+    assert [one.state for one in status(queue.database, nowhere, margin=120)] == [DayState.CLOSED] * 2
 
 
 def _verified(queue: PgQueue, lake: Lake, day: date) -> EndedDay:
@@ -254,12 +261,14 @@ def test_the_newest_days_are_kept(queue: PgQueue, dsn: str, lake: Lake) -> None:
         _verified(queue, lake, day)
     noon = datetime(2026, 1, 28, 12, tzinfo=UTC)
 
-    found = prune(queue.database, lake, keep=timedelta(days=7), now=noon)
+    found = prune(queue.database, lake, keep=7 * 86_400, lock_wait=60, now=noon)
     assert [(one.day, one.fate) for one in found] == [(DAY, Fate.PRUNED), (NEXT, Fate.KEPT)]
     found = prune(queue.database, lake, days=[DAY])
     assert found == []
     with pytest.raises(InvalidOption, match="keep"):
         prune(queue.database, lake, keep=timedelta(-1))
+    with pytest.raises(InvalidOption, match="lock_wait"):
+        prune(queue.database, lake, lock_wait=-1)
 
 
 def test_a_day_that_only_its_manifest_calls_verified_is_not_dropped(

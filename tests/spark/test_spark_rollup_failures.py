@@ -9,6 +9,7 @@ from spark.rollup_days import Job, at, error, frame_of, job, rows
 
 from pgqueue.spark.rollup import jobs as rollup_jobs
 from pgqueue.spark.rollup.failures import failures, reason_of
+from pgqueue.values.verdict import NOT_KEPT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +36,17 @@ def test_every_failed_attempt_has_a_reason_also_of_jobs_that_succeeded_later(spa
                 error(2, at("20 10:20"), "KeyError", "'id'"),
             ],
         ),
+        job(  # the note on a result that is not kept is no failure; an attempt that failed with this error is one
+            at("20 10:30"),
+            attempts=2,
+            errors=[
+                error(1, at("20 10:25"), NOT_KEPT, "that of another job"),
+                error(2, at("20 10:30"), NOT_KEPT, "too long"),
+            ],
+        ),
+        job(
+            at("20 10:30"), outcome="dead", errors=[error(1, at("20 10:30"), NOT_KEPT, "that of another job")]
+        ),
         job(at("20 10:30"), errors=None),
         job(at("20 10:30"), errors=[]),
     ]
@@ -54,6 +66,9 @@ def test_every_failed_attempt_has_a_reason_also_of_jobs_that_succeeded_later(spa
         }
         | {"first_at": at("19 23:50"), "last_at": at("20 10:15")}
         | {"sample": "no answer from 10.0.0.1 after 30 s"},
+        key
+        | {"error_type": NOT_KEPT, "reason": "that of another job", "failures": 2, "jobs": 2, "dead": 1}
+        | {"first_at": at("20 10:25"), "last_at": at("20 10:30"), "sample": "that of another job"},
     ]
 
 

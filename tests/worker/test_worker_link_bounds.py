@@ -83,6 +83,19 @@ async def test_options_of_the_users_own_are_kept_beside_ours(asked: PgQueue, dsn
     assert found == ["7MB", "pg_catalog"]
 
 
+def test_behind_a_pooler_only_the_direct_connection_gets_settings() -> None:
+    """A pooler refuses startup options; a take's heartbeat adds a connect_timeout to the DSN."""
+    pooler, direct = "host=pooler dbname=shop", "host=direct dbname=shop"
+    database = PgQueue(pooler, behind_pooler=True, direct_dsn=direct).database
+
+    def has_settings(dsn: str) -> bool:
+        return "options" in database.connect_options(dsn, {"lock_timeout": "0"})
+
+    assert has_settings(direct)
+    assert not has_settings(pooler)
+    assert not has_settings(make_conninfo(pooler, connect_timeout=2))
+
+
 async def test_a_setting_that_the_server_does_not_know_is_left_out(asked: PgQueue) -> None:
     """As transaction_timeout before PostgreSQL 17."""
     link = WorkerConnection("test", asked.database, settings={"not_known_here": "0", "work_mem": "7MB"})

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_exponential
 
-from pgqueue.errors import InvalidOption, PipelineError
+from pgqueue.errors import Duration, InvalidOption, PipelineError, as_delay
 from pgqueue.spark.lake.alone import Alone, alone
 from pgqueue.spark.lake.checksum import shares
 from pgqueue.spark.lake.frames import Staged, folder_of, queues_placed
@@ -67,15 +67,15 @@ class ExportOptions:
     """How to export.
 
     Attributes:
-        margin: how long after its end a day is closed.
-        wait: how long to wait for transactions that may still add to a closed day.
+        margin: how long after its end a day is closed, in seconds or as a timedelta.
+        wait: how long to wait for transactions that may still add to a closed day, in seconds or as a timedelta.
         rows_per_file: about the most rows in a file; a queue with more rows gets several files.
         again: days to write again from the database, in place of the lake's rows.
         now: the time, in place of the database's clock.
     """
 
-    margin: timedelta = MARGIN
-    wait: timedelta = WAIT
+    margin: Duration = MARGIN
+    wait: Duration = WAIT
     rows_per_file: int = ROWS_PER_FILE
     again: Collection[date] = ()
     now: datetime | None = None
@@ -83,8 +83,7 @@ class ExportOptions:
     def __post_init__(self) -> None:
         """Refuse values that are out of range."""
         for name in ("margin", "wait"):
-            if getattr(self, name) < timedelta(0):
-                raise InvalidOption(f"{name}={getattr(self, name)!r}: use a timedelta of zero or more")
+            object.__setattr__(self, name, as_delay(name, getattr(self, name)))
         if self.rows_per_file < 1:
             raise InvalidOption(f"rows_per_file={self.rows_per_file!r}: use a number above zero")
 
@@ -171,12 +170,12 @@ class _Exporter:
         seen = self.database.run(plans.horizon(now=self.options.now))
         known = {entry.day: entry.below for entry in self.lake.days() if entry.day is not None}
         there = self.database.run(plans.there(known, seen.xmax))
-        first_open = first_open_day(seen.at, self.options.margin)
+        first_open = first_open_day(seen.at, as_delay("margin", self.options.margin))
         due = {one.day for one in there if one.waiting and one.day < first_open}
         again = self._again({one.day for one in there if one.stands and one.day < first_open})
         if due | again:
             barrier = self.database.run(plans.barrier())
-            self.final = wait_until_final(self.database, barrier, self.options.wait)
+            self.final = wait_until_final(self.database, barrier, as_delay("wait", self.options.wait))
         return sorted(due | again)
 
     def export(self, day: date) -> Exported | None:

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_random
 
-from pgqueue.errors import InvalidOption
+from pgqueue.errors import Duration, as_delay
 from pgqueue.spark.lake.alone import alone
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.manifest import EndedDay
@@ -65,9 +65,9 @@ def prune(
     database: Database,
     lake: Lake,
     *,
-    keep: timedelta = KEEP,
+    keep: Duration = KEEP,
     days: Collection[date] | None = None,
-    lock_wait: timedelta = LOCK_WAIT,
+    lock_wait: Duration = LOCK_WAIT,
     now: datetime | None = None,
     tell: Callable[[Pruned], object] = lambda _: None,
 ) -> list[Pruned]:
@@ -76,7 +76,7 @@ def prune(
     Args:
         database: where the jobs are.
         lake: where they were exported.
-        keep: how far back to keep whole days, counted from the database's clock.
+        keep: how far back to keep whole days, counted from the database's clock, in seconds or as a timedelta.
         days: these days only.
         lock_wait: how long to try to get the exclusive lock on the history, for each day.
         now: the time, in place of the database's clock.
@@ -89,8 +89,7 @@ def prune(
         PipelineError: another process is writing to the lake.
         LakeError: there is no lake, or it is not this database's.
     """
-    if keep < timedelta(0):
-        raise InvalidOption(f"keep={keep!r}: use a timedelta of zero or more")
+    keep, lock_wait = as_delay("keep", keep), as_delay("lock_wait", lock_wait)
     with alone(database):
         lake.require(database.run(plans.origin(database.catalogue.schema)))
         seen = database.run(plans.horizon(now=now))

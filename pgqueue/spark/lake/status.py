@@ -1,9 +1,10 @@
 """The state of each day: open, closed, exported, verified or pruned. Needs no Spark."""
 
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from enum import StrEnum
 
+from pgqueue.errors import Duration, as_delay
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.manifest import EndedDay
 from pgqueue.store.database import Database
@@ -52,7 +53,7 @@ class DayStatus:
 
 
 def status(
-    database: Database, lake: Lake, *, margin: timedelta = MARGIN, now: datetime | None = None
+    database: Database, lake: Lake, *, margin: Duration = MARGIN, now: datetime | None = None
 ) -> list[DayStatus]:
     """Every day of which the database or the lake has rows, oldest first.
 
@@ -74,7 +75,7 @@ def status(
         for one in database.run(plans.there({day: one.below for day, one in entries.items()}, seen.xmax))
     }
     known = database.run(plans.known())
-    first_open = first_open_day(seen.at, margin)
+    first_open = first_open_day(seen.at, as_delay("margin", margin))
     return [
         _status(day, entries.get(day), there.get(day), known.get(day), is_open=day >= first_open)
         for day in sorted(entries.keys() | {day for day, one in there.items() if one.stands or one.waiting})

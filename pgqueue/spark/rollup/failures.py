@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from pgqueue.spark.rollup.jobs import day_of
+from pgqueue.values.verdict import NOT_KEPT
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -79,7 +80,7 @@ def reason_of(message: "Column") -> "Column":
 
 def _attempts() -> "Column":
     """The failed attempts of a job; if they cannot be read, one of type :data:`UNREADABLE`."""
-    read = F.filter(F.from_json("errors", SHAPE), lambda one: one.isNotNull())
+    read = F.filter(F.from_json("errors", SHAPE), lambda one: one.isNotNull() & ~_is_note(one))
     nothing = F.lit(None)
     unreadable = F.array(
         F.struct(
@@ -90,6 +91,12 @@ def _attempts() -> "Column":
         )
     )
     return F.when(F.coalesce(F.trim("errors"), F.lit("null")) != "null", F.coalesce(read, unreadable))
+
+
+def _is_note(error: "Column") -> "Column":
+    """Whether it only says why a succeeded job's result is not kept; see :func:`pgqueue.values.verdict.why_not_kept`."""
+    of_last = (F.col("outcome") == "succeeded") & error["attempt"].eqNullSafe(F.col("attempts"))
+    return of_last & error["type"].eqNullSafe(F.lit(NOT_KEPT))
 
 
 def _since_buried() -> "Column":
