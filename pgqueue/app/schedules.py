@@ -10,9 +10,12 @@ import logging
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from typing import Any, Unpack
+
+from msgspec import structs
 
 from pgqueue.app.declaring import Declared, TimingOptions, timing_of
 from pgqueue.app.handle import JobHandle
@@ -21,6 +24,7 @@ from pgqueue.app.task import Call
 from pgqueue.errors import InvalidOption
 from pgqueue.store import schedules, ticks
 from pgqueue.store.plan import Plan
+from pgqueue.values.codec import JobPart, opened_value
 from pgqueue.values.job import Enqueued, NewJob
 from pgqueue.values.rule import Tick
 from pgqueue.values.schedule import NewSchedule
@@ -47,10 +51,10 @@ class Schedules:
         Raises:
             PayloadNotEncodable: the arguments of one do not fit its task.
         """
-        found = [one.stored() for one in self._declared.values()]
-        for one in found:
-            self._queue.require_queue(one.job.queue)
-        return found
+        return [
+            replace(one, job=self._queue._checked(one.job))  # noqa: SLF001 - as every enqueue is
+            for one in (declared.stored() for declared in self._declared.values())
+        ]
 
     def apply(self) -> Applied:
         """Store what the app's code declares, all or none, and remove what its modules no longer declare.
@@ -85,7 +89,7 @@ class Schedules:
         Raises:
             InvalidOption: an option makes no sense, there is no tick to come, or the name is taken.
         """
-        done = self._queue.database.run(self._putting(name, call, cron, timing, replace=False), connection)
+        done = self._queue.database.run(self._putting(name, call, cron, timing, overwrite=False), connection)
         _require_stored(name, done)
 
     async def aadd(
@@ -99,7 +103,7 @@ class Schedules:
         **timing: Unpack[TimingOptions],
     ) -> None:
         """As :meth:`add`, awaited."""
-        plan = self._putting(name, call, cron, timing, replace=False)
+        plan = self._putting(name, call, cron, timing, overwrite=False)
         _require_stored(name, await self._queue.database.arun(plan, connection))
 
     def put(
@@ -126,7 +130,7 @@ class Schedules:
         Raises:
             InvalidOption: an option makes no sense, there is no tick to come, or code declares this name.
         """
-        done = self._queue.database.run(self._putting(name, call, cron, timing, replace=True), connection)
+        done = self._queue.database.run(self._putting(name, call, cron, timing, overwrite=True), connection)
         return _require_stored(name, done)
 
     async def aput(
@@ -140,7 +144,7 @@ class Schedules:
         **timing: Unpack[TimingOptions],
     ) -> Change:
         """As :meth:`put`, awaited."""
-        plan = self._putting(name, call, cron, timing, replace=True)
+        plan = self._putting(name, call, cron, timing, overwrite=True)
         return _require_stored(name, await self._queue.database.arun(plan, connection))
 
     def get(self, name: str) -> Schedule:
@@ -149,11 +153,11 @@ class Schedules:
         Raises:
             UnknownSchedule: there is none of this name.
         """
-        return self._queue.database.run(schedules.dated(name))[0]
+        return self._opened(self._queue.database.run(schedules.dated(name))[0])
 
     async def aget(self, name: str) -> Schedule:
         """As :meth:`get`, awaited."""
-        return (await self._queue.database.arun(schedules.dated(name)))[0]
+        return self._opened((await self._queue.database.arun(schedules.dated(name)))[0])
 
     def find(self, *, task: str | None = None, after: str = "", limit: int = 100) -> list[Schedule]:
         """Schedules in the order of their names.
@@ -163,11 +167,13 @@ class Schedules:
             after: only those behind this name; give the last name of a page to get the next.
             limit: at most how many, up to 10,000.
         """
-        return self._queue.database.run(schedules.listed(task=task, after=after, limit=_page(limit)))
+        found = self._queue.database.run(schedules.listed(task=task, after=after, limit=_page(limit)))
+        return [self._opened(one) for one in found]
 
     async def afind(self, *, task: str | None = None, after: str = "", limit: int = 100) -> list[Schedule]:
         """As :meth:`find`, awaited."""
-        return await self._queue.database.arun(schedules.listed(task=task, after=after, limit=_page(limit)))
+        found = await self._queue.database.arun(schedules.listed(task=task, after=after, limit=_page(limit)))
+        return [self._opened(one) for one in found]
 
     def next(self, name: str, *, count: int = 10) -> list[Tick]:
         """The next ticks of a schedule, and those that a clock change drops, which are marked.
@@ -283,13 +289,21 @@ class Schedules:
         return schedules.apply(self.declared(), sorted(modules))
 
     def _putting(
-        self, name: str, call: Call[Any], cron: str | None, timing: TimingOptions, *, replace: bool
+        self, name: str, call: Call[Any], cron: str | None, timing: TimingOptions, *, overwrite: bool
     ) -> Plan[Change]:
         job = getattr(call, "job", None)
         if not isinstance(job, NewJob):
             raise InvalidOption(f"schedule {name!r}: {call!r:.80} is no call of a task; give task.call(...)")
-        self._queue.require_queue(job.queue)
-        return schedules.put(NewSchedule(name=name, job=job, timing=timing_of(cron, timing)), replace=replace)
+        checked = self._queue._checked(job)  # noqa: SLF001 - as every enqueue is
+        new = NewSchedule(name=name, job=checked, timing=timing_of(cron, timing))
+        return schedules.put(new, replace=overwrite)
+
+    def _opened(self, schedule: Schedule) -> Schedule:
+        """The schedule with its arguments decoded."""
+        if self._queue.codec is None:
+            return schedule
+        part = JobPart("args", schedule.task, schedule.meta)
+        return structs.replace(schedule, args=opened_value(self._queue.codec, schedule.args, part))
 
     def _handle(self, job_id: int | None) -> JobHandle[Any] | None:
         return None if job_id is None else JobHandle(Enqueued(job_id), self._queue)

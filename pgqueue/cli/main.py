@@ -33,6 +33,7 @@ VERBS = {
         "pgqueue.cli.pipeline.command:pipeline", "Export ended jobs to a Parquet lake, and report on them."
     ),
     "queues": Verb("pgqueue.cli.queues:queues", "List, pause or resume queues."),
+    "schedules": Verb("pgqueue.cli.schedules:schedules", "List, add, pause or fire schedules."),
     "worker": Verb("pgqueue.cli.worker:worker", "Run jobs until it is stopped."),
 }
 F = TypeVar("F", bound=Callable[..., Any])

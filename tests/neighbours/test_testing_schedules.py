@@ -10,6 +10,7 @@ from neighbours.places import HOUR, MINUTE, NOON, SECOND, a_clock, a_database, e
 from pgqueue import Context, JobState, PgQueue, Task
 from pgqueue.errors import InvalidOption, PayloadNotEncodable, UnknownQueue, UnknownSchedule
 from pgqueue.testing import Clock, assert_ticks, drain, in_memory
+from pgqueue.values.codec import Codec, JobPart
 from pgqueue.values.rule import Note
 from pgqueue.values.scheduled import Applied, Change
 from pgqueue.values.unique import Unique
@@ -259,3 +260,35 @@ def test_ticks_of_declared_schedules_are_asserted_and_shown_with_the_clock_chang
         assert_ticks(queue, "nightly", after=after, expected=["2026-03-29T01:30+00:00"])
     with pytest.raises(UnknownSchedule, match="did you mean 'nightly'"):
         assert_ticks(queue, "nightl", after=after, expected=[])
+
+
+class Reversed(Codec):
+    """Writes texts backwards."""
+
+    def encode(self, data: bytes, part: JobPart) -> str:  # noqa: ARG002 - as Codec
+        return data.decode()[::-1]
+
+    def decode(self, text: str, part: JobPart) -> bytes:  # noqa: ARG002 - as Codec
+        return text[::-1].encode()
+
+
+def test_arguments_of_a_schedule_are_encoded_as_those_of_its_jobs_are(dsn: str) -> None:
+    queue, seen = PgQueue(dsn, codec=Reversed()), list[str]()
+
+    @queue.task(name="report")
+    def report(customer: str) -> None:
+        seen.append(customer)
+
+    queue.schedule("@daily", name="declared", arguments={"customer": "bob"})(report)
+    assert queue.schedules.apply().added == ("declared",)
+    assert queue.schedules.apply() == Applied()
+    queue.schedules.add("of ann", report.call("ann"), "@daily")
+    with psycopg.connect(dsn) as connection:
+        stored = connection.execute("select args::text from pgqueue.schedules").fetchall()
+    assert not [args for (args,) in stored if "ann" in args or "bob" in args]
+    assert queue.schedules.get("of ann").args == {"customer": "ann"}
+    assert {one.args["customer"] for one in queue.schedules.find()} == {"ann", "bob"}
+    assert queue.schedules.fire("of ann")
+    drain(queue, allow_real=True)
+    assert seen == ["ann"]
+    queue.close()

@@ -1,0 +1,205 @@
+"""``pgqueue schedules``: look at schedules, add them, pause, resume, remove and fire them."""
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import click
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli.app import Settings, with_queue
+from pgqueue.cli.output import json_option, print_json, print_table, spelled_out, zone
+from pgqueue.cli.values import LENGTH, instant, json_object
+from pgqueue.cli.verbs import Group
+from pgqueue.values.rule import find_zone
+from pgqueue.values.scheduled import Schedule
+
+if TYPE_CHECKING:
+    from pgqueue.app.declaring import TimingOptions
+
+NAME = click.argument("name")
+limit_option = click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most this many."
+)
+
+
+@click.group(cls=Group)
+def schedules() -> None:
+    """List, add, pause or fire schedules. Instants are shown in your time zone."""
+
+
+@schedules.command("list")
+@click.option("--task", help="Only those of this task.")
+@click.option("--after", default="", help="Only those behind this name.")
+@limit_option
+@json_option
+@with_queue
+def list_schedules(queue: PgQueue, /, *, task: str | None, after: str, limit: int, as_json: bool) -> None:
+    """List the schedules by name: the rule, the last and the next tick."""
+    found = queue.schedules.find(task=task, after=after, limit=limit)
+    if as_json:
+        print_json([_shown(one) for one in found])
+        return
+    heads = ("name", "task", "rule", "state", "last", f"next ({zone()})")
+    rows = [(one.name, one.task, one.rule, one.state, one.last, one.next) for one in found]
+    print_table(heads, rows, empty="no schedules")
+    for one in found:
+        if one.error is not None:
+            click.echo(spelled_out(f"{one.name}: set aside: {one.error}"))
+
+
+@schedules.command()
+@NAME
+@limit_option
+@json_option
+@with_queue
+def show(queue: PgQueue, /, *, name: str, limit: int, as_json: bool) -> None:
+    """Show a schedule and its latest runs."""
+    found, runs = queue.schedules.get(name), queue.schedules.runs(name, limit=limit)
+    if as_json:
+        print_json({**_shown(found), "runs": runs})
+        return
+    print_table(
+        ("field", "value"),
+        [(field, value) for field, value in _shown(found).items() if value is not None],
+        empty="",
+    )
+    click.echo()
+    rows = [(run.at, run.fired_at, run.kind, run.state, run.job_id, run.job_state) for run in runs]
+    print_table((f"tick ({zone()})", "fired", "kind", "state", "job", "job's state"), rows, empty="no runs")
+
+
+@schedules.command()
+@NAME
+@click.argument("task")
+@click.option("--args", "arguments", type=json_object, default="{}", help="The arguments, a JSON object.")
+@click.option("--cron", help="5 fields, 6 with seconds first, or @daily.")
+@click.option("--every", type=LENGTH, help="The time between two ticks.")
+@click.option("--at", type=instant, help="The only tick, in ISO 8601 with a time zone.")
+@click.option("--timezone", help="The time zone of --cron, such as Europe/London; UTC by default.")
+@click.option("--start", type=instant, help="No tick is earlier.")
+@click.option("--end", type=instant, help="No tick is later.")
+@click.option("--jitter", type=LENGTH, help="Each job waits for up to this long.")
+@click.option("--missed", type=click.Choice(["latest", "skip", "all"]), help="Which missed ticks fire.")
+@click.option("--overlap", type=click.Choice(["allow", "skip", "queue"]), help="While an earlier job runs.")
+@click.option("--queue", "queue_name", help="The queue; without it the task's own.")
+@click.option("--priority", type=int, help="From -100 to 100; a job with a higher one runs sooner.")
+@click.option("--max-attempts", type=int, help="A job is dead after this many failed attempts.")
+@click.option("--replace", is_flag=True, help="Change the schedule of this name, if there is one.")
+@click.pass_obj
+def add(
+    settings: Settings,
+    /,
+    *,
+    name: str,
+    task: str,
+    arguments: dict[str, Any],
+    cron: str | None,
+    queue_name: str | None,
+    priority: int | None,
+    max_attempts: int | None,
+    replace: bool,
+    **given: Any,  # noqa: ANN401 - the timing's options
+) -> None:
+    """Add a schedule of TASK, a task of your app. Give --cron, --every or --at."""
+    queue = settings.app_queue()
+    click.get_current_context().call_on_close(queue.close)
+    chosen = queue.find_task(task).using(queue=queue_name, priority=priority, max_attempts=max_attempts)
+    timing: TimingOptions = {key: value for key, value in given.items() if value is not None}  # type: ignore[assignment]  # by name
+    if replace:
+        said = str(queue.schedules.put(name, chosen.call(**arguments), cron, **timing))
+    else:
+        queue.schedules.add(name, chosen.call(**arguments), cron, **timing)
+        said = "added"
+    click.echo(f"{spelled_out(name)}: {said}")
+
+
+@schedules.command()
+@NAME
+@click.option("--by", help="Who pauses it; without it you, as user@host.")
+@with_queue
+def pause(queue: PgQueue, /, *, name: str, by: str | None) -> None:
+    """Pause a schedule: no tick fires. Its jobs continue."""
+    click.echo(
+        f"{spelled_out(name)}: {'paused' if queue.schedules.pause(name, by=by) else 'was paused already'}"
+    )
+
+
+@schedules.command()
+@NAME
+@with_queue
+def resume(queue: PgQueue, /, *, name: str) -> None:
+    """Resume a schedule that is paused or set aside."""
+    click.echo(f"{spelled_out(name)}: {'resumed' if queue.schedules.resume(name) else 'was not paused'}")
+
+
+@schedules.command()
+@NAME
+@with_queue
+def remove(queue: PgQueue, /, *, name: str) -> None:
+    """Delete a schedule. Its jobs stay. One that code declares comes back when a worker of that code starts."""
+    found = queue.schedules.get(name)
+    queue.schedules.remove(name)
+    back = (
+        ""
+        if found.module is None
+        else f"; {found.module} declared it, and a worker of it that starts adds it"
+    )
+    click.echo(spelled_out(f"{name}: removed{back}"))
+
+
+@schedules.command()
+@NAME
+@with_queue
+def fire(queue: PgQueue, /, *, name: str) -> None:
+    """Enqueue a job of a schedule now. Its next tick stays."""
+    handle = queue.schedules.fire(name)
+    if handle is None:
+        click.echo(spelled_out(f"{name}: a live job has its unique key"), err=True)
+        click.get_current_context().exit(1)
+    else:
+        click.echo(spelled_out(f"{name}: job {handle.id} added"))
+
+
+@schedules.command("next")
+@NAME
+@click.option("--count", type=click.IntRange(1, 10_000), default=10, show_default=True, help="How many.")
+@json_option
+@with_queue
+def next_ticks(queue: PgQueue, /, *, name: str, count: int, as_json: bool) -> None:
+    """Show the next ticks of a schedule in its time zone, and what clock changes do to them."""
+    ticks, found = queue.schedules.next(name, count=count), queue.schedules.get(name)
+    if as_json:
+        print_json([{"at": tick.at, "runs": tick.runs, "note": tick.note} for tick in ticks])
+        return
+    there = find_zone(found.timing.timezone) if found.timing else ZoneInfo("UTC")
+    rows = [
+        (f"{tick.at:%Y-%m-%d %H:%M:%S}", f"{tick.at.astimezone(there):%a %Y-%m-%d %H:%M:%S %z}", tick.note)
+        for tick in ticks
+    ]
+    print_table(("UTC", str(there), ""), rows, empty="no further tick")
+
+
+@schedules.command()
+@NAME
+@click.argument("start", type=instant)
+@click.argument("end", type=instant)
+@with_queue
+def backfill(queue: PgQueue, /, *, name: str, start: datetime, end: datetime) -> None:
+    """Fire the ticks from START to END that have not fired, in order."""
+    runs = queue.schedules.backfill(name, start, end)
+    click.echo(spelled_out(f"{name}: {len(runs)} ticks"))
+
+
+def _shown(one: Schedule) -> dict[str, object]:
+    """A schedule for people and programs: the timing's options without those at their defaults."""
+    shown: dict[str, object] = {
+        name: getattr(one, name)
+        for name in ("name", "state", "rule", "task", "queue", "args", "priority", "max_attempts", "unique_key", "meta",
+                     "module", "created_at", "last", "next", "paused_at", "paused_by", "failed_at", "error")
+    }  # fmt: skip
+    if one.timing is not None:
+        for name in ("timezone", "start", "end", "gap", "repeat", "jitter", "missed", "grace", "overlap"):
+            value = getattr(one.timing, name)
+            shown[name] = str(value) if isinstance(value, timedelta) else value
+    return shown
