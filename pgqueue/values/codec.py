@@ -14,13 +14,14 @@ record shows such a value as its text, so that one job never fails a page of oth
 
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from pgqueue.errors import InvalidOption, PayloadNotDecodable, PayloadNotEncodable
 from pgqueue.values.job import AttemptError, Claim, Job, NewJob
-from pgqueue.values.options import check_text
+from pgqueue.values.options import check_key, check_text
 from pgqueue.values.storable import refuse_unstorable, settled
 from pgqueue.values.verdict import Verdict, text_of
 
@@ -32,6 +33,8 @@ UNREADABLE: Final = "(unreadable)"
 """The one key of what is shown in place of a value that cannot be read; the value is its text, or why it is not."""
 SHOWN = 1_000
 """Characters of that text."""
+LONGEST_ERROR = 64_000
+"""Characters of an encoded error; a longer one is not kept, since the database might refuse it for ever."""
 
 
 Kind: TypeAlias = Literal["args", "result", "error"]
@@ -105,11 +108,7 @@ def checked_codec(codec: object) -> Codec | None:
 
 
 def encoded_job(codec: Codec, job: NewJob) -> NewJob:
-    """A job as it is to be enqueued.
-
-    Raises:
-        PayloadNotEncodable: the codec failed, or what it returned cannot be stored.
-    """
+    """A job as it is to be enqueued; what raises is as for :func:`encoded_args`."""
     args = encoded_args(codec, job.task, job.args, job.meta)
     return msgspec.structs.replace(job, args=args, unique_key=encoded_key(codec, job.unique_key))
 
@@ -125,15 +124,15 @@ def encoded_args(codec: Codec, task: str, data: bytes, meta: bytes | None = None
 
 def encoded_key(codec: Codec | None, key: str | None) -> str | None:
     """A unique key as it is stored."""
-    return key if codec is None or key is None else check_text("Codec.key()", codec.key(key))
+    if codec is None or key is None:
+        return key
+    stored = codec.key(check_text("unique_key", key))
+    check_key(stored)
+    return stored
 
 
 def encoded_result(codec: Codec, claim: Claim, data: bytes) -> bytes:
-    """A result as it is to be recorded.
-
-    Raises:
-        PayloadNotEncodable: the codec failed, or what it returned cannot be stored.
-    """
+    """A result as it is to be recorded; what raises is as for :func:`encoded_args`."""
     return _encode(codec, data, JobPart("result", claim.task, claim.meta))
 
 
@@ -174,16 +173,11 @@ def args_of(codec: Codec | None, claim: Claim) -> dict[str, Any]:
 
 def args_shown(codec: Codec | None, claim: Claim) -> dict[str, Any]:
     """The arguments of a claimed job, as a record shows them. Never raises."""
-    shown: dict[str, Any] = _readable(lambda: object_of(args_text(codec, claim)))
-    return shown
+    return _readable(lambda: object_of(args_text(codec, claim)))  # type: ignore[no-any-return]  # objects, both
 
 
 def result_text(codec: Codec | None, job: Job, text: str) -> str:
-    """A stored result, as the JSON that the task returned.
-
-    Raises:
-        PayloadNotDecodable: it is encoded, and cannot be decoded.
-    """
+    """A stored result, as the JSON that the task returned; what raises is as for :func:`args_text`."""
     return text if codec is None else _decode(codec, text, JobPart("result", job.task, job.meta))
 
 
@@ -212,14 +206,12 @@ def opened_errors(codec: Codec | None, errors: object, part: JobPart) -> object:
     """The stored errors of a job as Django reads them, a list of objects, decoded if they are encoded. Never raises."""
     if codec is None or not isinstance(errors, list):
         return errors
-    return [_opened_fields(codec, error, part) for error in errors]
-
-
-def _opened_fields(codec: Codec, error: object, part: JobPart) -> object:
-    if not isinstance(error, dict) or not isinstance(error.get("encoded"), str):
-        return error
-    found = _opened_error(codec, AttemptError(0, "", ENCODED, encoded=error["encoded"]), part)
-    return {**error, "message": found.message, "traceback": found.traceback}
+    shown = list(errors)
+    for place, error in enumerate(errors):
+        if isinstance(error, dict) and isinstance(error.get("encoded"), str):
+            found = _opened_error(codec, AttemptError(0, "", ENCODED, encoded=error["encoded"]), part)
+            shown[place] = {**error, "message": found.message, "traceback": found.traceback}
+    return shown
 
 
 def _opened_error(codec: Codec, error: AttemptError, part: JobPart) -> AttemptError:
@@ -285,11 +277,13 @@ def _encoded(codec: Codec, data: bytes, part: JobPart) -> str | bytes:
     try:
         stored = codec.encode(data, part)
         if isinstance(stored, str):
-            return check_text("Codec.encode()", stored)
+            return check_text("Codec.encode()", str(stored))
         if stored is not data:
             stored = settled(stored)
             refuse_unstorable(stored)
-    except Exception as error:  # a codec may raise any error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a codec may raise anything, as a task may
         raise PayloadNotEncodable(f"{part.task}: the codec failed to encode: {_cause(error)}") from error
     return stored
 
@@ -298,22 +292,23 @@ def _with_encoded_error(codec: Codec, verdict: Verdict) -> Verdict:
     claim, error = verdict.claim, getattr(verdict, "error", None)
     if error is None or not claim.task:  # without a task it is a lost claim, and the words are pgqueue's own
         return verdict
-    return msgspec.structs.replace(
-        verdict, error=_encoded_error(codec, error, JobPart("error", claim.task, claim.meta))
-    )
+    encoded = _encoded_error(codec, error, JobPart("error", claim.task, claim.meta))
+    return msgspec.structs.replace(verdict, error=encoded)
 
 
 def _encoded_error(codec: Codec, error: AttemptError, part: JobPart) -> AttemptError:
-    data = msgspec.json.encode(_Said(error.message, error.traceback))
+    replaced = partial(msgspec.structs.replace, error)
     try:
-        stored = _encoded(codec, data, part)
-        if isinstance(stored, str):
-            return msgspec.structs.replace(error, message=ENCODED, traceback=None, encoded=stored)
-        said = _said.decode(stored)
+        stored = _encoded(codec, msgspec.json.encode(_Said(error.message, error.traceback)), part)
+        if not isinstance(stored, str):
+            said = _said.decode(stored)
+            return replaced(message=said.message, traceback=said.traceback)
     except (PayloadNotEncodable, msgspec.MsgspecError) as failure:
         kind = type(failure.__cause__ or failure).__name__  # not its message, which may quote the error
-        return msgspec.structs.replace(error, message=f"(not kept: the codec raised {kind})", traceback=None)
-    return msgspec.structs.replace(error, message=said.message, traceback=said.traceback)
+        return replaced(message=f"(not kept: the codec raised {kind})", traceback=None)
+    if len(stored) > LONGEST_ERROR:
+        return replaced(message=f"(not kept: encoded, it takes {len(stored):,} characters)", traceback=None)
+    return replaced(message=ENCODED, traceback=None, encoded=stored)
 
 
 def _decode(codec: Codec, stored: str, part: JobPart) -> str:
@@ -329,12 +324,17 @@ def _decode(codec: Codec, stored: str, part: JobPart) -> str:
 
 def _decoded(codec: Codec, text: str, part: JobPart) -> str:
     try:
-        return str(codec.decode(text, part), "utf-8")
-    except Exception as error:  # a codec may raise any error
+        data = str(codec.decode(text, part), "utf-8")
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a codec may raise anything, as a task may
         raise PayloadNotDecodable(f"{part.task}: the codec failed to decode: {_cause(error)}") from error
+    if part.kind == "args" and not data.lstrip().startswith("{"):
+        raise PayloadNotDecodable(f"{part.task}: the codec decoded arguments that are no JSON object")
+    return data
 
 
-def _cause(error: Exception) -> str:
+def _cause(error: BaseException) -> str:
     said = text_of(error)
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 

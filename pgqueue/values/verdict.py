@@ -207,7 +207,7 @@ def text_of(error: BaseException) -> str:
     """What an error says, even if its ``__str__`` raises."""
     try:
         return str(error)
-    except Exception as broken:  # noqa: BLE001 - a task's exception may fail at anything, even at this
+    except BaseException as broken:  # noqa: BLE001 - a task's exception may fail at anything, even at this, in any way
         return f"<its __str__ raised {type(broken).__name__}>"
 
 

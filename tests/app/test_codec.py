@@ -1,5 +1,6 @@
 """Arguments, results and errors are encoded on their way into every table, and decoded at every door."""
 
+import asyncio
 import base64
 import json
 import re
@@ -436,6 +437,95 @@ def test_a_codec_is_an_object_of_a_subclass() -> None:
         PgQueue("", codec=Secret)  # type: ignore[arg-type]  # the mistake
     with pytest.raises(InvalidOption, match=r"it is no pgqueue\.Codec"):
         PgQueue("", codec=json)  # type: ignore[arg-type]  # the mistake
+
+
+HOSTILE = [
+    '{"$encoded": 5}',
+    '{"$encoded": "k1:zzz", "word": "w"}',
+    '{"$encoded": "a", "$encoded": "b"}',
+    '{"\\u0024encoded": "k1:"}',
+    '{"$encoded": "k1:"}',
+    '{"$encoded": "k1:%%%"}',
+    '{"$encoded": ' + "[" * 150 + "]" * 150 + "}",
+    '{"$encoded": {"$encoded": "k1:"}}',
+    '{"$encoded": "' + "k1:" * 1_000_000 + '"}',
+]  # fmt: skip
+
+
+async def test_a_false_envelope_ends_only_its_own_job(secret: PgQueue, running: Running) -> None:
+    insert = "insert into pgqueue.jobs (queue, task, args, status) values ('default', 'echo', %s::text::json, 'ready')"
+    for args in HOSTILE:
+        ask(secret, insert, args)
+    good = secret.tasks["echo"].enqueue(WORD)
+    async with running(secret):
+        await ended(secret, good)
+        await until(lambda: len(secret.jobs(state="dead")) == len(HOSTILE))
+    assert good.result(timeout=0) == {"said": WORD}
+    assert {job.reason for job in secret.jobs(state="dead")} == {"undecodable"}
+
+
+@pytest.mark.parametrize(
+    "raised", [SystemExit, asyncio.CancelledError, GeneratorExit, RecursionError, MemoryError]
+)
+async def test_whatever_a_codec_raises_the_worker_stays(
+    raised: type[BaseException], dsn: str, running: Running
+) -> None:
+    class Silent(BaseException):
+        def __str__(self) -> str:
+            raise raised
+
+    class Bad(Codec):
+        def encode(self, data: bytes, part: JobPart) -> str | bytes:
+            if b"fine" in data:
+                return data
+            if part.kind == "args":
+                return "a text"
+            raise Silent
+
+        def decode(self, text: str, part: JobPart) -> bytes:  # noqa: ARG002 - as it is called
+            raise raised
+
+    queue = with_tasks(PgQueue(dsn, codec=Bad()))
+    bad = [queue.tasks[name].enqueue(WORD) for name in ("echo", "wait")]
+    good = queue.tasks["wait"].enqueue("fine")
+    async with running(queue):
+        await ended(queue, *bad, good)
+    assert [queue.job(job.id).reason for job in bad] == ["undecodable"] * 2
+    assert good.result(timeout=0) == ["fine"]
+    queue.close()
+
+
+@pytest.mark.parametrize(
+    "decoded",
+    [None, "text", 7, b"", b"[]", b"not JSON", b"\xff", b'{"word": 5}', b'{"other": "w"}'],
+    ids=repr,
+)
+def test_what_a_codec_decodes_must_fit(decoded: Any) -> None:
+    class Returning(Codec):
+        def encode(self, data: bytes, part: JobPart) -> str | bytes:
+            return "a text" if part.kind == "args" else data
+
+        def decode(self, text: str, part: JobPart) -> bytes:  # noqa: ARG002 - as it is called
+            return decoded  # type: ignore[no-any-return]  # anything
+
+    queue = with_tasks(PgQueue("", codec=Returning()))
+    with in_memory(queue):
+        job = queue.tasks["echo"].enqueue("w")
+        (ran,) = drain(queue, raises=False)
+        assert (ran.outcome, queue.job(job.id).reason) == (JobState.DEAD, "undecodable")
+        assert isinstance(queue.job(job.id).args, dict)
+
+
+def test_an_error_that_gets_too_long_is_not_kept() -> None:
+    class Long(Codec):
+        def encode(self, data: bytes, part: JobPart) -> str | bytes:  # noqa: ARG002 - as it is called
+            return "x" * 100_000
+
+    verdict = Died(_claim("{}"), 0.0, "asked", AttemptError(1, "ValueError", WORD))
+    (recorded,) = codecs.with_encoded_errors(Long(), [verdict])
+    assert isinstance(recorded, Died)
+    assert recorded.error.message == "(not kept: encoded, it takes 100,000 characters)"
+    assert recorded.error.encoded is None
 
 
 def test_without_a_codec_nothing_is_looked_at_twice() -> None:
