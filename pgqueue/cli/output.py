@@ -6,7 +6,7 @@ terminal.
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 UNWRAPPED = 100_000
+LONGEST_NAME = 40
+"""Characters of a name in a column that is shortened."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -26,13 +28,16 @@ def print_json(value: object) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
 
 
-def print_table(heads: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str) -> None:
+def print_table(
+    heads: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str, shortened: Collection[str] = ()
+) -> None:
     """Print rows as a table: fitted to a terminal, at full length into a pipe.
 
     Args:
         heads: of the columns; numbers are aligned to the right.
         rows: a value per column; None is blank.
         empty: what to print on stderr if there is no row.
+        shortened: the heads of columns whose cells are cut on a terminal, so that each row stays on one line.
     """
     from rich.table import Table  # noqa: PLC0415 - for people only
 
@@ -42,7 +47,10 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[object]], *, empty
     table = Table(box=None, pad_edge=False, header_style="bold")
     for number, head in enumerate(heads):
         right = all(isinstance(row[number], int) for row in rows)
-        table.add_column(head, justify="right" if right else "left", overflow="fold", no_wrap=right)
+        if head in shortened and _width() is None:
+            table.add_column(head, overflow="ellipsis", no_wrap=True, max_width=LONGEST_NAME)
+        else:
+            table.add_column(head, justify="right" if right else "left", overflow="fold", no_wrap=right)
     for row in rows:
         table.add_row(*map(_cell, row))
     _console().print(table)
@@ -75,5 +83,9 @@ def _cell(value: object) -> str:
 def _console() -> "Console":
     from rich.console import Console  # noqa: PLC0415 - for people only
 
-    width = None if sys.stdout.isatty() else UNWRAPPED
-    return Console(width=width, markup=False, emoji=False, highlight=False)
+    return Console(width=_width(), markup=False, emoji=False, highlight=False)
+
+
+def _width() -> int | None:
+    """The width of the output; None: that of the terminal."""
+    return None if sys.stdout.isatty() else UNWRAPPED

@@ -40,15 +40,16 @@ def list_queues(queue: PgQueue, /, *, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    print_table(HEADS, [_row(one) for one in found], empty="no queues")
+    print_table(HEADS, [_row(one) for one in found], empty="no queues", shortened={"queue"})
     if any(one.estimated for one in found):
         click.echo("~: estimated from a sample, since there are many jobs")
     for one in found:
         if one.unknown:
-            click.echo(
+            said = (
                 f"{one.queue}: no worker that claimed {one.unknown} of these jobs knew their task, since "
                 f"{one.unknown_since:%Y-%m-%d %H:%M:%S %Z}: {', '.join(one.unknown_tasks)}"
             )
+            click.echo(spelled_out(said))
     for problem in queue.database.run(control.worker_problems()):
         click.echo(spelled_out(str(problem)))
 

@@ -160,11 +160,14 @@ class Completer:
             self._end_batch(batch)
         self.look()
 
-    async def stand_in(self, connection: WorkerConnection) -> None:
+    async def stand_in(
+        self, connection: WorkerConnection, *, tell_started: Callable[[], object] = lambda: None
+    ) -> None:
         """Record what there is, in the place of :meth:`run`, whose event loop is blocked. In another thread's loop.
 
         Args:
             connection: one of that loop, which raises if a row is locked.
+            tell_started: tells observers of starts; called for each batch, before its ends are told.
 
         Raises:
             psycopg.Error: the database is away. Nothing is lost: it waits here as before.
@@ -183,6 +186,7 @@ class Completer:
             if not batch:
                 break
             try:
+                tell_started()
                 written = await recorder.write(batch)
             except BaseException:
                 with self._claims.lock:

@@ -18,6 +18,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from uuid import UUID
@@ -163,14 +164,14 @@ class Runners:
         Args:
             connection: one that nothing else uses.
         """
-        self._tell_started()  # before the ends of the same jobs
+        self._tell_started()
         for attempt in self._deadlines.overdue():
             self._threads.start(partial(self._time_out, attempt))
         returned = self.return_waiting()
         if returned:
             log.info("returned claims that a blocked event loop cannot start", extra={"jobs": returned})
         async with connection as own:
-            await self._completer.stand_in(own)
+            await self._completer.stand_in(own, tell_started=self._tell_started)
 
     async def emptied(self) -> None:
         """Wait until nothing runs, and the completer knows of every verdict."""
@@ -300,7 +301,9 @@ class Runners:
 
     def _tell_started(self) -> None:
         self._telling = False  # first: what starts from now on has to be asked for again
-        started = [self._started.popleft() for _ in range(len(self._started))]
+        started: list[Claim] = []
+        with suppress(IndexError):  # another thread may tell of the last ones
+            started.extend(self._started.popleft() for _ in range(len(self._started)))
         if started:
             self._observers.started(started)
 

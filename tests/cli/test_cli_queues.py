@@ -1,3 +1,4 @@
+import sys
 from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
@@ -8,6 +9,7 @@ from cli.commands import cells, pgqueue, printed
 from looking import ask
 
 from pgqueue import PgQueue
+from pgqueue.cli import output
 from pgqueue.store.claim import WorkerInfo, register
 
 
@@ -45,6 +47,31 @@ def test_list_names_workers_with_a_blocked_event_loop(dsn: str) -> None:
         "worker box:42: its event loop has been blocked for 5 min by asyncio task my\\x1bown at jobs.py:3 in f"
         in listed
     )
+
+
+def test_a_long_name_is_cut_on_a_terminal_only(
+    dsn: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "tenant" * 33
+    PgQueue(dsn).pause(name)
+    assert cells(pgqueue("queues", "list", dsn=dsn))[0][0] == name
+    assert printed(pgqueue("queues", "list", "--json", dsn=dsn))[0]["queue"] == name
+    for terminal, shown in ((True, name[: output.LONGEST_NAME - 1] + "…"), (False, name)):
+        monkeypatch.setattr(sys.stdout, "isatty", lambda terminal=terminal: terminal)
+        monkeypatch.setenv("COLUMNS", "100")
+        output.print_table(("queue", "ready"), [(name, 0)], empty="", shortened={"queue"})
+        assert capsys.readouterr().out.splitlines()[1].split() == [shown, "0"]
+
+
+def test_control_codes_of_names_do_not_reach_the_terminal(dsn: str) -> None:
+    ask(
+        dsn,
+        "insert into pgqueue.jobs (queue, task, status, run_at, unknown_since) "
+        "values (E'a\\x1b[2J', E'b\\x1b[2J', 'scheduled', now() + interval '9 s', now())",
+    )
+    listed = pgqueue("queues", "list", dsn=dsn).stdout
+    assert "a\\x1b[2J: no worker that claimed 1 of these jobs knew their task" in listed
+    assert "\x1b" not in listed
 
 
 @pytest.mark.usefixtures("lines")

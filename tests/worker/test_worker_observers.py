@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from looking import ask, until
+from looking import ask, until, wait_until
 from running import Running
 from tenacity import wait_fixed
 from worker.helping import FOR_EVER, beat, claimed, dismantle, ended
@@ -156,6 +156,46 @@ async def test_a_lost_lease_loses_what_waits_runs_and_is_not_recorded(queue: PgQ
     assert sorted(noting.ids("lost")) == [job.id for job in jobs]
     assert noting.of("ended") == []
     release.set()
+    await dismantle(worker)
+
+
+async def test_while_the_loop_is_blocked_every_start_is_told_before_the_end_of_its_job(
+    queue: PgQueue,
+) -> None:
+    """The second job starts and ends while the heartbeat's thread, which stands in, tells of the first."""
+    begun, told = threading.Event(), threading.Event()
+    events: list[tuple[str, int]] = []
+
+    class Slow(Observer):
+        """Lets the first job end when its start is told, and returns when all jobs have ended."""
+
+        def started(self, claims: Sequence[Claim]) -> None:
+            events.extend(("started", one.id) for one in claims)
+            told.set()
+            wait_until(lambda: not worker.inspect().running and not worker.inspect().waiting)
+
+        def ended(self, verdicts: Sequence[Verdict]) -> None:
+            events.extend(("ended", one.claim.id) for one in verdicts)
+
+    @queue.task
+    def first() -> None:
+        begun.set()
+        told.wait(20)
+
+    @queue.task
+    def second() -> None: ...
+
+    queue.observe(Slow())
+    one, other = first.enqueue().id, second.enqueue().id
+    worker = Worker(queue, concurrency=1, poll=FOR_EVER)
+    await worker.parts.heartbeat.register()
+    worker.parts.runners.add(claimed(queue, worker))
+    assert begun.wait(20)
+    standing_in = worker.parts.runners.while_blocked(worker.parts.connections.stand_in)
+    thread = threading.Thread(target=asyncio.run, args=(standing_in,))
+    thread.start()
+    thread.join()  # so the loop is blocked
+    assert events == [("started", one), ("started", other), ("ended", one), ("ended", other)]
     await dismantle(worker)
 
 
