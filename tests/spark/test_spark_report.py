@@ -200,13 +200,13 @@ def test_a_quiet_shop_has_nothing_to_look_at(spark: "SparkSession", tmp_path: Pa
     states = {one.name: one.state for one in found.sections}
     assert states == {
         "overview": State.INFO,
-        "anomalies": State.CALM,
-        "regressions": State.CALM,
-        "storms": State.CALM,
-        "crowding": State.CALM,
-        "capacity": State.CALM,
-        "objectives": State.CALM,
-        "failures": State.CALM,
+        "anomalies": State.OK,
+        "regressions": State.OK,
+        "storms": State.OK,
+        "crowding": State.OK,
+        "capacity": State.OK,
+        "objectives": State.OK,
+        "failures": State.OK,
         "costs": State.INFO,
     }
     assert all(
@@ -322,7 +322,7 @@ def test_tables_have_their_types_in_the_lake_even_when_they_are_empty(tmp_path: 
     )
     table = Table(name="some", caption="Some", columns=columns, rows=((24, 1, 7), (None, None, None)))
     section = Section(
-        name="some", title="Some?", state=State.CALM, answer="Yes.", compared="This.", tables=(table,)
+        name="some", title="Some?", state=State.OK, answer="Yes.", compared="This.", tables=(table,)
     )
     lake = Lake(tmp_path)
     lake.create(Origin("1", 2, "pgqueue"))
@@ -346,7 +346,7 @@ def test_a_long_table_says_where_the_rest_is() -> None:
         rows=tuple((n,) for n in range(40)),
     )
     section = Section(
-        name="some", title="Some?", state=State.CALM, answer="Yes.", compared="This.", tables=(table,)
+        name="some", title="Some?", state=State.OK, answer="Yes.", compared="This.", tables=(table,)
     )
     outline = Outline(page([section], None, "Nobody's"))
     assert "The first 25 of 40; all are in report/some." in outline.words

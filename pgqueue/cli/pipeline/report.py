@@ -9,7 +9,7 @@ from pgqueue.cli.pipeline.options import in_lake, lake_of
 from pgqueue.cli.values import day
 from pgqueue.spark.config import load
 
-MARKS = {"look": "!", "calm": " ", "unknown": "?", "info": " "}
+MARKS = {"look": "!", "ok": " ", "unknown": "?", "info": " "}
 """The mark before each answer: ``!`` for findings, ``?`` for too little data."""
 
 

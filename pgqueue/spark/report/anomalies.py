@@ -117,7 +117,7 @@ def section(rollups: Rollups) -> Section:
     episodes = sorted(merged(found), key=lambda one: one.rank)
     if not episodes:
         return _section(
-            State.CALM, "No task had an hour out of line with the same weekday and hour of former weeks."
+            State.OK, "No task had an hour out of line with the same weekday and hour of former weeks."
         )
     sentences = tuple(sentence(one) for one in episodes)
     bad = sum(1 for one in episodes if not one.better)
@@ -127,7 +127,7 @@ def section(rollups: Rollups) -> Section:
     )
     answer = f"{often} out of line with former weeks.{better}{_together(found)}"
     return _section(
-        State.LOOK if bad else State.CALM,
+        State.LOOK if bad else State.OK,
         f"{answer} First: {sentences[0]}",
         findings=sentences,
         tables=(_table(episodes, sentences),),

@@ -167,7 +167,7 @@ def _answered(outlooks: Sequence[Outlook], days: Sequence[Daily], capacity: floa
         else f"In the reported week the workers were busy {words.share(day.now)} of their time. "
     )
     return _section(
-        State.LOOK if soon else State.CALM,
+        State.LOOK if soon else State.OK,
         f"{now}{growth}{first}",
         findings=tuple(said for *_, said in rows),
         tables=(_table(rows),),

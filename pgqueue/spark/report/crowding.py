@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pgqueue.spark.report import words
 from pgqueue.spark.report.plots import pushed
 from pgqueue.spark.report.rollups import RECENT_DAYS, Rollups
-from pgqueue.spark.report.rule_crowd import BIG_SHARE, FEWEST_CALM, Crowding, Sharing, judge
+from pgqueue.spark.report.rule_crowd import BIG_SHARE, FEWEST_KNOWN, Crowding, Sharing, judge
 from pgqueue.spark.report.section import Column, Kind, Plot, Section, State, Table
 from pgqueue.spark.report.verdicts import verdicts
 
@@ -56,19 +56,19 @@ def section(rollups: Rollups) -> Section:
             'No job has a tenant. Say in pipeline.toml where a job\'s arguments name one, such as tenant = "$.tenant", '
             "and roll up again.",
         )
-    if tenants.hours < FEWEST_CALM:
+    if tenants.hours < FEWEST_KNOWN:
         return _section(
-            State.UNKNOWN, f"Not enough to tell: jobs ended in fewer than {FEWEST_CALM} different hours."
+            State.UNKNOWN, f"Not enough to tell: jobs ended in fewer than {FEWEST_KNOWN} different hours."
         )
     found = _collected(rollups)
     if not found:
         counted = words.some(tenants.tenants, "tenant")
-        return _section(State.CALM, f"No tenant crowded others in {RECENT_DAYS} days ({counted} looked at).")
+        return _section(State.OK, f"No tenant crowded others in {RECENT_DAYS} days ({counted} looked at).")
     sentences = tuple(sentence(one) for one in found)
     new = any(one.crowding.hours[-1] >= rollups.period.begin for one in found)
     when = f"in {RECENT_DAYS} days" if new else "in former weeks, none in the reported week"
     return _section(
-        State.LOOK if new else State.CALM,
+        State.LOOK if new else State.OK,
         f"{words.some(len({one.tenant for one in found}), 'tenant')} crowded others {when}. Most of all: {sentences[0]}",
         findings=sentences,
         tables=(_table(found, sentences),),

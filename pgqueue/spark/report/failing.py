@@ -32,12 +32,12 @@ def section(rollups: Rollups) -> Section:
     """The answer."""
     rows = _rows(rollups)
     if not rows:
-        return _section(State.CALM, "No attempt failed in the reported week.")
+        return _section(State.OK, "No attempt failed in the reported week.")
     first = rows[0]
     new = [row for row in rows if row.news == "new" and row.share >= NEW_SHARE]
     said = f" New this week: {sentence(new[0])}" if new and new[0] is not first else ""
     return _section(
-        State.LOOK if new else State.CALM,
+        State.LOOK if new else State.OK,
         f"Most often: {sentence(first)}{said}",
         findings=tuple(sentence(row) for row in rows),
         tables=(_table(rows),),

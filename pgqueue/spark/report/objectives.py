@@ -48,7 +48,7 @@ def section(rollups: Rollups) -> Section:
         else f"All {words.some(len(rows), 'objective')} met. The closest: {sentences[0]}"
     )
     return _section(
-        State.LOOK if missed else State.CALM, answer, findings=sentences, tables=(_table(rows, sentences),)
+        State.LOOK if missed else State.OK, answer, findings=sentences, tables=(_table(rows, sentences),)
     )
 
 

@@ -19,7 +19,7 @@ SHOWN = 25
 
 MARKS = {
     State.LOOK: "look here",
-    State.CALM: "nothing to do",
+    State.OK: "nothing to do",
     State.UNKNOWN: "cannot tell",
     State.INFO: "for information",
 }

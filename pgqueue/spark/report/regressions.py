@@ -116,7 +116,7 @@ def _answered(rollups: Rollups, found: Sequence[Window], changes: Sequence[Chang
     looked = words.some(len(found), "deploy")
     if not changes:
         return _section(
-            State.CALM, f"No task's run time changed with any of {looked} in a way that matters.{young}"
+            State.OK, f"No task's run time changed with any of {looked} in a way that matters.{young}"
         )
     sentences = tuple(sentence(one) for one in changes)
     slower = [one for one in changes if one.shift.slower]
@@ -128,7 +128,7 @@ def _answered(rollups: Rollups, found: Sequence[Window], changes: Sequence[Chang
     ]
     counted = " and ".join(part for part in parts if part)
     return _section(
-        State.LOOK if slower else State.CALM,
+        State.LOOK if slower else State.OK,
         f"{counted} with a deploy ({looked} looked at). {sentences[0]}{young}",
         findings=sentences,
         tables=(_table(changes, sentences),),

@@ -64,7 +64,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         title: the question.
-        state: ``look``, ``calm`` or ``unknown``.
+        state: ``look``, ``ok`` or ``unknown``.
         answer: one or two sentences.
         findings: one sentence each, at most SAID.
         found: the number of all findings.

@@ -62,8 +62,8 @@ def usual(jobs: Floats, retries: Floats) -> Usual | None:
     if jobs.size < FEWEST_HOURS:
         return None
     rates = retries / jobs
-    calm = rates <= np.quantile(rates, 1 - TRIMMED)
-    kept_jobs, kept = jobs[calm], retries[calm]
+    ordinary = rates <= np.quantile(rates, 1 - TRIMMED)
+    kept_jobs, kept = jobs[ordinary], retries[ordinary]
     rate = float(kept.sum() / kept_jobs.sum())
     expected = np.fmax(rate * kept_jobs, 1e-9)
     chi_squared = float(np.sum(np.square(kept - expected) / np.fmax(expected, 0.1)))

@@ -27,7 +27,7 @@ SLOWED_RATIO = 2.0
 SLOWED_SECONDS = 5.0
 OWN_DOING = 1.5
 FEWEST_HOURS = 3
-FEWEST_CALM = 24
+FEWEST_KNOWN = 24
 STRIKING = 10.0
 OFTEN = 0.5
 OFTENER = 3.0
@@ -83,7 +83,7 @@ def judge(queue: Sharing, *, begin: int) -> Crowding | None:
         (queue.own_run >= BIG_SHARE * total) & (queue.own_run >= BIG_RATIO * usual_own) & (queue.own_run > 0)
     )
     asked = ~big & (queue.other_jobs > 0)
-    if int(asked.sum()) < FEWEST_CALM:
+    if int(asked.sum()) < FEWEST_KNOWN:
         return None
     wait = np.divide(queue.other_wait, queue.other_jobs, out=np.zeros(big.size), where=queue.other_jobs > 0)
     usual = _usual(queue.hour, wait, asked)

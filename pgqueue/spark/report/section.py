@@ -14,7 +14,7 @@ class State(StrEnum):
     """Whether a user should act."""
 
     LOOK = "look"
-    CALM = "calm"
+    OK = "ok"
     UNKNOWN = "unknown"
     INFO = "info"
     """There is nothing to judge."""

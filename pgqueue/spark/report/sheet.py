@@ -28,7 +28,7 @@ section { border-top: 1px solid var(--edge); padding: 1.6rem 0 1rem; }
 .mark { display: inline-block; padding: 0 .5rem; border: 1px solid currentColor; border-radius: 1rem; font-size: .75rem;
   font-weight: 600; line-height: 1.5; white-space: nowrap; vertical-align: .1em; }
 .mark.look { color: var(--warning); }
-.mark.calm { color: var(--good); }
+.mark.ok { color: var(--good); }
 .mark.unknown, .mark.info { color: var(--ink); opacity: .75; }
 figure { margin: 1rem 0; }
 figcaption { font-weight: 600; font-size: .95rem; margin-bottom: .25rem; overflow-wrap: anywhere; }

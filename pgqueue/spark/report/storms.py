@@ -72,7 +72,7 @@ def section(rollups: Rollups) -> Section:
     """The answer."""
     found = _collected(rollups)
     if not found:
-        return _section(*_calm(rollups))
+        return _section(*_nothing_found(rollups))
     reasons, late = _reasons(rollups, found), slowed(rollups, found)
     told = [
         Told(queue=queue, task=task, storm=storm, slowed=late.get(number, ()), **reasons.get(number, {}))
@@ -84,7 +84,7 @@ def section(rollups: Rollups) -> Section:
         f"{words.some(len(told), 'retry storm')} in {RECENT_DAYS} days, {new} of them in the reported week."
     )
     return _section(
-        State.LOOK if new else State.CALM,
+        State.LOOK if new else State.OK,
         f"{answer} The largest: {sentences[0]}",
         findings=sentences,
         tables=(_table(told, sentences),),
@@ -211,14 +211,14 @@ def slowed(rollups: Rollups, found: Sequence[tuple[str, str, Storm]]) -> dict[in
     return told
 
 
-def _calm(rollups: Rollups) -> tuple[State, str]:
+def _nothing_found(rollups: Rollups) -> tuple[State, str]:
     if DAY * len(rollups.period.days) < FEWEST_HOURS:
         return (
             State.UNKNOWN,
             f"Not enough days to tell: what is usual is learnt from {FEWEST_HOURS} hours or more.",
         )
     return (
-        State.CALM,
+        State.OK,
         f"No retry storms in {RECENT_DAYS} days: no task had hours with many times its usual retries.",
     )
 
