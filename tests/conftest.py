@@ -29,8 +29,11 @@ if TYPE_CHECKING:
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, signal.default_int_handler)
 
-# Compiling twice is worth it for programs that run for minutes. What a test starts inherits this as well.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Compiling twice is worth it for programs that run for minutes. With one compiler Java has 48 MB for compiled code, which
+# Spark fills: methods are thrown out and compiled again. What a test starts inherits this as well.
+os.environ.setdefault(
+    "SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+)
 use_memory()
 
 LONGEST = (
