@@ -5,6 +5,7 @@ raises is logged, and nothing else changes: neither the job, nor the worker, nor
 """
 
 import logging
+from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -61,7 +62,11 @@ class Event:
         for tell in self._told:
             try:
                 tell(*batch)
-            except Exception:
+            except (
+                Exception,
+                CancelledError,
+                SystemExit,
+            ):  # these would end the part of the worker that calls
                 with suppress(Exception):  # a filter of the program's logging may raise, too
                     told = {"observer": repr(tell), "event": self._name}
                     log.exception("an observer failed; jobs are not affected", extra=told)

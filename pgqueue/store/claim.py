@@ -251,7 +251,10 @@ def _in_portions(
     claims: list[Claim] = []
     while queues and len(claims) < room:
         portion = min(room - len(claims), portions.most)
-        found = yield from fill(worker, queues, portion, now=now)
+        first = len(claims) % len(
+            queues
+        )  # a portion smaller than the number of queues goes on where the last one ended
+        found = yield from fill(worker, [*queues[first:], *queues[:first]], portion, now=now)
         portions.learn(found)
         claims += found
         if len(found) < portion:

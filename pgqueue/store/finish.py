@@ -3,7 +3,7 @@
 Every job that ends does so here: for the worker's completer, takes, ``ctx.transaction()``, the sweeper that took over a
 lost worker's jobs, and a cancel of a waiting job. What hangs on the end of a job belongs here.
 
-A batch takes two statements at most. ``sql/requeue.sql`` returns jobs that are to run again, and leaves alone those that
+A batch takes two statements at most; of more than :data:`AT_ONCE` verdicts each portion does. ``sql/requeue.sql`` returns jobs that are to run again, and leaves alone those that
 were asked to cancel. ``sql/end.sql`` ends the others and what was left alone; it alone decides that a job which was asked
 to cancel ends as cancelled. Where all of a batch succeeded, ``sql/complete.sql`` does the same for less.
 
@@ -35,6 +35,8 @@ OUTCOMES: Mapping[type[Verdict], str] = {
 }
 """What ``sql/end.sql`` calls a verdict. It ends a job that is to be requeued only if that was asked to cancel."""
 
+AT_ONCE = 1_000
+"""Verdicts in one statement. To find an element in an array of texts, PostgreSQL goes through those before it."""
 _ALL_SUCCEEDED = {Succeeded}
 _result, _error, _seconds = attrgetter("result"), attrgetter("error"), attrgetter("seconds")
 _id, _fence = attrgetter("claim.id"), attrgetter("claim.fence")
@@ -55,6 +57,8 @@ def finish(
     Returns:
         The state that each job is in now; a job that is missing was superseded.
     """
+    if len(verdicts) > AT_ONCE:
+        return (yield from _in_portions(worker, verdicts, keep=keep, now=now))
     if {*map(type, verdicts)} == _ALL_SUCCEEDED:
         return (yield from _complete(worker, verdicts, keep=keep, now=now))
     states: States = {}
@@ -83,6 +87,16 @@ def finish_unlocked(
     locked = {row[0] for row in rows if not row[1]}
     free = [verdict for verdict in verdicts if verdict.claim.id not in locked]
     return (yield from finish(worker, free, keep=keep)), locked
+
+
+def _in_portions(
+    worker: UUID, verdicts: Sequence[Verdict], *, keep: bool, now: datetime | None
+) -> Steps[States]:
+    verdicts = sorted(verdicts, key=_id)
+    states: States = {}
+    for start in range(0, len(verdicts), AT_ONCE):
+        states |= yield from finish(worker, verdicts[start : start + AT_ONCE], keep=keep, now=now)
+    return states
 
 
 @plan

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from pgqueue.errors import InvalidOption, PayloadNotEncodable
-from pgqueue.values.storable import NULL, refuse_non_finite, refuse_unstorable
+from pgqueue.values.storable import NULL, has_line_ends, refuse_non_finite, refuse_unstorable, settled
 
 SCHEDULE, SCHEDULED_FOR = "pgqueue_schedule", "pgqueue_scheduled_for"
 """The keys that a schedule adds to the meta of its jobs: its name, and the tick. sql/schema/0005_schedules.up.sql adds them."""
@@ -26,18 +26,32 @@ def encode_meta(meta: Mapping[str, Any]) -> bytes:
             more than :data:`LARGEST` bytes.
     """
     if not isinstance(meta, Mapping) or not all(isinstance(name, str) for name in meta):
-        raise InvalidOption(f"meta={meta!r:.60}: use a dict with strings as keys")
+        raise _refused(meta, "use a dict with strings as keys")
     try:
         data = msgspec.json.encode(dict(meta))
+        if has_line_ends(data):
+            data = settled(data)
         refuse_unstorable(data)
         msgspec.json.decode(data)
         if data.find(NULL) >= 0:
             refuse_non_finite(msgspec.to_builtins(dict(meta)))
     except (PayloadNotEncodable, TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-        raise InvalidOption(f"meta={meta!r:.60}: {error}") from error
+        raise _refused(meta, error) from error
     if len(data) > LARGEST:
-        raise InvalidOption(
-            f"meta={meta!r:.60}: it takes {len(data):,} bytes as JSON, more than {LARGEST:,}; "
-            "store what is larger elsewhere and send a reference along"
+        raise _refused(
+            meta,
+            f"it takes {len(data):,} bytes as JSON, more than {LARGEST:,}; "
+            "store what is larger elsewhere and send a reference along",
         )
     return data
+
+
+def _refused(meta: object, reason: object) -> InvalidOption:
+    try:
+        shown = f"{meta!r:.60}"
+    except (
+        ValueError,
+        RecursionError,
+    ):  # Python shows neither whole numbers of over 4,300 digits nor thousands of levels
+        shown = f"<{type(meta).__name__}>"
+    return InvalidOption(f"meta={shown}: {reason}")

@@ -5,6 +5,7 @@ arguments that a worker could not read are refused at the enqueue.
 """
 
 import inspect
+from asyncio import CancelledError
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, get_type_hints
 
@@ -29,6 +30,8 @@ from pgqueue.values.storable import (
 DEFAULT_LIMIT = 1 << 20
 _OPEN = {inspect_types.AnyType, inspect_types.CustomType}
 """Types whose values may have ``msgspec.Raw`` in them."""
+_OF_A_TYPE = (Exception, CancelledError, SystemExit)
+"""What a type's own validator or conversion may raise in a worker. The last two would end its runner."""
 _EMPTY = inspect.Parameter.empty
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -139,7 +142,7 @@ class Signature:
         """
         try:
             payload = self._decoder.decode(data)
-        except Exception as error:  # a type's own validator may raise any error
+        except _OF_A_TYPE as error:
             encoded = isinstance(data, str) and ENVELOPE in data
             hint = "; they are encoded: give this program's PgQueue their codec" if encoded else ""
             raise PayloadNotDecodable(f"{self._name}: {_plain(error)}{hint}") from error
@@ -196,7 +199,7 @@ def encode_result(value: object) -> bytes | None:
         refuse_unstorable(data)
         if data.find(NULL) >= 0:
             refuse_non_finite(msgspec.to_builtins(value, enc_hook=_encode_other))
-    except Exception as error:  # a type's own conversion may raise any error
+    except _OF_A_TYPE as error:
         raise PayloadNotEncodable(_plain(error)) from error
     return data
 

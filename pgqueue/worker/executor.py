@@ -170,7 +170,7 @@ class Executor:
         task = self._tasks[ctx.job.task]
         try:
             return judge(ctx.job, error, retry=task.retry, seconds=ctx.seconds)
-        except Exception:
+        except (Exception, asyncio.CancelledError, SystemExit):  # each of these would end the runner
             log.exception("retry policy failed; the default one decides", extra={"task": task.name})
             return judge(ctx.job, error, retry=Retry(), seconds=ctx.seconds)
 

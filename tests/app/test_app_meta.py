@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from looking import ask
 from running import Running
@@ -71,6 +72,15 @@ def test_it_travels_on_every_way_in(queue: PgQueue) -> None:
     assert [queue.job(one.id).meta for one in (many[1], many[3])] == [None, None]
 
 
+def test_json_that_was_encoded_with_line_ends_is_taken_on_every_way_in(queue: PgQueue) -> None:
+    @queue.task
+    def note() -> None: ...
+
+    tagged = note.using(meta={"a": msgspec.Raw(b'{\n\t"b": "c\\n"\r\n}')})
+    for job in (tagged.enqueue(), *queue.enqueue_many([tagged.call()])):
+        assert queue.job(job.id).meta == {"a": {"b": "c\n"}}
+
+
 def test_a_replaced_job_has_that_of_the_replacement(queue: PgQueue) -> None:
     @queue.task(unique=Unique(collision="replace"))
     def note() -> None: ...
@@ -121,6 +131,7 @@ def test_what_sql_wrote_past_the_bounds_is_shown_as_text(queue: PgQueue) -> None
         ({"a": "\0"}, "NUL"),
         ({"a": "\ud800"}, "surrogates"),
         ({"a": float("nan")}, "NaN"),
+        ({"a": 10**5000}, "integer"),
         ({"a": "x" * LARGEST}, "8,200 bytes as JSON, more than 8,192"),
     ],
 )

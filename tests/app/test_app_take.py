@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from looking import ask, wait_until
 from pgqueue import JobState, PgQueue, Superseded, TakenJob
 from pgqueue.errors import InvalidOption, JobError, UnknownQueue
 from pgqueue.store import upkeep
+from pgqueue.store.portions import LARGEST_ANSWER
 
 SHORT = timedelta(seconds=0.6)
 
@@ -345,3 +347,13 @@ def test_queues_share_a_take_equally(queue: PgQueue) -> None:
     first, second = enqueued(queue, 5, queue="first"), enqueued(queue, 5, queue="second")
     with queue.take(4, queues=["second", "first"]) as jobs:
         assert ids_of(jobs) == [*second[:2], *first[:2]]
+
+
+def test_queues_share_a_take_equally_where_their_jobs_come_in_small_portions(queue: PgQueue) -> None:
+    @queue.task
+    def keep(text: str) -> None: ...
+
+    text = "x" * (LARGEST_ANSWER // 2)
+    queue.enqueue_many(keep.using(queue=name).call(text) for name in ("a", "b", "c") for _ in range(60))
+    with queue.take(150, queues=["a", "b", "c"], timeout=5) as jobs:
+        assert Counter(job.queue for job in jobs) == {"a": 50, "b": 50, "c": 50}

@@ -1,13 +1,16 @@
 """Promise 11, what a task's own code does: to the session of its transaction, to the program's logging, to itself."""
 
+import asyncio
 import logging
 from collections.abc import Iterator
+from typing import Any, Self
 
 import psycopg
 import pytest
-from looking import ask
+from looking import ask, until
 from psycopg.rows import dict_row
 from running import Running
+from tenacity import retry_if_exception
 from worker.helping import ended
 
 from pgqueue import Context, JobState, PgQueue
@@ -157,3 +160,54 @@ async def test_a_generator_that_a_task_returns_is_a_failure_for_its_body_never_r
 
     assert [job.state for job in jobs] == [JobState.DEAD, JobState.DEAD]
     assert "whose body never runs" in jobs[0].errors[0].message
+
+
+class Picky:
+    """Read and written as pydantic's models are; a value of this type refuses both, with the error of this name."""
+
+    def __init__(self, error: str) -> None:
+        self.error = error
+
+    @classmethod
+    def model_validate(cls, value: str) -> Self:
+        return cls(value) if value.startswith("later ") else _leave(value)
+
+    def model_dump(self, *, mode: str) -> str:
+        return _leave(self.error.removeprefix("later ")) if mode == "json" else ""
+
+
+def _leave(name: str) -> Any:
+    raise {"CancelledError": asyncio.CancelledError, "SystemExit": SystemExit}[name](name)
+
+
+@pytest.mark.parametrize("error", ["CancelledError", "SystemExit"])
+@pytest.mark.parametrize("plain", [True, False], ids=["plain", "async"])
+async def test_a_policy_a_validator_or_a_result_that_ends_its_thread_or_task_ends_no_slot(
+    queue: PgQueue, running: Running, error: str, *, plain: bool
+) -> None:
+    def fail() -> None:
+        raise LookupError
+
+    async def afail() -> None:
+        raise LookupError
+
+    def give(given: Picky) -> Picky:
+        return given
+
+    async def agive(given: Picky) -> Picky:
+        return given
+
+    policy = Retry(retry=retry_if_exception(lambda _: _leave(error)))
+    failing = queue.task(name="fail", retry=policy)(fail if plain else afail)
+    queue.task(name="give")(give if plain else agive)
+
+    async with running(queue, concurrency=1):
+        judged = failing.enqueue()
+        unread, unkept = (
+            ask(queue, "select pgqueue.enqueue('give', jsonb_build_object('given', %s::text))", given)[0][0]
+            for given in (error, f"later {error}")
+        )
+        await until(lambda: not ask(queue, "select id from pgqueue.jobs where status <> 'scheduled'"))
+    assert queue.job(judged.id).state is JobState.SCHEDULED
+    assert queue.job(unread).reason == "undecodable"
+    assert queue.job(unkept).state is JobState.SUCCEEDED

@@ -300,6 +300,17 @@ def test_finishing_sends_one_statement_for_successes_and_at_most_two_for_any_bat
     assert names == ["requeue", "end"]
 
 
+def test_many_verdicts_are_sent_in_portions_in_the_order_of_ids() -> None:
+    """PostgreSQL takes a time that grows as the square of the verdicts in one statement."""
+    many = 2 * finish.AT_ONCE + 1
+    verdicts = [verdicts_on(_claim(id=number))["again"] for number in range(many, 0, -1)]
+    rows: list[Row] = [(number, "scheduled") for number in range(1, many + 1)]
+    portions = [rows[start : start + finish.AT_ONCE] for start in range(0, many, finish.AT_ONCE)]
+    states, names = _told(finish.finish(LOST, verdicts, keep=True), *portions)
+    assert names == ["requeue"] * 3
+    assert [*states] == [*range(1, many + 1)]
+
+
 def test_what_was_not_requeued_is_ended_only_if_somebody_asked_to_cancel_it() -> None:
     again = verdicts_on(_claim())["again"]
     connection = Answers([], [(1, "cancelled")])

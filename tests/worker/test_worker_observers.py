@@ -230,14 +230,21 @@ async def test_a_transaction_that_finds_its_attempt_superseded_is_lost(
     assert noting.ids("lost") == [job.id]
 
 
+@pytest.mark.parametrize("error", [RuntimeError, asyncio.CancelledError, SystemExit])
+@pytest.mark.parametrize("plain", [True, False], ids=["plain", "async"])
 async def test_an_observer_that_raises_is_logged_and_changes_nothing(
-    queue: PgQueue, running: Running, caplog: pytest.LogCaptureFixture
+    queue: PgQueue,
+    running: Running,
+    caplog: pytest.LogCaptureFixture,
+    error: type[BaseException],
+    *,
+    plain: bool,
 ) -> None:
     class Raising(Observer):
         """Raises whatever it is told."""
 
     def refuse(*batch: object) -> None:
-        raise RuntimeError(f"told of {len(batch)}")
+        raise error(f"told of {len(batch)}")
 
     for event in ("enqueued", "claimed", "started", "ended", "lost"):
         setattr(Raising, event, refuse)
@@ -245,9 +252,11 @@ async def test_an_observer_that_raises_is_logged_and_changes_nothing(
     other = Noting()
     queue.observe(other)
 
-    @queue.task
-    async def note() -> None: ...
+    def run() -> None: ...
 
+    async def arun() -> None: ...
+
+    note = queue.task(name="note")(run if plain else arun)
     job = note.enqueue()
     async with running(queue):
         (found,) = await ended(queue, job)
