@@ -20,6 +20,7 @@ from pgqueue.django.admin_pages import (
     narrowed,
 )
 from pgqueue.django.admin_places import QueueAdmin, WorkerAdmin
+from pgqueue.django.admin_schedules import ScheduleAdmin
 from pgqueue.django.admin_search import HELP, Unsearchable, search
 from pgqueue.django.admin_show import (
     SUMMARY,
@@ -35,7 +36,13 @@ from pgqueue.django.models import DeadJob, Job, Worker
 from pgqueue.values.codec import JobPart, Kind, opened_errors, opened_value
 from pgqueue.values.job import ENDED, JobState
 
-__all__ = ["DeadJobAdmin", "JobAdmin", "QueueAdmin", "WorkerAdmin"]  # importing the last two registers them
+__all__ = [
+    "DeadJobAdmin",
+    "JobAdmin",
+    "QueueAdmin",
+    "ScheduleAdmin",
+    "WorkerAdmin",
+]  # importing the last three registers them
 
 ON_RECORD_BY_KEY = Q(state__in=sorted(set(JobState) - {JobState.SUCCEEDED, JobState.CANCELLED}))
 

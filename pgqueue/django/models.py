@@ -15,7 +15,7 @@ from pgqueue.django.fields import TimeField, ValueField
 from pgqueue.errors import PgQueueError
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
     from uuid import UUID
 
 
@@ -177,6 +177,43 @@ class Worker(ReadOnly):
     def __str__(self) -> str:
         """Like ``web-1:4711``."""
         return f"{self.host}:{self.pid}"
+
+
+class Schedule(ReadOnly):
+    """A schedule; the queue's ``schedules`` change it."""
+
+    name: "models.TextField[str, str]" = models.TextField(primary_key=True)
+    module: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: made at run time
+    created_at: "models.DateTimeField[datetime, datetime]" = TimeField()
+    task: "models.TextField[str, str]" = models.TextField()
+    queue: "models.TextField[str, str]" = models.TextField()
+    priority: "models.SmallIntegerField[int, int]" = models.SmallIntegerField()
+    cron: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: another rule
+    every: "models.DurationField[timedelta | None, timedelta | None]" = models.DurationField(null=True)
+    at: "models.DateTimeField[datetime | None, datetime | None]" = TimeField(null=True)
+    timezone: "models.TextField[str, str]" = models.TextField()
+    missed: "models.TextField[str, str]" = models.TextField()
+    overlap: "models.TextField[str, str]" = models.TextField()
+    next_at: "models.DateTimeField[datetime | None, datetime | None]" = TimeField(null=True)
+    paused_at: "models.DateTimeField[datetime | None, datetime | None]" = TimeField(null=True)
+    paused_by: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: not paused
+    failed_at: "models.DateTimeField[datetime | None, datetime | None]" = TimeField(null=True)
+    error: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: not set aside
+
+    class Meta:
+        """Where it is, and who may do what."""
+
+        managed = False
+        db_table = table("schedules")
+        default_permissions = ("view",)
+        permissions = (
+            ("pause_schedule", "Can pause and resume schedule"),
+            ("fire_schedule", "Can fire schedule"),
+        )
+
+    def __str__(self) -> str:
+        """Its name."""
+        return str(self.name)
 
 
 def _refused(model: type[models.Model]) -> PgQueueError:

@@ -16,6 +16,8 @@ TABLES = (
     "pgqueue.workers",
     "pgqueue.departed",
     "shop_order",
+    "pgqueue.schedules",
+    "pgqueue.schedule_ticks",
 )
 
 

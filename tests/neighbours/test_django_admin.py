@@ -28,7 +28,7 @@ from pgqueue.values.job import JobState
 
 GUIDE = DOCS / "guides" / "django-admin.md"
 TASKS = "neighbours.project.shop.tasks"
-LISTS = {name: f"/admin/pgqueue/{name}/" for name in ("job", "deadjob", "queue", "worker")}
+LISTS = {name: f"/admin/pgqueue/{name}/" for name in ("job", "deadjob", "queue", "schedule", "worker")}
 DEAD = "pgqueue.dead_jobs (id, run_at, created_at, died_at, collisions, priority, attempts, max_attempts, reason, queue, task, unique_key, args, errors)"
 WORKER = (
     "insert into pgqueue.workers (id, lease_until, pid, concurrency, host, version, queues) "
@@ -416,6 +416,18 @@ def test_a_purge_tells_of_jobs_that_somebody_retried_meanwhile(
     assert "1 of them were no longer in the dead table." in _messages(page)
 
 
+def test_schedules_are_paused_resumed_and_fired(client: Client, tasks: dict[str, Any]) -> None:
+    project_queue().schedules.add("nightly", tasks["confirm"].call(7), "@daily")
+    assert "@daily UTC" in _page(client, "/admin/pgqueue/schedule/")
+    assert _messages(_act(client, "schedule", "pause", "nightly")) == ["1 schedule paused."]
+    assert project_queue().schedules.get("nightly").paused_by == "root"
+    page = _page(client, "/admin/pgqueue/schedule/nightly/change/")
+    assert "pgqueue-paused" in page
+    assert _messages(_act(client, "schedule", "resume", "nightly")) == ["1 schedule resumed."]
+    assert _messages(_act(client, "schedule", "fire", "nightly")) == ["1 schedule fired."]
+    assert [run.kind for run in project_queue().schedules.runs("nightly")] == ["manual"]
+
+
 def test_queues_are_paused_and_resumed_whether_or_not_they_have_a_row(client: Client) -> None:
     assert "pgqueue-active" in _page(client, LISTS["queue"])
     assert "pgqueue-active" in _page(client, "/admin/pgqueue/queue/mail/change/")
@@ -467,7 +479,7 @@ def test_who_may_view_may_do_nothing_else(model: str) -> None:
     client = _staff(f"view_{model}")
     assert 'name="action"' not in _page(client, LISTS[model])
     assert client.get(LISTS[model] + "add/").status_code == 403
-    assert [client.get(path).status_code for name, path in LISTS.items() if name != model] == [403] * 3
+    assert [client.get(path).status_code for name, path in LISTS.items() if name != model] == [403] * 4
 
 
 @pytest.mark.parametrize(
@@ -478,10 +490,15 @@ def test_who_may_view_may_do_nothing_else(model: str) -> None:
         ("deadjob", "retry_job", ["retry"]),
         ("deadjob", "delete_deadjob", ["delete_selected"]),
         ("queue", "pause_queue", ["pause", "resume"]),
+        ("schedule", "pause_schedule", ["pause", "resume"]),
+        ("schedule", "fire_schedule", ["fire"]),
     ],
 )
-def test_each_action_has_a_permission_of_its_own(model: str, permission: str, actions: list[str]) -> None:
+def test_each_action_has_a_permission_of_its_own(
+    tasks: dict[str, Any], model: str, permission: str, actions: list[str]
+) -> None:
     _bury()
+    project_queue().schedules.put("nightly", tasks["confirm"].call(7), "@daily")
     page = _page(_staff(f"view_{model}", permission), LISTS[model])
     assert re.findall(r'<option value="(\w+)">', page) == actions
 

@@ -285,7 +285,7 @@ def test_arguments_of_a_schedule_are_encoded_as_those_of_its_jobs_are(dsn: str) 
     queue.schedules.add("of ann", report.call("ann"), "@daily")
     with psycopg.connect(dsn) as connection:
         stored = connection.execute("select args::text from pgqueue.schedules").fetchall()
-    assert not [args for (args,) in stored if "ann" in args or "bob" in args]
+    assert not [args for (args,) in stored if "customer" in args]
     assert queue.schedules.get("of ann").args == {"customer": "ann"}
     assert {one.args["customer"] for one in queue.schedules.find()} == {"ann", "bob"}
     assert queue.schedules.fire("of ann")
