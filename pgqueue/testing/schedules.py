@@ -11,6 +11,7 @@ import msgspec
 from pgqueue.errors import InvalidOption, UnknownSchedule
 from pgqueue.store.schedules import NOT_THERE, spoken
 from pgqueue.store.ticks import MOST_BACKFILLED, Fired
+from pgqueue.values.codec import object_of
 from pgqueue.values.job import Enqueued, Job, NewJob, Outcome
 from pgqueue.values.meta import SCHEDULE, SCHEDULED_FOR
 from pgqueue.values.rule import MICROSECOND
@@ -224,11 +225,11 @@ class Calendar:
             name=entry.new.name,
             task=job.task,
             queue=job.queue,
-            args=msgspec.json.decode(job.args),
+            args=object_of(job.args),
             priority=job.priority,
             max_attempts=job.max_attempts,
             unique_key=job.unique_key,
-            meta=None if job.meta is None else msgspec.json.decode(job.meta),
+            meta=None if job.meta is None else object_of(job.meta),
             timing=timing,
             rule=spoken(timing),
             module=entry.new.module,
@@ -247,6 +248,6 @@ def _bounds(new: NewSchedule) -> tuple[datetime | None, datetime | None]:
 
 
 def _job(new: NewSchedule, at: datetime, run_at: datetime) -> NewJob:
-    sent = {} if new.job.meta is None else msgspec.json.decode(new.job.meta)
+    sent = {} if new.job.meta is None else object_of(new.job.meta)
     meta = msgspec.json.encode({**sent, SCHEDULE: new.name, SCHEDULED_FOR: at.isoformat()})
     return msgspec.structs.replace(new.job, run_at=run_at, meta=meta)

@@ -221,6 +221,15 @@ async def test_encoded_and_plain_jobs_mix(secret: PgQueue, dsn: str, running: Ru
     before.close()
 
 
+def test_the_arguments_of_schedules_are_encoded_and_those_of_their_jobs_decoded(secret: PgQueue) -> None:
+    secret.schedules.add("each", secret.tasks["echo"].call(WORD), every=3600)
+    assert in_clear(secret) == []
+    assert secret.schedules.get("each").args == {"word": WORD}
+    secret.schedules.fire("each")
+    assert in_clear(secret) == []
+    assert [job.args for job in secret.jobs()] == [{"word": WORD}]
+
+
 async def test_keys_rotate_without_draining(dsn: str, running: Running) -> None:
     old, new = (with_tasks(PgQueue(dsn, codec=Secret(*keys))) for keys in (("k1",), ("k2", "k1")))
     jobs = [old.tasks["echo"].enqueue(WORD), new.tasks["echo"].enqueue(WORD)]
@@ -600,6 +609,7 @@ def test_one_module_reads_and_writes_the_json_of_jobs() -> None:
     }
     assert found == {
         "store/arrays.py",
+        "testing/schedules.py",  # what a tick adds to meta
         "values/codec.py",
         "values/meta.py",
         "values/payload.py",
