@@ -22,7 +22,7 @@ from pgqueue.store.database import Database
 from pgqueue.values.codec import Codec, checked_codec
 from pgqueue.values.job import NewJob
 from pgqueue.values.lease import LEASE
-from pgqueue.values.options import check_queues
+from pgqueue.values.options import check_number, check_queues
 from pgqueue.values.payload import DEFAULT_LIMIT
 from pgqueue.values.retry import Retry
 
@@ -54,10 +54,9 @@ class Rules(NamedTuple):
         Raises:
             InvalidOption: one of them is out of its range.
         """
-        if max_payload < 1:
-            raise InvalidOption(f"max_payload={max_payload!r}: use a number of bytes above zero")
-        if history_args is not None and not 0 <= history_args < 2**31:
-            raise InvalidOption(f"history_args={history_args!r}: use a number of bytes, zero or more")
+        check_number("max_payload", max_payload, range(1, 2**31))
+        if history_args is not None:
+            check_number("history_args", history_args, range(2**31))
         return cls(
             None if queues is None else frozenset(check_queues(queues)),
             None if history is None else _retention("history", history),

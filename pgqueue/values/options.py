@@ -53,8 +53,8 @@ class JobOptions:
     def __post_init__(self) -> None:
         """Refuse values that are out of range."""
         check_name("queue", self.queue)
-        _check_number("priority", self.priority, PRIORITIES)
-        _check_number("max_attempts", self.max_attempts, ATTEMPTS)
+        check_number("priority", self.priority, PRIORITIES)
+        check_number("max_attempts", self.max_attempts, ATTEMPTS)
         _check_times(self.run_at, self.delay)
         object.__setattr__(self, "delay", as_delay("delay", self.delay))
         check_key(self.unique_key)
@@ -113,7 +113,12 @@ def check_queues(names: Iterable[str]) -> list[str]:
     return checked
 
 
-def _check_number(what: str, value: int, allowed: range) -> None:
+def check_number(what: str, value: int, allowed: range) -> None:
+    """Refuse what is no whole number of this range.
+
+    Raises:
+        InvalidOption: it is none; the message names the range.
+    """
     if isinstance(value, bool) or not isinstance(value, int) or value not in allowed:
         raise InvalidOption(f"{what}={value!r}: use a whole number from {allowed[0]} to {allowed[-1]}")
 
