@@ -19,6 +19,8 @@ from pgqueue.values.rule import MICROSECOND
 from pgqueue.values.schedule import FIRED, SKIPPED, WAITING, Looked, Noted, check_schedule_name, look
 from pgqueue.values.scheduled import Run
 
+TICKS_AT_ONCE = 1_000
+"""A look that has decided on this many ticks leaves the other schedules to the next one."""
 LOOKED_AT = 100
 """Schedules of one look. Their ticks take 0.1 ms each to compute, in which the worker's event loop does nothing else."""
 MOST_BACKFILLED = 10_000
@@ -49,7 +51,11 @@ def fire_due(*, limit: int = LOOKED_AT, now: datetime | None = None) -> Steps[Fi
     rows = yield Statement("schedules/due", {"now": now, "limit": limit})
     if not rows:
         return Fired()
-    looks = [_look(row) for row in rows]
+    looks: list[Looked] = []
+    for row in rows:
+        looks.append(_look(row))
+        if sum(len(look.ticks) for look in looks) >= TICKS_AT_ONCE:
+            break
     jobs, refused = yield from _fire([tick for look in looks for tick in look.ticks], "tick", now=rows[0][0])
     looks = [look._replace(error=refused.get(look.name, look.error)) for look in looks]
     yield Statement(
@@ -64,7 +70,7 @@ def fire_due(*, limit: int = LOOKED_AT, now: datetime | None = None) -> Steps[Fi
         returns=False,
     )
     wrong = [(look.name, look.error) for look in looks if look.error is not None]
-    return Fired([job_id for _, _, job_id in jobs], wrong, len(rows) == limit)
+    return Fired([job_id for _, _, job_id in jobs], wrong, len(rows) == limit or len(looks) < len(rows))
 
 
 @plan(transaction=True)

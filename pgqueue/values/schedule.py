@@ -32,7 +32,7 @@ from pgqueue.values.rule import (
 Missed = Literal["skip", "latest", "all"]
 Overlap = Literal["allow", "skip", "queue"]
 LONGEST_NAME = 200
-MOST_MISSED = 10_000
+MOST_MISSED = 1_000
 LONGEST_GRACE, LONGEST_JITTER = timedelta(hours=1), timedelta(days=1)
 FIRED, WAITING, SKIPPED = "fired", "waiting", "skipped"
 """What becomes of a tick: its job is enqueued; it waits until an earlier job ends; an earlier job had not ended."""
@@ -40,7 +40,7 @@ LONGEST_QUEUE = 100
 """Ticks of a schedule that wait for an earlier job; further ones are skipped."""
 LOOK_AGAIN = timedelta(seconds=1)
 """How soon a schedule with waiting ticks is looked at again."""
-AT_ONCE = 1_000
+AT_ONCE = 100
 """Ticks of one schedule that one look fires at most; the next look fires the rest."""
 
 

@@ -7,6 +7,7 @@ one at the same time. A new service is one statement, one plan, one method and o
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -36,6 +37,8 @@ STALE_AFTER = 5.0
 """Seconds. Claims that have not started are requeued if no claim was added for this long."""
 CANCEL_EVERY = 0.8
 """Seconds between two looks of a worker that cannot listen; a service comes back within a tenth more."""
+FIRING = 0.5
+"""Seconds of one poll that go to schedules: due jobs and lost workers are looked for in between."""
 POLL_AGAIN = 0.05
 """Seconds from a poll that found a schedule due to the next one, which tells when the next schedule is due."""
 LOST_JOBS_FIRST = 30.0
@@ -200,11 +203,11 @@ class Upkeep:
             await own.once(upkeep.note_unlisted_workers(), bound=LONG_READ)
 
     async def _fire_schedules(self) -> None:
-        """Fire the ticks that are due, a batch of schedules in each transaction."""
-        more = True
+        """Fire the ticks that are due, a batch of schedules in each transaction; many of them take several polls."""
+        more, until = True, time.monotonic() + FIRING
         while more:
             fired = await self._connections.upkeep.run(ticks.fire_due())
-            more = fired.more
+            more = fired.more and time.monotonic() < until
             if fired.jobs:
                 self._signals.look.set()
             for name, error in fired.set_aside:

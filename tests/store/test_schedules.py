@@ -252,13 +252,26 @@ async def test_overlap_queue_fires_ticks_one_after_the_other(ask: Ask) -> None:
 
 async def test_the_queue_of_ticks_is_bounded(ask: Ask) -> None:
     await add(ask, every_minute(cron=None, every=SECOND, overlap="queue", missed="all", missed_limit=1000))
-    await ask(ticks.fire_due(now=NOON + 300 * SECOND))
+    for _ in range(3):  # a look decides on 100 ticks of a schedule
+        await ask(ticks.fire_due(now=NOON + 300 * SECOND))
     states = [run.state for run in await ask(ticks.runs("bills", limit=1000))]
     assert {state: states.count(state) for state in set(states)} == {
         "fired": 1,
-        "waiting": 99,
-        "skipped": 200,
+        "waiting": 100,
+        "skipped": 199,
     }
+
+
+async def test_a_look_decides_on_a_bounded_number_of_ticks_and_says_that_there_are_more(ask: Ask) -> None:
+    every_second: dict[str, Any] = {"cron": None, "every": SECOND, "missed": "all", "missed_limit": 1000}
+    await add(ask, *(every_minute(f"schedule {number}", **every_second) for number in range(12)))
+    first = await ask(ticks.fire_due(now=NOON + 101 * SECOND))
+    assert (len(first.jobs), first.more) == (1000, True)
+    total, fired = 1000, first
+    while fired.jobs:
+        fired = await ask(ticks.fire_due(now=NOON + 101 * SECOND))
+        total += len(fired.jobs)
+    assert (total, fired.more) == (12 * 101, False)
 
 
 async def test_removing_a_schedule_forgets_what_waits(ask: Ask) -> None:
