@@ -3,7 +3,9 @@
 -- locks: the worker's own row, shared; the claimed rows; rows that others hold locked are skipped, never waited for
 -- run by: worker fetcher, take
 -- why: nothing that a row holds makes this statement fail or gives an answer that Python cannot read: one such row would
---      stop every worker. So times are bounded, attempts cannot overflow, and pgqueue.instant reads what may be no time
+--      stop every worker. So times are bounded, attempts cannot overflow, and pgqueue.instant reads what may be no time.
+--      The answer of a statement that changes rows is kept in full before it is sent, so long arguments stay as they
+--      are stored until then: they are sorted so, and made text by sending them
 with claimant as (  -- a worker off the list claims nothing; while it claims, it stays on
     select from pgqueue.workers where id = %(worker)s::uuid for key share
 ),
@@ -40,5 +42,5 @@ claimed as (
                    else 0 end::float8 as failing_seconds,
               job.meta::text as meta
 )
-select id, claims, attempts, max_attempts, priority, queue, task, args::text, run_at, created_at, failing_seconds, meta
+select id, claims, attempts, max_attempts, priority, queue, task, args::pg_catalog.json, run_at, created_at, failing_seconds, meta
 from (select * from claimed order by priority desc, run_at, id offset 0) as ordered

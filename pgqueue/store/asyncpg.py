@@ -3,7 +3,7 @@
 The statements of ``sql/`` are written once for all drivers and rewritten here once a process: ``%(name)s::type``
 becomes ``$1::text::type``. Each parameter travels as text, as PostgreSQL itself would write it, and the cast in the
 statement makes of it what it is to be. So no codec that the user may have set for a type has a say in it. What comes
-back is of types that asyncpg and psycopg read alike; JSON, which they do not, is cast to text by the statements.
+back is of types that asyncpg and psycopg read alike; JSON, which they do not, is cast to text, by the statement or here.
 """
 
 import asyncio
@@ -23,6 +23,8 @@ from pgqueue.store.plan import Copy, Row, Step
 NOT_THERE_STATES = frozenset(error.sqlstate for error in NOT_THERE)
 SAVEPOINT = "pgqueue_whole"
 _PLACEHOLDER = re.compile(r"%(?:\((\w+)\)s|%)")
+_JSON = "::pg_catalog.json"
+"""In a statement: JSON that comes as its text, without being made text on the server."""
 _COPY = re.compile(r"copy (\w+)\.(\w+) \((\w+(?:, \w+)*)\) from stdin with \(encoding 'utf8'\)")
 
 
@@ -118,7 +120,7 @@ def rewritten(sql: bytes) -> tuple[str, tuple[str, ...]]:
         name = found[1]
         return "%" if name is None else names.setdefault(name, f"${len(names) + 1}::text")
 
-    return _PLACEHOLDER.sub(numbered, sql.decode()), tuple(names)
+    return _PLACEHOLDER.sub(numbered, sql.decode()).replace(_JSON, "::text"), tuple(names)
 
 
 class Target(NamedTuple):

@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
+from psycopg.types.string import TextBinaryLoader
 
 from pgqueue.errors import SchemaMissing
 from pgqueue.store.catalogue import Catalogue
@@ -75,6 +76,7 @@ class Blocking:
 
     def _renew_cursor(self) -> None:
         self._cursor = psycopg.Cursor(self._connection, row_factory=tuple_row)
+        _with_json_as_text(self._cursor)
 
 
 class OwnConnection(psycopg.Connection[Any]):
@@ -154,6 +156,7 @@ class Awaiting:
 
     def _renew_cursor(self) -> None:
         self._cursor = psycopg.AsyncCursor(self._connection, row_factory=tuple_row)
+        _with_json_as_text(self._cursor)
 
 
 class OwnAsyncConnection(psycopg.AsyncConnection[Any]):
@@ -221,3 +224,8 @@ def _is_to_begin(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[A
     Were that psycopg's ``transaction()`` block, the block would commit it, too, and not the user.
     """
     return not connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE
+
+
+def _with_json_as_text(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> None:
+    """Have JSON come as its text, whatever the user has set for the type; the queue decodes it by the task's annotations."""
+    cursor.adapters.register_loader("json", TextBinaryLoader)

@@ -23,6 +23,15 @@ from pgqueue.values.verdict import Again, Died, Succeeded
 ask, database = every_driver, one_database
 
 
+async def test_arguments_come_as_the_text_that_was_enqueued(ask: Ask) -> None:
+    text = '{"a":  1e2, "b": "\\u00e9", "a": 12345678901234567890.50}'
+    await ask(adding(new_job(args=text.encode())))
+
+    (taken,) = await ask(taking())
+
+    assert taken.args == text
+
+
 @pytest.mark.parametrize("count", [1, 6], ids=["one at a time", "all at once"])
 async def test_jobs_are_claimed_by_priority_then_time_then_id(ask: Ask, count: int) -> None:
     late, early, first, second, urgent, idle = await ask(
