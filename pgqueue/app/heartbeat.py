@@ -11,7 +11,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
@@ -144,9 +144,10 @@ def within(seconds: float, connection: psycopg.Connection[Any]) -> Iterator[None
     """Cut a connection off if what is done on it in this block takes longer than ``seconds``."""
     watch = threading.Timer(seconds, cut_off, [connection])
     watch.name, watch.daemon = "pgqueue-take-limit", True
-    watch.start()
     try:
+        watch.start()  # an interruption may come in it, when the thread runs already
         yield
     finally:
         watch.cancel()
-        watch.join()  # it must not come too late, when the socket's number may be another connection's
+        with suppress(RuntimeError):  # the thread has not begun: it ends at once when it does
+            watch.join()  # it must not come too late, when the socket's number may be another connection's
