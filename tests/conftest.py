@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 from databases import Copies, dsn_of
+from hypothesis import HealthCheck, settings
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pytest_postgresql import factories
 from running import Running
@@ -35,6 +36,10 @@ os.environ.setdefault(
     "SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 )
 use_memory()
+
+# How long an example takes to make or to run is no verdict: the machine may be busy. What failed is printed, not stored.
+settings.register_profile("suite", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
 
 LONGEST = (
     "spark",

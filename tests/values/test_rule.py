@@ -68,7 +68,7 @@ def runs(rule: Rule, start: datetime, end: datetime) -> list[datetime]:
     return [tick.at for tick in ticks if tick.runs]
 
 
-@settings(max_examples=150, deadline=None, database=None)
+@settings(max_examples=150)
 @given(
     change=st.sampled_from(CHANGES),
     fields=st.builds(
@@ -91,7 +91,7 @@ def test_ticks_around_a_clock_change_are_those_that_the_clock_shows(
     )
 
 
-@settings(max_examples=150, deadline=None, database=None)
+@settings(max_examples=150)
 @given(
     change=st.sampled_from(CHANGES),
     expression=st.sampled_from(
@@ -189,7 +189,7 @@ def test_the_nearest_zone_is_suggested() -> None:
         Cron("* * * * *", "Europe/Lodnon")
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(max_examples=100)
 @given(
     seconds=st.integers(1, 10**7),
     anchor=st.datetimes(min_value=datetime(1950, 1, 1), max_value=datetime(2100, 1, 1)),  # noqa: DTZ001 - see below
