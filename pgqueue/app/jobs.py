@@ -10,10 +10,10 @@ from pgqueue.store import control, standings, waiting
 from pgqueue.store.database import Database
 from pgqueue.values.codec import Codec, encoded_key, opened
 from pgqueue.values.job import Job, JobState, QueueCount
+from pgqueue.values.options import check_page
 from pgqueue.values.standing import QueueStanding
 from pgqueue.values.why import Why
 
-LONGEST_PAGE = 10_000
 IDS = range(-(1 << 63), 1 << 63)
 
 
@@ -81,7 +81,7 @@ class Jobs:
                 task=task,
                 unique_key=encoded_key(self.codec, unique_key),
                 before=before,
-                limit=_page(limit),
+                limit=check_page(limit),
             )
         )
         return [opened(self.codec, job) for job in found]
@@ -104,7 +104,7 @@ class Jobs:
                 task=task,
                 unique_key=encoded_key(self.codec, unique_key),
                 before=before,
-                limit=_page(limit),
+                limit=check_page(limit),
             )
         )
         return [opened(self.codec, job) for job in found]
@@ -304,9 +304,3 @@ def _states(state: JobState | str | Collection[JobState | str] | None) -> list[J
         return [JobState(one) for one in given]
     except ValueError as error:
         raise InvalidOption(f"{error}; the states are {', '.join(JobState)}") from error
-
-
-def _page(limit: int) -> int:
-    if not 1 <= limit <= LONGEST_PAGE:
-        raise InvalidOption(f"limit={limit!r}: use a number from 1 to {LONGEST_PAGE:,}")
-    return limit

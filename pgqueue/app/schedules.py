@@ -1,6 +1,6 @@
 """The stored schedules as an app sees them: ``queue.schedules``.
 
-When ticks are is decided in :mod:`pgqueue.values.rule` and :mod:`pgqueue.values.schedule`, how a tick fires once in
+When ticks are is decided in :mod:`pgqueue.values.rule`, which of them fire in :mod:`pgqueue.values.due`, how a tick fires once in
 :mod:`pgqueue.store.ticks`. A worker that starts applies what its app declares. What a module declares is owned by that
 module: a schedule is removed by an app that has tasks of its module and does not declare it any more, and by no other app.
 """
@@ -26,11 +26,11 @@ from pgqueue.store import schedules, ticks
 from pgqueue.store.plan import Plan
 from pgqueue.values.codec import JobPart, opened_value
 from pgqueue.values.job import Enqueued, NewJob
+from pgqueue.values.options import check_page
 from pgqueue.values.rule import Tick
 from pgqueue.values.schedule import NewSchedule
 from pgqueue.values.scheduled import Applied, Change, Run, Schedule
 
-LONGEST_PAGE = 10_000
 SCRIPT = "__main__"
 """Many programs have a module of this name, so it owns nothing."""
 
@@ -167,12 +167,14 @@ class Schedules:
             after: only those behind this name; give the last name of a page to get the next.
             limit: at most how many, up to 10,000.
         """
-        found = self._queue.database.run(schedules.listed(task=task, after=after, limit=_page(limit)))
+        found = self._queue.database.run(schedules.listed(task=task, after=after, limit=check_page(limit)))
         return [self._opened(one) for one in found]
 
     async def afind(self, *, task: str | None = None, after: str = "", limit: int = 100) -> list[Schedule]:
         """As :meth:`find`, awaited."""
-        found = await self._queue.database.arun(schedules.listed(task=task, after=after, limit=_page(limit)))
+        found = await self._queue.database.arun(
+            schedules.listed(task=task, after=after, limit=check_page(limit))
+        )
         return [self._opened(one) for one in found]
 
     def next(self, name: str, *, count: int = 10) -> list[Tick]:
@@ -186,11 +188,11 @@ class Schedules:
             UnknownSchedule: there is none of this name.
             InvalidOption: the schedule makes no sense.
         """
-        return upcoming(*self._queue.database.run(schedules.dated(name)), _page(count))
+        return upcoming(*self._queue.database.run(schedules.dated(name)), check_page(count))
 
     async def anext(self, name: str, *, count: int = 10) -> list[Tick]:
         """As :meth:`next`, awaited."""
-        return upcoming(*await self._queue.database.arun(schedules.dated(name)), _page(count))
+        return upcoming(*await self._queue.database.arun(schedules.dated(name)), check_page(count))
 
     def pause(self, name: str, *, by: str | None = None) -> bool:
         """Fire no tick of a schedule until it is resumed.
@@ -277,11 +279,11 @@ class Schedules:
             before: only those before this instant; give the last tick of a page to get the next.
             limit: at most how many, up to 10,000.
         """
-        return self._queue.database.run(ticks.runs(name, before=before, limit=_page(limit)))
+        return self._queue.database.run(ticks.runs(name, before=before, limit=check_page(limit)))
 
     async def aruns(self, name: str, *, before: datetime | None = None, limit: int = 100) -> list[Run]:
         """As :meth:`runs`, awaited."""
-        return await self._queue.database.arun(ticks.runs(name, before=before, limit=_page(limit)))
+        return await self._queue.database.arun(ticks.runs(name, before=before, limit=check_page(limit)))
 
     def application(self) -> Plan[Applied]:
         """The plan of :meth:`apply`, for workers."""
@@ -339,12 +341,6 @@ def _require_stored(name: str, change: Change) -> Change:
             f"schedule {name!r} exists already; use another name, or put(...) to change one that was made at run time"
         )
     return change
-
-
-def _page(limit: int) -> int:
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= LONGEST_PAGE:
-        raise InvalidOption(f"limit={limit!r}: use a number from 1 to {LONGEST_PAGE:,}")
-    return limit
 
 
 def _aware(what: str, instant: datetime) -> datetime:

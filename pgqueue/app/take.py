@@ -211,9 +211,7 @@ class AsyncTake(TakeBase):
         self.unsettled.discard(verdict.claim.id)
 
     async def _run(self, plan: Plan[Any]) -> Any:  # noqa: ANN401 - the plan's own result
-        async with (
-            self._one_at_a_time
-        ):  # the time that a plan waits for another is not the database's silence
+        async with self._one_at_a_time:  # a wait for another plan is not the database's silence
             if self._connection.closed:
                 self._connection = await self.database.aconnect(settings=self.settings)
             watch = asyncio.get_running_loop().call_later(self.answer_within, cut_off, self._connection)

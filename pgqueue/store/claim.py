@@ -251,9 +251,8 @@ def _in_portions(
     claims: list[Claim] = []
     while queues and len(claims) < room:
         portion = min(room - len(claims), portions.most)
-        first = len(claims) % len(
-            queues
-        )  # a portion smaller than the number of queues goes on where the last one ended
+        # a portion smaller than the number of queues goes on where the last one ended
+        first = len(claims) % len(queues)
         found = yield from fill(worker, [*queues[first:], *queues[:first]], portion, now=now)
         portions.learn(found)
         claims += found

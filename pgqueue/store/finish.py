@@ -3,9 +3,10 @@
 Every job that ends does so here: for the worker's completer, takes, ``ctx.transaction()``, the sweeper that took over a
 lost worker's jobs, and a cancel of a waiting job. What hangs on the end of a job belongs here.
 
-A batch takes two statements at most; of more than :data:`AT_ONCE` verdicts each portion does. ``sql/requeue.sql`` returns jobs that are to run again, and leaves alone those that
-were asked to cancel. ``sql/end.sql`` ends the others and what was left alone; it alone decides that a job which was asked
-to cancel ends as cancelled. Where all of a batch succeeded, ``sql/complete.sql`` does the same for less.
+A batch takes two statements at most; of more than :data:`AT_ONCE` verdicts each portion does. ``sql/requeue.sql`` returns
+jobs that are to run again, and leaves alone those that were asked to cancel. ``sql/end.sql`` ends the others and what was
+left alone; it alone decides that a job which was asked to cancel ends as cancelled. Where all of a batch succeeded,
+``sql/complete.sql`` does the same for less.
 
 Each statement names ``(id, worker, fence)``. An attempt that no longer held its job was superseded: nothing is changed
 for it, and its job is missing in the result.

@@ -1,8 +1,9 @@
 """Decides how many jobs one answer to a claim may hold, by the length of the last jobs' arguments.
 
 An answer is in the memory of the server, the driver and the worker at the same time: 500 jobs with 1 MB of arguments
-each take more than 1 GB. The server also writes to disk what is longer than its ``work_mem``. The database does not know the length of arguments without reading them, so the last answers
-decide the size of the next: at once smaller after long arguments, and at most twice as large after short ones.
+each take more than 1 GB. The server also writes to disk what is longer than its ``work_mem``. The database does not
+know the length of arguments without reading them, so the last answers decide the size of the next: at once smaller
+after long arguments, and at most twice as large after short ones.
 """
 
 from collections.abc import Sequence

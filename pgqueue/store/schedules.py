@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from pgqueue.errors import InvalidOption, UnknownSchedule
+from pgqueue.errors import UnknownSchedule
 from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.values.codec import object_of
 from pgqueue.values.schedule import NewSchedule, Timing, check_schedule_name
@@ -34,8 +34,7 @@ def put(new: NewSchedule, *, replace: bool, now: datetime | None = None) -> Step
         InvalidOption: it has no tick that is yet to come.
     """
     clock = (yield Statement("clock", {"now": now}))[0][0]
-    if new.timing.next(clock) is None:
-        raise InvalidOption(f"schedule {new.name!r} has no tick after {clock}: {spoken(new.timing)}")
+    new.require_tick(clock)
     return (yield from _put(new, clock, replace=replace))
 
 
@@ -55,10 +54,7 @@ def apply(
     changes = {}
     for one in sorted(declared, key=lambda new: new.name):  # two apps lock rows in one order: no deadlock
         changes[one.name] = yield from _put(one, clock, replace=True)
-    found = {kind: tuple(name for name, change in changes.items() if change is kind) for kind in Change}
-    return Applied(
-        added=found[Change.ADDED], changed=found[Change.CHANGED], removed=removed, taken=found[Change.TAKEN]
-    )
+    return Applied.of(changes, removed)
 
 
 @plan
@@ -123,13 +119,6 @@ def remove(name: str) -> Steps[bool]:
     return bool((yield from _remove([check_schedule_name(name)], [], [])))
 
 
-def spoken(timing: Timing) -> str:
-    """When the ticks are, in words."""
-    if timing.cron is not None:
-        return f"{timing.cron} {timing.timezone}"
-    return f"every {timing.every}" if timing.every is not None else f"once at {timing.at}"
-
-
 def _put(new: NewSchedule, clock: datetime, *, replace: bool) -> Steps[Change]:
     job, timing = new.job, new.timing
     params = {name: getattr(timing, name) for name in _TIMING} | {
@@ -190,7 +179,7 @@ def _schedule(row: Row) -> Schedule:
     timing, rule, following = None, str(row[10] or row[11] or row[12]), None
     try:
         timing = timing_of(row[10:24])
-        rule = spoken(timing)
+        rule = str(timing)
         following = timing.next(settled) if next_at and not paused_at and not error else None
     except Exception as wrong:  # noqa: BLE001 - a row that makes no sense is shown, too
         error = error or str(wrong)

@@ -2,28 +2,27 @@
 
 A tick fires once. A look at due schedules is one transaction: it locks their rows, notes their ticks, adds the jobs and
 moves the schedules on. A tick is a row of ``schedule_ticks``, unique by schedule and instant, whatever happens to its job.
-Which ticks are due is decided by pure rules (:mod:`pgqueue.values.schedule`). A schedule whose row makes no sense, or whose
+Which ticks are due is decided by pure rules (:mod:`pgqueue.values.due`). A schedule whose row makes no sense, or whose
 jobs the database refuses, is set aside with the error, and the others fire.
 """
 
 from collections.abc import Sequence
 from datetime import datetime
-from itertools import islice
 
 import msgspec
 
 from pgqueue.errors import InvalidOption
 from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.store.schedules import required, timing_of
+from pgqueue.values.due import FIRED, SKIPPED, WAITING, Looked, Noted, look, past
 from pgqueue.values.rule import MICROSECOND
-from pgqueue.values.schedule import FIRED, SKIPPED, WAITING, Looked, Noted, check_schedule_name, look
+from pgqueue.values.schedule import check_schedule_name
 from pgqueue.values.scheduled import Run
 
 TICKS_AT_ONCE = 1_000
 """A look that has decided on this many ticks leaves the other schedules to the next one."""
 LOOKED_AT = 100
 """Schedules of one look. Their ticks take 0.1 ms each to compute, in which the worker's event loop does nothing else."""
-MOST_BACKFILLED = 10_000
 
 
 class Fired(msgspec.Struct, frozen=True):
@@ -52,11 +51,14 @@ def fire_due(*, limit: int = LOOKED_AT, now: datetime | None = None) -> Steps[Fi
     if not rows:
         return Fired()
     looks: list[Looked] = []
+    count = 0
     for row in rows:
         looks.append(_look(row))
-        if sum(len(look.ticks) for look in looks) >= TICKS_AT_ONCE:
+        count += len(looks[-1].ticks)
+        if count >= TICKS_AT_ONCE:
             break
-    jobs, refused = yield from _fire([tick for look in looks for tick in look.ticks], "tick", now=rows[0][0])
+    noted, refused = yield from _note([tick for look in looks for tick in look.ticks], "tick", now=rows[0][0])
+    jobs = [job_id for _, _, job_id in noted if job_id is not None]
     looks = [look._replace(error=refused.get(look.name, look.error)) for look in looks]
     yield Statement(
         "schedules/settle",
@@ -70,7 +72,7 @@ def fire_due(*, limit: int = LOOKED_AT, now: datetime | None = None) -> Steps[Fi
         returns=False,
     )
     wrong = [(look.name, look.error) for look in looks if look.error is not None]
-    return Fired([job_id for _, _, job_id in jobs], wrong, len(rows) == limit or len(looks) < len(rows))
+    return Fired(jobs, wrong, len(rows) == limit or len(looks) < len(rows))
 
 
 @plan(transaction=True)
@@ -111,16 +113,7 @@ def backfill(name: str, start: datetime, end: datetime, *, now: datetime | None 
     """
     row = required(name, (yield Statement("schedules/lock", {"name": check_schedule_name(name), "now": now})))
     clock, timing = row[0], timing_of(row[2:16])
-    if not start <= end <= clock:
-        raise InvalidOption(
-            f"backfill from {start} to {end}: use a stretch that ends by now, which is {clock}"
-        )
-    ticks = [*islice(timing.between(start, end), MOST_BACKFILLED + 1)]
-    if len(ticks) > MOST_BACKFILLED:
-        raise InvalidOption(
-            f"backfill from {start} to {end}: schedule {name!r} has more than {MOST_BACKFILLED:,} ticks there; "
-            "take shorter stretches, one after the other"
-        )
+    ticks = past(name, timing, start, end, clock)
     state = WAITING if timing.overlap == "queue" else FIRED
     noted, refused = yield from _note([Noted(name, at, clock, state) for at in ticks], "backfill", now=clock)
     if refused:
@@ -174,17 +167,10 @@ def _look(row: Row) -> Looked:
         return Looked(name, error=f"{type(error).__name__}: {error}")
 
 
-def _fire(
-    ticks: Sequence[Noted], kind: str, *, now: datetime
-) -> Steps[tuple[list[tuple[str, datetime, int]], dict[str, str]]]:
-    """Note ticks; those that added a job, and the schedules that the database refused."""
-    noted, refused = yield from _note(ticks, kind, now=now)
-    return [(name, at, job_id) for name, at, job_id in noted if job_id is not None], refused
-
-
 def _note(
     ticks: Sequence[Noted], kind: str, *, now: datetime
 ) -> Steps[tuple[list[tuple[str, datetime, int | None]], dict[str, str]]]:
+    """Note ticks: each that was not noted before, with its job; and the schedules that the database refused, with why."""
     if not ticks:
         return [], {}
     rows = yield Statement(

@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 from difflib import SequenceMatcher
 from typing import Any, TypedDict, Unpack
 
-from pgqueue.app.jobs import LONGEST_PAGE
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.task import Task
 from pgqueue.errors import InvalidOption
@@ -15,6 +14,7 @@ from pgqueue.testing.apps import AnyTask, app_of, arguments_of, call_of, task_of
 from pgqueue.testing.standin import StandIn
 from pgqueue.values.codec import encoded_key, opened
 from pgqueue.values.job import Job
+from pgqueue.values.options import LONGEST_PAGE
 
 SHOWN = 5
 """How many other jobs a failure shows."""

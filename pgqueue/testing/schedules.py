@@ -1,6 +1,5 @@
-"""The schedules of a queue in memory, with the rules of the real ones: :mod:`pgqueue.values.schedule` decides."""
+"""The schedules of a queue in memory, with the rules of the real ones: :mod:`pgqueue.values.due` decides."""
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,14 +7,15 @@ from typing import Protocol
 
 import msgspec
 
-from pgqueue.errors import InvalidOption, UnknownSchedule
-from pgqueue.store.schedules import NOT_THERE, spoken
-from pgqueue.store.ticks import MOST_BACKFILLED, Fired
+from pgqueue.errors import UnknownSchedule
+from pgqueue.store.schedules import NOT_THERE
+from pgqueue.store.ticks import Fired
 from pgqueue.values.codec import object_of
+from pgqueue.values.due import FIRED, SKIPPED, WAITING, look, past
 from pgqueue.values.job import Enqueued, Job, NewJob, Outcome
 from pgqueue.values.meta import SCHEDULE, SCHEDULED_FOR
 from pgqueue.values.rule import MICROSECOND
-from pgqueue.values.schedule import FIRED, SKIPPED, WAITING, NewSchedule, look
+from pgqueue.values.schedule import NewSchedule
 from pgqueue.values.scheduled import Applied, Change, Run, Schedule
 
 
@@ -55,8 +55,7 @@ class Calendar:
 
     def put(self, new: NewSchedule, *, replace: bool, now: datetime) -> Change:
         """Add a schedule, or change it."""
-        if new.timing.next(now) is None:
-            raise InvalidOption(f"schedule {new.name!r} has no tick after {now}: {spoken(new.timing)}")
+        new.require_tick(now)
         return self._put(new, replace=replace, now=now)
 
     def apply(self, declared: Sequence[NewSchedule], modules: Sequence[str], *, now: datetime) -> Applied:
@@ -71,11 +70,7 @@ class Calendar:
             one.name: self._put(one, replace=True, now=now)
             for one in sorted(declared, key=lambda new: new.name)
         }
-        added, changed, taken = (
-            tuple(name for name, change in changes.items() if change is kind)
-            for kind in (Change.ADDED, Change.CHANGED, Change.TAKEN)
-        )
-        return Applied(added=added, changed=changed, removed=tuple(sorted(gone)), taken=taken)
+        return Applied.of(changes, gone)
 
     def listed(self, *, name: str | None, task: str | None, after: str, limit: int) -> list[Schedule]:
         """Schedules by name."""
@@ -143,16 +138,7 @@ class Calendar:
     def backfill(self, name: str, start: datetime, end: datetime, *, now: datetime) -> list[Run]:
         """Fire ticks of the past."""
         entry = self._required(name)
-        if not start <= end <= now:
-            raise InvalidOption(
-                f"backfill from {start} to {end}: use a stretch that ends by now, which is {now}"
-            )
-        ticks = [*itertools.islice(entry.new.timing.between(start, end), MOST_BACKFILLED + 1)]
-        if len(ticks) > MOST_BACKFILLED:
-            raise InvalidOption(
-                f"backfill from {start} to {end}: schedule {name!r} has more than {MOST_BACKFILLED:,} ticks there; "
-                "take shorter stretches, one after the other"
-            )
+        ticks = past(name, entry.new.timing, start, end, now)
         state = WAITING if entry.new.timing.overlap == "queue" else FIRED
         runs = [self._note(entry, at, state, "backfill", run_at=now, now=now) for at in ticks]
         if state == WAITING and any(runs):
@@ -231,7 +217,7 @@ class Calendar:
             unique_key=job.unique_key,
             meta=None if job.meta is None else object_of(job.meta),
             timing=timing,
-            rule=spoken(timing),
+            rule=str(timing),
             module=entry.new.module,
             created_at=entry.created_at,
             next=timing.next(entry.settled) if entry.next_at and not entry.paused_at else None,

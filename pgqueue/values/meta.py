@@ -49,9 +49,6 @@ def encode_meta(meta: Mapping[str, Any]) -> bytes:
 def _refused(meta: object, reason: object) -> InvalidOption:
     try:
         shown = f"{meta!r:.60}"
-    except (
-        ValueError,
-        RecursionError,
-    ):  # Python shows neither whole numbers of over 4,300 digits nor thousands of levels
+    except (ValueError, RecursionError):  # numbers of over 4,300 digits, thousands of levels
         shown = f"<{type(meta).__name__}>"
     return InvalidOption(f"meta={shown}: {reason}")

@@ -15,6 +15,8 @@ DEFAULT_UNIQUE = Unique()
 LONGEST_NAME, LONGEST_NAME_BYTES = 200, 249
 """In a lake a queue is a folder, ``queue=...``, and a folder's name has at most 255 bytes."""
 LONGEST_KEY, LONGEST_KEY_BYTES = 1_000, 2_600
+LONGEST_PAGE = 10_000
+"""Rows of one answer."""
 """An entry of an index has at most 2,704 bytes."""
 NO_NAMES = {"__HIVE_DEFAULT_PARTITION__"}
 """Spark's folder for an empty name, in a lake."""
@@ -126,28 +128,39 @@ def check_number(what: str, value: int, allowed: range) -> None:
 def _check_times(run_at: datetime | None, delay: timedelta | None) -> None:
     if run_at is not None and delay is not None:
         raise InvalidOption(f"run_at={run_at!r} and delay={delay!r} contradict each other; give one of them")
-    check_run_at(run_at)
+    check_instant("run_at", run_at)
 
 
-def check_run_at(run_at: datetime | None) -> None:
-    """Refuse a value that cannot be the earliest time of a job; None is accepted.
+def check_instant(what: str, value: datetime | None) -> None:
+    """Refuse what names no instant, or none that a job can have; None is accepted.
 
     Raises:
         InvalidOption: it has no time zone, or is outside the years 1900 to 8999.
     """
-    if run_at is None:
+    if value is None:
         return
-    if not isinstance(run_at, datetime):
+    if not isinstance(value, datetime):
         raise InvalidOption(
-            f"run_at={run_at!r}: use a datetime with a time zone, not a {type(run_at).__name__}"
+            f"{what}={value!r}: use a datetime with a time zone, not a {type(value).__name__}"
         )
-    if run_at.utcoffset() is None:
+    if value.utcoffset() is None:
         raise InvalidOption(
-            f"run_at={run_at!r} has no time zone, so it names no instant; "
+            f"{what}={value!r} has no time zone, so it names no instant; "
             "use datetime.now(timezone.utc) or .replace(tzinfo=ZoneInfo(...))"
         )
-    if not FIRST_TIME <= run_at < LAST_TIME:
-        raise InvalidOption(f"run_at={run_at!r}: use a time in the years 1900 to 8999")
+    if not FIRST_TIME <= value < LAST_TIME:
+        raise InvalidOption(f"{what}={value!r}: use a time in the years 1900 to 8999")
+
+
+def check_page(limit: int) -> int:
+    """Refuse a number of rows that is too large for one answer, and return it.
+
+    Raises:
+        InvalidOption: it is no whole number from 1 to :data:`LONGEST_PAGE`.
+    """
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= LONGEST_PAGE:
+        raise InvalidOption(f"limit={limit!r}: use a number from 1 to {LONGEST_PAGE:,}")
+    return limit
 
 
 def check_key(key: str | None) -> None:

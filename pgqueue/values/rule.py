@@ -1,7 +1,7 @@
 """When a schedule's ticks are: cron expressions in a time zone, intervals, single instants. Pure: the instant is given.
 
 A rule answers two questions, :meth:`Rule.after` and :meth:`Rule.before`, with ticks in UTC. What becomes of a tick that was
-missed, and how a schedule is stored, is decided in :mod:`pgqueue.values.schedule`.
+missed is decided in :mod:`pgqueue.values.due`, and how a schedule is stored in :mod:`pgqueue.store.schedules`.
 
 ``cronsim`` parses expressions and finds the wall times that match. What a clock change does to them is decided here. The
 time line is cut into segments of one UTC offset. Within a segment, each matching wall time is one instant. At a change:

@@ -1,8 +1,9 @@
 """What is recorded of schedules and their ticks, and what became of a change: the values that callers are shown."""
 
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -105,3 +106,12 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     changed: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     taken: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, changes: Mapping[str, Change], removed: Iterable[str]) -> Self:
+        """What became of each by its name, sorted by what it is."""
+        added, changed, taken = (
+            tuple(name for name, change in changes.items() if change is kind)
+            for kind in (Change.ADDED, Change.CHANGED, Change.TAKEN)
+        )
+        return cls(added=added, changed=changed, removed=tuple(sorted(removed)), taken=taken)

@@ -340,9 +340,8 @@ class Recorder:
 
     async def _write_each(self, batch: Sequence[Verdict]) -> Written:
         """The database refused one of these verdicts: find it by writing one at a time."""
-        written = Written(
-            certain=False
-        )  # verdicts of another kind than the refused one may be recorded already
+        # verdicts of another kind than the refused one may be recorded already
+        written = Written(certain=False)
         for one in batch:
             alone = await self.write([one])
             written.done |= alone.done

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pgqueue.errors import InvalidOption
+from pgqueue.values.due import Due, due
 from pgqueue.values.job import NewJob
-from pgqueue.values.schedule import Due, Missed, NewSchedule, Timing, due
+from pgqueue.values.schedule import Missed, NewSchedule, Timing
 from pgqueue.values.unique import Unique
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -61,7 +62,7 @@ def test_a_clock_that_is_set_back_fires_nothing_and_keeps_the_place() -> None:
     assert due(timing, NOON, NOON - 3 * MINUTE) == Due((), NOON, NOON + MINUTE)
 
 
-@settings(max_examples=200, deadline=None, database=None)
+@settings(max_examples=200)
 @given(
     steps=st.lists(st.integers(-300, 4000), min_size=1, max_size=30),
     every=st.integers(1, 400),
@@ -83,7 +84,7 @@ def test_looks_at_any_instants_fire_no_tick_twice_and_in_order(
     assert fired == sorted(set(fired))
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(max_examples=100)
 @given(steps=st.lists(st.integers(0, 59), min_size=1, max_size=60), every=st.integers(1, 100))
 def test_looks_that_are_never_late_fire_every_tick(steps: list[int], every: int) -> None:
     timing = Timing(every=timedelta(seconds=every), missed="skip")

@@ -14,7 +14,7 @@ from pgqueue.spark.writing.columns import RESERVED, Reader, arguments_of, reader
 from pgqueue.spark.writing.target import Target
 from pgqueue.store.pipeline.sink_stage import StagedJob
 from pgqueue.values.codec import encoded_args, encoded_key
-from pgqueue.values.options import check_key, check_run_at
+from pgqueue.values.options import check_instant, check_key
 from pgqueue.values.payload import DEFAULT_LIMIT, encode_result
 
 Encode: TypeAlias = Callable[[dict[str, Any]], bytes]
@@ -104,7 +104,7 @@ class Rows:
         )
         key = options.get("unique_key")
         check_key(key)
-        check_run_at(options.get("run_at"))
+        check_instant("run_at", options.get("run_at"))
         data = self._encode(arguments if self._args is None else _whole(arguments[self._args]))
         key = encoded_key(self._codec, key)
         return StagedJob(self.rows, queue, priority, max_attempts, data, options.get("run_at"), key)
