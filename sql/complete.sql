@@ -1,4 +1,4 @@
--- complete: end jobs as succeeded, where all of a batch have; a missing id: that attempt no longer held its job.
+-- complete: end jobs as succeeded, where all of a batch have; what their ends concern; a missing id: no longer held.
 -- index: jobs_pkey
 -- locks: the ended rows
 -- run by: worker completer, Context.transaction, take
@@ -23,4 +23,4 @@ kept as (
     from done, (select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now) as clock
     where %(keep)s::boolean
 )
-select id from done
+select id, at_end from done

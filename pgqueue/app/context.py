@@ -24,7 +24,7 @@ from pgqueue.errors import Superseded
 from pgqueue.store import finish
 from pgqueue.store.connection import Awaiting, Blocking
 from pgqueue.store.database import Database
-from pgqueue.store.finish import States
+from pgqueue.store.ending import States
 from pgqueue.store.joining import joinable
 from pgqueue.store.plan import Plan, arun, run
 from pgqueue.values.codec import object_of

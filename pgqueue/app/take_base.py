@@ -15,7 +15,7 @@ from pgqueue.app.observer import Observers
 from pgqueue.errors import InvalidOption, JobError, PayloadNotDecodable, Superseded
 from pgqueue.store import claim, finish, upkeep
 from pgqueue.store.database import Database
-from pgqueue.store.finish import States
+from pgqueue.store.ending import States
 from pgqueue.store.listener import listen_statement
 from pgqueue.store.plan import Plan, Steps, plan
 from pgqueue.store.portions import Portions

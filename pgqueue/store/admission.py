@@ -18,9 +18,9 @@ from collections.abc import Collection
 from datetime import datetime
 
 from pgqueue.store.arrays import numbers, texts
-from pgqueue.store.finish import States
+from pgqueue.store.ending import States
 from pgqueue.store.plan import Statement, Steps, plan
-from pgqueue.store.upkeep import wake
+from pgqueue.store.waking import wake
 from pgqueue.values.job import JobState
 
 

@@ -9,7 +9,7 @@ from pgqueue.store import admission
 from pgqueue.store.finish import cancel_waiting
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.records import job_of
-from pgqueue.store.upkeep import wake
+from pgqueue.store.waking import wake
 from pgqueue.values.health import BlockedLoop, WorkerProblem
 from pgqueue.values.job import Job, JobState, QueueCount
 from pgqueue.values.options import check_text

@@ -14,18 +14,18 @@ for it, and its job is missing in the result.
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from operator import attrgetter
-from typing import Any, TypeAlias
+from operator import attrgetter, itemgetter
+from typing import Any
 from uuid import UUID
 
+from pgqueue.store import flows
 from pgqueue.store.arrays import numbers, texts
-from pgqueue.store.plan import Statement, Steps, plan
+from pgqueue.store.ending import AT_ONCE, States, cancelled, states_of
+from pgqueue.store.plan import Plan, Row, Statement, Steps, plan
+from pgqueue.store.waking import tell_ended
 from pgqueue.values.codec import error_text
-from pgqueue.values.job import JobState
+from pgqueue.values.job import AtEnd, JobState
 from pgqueue.values.verdict import Again, Cancelled, Died, Returned, Succeeded, Unknown, Verdict, given_up
-
-States: TypeAlias = dict[int, JobState]
-"""The state that each job is in now, by its id."""
 
 OUTCOMES: Mapping[type[Verdict], str] = {
     Succeeded: "succeeded",
@@ -36,18 +36,16 @@ OUTCOMES: Mapping[type[Verdict], str] = {
 }
 """What ``sql/end.sql`` calls a verdict. It ends a job that is to be requeued only if that was asked to cancel."""
 
-AT_ONCE = 1_000
-"""Verdicts in one statement. To find an element in an array of texts, PostgreSQL goes through those before it."""
 _ALL_SUCCEEDED = {Succeeded}
 _result, _error, _seconds = attrgetter("result"), attrgetter("error"), attrgetter("seconds")
-_id, _fence = attrgetter("claim.id"), attrgetter("claim.fence")
+_concern = itemgetter(1)
+_id, _fence, _at_end = attrgetter("claim.id"), attrgetter("claim.fence"), attrgetter("claim.at_end")
 
 
-@plan
 def finish(
     worker: UUID, verdicts: Sequence[Verdict], *, keep: bool, now: datetime | None = None
-) -> Steps[States]:
-    """Record a batch of verdicts of any kinds.
+) -> Plan[States]:
+    """Record a batch of verdicts of any kinds. Where one is of a job in a flow, the plan needs a transaction.
 
     Args:
         worker: whose attempts they were.
@@ -58,6 +56,15 @@ def finish(
     Returns:
         The state that each job is in now; a job that is missing was superseded.
     """
+    done = record(worker, verdicts, keep=keep, now=now)
+    return done.in_transaction() if any(map(_at_end, verdicts)) else done
+
+
+@plan
+def record(
+    worker: UUID, verdicts: Sequence[Verdict], *, keep: bool, now: datetime | None = None
+) -> Steps[States]:
+    """What :func:`finish` returns, in a transaction or not."""
     if len(verdicts) > AT_ONCE:
         return (yield from _in_portions(worker, verdicts, keep=keep, now=now))
     if {*map(type, verdicts)} == _ALL_SUCCEEDED:
@@ -96,31 +103,16 @@ def _in_portions(
     verdicts = sorted(verdicts, key=_id)
     states: States = {}
     for start in range(0, len(verdicts), AT_ONCE):
-        states |= yield from finish(worker, verdicts[start : start + AT_ONCE], keep=keep, now=now)
+        states |= yield from record(worker, verdicts[start : start + AT_ONCE], keep=keep, now=now)
     return states
 
 
-@plan
+@plan(transaction=True)
 def cancel_waiting(job_ids: Sequence[int], *, now: datetime | None = None) -> Steps[States]:
     """End jobs as cancelled that no worker has; those that run are left alone, and are missing in the result."""
-    ids = sorted(job_ids)
-    rows = yield Statement(
-        "end",
-        {
-            "worker": None,
-            "ids": numbers(ids),
-            "fences": None,
-            "fence": None,
-            "outcomes": texts(["cancelled"] * len(ids)),
-            "seconds": None,
-            "reasons": None,
-            "errors": None,
-            "results": None,
-            "keep": True,
-            "now": now,
-        },
-    )
-    return _states(rows)
+    rows = yield from cancelled(job_ids, now=now)
+    yield from _settle(rows, {}, now=now)
+    return states_of(rows)
 
 
 def _complete(worker: UUID, verdicts: Sequence[Any], *, keep: bool, now: datetime | None) -> Steps[States]:
@@ -136,6 +128,10 @@ def _complete(worker: UUID, verdicts: Sequence[Any], *, keep: bool, now: datetim
             "keep": keep,
         },
     )
+    if any(map(_concern, rows)):
+        yield from _settle(
+            [(row[0], JobState.SUCCEEDED, row[1]) for row in rows], _results(verdicts), now=now
+        )
     return dict.fromkeys([row[0] for row in rows], JobState.SUCCEEDED)
 
 
@@ -155,7 +151,7 @@ def _requeue(
             "unknown_afters": _spans(afters) if any(afters) else None,
         },
     )
-    return _states(rows)
+    return states_of(rows)
 
 
 def _end(worker: UUID, verdicts: Sequence[Verdict], *, keep: bool, now: datetime | None) -> Steps[States]:
@@ -173,7 +169,27 @@ def _end(worker: UUID, verdicts: Sequence[Verdict], *, keep: bool, now: datetime
             "keep": keep,
         },
     )
-    return _states(rows)
+    yield from _settle(rows, _results(known), now=now)
+    return states_of(rows)
+
+
+def _settle(rows: Sequence[Row], results: Mapping[int, str], *, now: datetime | None) -> Steps[None]:
+    """Do what the ends of these jobs concern apart from the jobs.
+
+    Args:
+        rows: the id, the state and ``at_end`` of each job that has ended.
+        results: what they returned, as it is stored, where they returned something.
+        now: the instant to record; the database's own by default.
+    """
+    concerned = [row for row in rows if row[2]]
+    if in_flows := {row[0]: JobState(row[1]) for row in concerned if row[2] & AtEnd.FLOW}:
+        yield from flows.ended(in_flows, results, now=now)
+    if awaited := [row[0] for row in concerned if row[2] & AtEnd.TELL]:
+        yield from tell_ended(awaited)
+
+
+def _results(verdicts: Iterable[Verdict]) -> dict[int, str]:
+    return {one.claim.id: text for one in verdicts if (text := _text(one)) is not None}
 
 
 def _fenced(worker: UUID, verdicts: Sequence[Verdict], now: datetime | None) -> dict[str, object]:
@@ -187,10 +203,6 @@ def _fenced(worker: UUID, verdicts: Sequence[Verdict], now: datetime | None) -> 
         "fence": fences[0] if len({*fences}) == 1 else None,
         "now": now,
     }
-
-
-def _states(rows: Iterable[Sequence[Any]]) -> States:
-    return {job_id: JobState(state) for job_id, state in rows}
 
 
 def _spans(values: Iterable[timedelta | None]) -> str:

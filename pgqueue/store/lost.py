@@ -14,7 +14,8 @@ from uuid import UUID
 import msgspec
 
 from pgqueue.store.arrays import numbers
-from pgqueue.store.finish import States, finish
+from pgqueue.store.ending import States
+from pgqueue.store.finish import finish
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Verdict

@@ -13,6 +13,7 @@ from pgqueue.store import lost
 from pgqueue.store.arrays import columns, texts
 from pgqueue.store.claim import NO_MARKS, WorkerInfo, register, renew
 from pgqueue.store.plan import Statement, Steps, plan
+from pgqueue.store.waking import wake
 from pgqueue.values.job import JobState, Mark
 from pgqueue.values.verdict import Verdict
 from pgqueue.values.verdict import lost as lost_verdict
@@ -150,12 +151,6 @@ def note_unlisted_workers() -> Steps[int]:
     """
     yield Statement("allow_full_reads", {})
     return len((yield Statement("note_unlisted_workers", {})))
-
-
-@plan
-def wake() -> Steps[None]:
-    """Tell idle workers to look for jobs again."""
-    yield Statement("wake", {})
 
 
 @plan

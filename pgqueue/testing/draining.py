@@ -11,6 +11,7 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import InvalidOption, JobControl, JobError
 from pgqueue.store import claim, control, finish, ticks
 from pgqueue.store.database import Database
+from pgqueue.store.ending import States
 from pgqueue.store.plan import Plan
 from pgqueue.store.sweep import arun_sweep, reclaiming, run_sweep
 from pgqueue.testing.attempts import Loop, Watched, arun
@@ -213,7 +214,7 @@ class Shift:
             found, task, Context(found, self.executor), plain=task is not None and not task.is_async
         )
 
-    def finish(self, verdict: Verdict) -> Plan[finish.States]:
+    def finish(self, verdict: Verdict) -> Plan[States]:
         """Record how it ended. Where the database refuses that, a test's own transaction goes on."""
         recording = finish.finish(
             self.worker.id,

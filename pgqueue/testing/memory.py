@@ -36,7 +36,7 @@ ANSWERED = frozenset(
         "control.pause",
         "control.resume",
         "plans.next_claim",
-        "finish.finish",
+        "finish.record",
         "claim.leave_without_jobs",
     }
 )

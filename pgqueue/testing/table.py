@@ -14,7 +14,7 @@ from uuid import UUID
 
 from pgqueue.errors import as_duration
 from pgqueue.store.claim import WorkerInfo
-from pgqueue.store.finish import States
+from pgqueue.store.ending import States
 from pgqueue.store.standings import RATED
 from pgqueue.store.waiting import Look
 from pgqueue.testing.row import Row
@@ -207,7 +207,7 @@ class Table:
         """Forget a worker that holds nothing."""
         self._leases.pop(worker, None)
 
-    def finish(self, worker: UUID, verdicts: Sequence[Verdict], *, keep: bool, now: datetime) -> States:
+    def record(self, worker: UUID, verdicts: Sequence[Verdict], *, keep: bool, now: datetime) -> States:
         """Record verdicts on jobs that the worker still holds; the ids of those."""
         done: States = {}
         for verdict in verdicts:

@@ -13,7 +13,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
+from enum import IntFlag, StrEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -99,6 +99,15 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     meta: bytes | None = None
 
 
+class AtEnd(IntFlag):
+    """What the end of a job concerns, apart from the job."""
+
+    TELL = 1
+    """A program waits for it: it is notified."""
+    FLOW = 2
+    """The job is part of a flow: what follows is decided in the transaction that ends it."""
+
+
 class Enqueued(msgspec.Struct, frozen=True, gc=False):
     """What the database said to an enqueue.
 
@@ -119,6 +128,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     a returned claim gives it back. Nor would a count kept with the job: a server that has lost the end of its log
     gives out the same ids again, and the new job of an id may be claimed by the worker that still runs the old one.
     ``failing_seconds`` is the time from the job's first failed attempt to this claim; 0 before any.
+    ``at_end`` is a sum of :class:`AtEnd`, or None.
     """
 
     id: int
@@ -134,6 +144,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     created_at: datetime
     failing_seconds: float
     meta: str | None = None
+    at_end: int | None = None
 
 
 class Mark(NamedTuple):

@@ -30,7 +30,7 @@ import psycopg
 from pgqueue.app.observer import Observers
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.store import finish
-from pgqueue.store.finish import States
+from pgqueue.store.ending import States
 from pgqueue.store.plan import Plan
 from pgqueue.values.codec import with_encoded_errors
 from pgqueue.values.verdict import Succeeded, Verdict, fallbacks

@@ -2,7 +2,8 @@
 
 -- Columns without a default, and which may be null, are added without reading or writing a row. Workers of the previous
 -- release leave them null. The table is asked for in short attempts, as in revision 0002, so that workers go on while
--- another transaction has it open.
+-- another transaction has it open. Revision 0006 changes jobs and dead_jobs. An upgrade may run both in one transaction,
+-- and a claim that waits for workers has jobs open: so the lock on all is taken here, at once.
 do $$
 declare
     before constant text := current_setting('lock_timeout');
@@ -10,7 +11,7 @@ begin
     for attempt in 1 .. 120 loop
         begin
             perform set_config('lock_timeout', '200ms', true);
-            lock table pgqueue.workers;
+            lock table pgqueue.dead_jobs, pgqueue.jobs, pgqueue.workers;
             perform set_config('lock_timeout', before, true);
             return;
         exception when lock_not_available then
@@ -18,7 +19,7 @@ begin
         end;
     end loop;
     raise lock_not_available using
-        message = 'another transaction has kept pgqueue.workers open for a minute',
+        message = 'another transaction has kept pgqueue.jobs, dead_jobs or workers open for a minute',
         hint = 'Nothing was changed. End it (pg_locks and pg_stat_activity say whose it is), then migrate again.';
 end $$;
 

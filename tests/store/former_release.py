@@ -18,7 +18,7 @@ from uuid import UUID, uuid4
 import psycopg
 
 FORMER = Path(__file__).parent / "former"
-RELEASES = ("0002", "0003", "0004")
+RELEASES = ("0002", "0003", "0004", "0005")
 STATEMENTS = {
     release: {
         str(file.relative_to(FORMER / release).with_suffix("")): file.read_text()
@@ -32,6 +32,8 @@ AT_ONCE = 4
 """How many jobs it claims and ends in a turn."""
 TURNS = 20
 """After so many turns psycopg has each statement prepared."""
+WELL = dict.fromkeys(("blocked_for", "blocked_job", "blocked_task", "blocked_where", "not_returned"))
+"""What a worker of revision 0005 says with a heartbeat if there is nothing to say of its health."""
 SINCE_0004 = {
     "bury": ("end", {"outcomes": "dead"}),
     "cancel_ended": ("end", {"outcomes": "cancelled"}),
@@ -39,8 +41,9 @@ SINCE_0004 = {
     "departed": ("lost_workers", {}),
     "left_behind": ("lost_jobs", {}),
     "retire": ("leave_without_jobs", {}),
+    "tick": ("poll", {}),
 }
-"""Statements of revision 0003 that have another name from revision 0004 on, with an array of one value for each job."""
+"""Statements of revision 0003 that have another name from revision 0004, or 0005, on, with an array of one value for each job."""
 
 
 class FormerRelease:
@@ -149,7 +152,7 @@ class FormerRelease:
 
     def keep_order(self) -> None:
         """Do what its workers do beside their jobs: beat, tick, look for lost workers and for history to come."""
-        assert self.send("renew", worker=self.id, lease=LEASE) == [(self.id,)]
+        assert self.send("renew", worker=self.id, lease=LEASE, **WELL) == [(self.id,)]
         line = {"mark_ranks": [-101], "mark_run_ats": ["0001-01-01T00:00:00+00:00"], "mark_ids": [0]}
         self.send("tick", limit=5000, queues=["default"], elsewhere=True, **line)
         self.send("expire_workers")

@@ -79,7 +79,7 @@ def test_sparks_statements_give_the_columns_that_spark_reads(
     assert given == TABLES[table].columns.keys()
 
 
-def test_spark_reads_every_column_of_jobs_but_one() -> None:
+def test_spark_reads_every_column_of_jobs_but_those_that_only_workers_need() -> None:
     assert _names(columns.JOBS) >= NOT_READ
     assert TABLES["jobs"].columns.keys() == _names(columns.JOBS) - NOT_READ
 

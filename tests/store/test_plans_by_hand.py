@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from store.samples import MINUTE, NOON, SECOND, new_job, verdicts_on, worker_info
 
 from pgqueue.errors import JobError, SchemaMissing, SchemaTooNew, SchemaTooOld
-from pgqueue.store import claim, control, enqueue, finish, schema, upkeep
+from pgqueue.store import claim, control, ending, enqueue, finish, schema, upkeep
 from pgqueue.store.plan import Copy, Plan, Row, Step, run
 from pgqueue.values.job import Claim, Enqueued, JobState, NewJob, Outcome
 from pgqueue.values.unique import Unique
@@ -230,7 +230,7 @@ def test_the_jobs_are_read_through_only_when_a_worker_has_departed() -> None:
 
 def test_a_lost_workers_jobs_end_through_the_plan_that_ends_every_attempt() -> None:
     states, names = _told(
-        upkeep.reclaim(), [], GONE, [], BEHIND, TAKEN, [(2, "ready")], [(1, "dead")], [], []
+        upkeep.reclaim(), [], GONE, [], BEHIND, TAKEN, [(2, "ready")], [(1, "dead", None)], [], []
     )
     assert states == {1: JobState.DEAD, 2: JobState.READY}
     assert names == [
@@ -247,7 +247,7 @@ def test_a_lost_workers_jobs_end_through_the_plan_that_ends_every_attempt() -> N
 
 
 def test_a_worker_one_of_whose_jobs_is_locked_is_not_forgotten() -> None:
-    states, names = _told(upkeep.reclaim(), [], GONE, [], BEHIND, TAKEN[:1], [(1, "dead")])
+    states, names = _told(upkeep.reclaim(), [], GONE, [], BEHIND, TAKEN[:1], [(1, "dead", None)])
     assert states == {1: JobState.DEAD}
     assert names[-1] == "end"
 
@@ -266,7 +266,7 @@ def test_a_beat_reads_no_more_than_the_jobs_that_are_known() -> None:
 
 def test_nobody_is_woken_where_nothing_became_ready() -> None:
     assert _told(upkeep.poll(), [(0, [], None, False, False, None, None)])[1] == ["poll"]
-    dead = _told(upkeep.reclaim(), [], GONE, [], BEHIND[:1], TAKEN[:1], [(1, "dead")], [])[1]
+    dead = _told(upkeep.reclaim(), [], GONE, [], BEHIND[:1], TAKEN[:1], [(1, "dead", None)], [])[1]
     assert dead[-1] == "forget_lost_workers"
     assert _told(control.resume("mail"), [])[1] == ["resume"]
 
@@ -286,7 +286,7 @@ def test_finishing_sends_one_statement_for_successes_and_at_most_two_for_any_bat
 
     assert _told(finish.finish(worker, [], keep=True)) == ({}, [])
     done = {1: JobState.SUCCEEDED}
-    assert _told(finish.finish(worker, [verdicts["succeeded"]] * 2, keep=True), [(1,)]) == (
+    assert _told(finish.finish(worker, [verdicts["succeeded"]] * 2, keep=True), [(1, None)]) == (
         done,
         ["complete"],
     )
@@ -296,16 +296,16 @@ def test_finishing_sends_one_statement_for_successes_and_at_most_two_for_any_bat
         ["requeue"],
     )
     other = [replace(one, claim=_claim(id=2)) for one in verdicts_on(_claim()).values()]
-    _, names = _told(finish.finish(worker, other, keep=True), going_back, [(2, "dead")])
+    _, names = _told(finish.finish(worker, other, keep=True), going_back, [(2, "dead", None)])
     assert names == ["requeue", "end"]
 
 
 def test_many_verdicts_are_sent_in_portions_in_the_order_of_ids() -> None:
     """PostgreSQL takes a time that grows as the square of the verdicts in one statement."""
-    many = 2 * finish.AT_ONCE + 1
+    many = 2 * ending.AT_ONCE + 1
     verdicts = [verdicts_on(_claim(id=number))["again"] for number in range(many, 0, -1)]
     rows: list[Row] = [(number, "scheduled") for number in range(1, many + 1)]
-    portions = [rows[start : start + finish.AT_ONCE] for start in range(0, many, finish.AT_ONCE)]
+    portions = [rows[start : start + ending.AT_ONCE] for start in range(0, many, ending.AT_ONCE)]
     states, names = _told(finish.finish(LOST, verdicts, keep=True), *portions)
     assert names == ["requeue"] * 3
     assert [*states] == [*range(1, many + 1)]
@@ -313,7 +313,7 @@ def test_many_verdicts_are_sent_in_portions_in_the_order_of_ids() -> None:
 
 def test_what_was_not_requeued_is_ended_only_if_somebody_asked_to_cancel_it() -> None:
     again = verdicts_on(_claim())["again"]
-    connection = Answers([], [(1, "cancelled")])
+    connection = Answers([], [(1, "cancelled", None)])
 
     states = run(finish.finish(_claim().worker_id, [again], keep=True), connection)
 
@@ -327,8 +327,8 @@ def test_what_was_not_requeued_is_ended_only_if_somebody_asked_to_cancel_it() ->
     ("state", "error", "words"),
     [
         ((None, None), SchemaMissing, 'schema "shop" has no tables yet; run `pgqueue migrate`'),
-        (("0002", "0001"), SchemaTooOld, "at revision 0002, this code needs 0005; run `pgqueue migrate`"),
-        (("0009", "0006"), SchemaTooNew, "needs code written for 0006 or later; this is for 0005"),
+        (("0002", "0001"), SchemaTooOld, "at revision 0002, this code needs 0006; run `pgqueue migrate`"),
+        (("0009", "0007"), SchemaTooNew, "needs code written for 0007 or later; this is for 0006"),
     ],
 )
 def test_a_schema_that_does_not_fit_is_refused_with_the_remedy(

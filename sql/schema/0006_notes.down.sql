@@ -1,0 +1,3 @@
+-- Drops what jobs noted.
+
+drop table pgqueue.notes;

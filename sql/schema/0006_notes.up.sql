@@ -1,0 +1,29 @@
+-- What a running job notes for its later attempts and for those who watch it: steps, a checkpoint, its progress.
+
+-- A table of its own, not columns of jobs: most jobs note nothing, and a row of jobs is written as rarely as possible.
+create table pgqueue.notes (
+    job_id bigint      not null,
+    kind   text        not null check (kind in ('step', 'checkpoint', 'progress')),
+    name   text        not null default '' check (length(name) <= 200),
+    value  jsonb       not null,
+    at     timestamptz not null default now(),
+    primary key (job_id, kind, name)
+) with (fillfactor = 70);
+comment on table pgqueue.notes is
+    'What attempts note: results of steps and a checkpoint, for later attempts; progress. Removed some time after the job ended.';
+comment on column pgqueue.notes.name is 'Which step; empty for a checkpoint and for progress.';
+
+-- For the roles that have rights to the jobs: what they do to those, they may do to these.
+do $$
+declare
+    right_to record;
+begin
+    for right_to in
+        select case when grantee = 0 then 'public' else quote_ident(pg_get_userbyid(grantee)) end as name, privilege_type
+        from pg_class, aclexplode(relacl)
+        where pg_class.oid = 'pgqueue.jobs'::regclass and grantee <> relowner
+          and privilege_type in ('SELECT', 'INSERT', 'UPDATE', 'DELETE')
+    loop
+        execute format('grant %s on pgqueue.notes to %s', right_to.privilege_type, right_to.name);
+    end loop;
+end $$;

@@ -1,0 +1,3 @@
+-- Drops signals.
+
+drop table pgqueue.signals;
