@@ -8,6 +8,8 @@ with doomed as materialized (
       and (%(task)s::text is null or task = %(task)s::text)
       and (%(queue)s::text is null or queue = %(queue)s::text)
       and (%(before)s::timestamptz is null or died_at < %(before)s::timestamptz)
+      and (%(error)s::text is null or errors -> -1 ->> 'type' = %(error)s::text
+           or right(errors -> -1 ->> 'type', length(%(error)s::text) + 1) = '.' || %(error)s::text)
     order by id
     for update
 )

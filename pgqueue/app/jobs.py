@@ -8,9 +8,11 @@ from pgqueue.app.results import aended, ended, not_found, result_of
 from pgqueue.errors import InvalidOption, JobNotFound
 from pgqueue.store import control, standings, waiting
 from pgqueue.store.database import Database
+from pgqueue.store.sweep import arun_sweep, run_sweep
 from pgqueue.values.codec import Codec, encoded_key, opened
 from pgqueue.values.job import Job, JobState, QueueCount
 from pgqueue.values.options import check_page
+from pgqueue.values.retried import Retried
 from pgqueue.values.standing import QueueStanding
 from pgqueue.values.why import Why
 
@@ -121,38 +123,58 @@ class Jobs:
         """As :meth:`cancel`, awaited."""
         return await self.database.arun(control.cancel(_id(job_id)))
 
-    def retry(self, job_id: int) -> bool:
+    def retry(self, job_id: int, *, without_key: bool = False) -> Retried:
         """Make a job ready at once: a scheduled one before its time, a dead one with all its attempts.
 
-        Returns:
-            False if the job is neither scheduled nor dead, or a live job has taken its unique key.
-        """
-        return self.database.run(control.retry(_id(job_id)))
+        Args:
+            job_id: which.
+            without_key: return a dead job without its unique key, so that no live job is in its way.
 
-    async def aretry(self, job_id: int) -> bool:
+        Returns:
+            True as a boolean if the job is ready; else its fields say why not, and which live job has the unique key.
+        """
+        return self.database.run(control.retry(_id(job_id), without_key=without_key))
+
+    async def aretry(self, job_id: int, *, without_key: bool = False) -> Retried:
         """As :meth:`retry`, awaited."""
-        return await self.database.arun(control.retry(_id(job_id)))
+        return await self.database.arun(control.retry(_id(job_id), without_key=without_key))
 
     def retry_dead(
-        self, *, task: str | None = None, queue: str | None = None, before: datetime | None = None
-    ) -> list[int]:
-        """Return to their lines the dead jobs that match every filter given.
+        self,
+        *,
+        task: str | None = None,
+        queue: str | None = None,
+        before: datetime | None = None,
+        error: str | None = None,
+        without_key: bool = False,
+    ) -> Retried:
+        """Return to their lines the dead jobs that match every filter given, 1,000 in each transaction.
 
         Args:
             task: of this task.
             queue: in this queue.
             before: dead since before this instant.
+            error: whose last error is of this type, such as ``ConnectionError``; with the module or without.
+            without_key: return them without their unique keys, so that no live job is in their way.
 
         Returns:
-            The ids that went; those whose unique key is taken stay dead.
+            The ids that went, and those that stay dead with the reason: a live job has their unique key.
         """
-        return self.database.run(control.retry_dead_matching(task=task, queue=queue, before=before))
+        steps = control.retrying(task=task, queue=queue, before=before, error=error, without_key=without_key)
+        return run_sweep(steps, self.database.run)
 
     async def aretry_dead(
-        self, *, task: str | None = None, queue: str | None = None, before: datetime | None = None
-    ) -> list[int]:
+        self,
+        *,
+        task: str | None = None,
+        queue: str | None = None,
+        before: datetime | None = None,
+        error: str | None = None,
+        without_key: bool = False,
+    ) -> Retried:
         """As :meth:`retry_dead`, awaited."""
-        return await self.database.arun(control.retry_dead_matching(task=task, queue=queue, before=before))
+        steps = control.retrying(task=task, queue=queue, before=before, error=error, without_key=without_key)
+        return await arun_sweep(steps, self.database.arun)
 
     def purge_dead(
         self,
@@ -161,6 +183,7 @@ class Jobs:
         task: str | None = None,
         queue: str | None = None,
         before: datetime | None = None,
+        error: str | None = None,
         everything: bool = False,
     ) -> int:
         """Delete the dead jobs that match every filter given, with their arguments and errors.
@@ -170,6 +193,7 @@ class Jobs:
             task: of this task.
             queue: in this queue.
             before: dead since before this instant.
+            error: whose last error is of this type, as for :meth:`retry_dead`.
             everything: must be true where no filter is given: then all dead jobs are deleted.
 
         Returns:
@@ -178,8 +202,10 @@ class Jobs:
         Raises:
             InvalidOption: there is no filter, and ``everything`` is not true.
         """
-        _require_filter(job_ids, task, queue, before, everything=everything)
-        return self.database.run(control.purge_dead(job_ids=job_ids, task=task, queue=queue, before=before))
+        _require_filter(job_ids, task, queue, before, error, everything=everything)
+        return self.database.run(
+            control.purge_dead(job_ids=job_ids, task=task, queue=queue, before=before, error=error)
+        )
 
     async def apurge_dead(
         self,
@@ -188,12 +214,13 @@ class Jobs:
         task: str | None = None,
         queue: str | None = None,
         before: datetime | None = None,
+        error: str | None = None,
         everything: bool = False,
     ) -> int:
         """As :meth:`purge_dead`, awaited."""
-        _require_filter(job_ids, task, queue, before, everything=everything)
+        _require_filter(job_ids, task, queue, before, error, everything=everything)
         return await self.database.arun(
-            control.purge_dead(job_ids=job_ids, task=task, queue=queue, before=before)
+            control.purge_dead(job_ids=job_ids, task=task, queue=queue, before=before, error=error)
         )
 
     def pause(self, queue: str) -> None:
@@ -291,7 +318,7 @@ def _id(job_id: int) -> int:
 def _require_filter(*filters: object, everything: bool) -> None:
     if not everything and all(one is None for one in filters):
         raise InvalidOption(
-            "purge_dead() without a filter would delete every dead job; name job_ids, task, queue or before, "
+            "purge_dead() without a filter would delete every dead job; name job_ids, task, queue, before or error, "
             "or say purge_dead(everything=True)"
         )
 

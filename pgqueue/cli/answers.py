@@ -1,6 +1,6 @@
 """What a cancel or a retry did to each job, as text."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import click
@@ -8,7 +8,10 @@ import click
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.output import spelled_out
 from pgqueue.errors import JobNotFound
-from pgqueue.values.job import JobState
+from pgqueue.values.retried import Held, Retried
+
+REMEDIES = "cancel that job, or wait until it has ended, and retry again; or retry without the key: pgqueue dead retry --without-key"
+"""What a user can do about dead jobs whose unique key a live job has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +31,23 @@ def not_changed(queue: PgQueue, job_id: int) -> Answer:
         job = queue.job(job_id)
     except JobNotFound:
         return Answer(done=False, words="there is no record of it")
-    taken = job.state is JobState.DEAD and job.unique_key is not None
-    why = f"; a live job holds its unique key {job.unique_key!r}" if taken else ""
-    return Answer(done=False, words=f"not changed: {job.state}{why}")
+    return Answer(done=False, words=f"not changed: {job.state}")
+
+
+def retried(queue: PgQueue, done: Retried) -> Iterator[tuple[int, Answer]]:
+    """What a retry did to each job."""
+    yield from ((job_id, READY) for job_id in done)
+    yield from ((one.id, Answer(done=False, words=f"stays dead: {held(one)}")) for one in done.held)
+    words = "stays dead: its arguments are no JSON object that PostgreSQL can hold; enqueue the job again"
+    yield from ((job_id, Answer(done=False, words=words)) for job_id in done.unreadable)
+    yield from ((job_id, not_changed(queue, job_id)) for job_id in done.not_dead)
+
+
+def held(one: Held) -> str:
+    """Why a dead job stays dead, and what can be done."""
+    if one.twin is None:
+        return f"a live job had its unique key {one.unique_key!r}, and has ended since; retry again"
+    return f"live job {one.twin} has its unique key {one.unique_key!r}; {REMEDIES}"
 
 
 def report(answers: Mapping[int, Answer]) -> None:

@@ -7,13 +7,14 @@ import click
 import msgspec
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.cli.answers import READY, Answer, not_changed, report
+from pgqueue.cli.answers import Answer, not_changed, report, retried
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, local, print_json, spelled_out, zone
 from pgqueue.cli.pages import attempts, last_error, paged, print_page
 from pgqueue.cli.values import JOB_ID
 from pgqueue.cli.verbs import Group
 from pgqueue.values.job import AttemptError, Job, JobState
+from pgqueue.values.retried import Retried
 
 HEADS = ("id", "state", "queue", "task", "priority", "attempts", f"time ({zone()})", "last error")
 
@@ -88,9 +89,10 @@ def cancel(queue: PgQueue, /, *, job_ids: tuple[int, ...]) -> None:
 def retry(queue: PgQueue, /, *, job_ids: tuple[int, ...]) -> None:
     """Make scheduled and dead jobs ready at once.
 
-    The exit code is 1 if one of the jobs is neither scheduled nor dead.
+    The exit code is 1 if one of the jobs is neither scheduled nor dead, or a live job has its unique key.
     """
-    report({job_id: READY if queue.retry(job_id) else not_changed(queue, job_id) for job_id in job_ids})
+    done = Retried.sum(queue.retry(job_id) for job_id in job_ids)
+    report(dict(retried(queue, done)))
 
 
 def _cancelled(queue: PgQueue, job_id: int) -> Answer:

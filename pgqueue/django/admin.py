@@ -35,6 +35,7 @@ from pgqueue.django.djangoqueue import project_queue
 from pgqueue.django.models import DeadJob, Job, Worker
 from pgqueue.values.codec import JobPart, Kind, opened_errors, opened_value
 from pgqueue.values.job import ENDED, JobState
+from pgqueue.values.retried import Held
 
 __all__ = [
     "DeadJobAdmin",
@@ -46,6 +47,8 @@ __all__ = [
 
 ON_RECORD_BY_KEY = Q(state__in=sorted(set(JobState) - {JobState.SUCCEEDED, JobState.CANCELLED}))
 
+NAMED = 5
+"""Jobs that a message names one by one."""
 LONG = ("args", "errors", "meta")
 """Fields that may be long, and so are read only for the page of one job."""
 
@@ -122,12 +125,17 @@ class EnqueuedAdmin(ReadOnlyAdmin):
     @admin.action(description="Retry selected %(verbose_name_plural)s", permissions=["retry"])
     def retry(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Make jobs ready at once."""
-        self.act(
-            request,
-            queryset.defer(*LONG),
-            lambda job: "retried" if project_queue().retry(job.pk) else None,
-            "neither scheduled nor dead, or their unique key is taken",
-        )
+        held: list[Held] = []
+
+        def retry(job: Any) -> str | None:  # noqa: ANN401 - a job or a dead job
+            done = project_queue().retry(job.pk)
+            held.extend(done.held)
+            return "retried" if done else None
+
+        refused = "neither scheduled nor dead, or their unique key is taken"
+        self.act(request, queryset.defer(*LONG), retry, refused)
+        for one in held[:NAMED]:
+            self.message_user(request, _why_held(one), messages.WARNING)
 
 
 @admin.register(Job)
@@ -275,6 +283,19 @@ class DeadJobAdmin(EnqueuedAdmin):
     def died(self, dead: DeadJob) -> SafeString | str:
         """How long ago it died."""
         return as_ago(dead.died_at)
+
+
+def _why_held(held: Held) -> SafeString:
+    """Why a dead job stays dead, and what can be done."""
+    if held.twin is None:
+        return format_html(
+            "Job {} stays dead: the live job with its unique key has just ended. Retry again.", held.id
+        )
+    return format_html(
+        'Job {} stays dead: live <a href="{}">job {}</a> has its unique key {}. Cancel that job, or wait until it has ended, '
+        "and retry again; or retry without the key: pgqueue dead retry --without-key {}",
+        held.id, address(Job, held.twin), held.twin, held.unique_key, held.id,
+    )  # fmt: skip
 
 
 def _part(kind: Kind, job: Job | DeadJob) -> JobPart:

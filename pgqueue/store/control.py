@@ -9,13 +9,17 @@ from pgqueue.store import admission
 from pgqueue.store.finish import cancel_waiting
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.records import job_of
+from pgqueue.store.sweep import Sweep
 from pgqueue.store.waking import wake
 from pgqueue.values.health import BlockedLoop, WorkerProblem
 from pgqueue.values.job import Job, JobState, QueueCount
 from pgqueue.values.options import check_text
+from pgqueue.values.retried import Held, Retried
 from pgqueue.values.standing import UnknownTask
 
 NEWEST = (1 << 63) - 1
+PORTION = 1_000
+"""Dead jobs that one transaction retries, so that it locks few rows, and an interruption loses little."""
 
 
 class Pulse(msgspec.Struct, frozen=True):
@@ -100,39 +104,105 @@ def cancel(job_id: int, *, now: datetime | None = None) -> Steps[JobState | None
 
 
 @plan(transaction=True)
-def retry(job_id: int, *, now: datetime | None = None) -> Steps[bool]:
-    """Make a job ready at once: a scheduled one before its time, a dead one with all its attempts."""
-    if not _is_id(job_id):
-        return False
-    moved = yield Statement("run_now", {"id": job_id, "now": now})
+def retry(job_id: int, *, without_key: bool = False, now: datetime | None = None) -> Steps[Retried]:
+    """Make a job ready at once: a scheduled one before its time, a dead one with all its attempts.
+
+    Args:
+        job_id: which.
+        without_key: as for :func:`retry_dead`.
+        now: the instant; the database's own by default.
+    """
+    moved = (yield Statement("run_now", {"id": job_id, "now": now})) if _is_id(job_id) else []
     if moved:
         yield from wake()
-        return True
-    return bool((yield from retry_dead([job_id], now=now)))
-
-
-@plan
-def retry_dead(job_ids: Sequence[int], *, now: datetime | None = None) -> Steps[list[int]]:
-    """Return dead jobs to their lines; the ids that went.
-
-    A job stays dead while a live job has its unique key, and where ``jsonb`` could not hold its arguments.
-    """
-    rows = yield Statement("revive", {"ids": list(filter(_is_id, job_ids)), "now": now})
-    return [row[0] for row in rows]
+        return Retried((job_id,))
+    return (yield from retry_dead([job_id], without_key=without_key, now=now))
 
 
 @plan(transaction=True)
-def retry_dead_matching(
+def retry_dead(
+    job_ids: Sequence[int], *, without_key: bool = False, now: datetime | None = None
+) -> Steps[Retried]:
+    """Return dead jobs to their lines.
+
+    A job stays dead while a live job has its unique key, and where ``jsonb`` could not hold its arguments.
+
+    Args:
+        job_ids: which.
+        without_key: return them without their unique keys, so that no live job is in their way.
+        now: the instant; the database's own by default.
+    """
+    ids = list(filter(_is_id, job_ids))
+    rows = (yield Statement("revive", {"ids": ids, "without_key": without_key, "now": now})) if ids else []
+    revived = {row[0] for row in rows}
+    left = [job_id for job_id in job_ids if job_id not in revived]
+    return (yield from _explain(tuple(sorted(revived)), left))
+
+
+@plan(transaction=True)
+def retry_portion(
     *,
     task: str | None = None,
     queue: str | None = None,
     before: datetime | None = None,
+    error: str | None = None,
+    after: int = -1,
+    without_key: bool = False,
     now: datetime | None = None,
-) -> Steps[list[int]]:
-    """Return to their lines the dead jobs that match every filter given; ``before``: dead since then."""
-    _check_filters(queue=queue, task=task)
-    rows = yield Statement("dead_ids", {"task": task, "queue": queue, "before": before})
-    return (yield from retry_dead([row[0] for row in rows], now=now))
+) -> Steps[tuple[Retried, int | None]]:
+    """Return to their lines up to 1,000 of the dead jobs that match every filter given, in the order of their ids.
+
+    Args:
+        task: of this task.
+        queue: in this queue.
+        before: dead since before this instant.
+        error: whose last error is of this type, by its name with or without the module.
+        after: with a higher id than this one.
+        without_key: as for :func:`retry_dead`.
+        now: the instant; the database's own by default.
+
+    Returns:
+        What became of them, and the last of their ids; None: there are no others.
+    """
+    _check_filters(queue=queue, task=task, error=error)
+    filters = {"task": task, "queue": queue, "before": before, "error": error}
+    rows = yield Statement("dead_ids", {**filters, "after": after, "limit": PORTION})
+    ids = [row[0] for row in rows]
+    retried = yield from retry_dead(ids, without_key=without_key, now=now)
+    return retried, ids[-1] if len(ids) == PORTION else None
+
+
+def retrying(
+    *,
+    task: str | None = None,
+    queue: str | None = None,
+    before: datetime | None = None,
+    error: str | None = None,
+    without_key: bool = False,
+) -> Sweep[Retried]:
+    """Return all dead jobs that match to their lines, a portion in each transaction; see :func:`retry_portion`.
+
+    Where it is interrupted, the portions before stay retried, and another run continues with the rest.
+    """
+    parts = list[Retried]()
+    after: int | None = -1
+    while after is not None:
+        done, after = yield retry_portion(
+            task=task, queue=queue, before=before, error=error, after=after, without_key=without_key
+        )
+        parts.append(done)
+    return Retried.sum(parts)
+
+
+def _explain(revived: tuple[int, ...], left: Sequence[int]) -> Steps[Retried]:
+    """Say why these other jobs were not revived."""
+    if not left:
+        return Retried(revived)
+    rows = yield Statement("held", {"ids": list(filter(_is_id, left))})
+    unreadable = tuple(job_id for job_id, _, _, readable in rows if not readable)
+    held = tuple(Held(job_id, twin, key) for job_id, twin, key, readable in rows if readable and key)
+    known = {*unreadable, *(one.id for one in held)}
+    return Retried(revived, held, unreadable, tuple(job_id for job_id in left if job_id not in known))
 
 
 @plan
@@ -142,11 +212,13 @@ def purge_dead(
     task: str | None = None,
     queue: str | None = None,
     before: datetime | None = None,
+    error: str | None = None,
 ) -> Steps[int]:
-    """Forget the dead jobs that match every filter given; returns how many."""
-    _check_filters(queue=queue, task=task)
+    """Forget the dead jobs that match every filter given, as for :func:`retry_portion`; returns how many."""
+    _check_filters(queue=queue, task=task, error=error)
     ids = None if job_ids is None else list(filter(_is_id, job_ids))
-    return len((yield Statement("purge_dead", {"ids": ids, "task": task, "queue": queue, "before": before})))
+    filters = {"ids": ids, "task": task, "queue": queue, "before": before, "error": error}
+    return len((yield Statement("purge_dead", filters)))
 
 
 @plan

@@ -3,6 +3,7 @@
 A sweep is a generator, one level above a plan: it yields plans, is sent the result of each, and has a refusal of the
 database thrown in where it stands. Its driver runs each plan, in a transaction of its own. There is one copy of the
 decision for workers, takes and tests; each drives it with the connection it has.
+Retries of many dead jobs (:func:`pgqueue.store.control.retrying`) are driven in the same way.
 
 All is done in one transaction unless the database refuses it. Then the lost jobs are ended in batches: a refused batch
 is halved, until the failing job is alone in it. That job is ended by a fallback verdict, with the refusal as its error. If
@@ -12,7 +13,7 @@ that is refused as well, it is left as it is, logged, and tried again after :dat
 import logging
 from collections.abc import Awaitable, Callable, Generator
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -26,11 +27,12 @@ log = logging.getLogger("pgqueue.upkeep")
 
 PAUSE = timedelta(minutes=1)
 
+T = TypeVar("T")
 States: TypeAlias = dict[int, JobState]
-Sweep: TypeAlias = Generator[Plan[Any], Any, States]
+Sweep: TypeAlias = Generator[Plan[Any], Any, T]
 
 
-def reclaiming(*, now: datetime | None = None) -> Sweep:
+def reclaiming(*, now: datetime | None = None) -> Sweep[States]:
     """End the claims of lost workers; the state that each job is in now."""
     states: States
     try:
@@ -42,7 +44,7 @@ def reclaiming(*, now: datetime | None = None) -> Sweep:
     return states
 
 
-def _sweep_in_batches(now: datetime | None) -> Sweep:
+def _sweep_in_batches(now: datetime | None) -> Sweep[States]:
     found: dict[int, UUID] = yield _found(now=now)
     states: States = {}
     refused: set[int] = set()
@@ -63,7 +65,7 @@ def _sweep_in_batches(now: datetime | None) -> Sweep:
     return states
 
 
-def run_sweep(steps: Sweep, run: Callable[[Plan[Any]], Any]) -> States:
+def run_sweep(steps: Sweep[T], run: Callable[[Plan[Any]], Any]) -> T:
     """Drive a sweep; ``run`` runs a plan."""
     try:
         plan = next(steps)
@@ -78,7 +80,7 @@ def run_sweep(steps: Sweep, run: Callable[[Plan[Any]], Any]) -> States:
         return end.value  # type: ignore[no-any-return]  # a generator's return value, which StopIteration types as Any
 
 
-async def arun_sweep(steps: Sweep, run: Callable[[Plan[Any]], Awaitable[Any]]) -> States:
+async def arun_sweep(steps: Sweep[T], run: Callable[[Plan[Any]], Awaitable[Any]]) -> T:
     """Drive a sweep, awaited; ``run`` runs a plan."""
     try:
         plan = next(steps)
@@ -113,7 +115,7 @@ def _ending(
 
 def _end_by_fallback(
     found: dict[int, UUID], job_id: int, refusal: psycopg.Error, now: datetime | None
-) -> Sweep:
+) -> Sweep[States]:
     def judge(one: lost.TakenOver) -> Verdict:
         return fallbacks(upkeep.judge_lost(one), refusal)[0]
 

@@ -20,6 +20,7 @@ from pgqueue.store.waiting import Look
 from pgqueue.testing.row import Row
 from pgqueue.values.job import AttemptError, Claim, Enqueued, Job, JobState, NewJob, Outcome, QueueCount
 from pgqueue.values.lease import LEASE, spoken
+from pgqueue.values.retried import Held, Retried
 from pgqueue.values.standing import Head, QueueStanding, Sample, standings
 from pgqueue.values.verdict import Again, Cancelled, Died, Returned, Succeeded, Unknown, Verdict
 from pgqueue.values.why import Why, explain
@@ -140,29 +141,28 @@ class Table:
             row.end(JobState.CANCELLED, now)
         return row.state
 
-    def retry(self, job_id: int, *, now: datetime) -> bool:
+    def retry(self, job_id: int, *, without_key: bool, now: datetime) -> Retried:
         """Make a scheduled or dead job ready."""
         row = self._rows.get(job_id)
         if row is None or row.state is not JobState.SCHEDULED:
-            return bool(self.retry_dead([job_id], now=now))
+            return self._revive([job_id], without_key=without_key, now=now)
         row.state, row.run_at = JobState.READY, now
-        return True
+        return Retried((job_id,))
 
-    def retry_dead(self, job_ids: Sequence[int], *, now: datetime) -> list[int]:
-        """Return dead jobs to their lines, unless their key is taken."""
-        revived = []
-        for row in self._dead(job_ids):
-            if self._holder(row.unique_key) is None:
-                row.wait(JobState.READY)
-                row.attempts, row.run_at, row.ended_at, row.reason = 0, now, None, None
-                revived.append(row.id)
-        return revived
-
-    def retry_dead_matching(
-        self, *, task: str | None, queue: str | None, before: datetime | None, now: datetime
-    ) -> list[int]:
+    def retry_portion(
+        self,
+        *,
+        task: str | None,
+        queue: str | None,
+        before: datetime | None,
+        error: str | None,
+        after: int,  # noqa: ARG002 - all at once
+        without_key: bool,
+        now: datetime,
+    ) -> tuple[Retried, None]:
         """Return to their lines the dead jobs that match."""
-        return self.retry_dead([row.id for row in self._dead(None, task, queue, before)], now=now)
+        ids = [row.id for row in self._dead(None, task, queue, before, error)]
+        return self._revive(ids, without_key=without_key, now=now), None
 
     def purge_dead(
         self,
@@ -171,9 +171,10 @@ class Table:
         task: str | None,
         queue: str | None,
         before: datetime | None,
+        error: str | None,
     ) -> int:
         """Forget the dead jobs that match."""
-        found = list(self._dead(job_ids, task, queue, before))
+        found = list(self._dead(job_ids, task, queue, before, error))
         for row in found:
             del self._rows[row.id]
         return len(found)
@@ -285,12 +286,28 @@ class Table:
         task: str | None = None,
         queue: str | None = None,
         before: datetime | None = None,
+        error: str | None = None,
     ) -> Iterator[Row]:
         for row in self._rows.values():
             if row.state is JobState.DEAD and (job_ids is None or row.id in job_ids):
                 died_before = before is None or (row.ended_at is not None and row.ended_at < before)
-                if died_before and _matches(row, task, queue):
+                if died_before and _matches(row, task, queue) and _failed_with(row, error):
                     yield row
+
+    def _revive(self, job_ids: Sequence[int], *, without_key: bool, now: datetime) -> Retried:
+        """Make dead jobs ready, unless a live job has their key."""
+        revived, held = list[int](), list[Held]()
+        for row in self._dead(job_ids):
+            key = None if without_key else row.unique_key
+            twin = self._holder(key)
+            if twin is not None and key is not None:
+                held.append(Held(row.id, twin.id, key))
+                continue
+            row.wait(JobState.READY)
+            row.attempts, row.run_at, row.ended_at, row.reason, row.unique_key = 0, now, None, None, key
+            revived.append(row.id)
+        known = {*revived, *(one.id for one in held)}
+        return Retried(tuple(revived), tuple(held), (), tuple(one for one in job_ids if one not in known))
 
 
 def _run_at(job: NewJob, now: datetime) -> datetime:
@@ -299,6 +316,10 @@ def _run_at(job: NewJob, now: datetime) -> datetime:
 
 def _waiting(run_at: datetime, now: datetime) -> JobState:
     return JobState.SCHEDULED if run_at > now else JobState.READY
+
+
+def _failed_with(row: Row, error: str | None) -> bool:
+    return error is None or bool(row.errors and f".{row.errors[-1].type}".endswith(f".{error}"))
 
 
 def _matches(row: Row, task: str | None, queue: str | None) -> bool:

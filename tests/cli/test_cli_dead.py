@@ -5,6 +5,8 @@ import pytest
 from cli.commands import cells, pgqueue, printed
 
 from pgqueue import JobState, PgQueue
+from pgqueue.cli import dead as dead_command
+from pgqueue.store import control
 
 
 @pytest.fixture
@@ -53,6 +55,8 @@ SELECTIONS = [
     (["--queue", "quick"], [2, 1]),
     (["--older-than", "7d"], [3, 2]),
     (["--task", "buy", "--older-than", "7d"], [3, 2, 1]),
+    (["--error", "JobError", "--queue", "default"], [3]),
+    (["--error", "OSError"], [3, 2, 1]),
     (["--all"], []),
 ]
 
@@ -107,13 +111,71 @@ def test_retry_touches_no_job_that_is_not_dead(graves: PgQueue, dsn: str) -> Non
     assert result.stderr == "2: not changed: ready\n99: there is no record of it\n"
 
 
-def test_retry_says_which_key_keeps_a_job_dead(graves: PgQueue, dsn: str) -> None:
+REMEDIES = (
+    "cancel that job, or wait until it has ended, and retry again; or retry without the key: "
+    "pgqueue dead retry --without-key\n"
+)
+
+
+@pytest.mark.parametrize("verb", ["dead", "jobs"])
+def test_retry_names_the_live_job_that_keeps_a_job_dead_and_what_can_be_done(
+    verb: str, graves: PgQueue, dsn: str
+) -> None:
     graves.tasks["sell"].using(unique_key="one").enqueue()
-    result = pgqueue("dead", "retry", "1", dsn=dsn)
+    result = pgqueue(verb, "retry", "1", dsn=dsn)
     assert (result.exit_code, result.stderr) == (
         1,
-        "1: not changed: dead; a live job holds its unique key 'one'\n",
+        f"1: stays dead: live job 4 has its unique key 'one'; {REMEDIES}",
     )
+
+
+def test_retry_by_filter_names_those_that_stay_and_succeeds_if_any_went(graves: PgQueue, dsn: str) -> None:
+    graves.tasks["sell"].using(unique_key="one").enqueue()
+    result = pgqueue("dead", "retry", "--task", "sell", dsn=dsn)
+    assert (result.exit_code, result.stdout) == (0, "1 ready again: the dead jobs of task sell\n")
+    assert result.stderr == (
+        "1: stays dead: the live job with its key 'one' is job 4\n"
+        f"1 stay dead, as live jobs have their unique keys: {REMEDIES}"
+    )
+    again = pgqueue("dead", "retry", "--task", "sell", dsn=dsn)
+    assert (again.exit_code, again.stdout) == (1, "0 ready again: the dead jobs of task sell\n")
+
+
+def test_retry_without_the_key_makes_the_job_ready_beside_the_live_one(graves: PgQueue, dsn: str) -> None:
+    graves.tasks["sell"].using(unique_key="one").enqueue()
+    assert pgqueue("dead", "retry", "--without-key", "1", dsn=dsn).stdout == "1: ready\n"
+    assert graves.job(1).unique_key is None
+
+
+def test_retry_says_that_arguments_cannot_be_read(
+    graves: PgQueue, connection: psycopg.Connection[Any], dsn: str
+) -> None:
+    connection.execute("update pgqueue.dead_jobs set args = '\"none\"' where id = 2")
+    connection.commit()
+    result = pgqueue("dead", "retry", "2", dsn=dsn)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(
+        "2: stays dead: its arguments are no JSON object that PostgreSQL can hold"
+    )
+    assert pgqueue("dead", "retry", "--task", "sell", dsn=dsn).stderr == (
+        "1 stay dead, as their arguments cannot be read: 2\n"
+    )
+    assert dead(graves) == [3, 2]
+
+
+def test_a_filter_that_no_dead_job_matches_is_no_failure(graves: PgQueue, dsn: str) -> None:
+    result = pgqueue("dead", "retry", "--task", "nothing", dsn=dsn)
+    assert (result.exit_code, result.stdout) == (0, "0 ready again: the dead jobs of task nothing\n")
+    assert dead(graves) == [3, 2, 1]
+
+
+@pytest.mark.usefixtures("graves")
+def test_a_long_retry_tells_how_far_it_is(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "PORTION", 1)
+    monkeypatch.setattr(dead_command, "TELL_EVERY", 0.0)
+    result = pgqueue("dead", "retry", "--all", dsn=dsn)
+    assert result.stdout == "3 ready again: all dead jobs\n"
+    assert result.stderr == "".join(f"{count} ready again so far\n" for count in (1, 2, 3))
 
 
 @pytest.mark.usefixtures("graves")

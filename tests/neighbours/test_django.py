@@ -117,7 +117,7 @@ async def test_the_awaited_way_is_part_of_what_the_orms_thread_has_begun(django_
     one = await aconfirm.aenqueue(1)
     many = await queue.aenqueue_many([aconfirm.call(2), aconfirm.call(3)])
     assert [await handle.astatus() for handle in (one, *many)] == [JobState.READY] * 3
-    assert await queue.aretry(one.id) is False
+    assert not await queue.aretry(one.id)
     assert _committed(django_dsn) == []
 
     await sync_to_async(transaction.rollback)()

@@ -394,6 +394,17 @@ def test_dead_and_scheduled_jobs_are_retried_and_others_are_not(
     assert DeadJob.objects.count() == 0
 
 
+def test_a_retry_names_the_live_job_that_has_the_unique_key(client: Client, tasks: dict[str, Any]) -> None:
+    _bury(7, first=1_000_001)
+    with connection.cursor() as cursor:
+        cursor.execute("update pgqueue.dead_jobs set unique_key = 'order <7>' where id = 1000001")
+    twin = tasks["confirm"].using(unique_key="order <7>").enqueue(1)
+    messages = _messages(_act(client, "deadjob", "retry", 1_000_001))
+    assert messages[0] == "1 dead job not changed: neither scheduled nor dead, or their unique key is taken."
+    assert f'live <a href="/admin/pgqueue/job/{twin.id}/change/">job {twin.id}</a>' in messages[1]
+    assert "has its unique key order &lt;7&gt;. Cancel that job" in messages[1]
+
+
 def test_dead_jobs_are_purged_after_a_question(client: Client) -> None:
     _bury(3)
     asked = _act(client, "deadjob", "delete_selected", 1, 2)

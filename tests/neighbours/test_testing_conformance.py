@@ -27,6 +27,7 @@ from pgqueue.errors import (
 from pgqueue.store.enqueue import ROWS_PER_BLOCK
 from pgqueue.testing import Clock, drain, dying, failing
 from pgqueue.values.job import QueueCount
+from pgqueue.values.retried import Held, Retried
 
 queue, clock, emptied, database = every_place, a_clock, a_database, one_database
 
@@ -377,10 +378,14 @@ def test_dead_jobs_are_retried_and_purged_by_filter(queue: PgQueue, clock: Clock
     clock.travel(MINUTE)
     plain, other = fail.enqueue(), fail.enqueue()
     drain(queue, raises=False)
+    none = Retried()
     assert (
-        queue.retry_dead(queue="audit") == queue.retry_dead(before=NOON) == queue.retry_dead(task="x") == []
+        queue.retry_dead(queue="audit") == queue.retry_dead(before=NOON) == queue.retry_dead(task="x") == none
     )
-    assert queue.retry_dead(task="fail", before=NOON + SECOND) == [mailed.id]
+    assert queue.retry_dead(error="Error") == queue.retry_dead(error="builtins.Connection") == none
+    found = queue.retry_dead(task="fail", before=NOON + SECOND, error="ConnectionError")
+    assert found == Retried((mailed.id,))
+    assert queue.purge_dead(error="ValueError") == 0
     assert queue.purge_dead([plain.id, mailed.id]) == 1
     assert queue.purge_dead(queue="mail") == 0
     assert queue.purge_dead(before=NOON + MINUTE) == 0
@@ -516,10 +521,27 @@ def test_a_dead_job_whose_key_is_taken_stays_dead(queue: PgQueue) -> None:
     fail = _failing_task(queue, max_attempts=1).using(unique_key="key")
     dead = fail.enqueue()
     drain(queue, raises=False)
-    fail.enqueue()
-    assert not queue.retry(dead.id)
-    assert queue.retry_dead() == []
+    twin = fail.enqueue()
+    held = Retried(held=(Held(dead.id, twin.id, "key"),))
+    assert queue.retry(dead.id) == queue.retry_dead() == held
+    assert not held
     assert dead.status() is JobState.DEAD
+
+
+def test_a_dead_job_whose_key_is_taken_can_be_retried_without_it(queue: PgQueue) -> None:
+    fail = _failing_task(queue, max_attempts=1).using(unique_key="key")
+    dead = fail.enqueue()
+    drain(queue, raises=False)
+    twin = fail.enqueue()
+    assert queue.retry(dead.id, without_key=True) == Retried((dead.id,))
+    assert queue.job(dead.id).unique_key is None
+    assert queue.job(twin.id).unique_key == "key"
+
+
+def test_a_retry_says_what_is_not_dead(queue: PgQueue, note: Task[[Any], Any]) -> None:
+    handle = note.enqueue(1)
+    assert queue.retry(handle.id) == Retried(not_dead=(handle.id,))
+    assert queue.retry(10**9) == Retried(not_dead=(10**9,))
 
 
 # Many, lists, counts

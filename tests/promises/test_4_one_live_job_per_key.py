@@ -165,10 +165,10 @@ def test_a_dead_job_is_not_revived_beside_its_keys_new_holder(
     worker = listed(queue)
     settle(queue, worker, Died(claimed(queue, worker), 0.0, "asked", OOPS))
     holder = task.enqueue(2)
-    assert queue.retry(dead.id) is False
+    assert not queue.retry(dead.id)
     assert (dead.status(), holder.status()) == (JobState.DEAD, JobState.READY)
     holder.cancel()
-    assert queue.retry(dead.id) is True
+    assert queue.retry(dead.id)
     assert task.enqueue(3).id == dead.id
 
 

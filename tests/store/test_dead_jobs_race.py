@@ -38,10 +38,10 @@ def test_a_job_that_another_retry_returned_and_that_has_ended_since_does_not_run
         ThreadPoolExecutor(1) as thread,
     ):
         holder.execute("select from pgqueue.dead_jobs where id = 1 for update")
-        many = thread.submit(at_once, dsn, asking(control.retry_dead(ids)))
+        many = thread.submit(at_once, dsn, asking(_retried(ids)))
         until_somebody_waits(dsn)  # its snapshot is taken, and it waits for job 1
 
-        assert ask(other, control.retry_dead([2])) == [2]
+        assert ask(other, _retried([2])) == [2]
         (taken,) = ask(other, taking())
         ask(other, finish.finish(taken.worker_id, [Succeeded(taken, 0.0)], keep=True))
         holder.rollback()
@@ -51,6 +51,11 @@ def test_a_job_that_another_retry_returned_and_that_has_ended_since_does_not_run
         job = ask(other, control.show(2))
         assert job is not None
         assert job.state is JobState.SUCCEEDED
+
+
+@plan(transaction=True)
+def _retried(ids: list[int]) -> Steps[list[int]]:
+    return [*(yield from control.retry_dead(ids))]
 
 
 @plan
@@ -64,8 +69,8 @@ def test_a_job_is_retried_or_purged_and_never_both(dsn: str) -> None:
 
         forth, back, purged = at_once(
             dsn,
-            asking(control.retry_dead(ids)),
-            asking(control.retry_dead(ids[::-1])),
+            asking(_retried(ids)),
+            asking(_retried(ids[::-1])),
             asking(_purged()),
         )
 
@@ -81,7 +86,7 @@ def test_a_retry_and_a_batch_with_the_same_keys_never_wait_for_each_other_in_a_c
         ids = _bury(dsn, 300)
         batch = [new_job(unique_key=f"key {1000 - number}") for number in ids]
 
-        retried, added = at_once(dsn, asking(control.retry_dead(ids)), asking(_added(batch)))
+        retried, added = at_once(dsn, asking(_retried(ids)), asking(_added(batch)))
 
         assert len(retried) + len(added) == len(ids)
 

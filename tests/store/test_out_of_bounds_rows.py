@@ -14,6 +14,7 @@ from pgqueue.errors import InvalidOption
 from pgqueue.store import control, schema
 from pgqueue.values.codec import UNREADABLE
 from pgqueue.values.job import Job, JobState
+from pgqueue.values.retried import Retried
 
 if TYPE_CHECKING:
     from pgqueue.store.plan import Plan
@@ -121,6 +122,7 @@ def test_live_rows_are_cancelled_and_dead_ones_retried_or_left_dead(own: psycopg
     revived = ask(own, control.retry_dead(dead))
 
     assert set(revived) == set(dead) - {TEXT}
+    assert (revived.held, revived.unreadable) == ((), (TEXT,))
     assert listed(own, states=[JobState.DEAD]).keys() == {TEXT}
     assert ask(own, control.purge_dead()) == 1
 
@@ -151,7 +153,7 @@ def test_an_id_that_no_job_can_have_is_the_id_of_none(connection: psycopg.Connec
         assert ask(connection, control.show(job_id)) is None
         assert ask(connection, control.cancel(job_id)) is None
         assert not ask(connection, control.retry(job_id))
-    assert ask(connection, control.retry_dead(UNKNOWN)) == []
+    assert ask(connection, control.retry_dead(UNKNOWN)) == Retried(not_dead=UNKNOWN)
     assert ask(connection, control.purge_dead(job_ids=UNKNOWN)) == 0
     assert ask(connection, control.jobs(before=1 << 80)) == []
 
@@ -162,7 +164,8 @@ def test_text_that_postgresql_cannot_hold_is_refused_before_anything_is_sent(tex
         control.jobs(queue=text),
         control.jobs(task=text),
         control.jobs(unique_key=text),
-        control.retry_dead_matching(task=text),
+        control.retry_portion(task=text),
+        control.retry_portion(error=text),
         control.purge_dead(queue=text),
         control.pause(text),
         control.resume(text),

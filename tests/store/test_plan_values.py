@@ -100,7 +100,7 @@ def test_a_plan_knows_its_name_its_arguments_and_whether_it_needs_a_transaction(
     asked = control.retry(3, now=NOON)
 
     assert asked.name == "control.retry"
-    assert asked.arguments == {"job_id": 3, "now": NOON}
+    assert asked.arguments == {"job_id": 3, "without_key": False, "now": NOON}
     assert asked.kind.transaction
     assert repr(asked) == f"control.retry(3, now={NOON!r})"
 

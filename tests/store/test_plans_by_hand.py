@@ -13,6 +13,7 @@ from pgqueue.errors import JobError, SchemaMissing, SchemaTooNew, SchemaTooOld
 from pgqueue.store import claim, control, ending, enqueue, finish, schema, upkeep
 from pgqueue.store.plan import Copy, Plan, Row, Step, run
 from pgqueue.values.job import Claim, Enqueued, JobState, NewJob, Outcome
+from pgqueue.values.retried import Retried
 from pgqueue.values.unique import Unique
 
 T = TypeVar("T")
@@ -277,7 +278,7 @@ def test_sleepers_are_woken_for_what_became_ready() -> None:
 
 
 def test_a_retried_dead_job_wakes_sleepers_through_the_insert_alone() -> None:
-    assert _told(control.retry(1), [], [(1,)]) == (True, ["run_now", "revive"])
+    assert _told(control.retry(1), [], [(1,)]) == (Retried((1,)), ["run_now", "revive"])
 
 
 def test_finishing_sends_one_statement_for_successes_and_at_most_two_for_any_batch() -> None:

@@ -127,7 +127,7 @@ async def test_a_retry_of_a_dead_job_wakes_it(queue: PgQueue) -> None:
     job = fail.enqueue()
     await ended(queue, job)
     mended.set()
-    assert queue.retry_dead() == [job.id]
+    assert list(queue.retry_dead()) == [job.id]
     await until(lambda: job.status() is JobState.SUCCEEDED)
 
 

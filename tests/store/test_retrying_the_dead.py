@@ -1,0 +1,131 @@
+"""Retries of dead jobs: each answer says which went and why the others did not; many go in portions."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from store.crowd import ask
+from store.samples import NOON, adding, new_job, running, shown
+
+from pgqueue.store import control
+from pgqueue.store.plan import Plan
+from pgqueue.store.sweep import run_sweep
+from pgqueue.values.job import JobState
+from pgqueue.values.retried import Held, Retried
+
+DEAD = """
+insert into pgqueue.dead_jobs (id, run_at, created_at, died_at, collisions, priority, attempts, max_attempts, reason,
+                               queue, task, unique_key, args, errors)
+select n, now(), now(), now(), 0, 0, 1, 1, 'asked', 'default', 'bill', %(key)s::text || n, '{}',
+       jsonb_build_array(jsonb_build_object('attempt', 1, 'type', %(error)s::text, 'message', 'no'))
+from generate_series(%(first)s::bigint, %(last)s::bigint) as n
+"""
+
+
+@pytest.fixture
+def own(dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    """A connection that commits each plan."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        yield connection
+
+
+def bury(
+    own: psycopg.Connection[Any],
+    first: int,
+    last: int,
+    *,
+    key: str | None = "key ",
+    error: str = "builtins.OSError",
+) -> None:
+    """Dead jobs with these ids, and ``key 1``, ``key 2`` and so on as unique keys."""
+    own.execute(DEAD.encode(), {"first": first, "last": last, "key": key, "error": error})
+
+
+def retried(own: psycopg.Connection[Any], **filters: Any) -> Retried:
+    return run_sweep(control.retrying(**filters), lambda plan: ask(own, plan))
+
+
+def test_the_answer_names_the_live_twin_and_what_else_stays(own: psycopg.Connection[Any]) -> None:
+    bury(own, 1001, 1004)
+    own.execute("update pgqueue.dead_jobs set args = '\"no object\"' where id = 1003")
+    (twin,) = ask(own, adding(new_job(unique_key="key 1002")))
+
+    done = ask(own, control.retry_dead([1004, 1003, 1002, 1001, twin, 5000]))
+
+    assert done == Retried((1001, 1004), (Held(1002, twin, "key 1002"),), (1003,), (twin, 5000))
+    assert ask(own, shown(1002)).state is JobState.DEAD
+
+
+def test_of_two_dead_jobs_with_one_key_the_other_one_is_the_twin(own: psycopg.Connection[Any]) -> None:
+    bury(own, 1001, 1002)
+    own.execute("update pgqueue.dead_jobs set unique_key = 'one'")
+    assert ask(own, control.retry_dead([1001, 1002])) == Retried((1001,), (Held(1002, 1001, "one"),))
+
+
+def test_without_its_key_a_job_runs_beside_its_twin(own: psycopg.Connection[Any]) -> None:
+    bury(own, 1001, 1001)
+    (twin,) = ask(own, adding(new_job(unique_key="key 1001")))
+    assert not ask(own, control.retry(1001))
+    assert ask(own, control.retry(1001, without_key=True)) == Retried((1001,))
+    assert (ask(own, shown(1001)).unique_key, ask(own, shown(twin)).unique_key) == (None, "key 1001")
+
+
+def test_a_running_job_is_told_as_not_dead(own: psycopg.Connection[Any]) -> None:
+    taken = ask(own, running())
+    assert ask(own, control.retry(taken.id, now=NOON)) == Retried(not_dead=(taken.id,))
+
+
+@pytest.mark.parametrize("error", ["builtins.OSError", "OSError"])
+def test_dead_jobs_are_found_by_the_type_of_their_last_error(
+    own: psycopg.Connection[Any], error: str
+) -> None:
+    bury(own, 1, 2, error="builtins.OSError")
+    bury(own, 3, 4, error="lib.MyOSError")
+    own.execute('update pgqueue.dead_jobs set errors = \'{"no": "list"}\' where id = 4')
+    assert retried(own, error=error) == Retried((1, 2))
+    assert ask(own, control.purge_dead(error="%")) == 0
+    assert ask(own, control.purge_dead(error="MyOSError")) == 1
+
+
+def test_many_go_in_portions_past_those_that_stay(
+    own: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "PORTION", 10)
+    bury(own, 1, 35)
+    own.execute(
+        "insert into pgqueue.jobs (id, task, unique_key) select 100 + n, 'bill', 'key ' || n from generate_series(5, 20) as n"
+    )
+    done = retried(own)
+    assert done.ids == (*range(1, 5), *range(21, 36))
+    assert [(one.id, one.twin) for one in done.held] == [(n, 100 + n) for n in range(5, 21)]
+
+
+def test_each_portion_commits_by_itself_and_an_interrupted_run_continues(
+    own: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "PORTION", 10)
+    bury(own, 1, 25)
+    portions: list[Plan[Any]] = []
+
+    def run(plan: Plan[Any]) -> Any:
+        if len(portions) == 2:
+            raise KeyboardInterrupt
+        portions.append(plan)
+        return ask(own, plan)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(control.retrying(), run)
+    assert own.execute("select count(*) from pgqueue.dead_jobs").fetchone() == (5,)
+    assert retried(own).ids == tuple(range(21, 26))
+
+
+def test_no_more_than_a_portion_is_locked_at_once(own: psycopg.Connection[Any], dsn: str) -> None:
+    """Another transaction holds the last job: the first thousand are ready all the same."""
+    bury(own, 1, 1001)
+    with psycopg.connect(dsn) as other:
+        other.execute("select from pgqueue.dead_jobs where id = 1001 for update")
+        steps = control.retrying()
+        first = ask(own, next(steps))
+        assert first == (Retried(tuple(range(1, 1001))), 1000)
+        other.rollback()
