@@ -16,6 +16,7 @@ from pgqueue.errors import Dead, PgQueueError, RetryLater, Snooze, Superseded
 from pgqueue.store.joining import OWN_CONNECTION
 from pgqueue.values.codec import Codec, JobPart
 from pgqueue.values.job import AttemptError, Job, JobState, Outcome
+from pgqueue.values.note import Progress
 from pgqueue.values.retry import Retry
 from pgqueue.values.unique import Unique
 from pgqueue.values.version import __version__
@@ -40,6 +41,7 @@ __all__ = [
     "Outcome",
     "PgQueue",
     "PgQueueError",
+    "Progress",
     "Retry",
     "RetryLater",
     "Snooze",

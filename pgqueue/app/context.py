@@ -8,46 +8,55 @@ A task that wants its context names it by annotation::
             connection.execute("update orders set billed = true where id = %s", [order_id])
 
 The job's completion commits in that same transaction: either both happen or neither does.
+
+What an attempt notes for later ones (steps, checkpoints) is decided in :mod:`pgqueue.app.notes`, and how progress is written
+in :mod:`pgqueue.app.progress`.
 """
 
 import logging
 import time
-from collections.abc import AsyncIterator, Iterator, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, MutableMapping
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 import psycopg
 
+from pgqueue.app.notes import Keeps, Notes
 from pgqueue.app.observer import Observers
-from pgqueue.errors import Superseded
+from pgqueue.app.progress import Board
+from pgqueue.errors import JobError, Superseded
 from pgqueue.store import finish
 from pgqueue.store.connection import Awaiting, Blocking
-from pgqueue.store.database import Database
 from pgqueue.store.ending import States
 from pgqueue.store.joining import joinable
 from pgqueue.store.plan import Plan, arun, run
 from pgqueue.values.codec import object_of
 from pgqueue.values.job import Claim
 from pgqueue.values.meta import SCHEDULED_FOR
+from pgqueue.values.note import checked_report
 from pgqueue.values.result import NOT_RETURNED
 from pgqueue.values.verdict import Died, Succeeded, Verdict
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 logger = logging.getLogger("pgqueue.task")
 
 
-class Host(Protocol):
+class Host(Keeps, Protocol):
     """What runs attempts, as their contexts see it.
 
     Attributes:
-        database: where ``transaction`` takes connections from.
+        database: where ``transaction`` takes connections from, and where notes are kept.
         keeps_history: whether completion writes history.
-        observers: told if ``transaction`` completes the job, or finds it lost.
+        observers: told if the job is found lost, or if ``transaction`` completes it.
+        board: where progress is reported.
     """
 
-    database: Database
     keeps_history: bool
     observers: Observers
+    board: Board
 
     def returns_value(self, claim: Claim) -> bool:
         """Whether the claim's task says that it returns something."""
@@ -71,6 +80,7 @@ class Context:
     __slots__ = (
         "_host",
         "_judged",
+        "_notes",
         "_started",
         "_superseded",
         "cancelled",
@@ -91,6 +101,7 @@ class Context:
         self._superseded = False
         self._host = host
         self._judged: tuple[BaseException, Verdict] | None = None
+        self._notes: Notes | None = None
         self._started = time.monotonic()
 
     @property
@@ -142,6 +153,105 @@ class Context:
             Superseded: on leaving, if this attempt no longer holds its job. The writes are rolled back.
         """
         return JobTransaction(self, self._host)
+
+    @overload
+    def step(
+        self, name: str, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, T]: ...
+    @overload
+    def step(
+        self, name: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, T]: ...
+    def step(  # noqa: D417 - the function's own
+        self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Coroutine[Any, Any, Any]:
+        """Run a part of an ``async def`` task once per job: ``await ctx.step("charge", charge, order_id)``.
+
+        The result is recorded as soon as the function has returned. Later attempts get the recorded result, and the function
+        is not called. A step that raises records nothing, and the attempt fails as usual. If the process dies after the
+        function's effect and before the record, a later attempt calls it again.
+
+        Args:
+            name: one per step of the job, 1 to 200 characters; in a loop such as ``f"page {number}"``.
+            function: ``async def`` or plain; the arguments follow.
+
+        Returns:
+            What the function returns, read back from JSON as its annotation says.
+
+        Raises:
+            InvalidOption: the name is no name, or a step of this attempt has it.
+            ConfigurationError: the function's annotation names a type that JSON cannot carry; it was not called.
+            PayloadError: the result cannot be recorded, or the recorded one no longer fits the function.
+            Superseded: this attempt no longer holds its job; nothing was recorded.
+            JobError: :meth:`transaction` has completed the job.
+        """
+        return self._own_notes().step(name, function, args, kwargs)
+
+    def run_step(self, name: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:  # noqa: D417 - its own
+        """Run a part of a plain task once per job: ``ctx.run_step("charge", charge, order_id)``.
+
+        All else is as for :meth:`step`.
+
+        Args:
+            name: one per step of the job.
+            function: a plain function; the arguments follow.
+        """
+        return self._own_notes().run_step(name, function, args, kwargs)  # type: ignore[no-any-return]  # as annotated
+
+    def checkpoint(self, value: object) -> None:
+        """Record a value for later attempts, in place of the one before; :meth:`last_checkpoint` returns it.
+
+        Args:
+            value: what has a JSON form.
+
+        Raises:
+            PayloadError: it has none, or a too long one.
+            Superseded: this attempt no longer holds its job; nothing was recorded.
+            JobError: :meth:`transaction` has completed the job.
+        """
+        self._own_notes().checkpoint(value)
+
+    async def acheckpoint(self, value: object) -> None:
+        """As :meth:`checkpoint`, awaited."""
+        await self._own_notes().acheckpoint(value)
+
+    def last_checkpoint(self) -> Any:  # noqa: ANN401 - any JSON
+        """The value that the last :meth:`checkpoint` of the job recorded, as plain JSON values; None: there is none."""
+        return self._own_notes().last_checkpoint()
+
+    async def alast_checkpoint(self) -> Any:  # noqa: ANN401 - any JSON
+        """As :meth:`last_checkpoint`, awaited."""
+        return await self._own_notes().alast_checkpoint()
+
+    def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """Report how far the job is, for ``queue.progress(id)`` and ``pgqueue jobs show``.
+
+        It waits for nothing: the worker writes the newest report of each job about once a second.
+
+        Args:
+            done: how much is done.
+            total: of how much; None: that is not known.
+            message: for people; its first 500 characters are kept.
+
+        Raises:
+            InvalidOption: a number is negative, not finite or over 10^15; or a value is of another type.
+        """
+        self._host.board.put(self.job, checked_report(done, total, message))
+
+    def _own_notes(self) -> Notes:
+        if self.completed:
+            raise JobError(
+                f"job {self.job.id}: ctx.transaction() has completed it, so no later attempt needs a record"
+            )
+        if self._notes is None:
+            self._notes = Notes(self.job, self._host, self._lost)
+        return self._notes
+
+    def _lost(self, what: str) -> Superseded:
+        """Note that the attempt no longer holds its job; the error to raise, which says what was not done."""
+        self._superseded = True
+        self._host.observers.lost([self.job])
+        return Superseded(f"job {self.job.id}: attempt {self.attempt} no longer holds it; {what}")
 
 
 class JobTransaction:
@@ -203,10 +313,7 @@ class JobTransaction:
 
     def _require_held(self, done: States) -> None:
         if not done:
-            job = self._ctx.job
-            self._ctx._superseded = True  # noqa: SLF001 - for the worker alone
-            self._host.observers.lost([job])
-            raise Superseded(f"job {job.id}: attempt {job.attempt} no longer holds it; rolled back")
+            raise self._ctx._lost("rolled back")  # noqa: SLF001 - of the same file
 
     def _note_completion(self, done: Succeeded | None) -> None:
         if done is not None:

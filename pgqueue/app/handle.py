@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 from pgqueue.app.jobs import Jobs
 from pgqueue.app.results import Returns, aended, ended, typed_result_of
 from pgqueue.values.job import Enqueued, JobState, Outcome
+from pgqueue.values.note import Progress
 
 R = TypeVar("R", covariant=True)  # noqa: PLC0105 - the name users see in ``JobHandle[R]``
 
@@ -52,6 +53,14 @@ class JobHandle(Generic[R]):
     async def astatus(self) -> JobState:
         """As :meth:`status`, awaited."""
         return (await self._queue.ajob(self.id)).state
+
+    def progress(self) -> Progress | None:
+        """How far the job is, as its task last reported with ``ctx.progress``; None: it has not."""
+        return self._queue.progress(self.id)
+
+    async def aprogress(self) -> Progress | None:
+        """As :meth:`progress`, awaited."""
+        return await self._queue.aprogress(self.id)
 
     def cancel(self) -> JobState | None:
         """Cancel the job.

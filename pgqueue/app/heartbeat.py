@@ -1,4 +1,4 @@
-"""A take's heartbeat: a thread that renews its lease, learns which jobs are to be cancelled, and cuts silent connections.
+"""A take's heartbeat: a thread that renews its lease, learns which jobs are to be cancelled, and writes their progress.
 
 The thread has a connection of its own, opened when it first asks: the take's own may wait for a row lock while the
 lease runs out. It is a thread for ``atake``, too, because the user's code may block the event loop.
@@ -19,8 +19,9 @@ from uuid import UUID
 import psycopg
 from psycopg.conninfo import make_conninfo
 
+from pgqueue.app.progress import Board
 from pgqueue.errors import PgQueueError
-from pgqueue.store import claim
+from pgqueue.store import claim, notes
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan, run
 from pgqueue.store.session import OWN, cut_off
@@ -51,6 +52,7 @@ class Heartbeat:
         *,
         held: Callable[[], Sequence[int]],
         on_cancel: Callable[[Sequence[int]], object],
+        board: Board,
     ) -> None:
         """Nothing happens until :meth:`start`.
 
@@ -61,6 +63,7 @@ class Heartbeat:
             on_lost: called in the heartbeat's thread when the database says that the lease is lost.
             held: the jobs that the take holds.
             on_cancel: told in the heartbeat's thread which of them a caller asked to cancel.
+            board: what is reported of their progress.
         """
         self._database = database
         self._worker = worker
@@ -68,6 +71,7 @@ class Heartbeat:
         self._on_lost = on_lost
         self._held = held
         self._on_cancel = on_cancel
+        self._board = board
         self._limit = max(SHORTEST_LIMIT, lease.total_seconds() / 6)
         self._stopping = threading.Event()
         self._dsn = ""
@@ -115,11 +119,13 @@ class Heartbeat:
         return True
 
     def _ask(self) -> None:
-        """Learn which of the jobs are to be cancelled."""
+        """Learn which of the jobs are to be cancelled, and write how far they are."""
         if not (held := self._held()):
             return
         try:
             self._on_cancel(self._answer(claim.cancel_requests(self._worker, held)))
+            if reports := self._board.take():
+                self._answer(notes.report(reports))
         except (psycopg.Error, PgQueueError) as error:
             self._give_up_connection("a take could not ask which of its jobs are to be cancelled", error)
 

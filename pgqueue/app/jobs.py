@@ -4,13 +4,15 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from pgqueue.app.progress import opened_progress
 from pgqueue.app.results import aended, ended, not_found, result_of
 from pgqueue.errors import InvalidOption, JobNotFound
-from pgqueue.store import control, standings, waiting
+from pgqueue.store import control, notes, standings, waiting
 from pgqueue.store.database import Database
 from pgqueue.store.sweep import arun_sweep, run_sweep
 from pgqueue.values.codec import Codec, encoded_key, opened
 from pgqueue.values.job import Job, JobState, QueueCount
+from pgqueue.values.note import Progress
 from pgqueue.values.options import check_page
 from pgqueue.values.retried import Retried
 from pgqueue.values.standing import QueueStanding
@@ -300,6 +302,18 @@ class Jobs:
         """As :meth:`result`, awaited."""
         look = await aended(self.database, _id(job_id), timeout, keeps_history=self.keeps_history)
         return result_of(look, self.codec)
+
+    def progress(self, job_id: int) -> Progress | None:
+        """How far a job is, as its task last reported with ``ctx.progress``; None: it has not.
+
+        Args:
+            job_id: which.
+        """
+        return opened_progress(self.codec, self.database.run(notes.progress(_id(job_id))))
+
+    async def aprogress(self, job_id: int) -> Progress | None:
+        """As :meth:`progress`, awaited."""
+        return opened_progress(self.codec, await self.database.arun(notes.progress(_id(job_id))))
 
     def _found(self, job_id: int, job: Job | None) -> Job:
         if job is None:

@@ -33,6 +33,7 @@ from pgqueue.store.session import cut_off
 from pgqueue.store.sweep import arun_sweep, reclaiming, run_sweep
 from pgqueue.values.codec import object_of
 from pgqueue.values.job import Claim
+from pgqueue.values.note import checked_report
 from pgqueue.values.verdict import Died, Verdict
 
 log = logging.getLogger("pgqueue.take")
@@ -283,6 +284,19 @@ class TakenJob:
     def cancelled(self) -> bool:
         """Whether a caller asked to cancel the job; known within a second."""
         return self.id in self._take.cancelled
+
+    def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """Report how far the job is, as :meth:`pgqueue.Context.progress` does; the take's heartbeat writes it within a second.
+
+        Args:
+            done: how much is done.
+            total: of how much; None: that is not known.
+            message: for people; its first 500 characters are kept.
+
+        Raises:
+            InvalidOption: a number is negative, not finite or over 10^15; or a value is of another type.
+        """
+        self._take.board.put(self._claim, checked_report(done, total, message))
 
     def complete(self) -> None:
         """Record success now, ahead of the others.

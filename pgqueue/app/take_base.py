@@ -12,6 +12,7 @@ from typing import Any
 
 from pgqueue.app.heartbeat import Heartbeat
 from pgqueue.app.observer import Observers
+from pgqueue.app.progress import Board
 from pgqueue.errors import InvalidOption, JobError, PayloadNotDecodable, Superseded
 from pgqueue.store import claim, finish, upkeep
 from pgqueue.store.database import Database
@@ -42,6 +43,7 @@ class TakeBase:
         args: the arguments of what was taken, by the job's id.
         lost: whether the lease is lost, and every claim with it.
         cancelled: the jobs that a caller asked to cancel while they were held.
+        board: what is reported of the progress of jobs.
         answer_within: after how many seconds without an answer a connection is cut off.
         settings: with which its connections start; see :mod:`pgqueue.store.session`.
     """
@@ -90,6 +92,7 @@ class TakeBase:
         self._policy_of = policy_of
         self.observers = observers
         self.codec = codec
+        self.board = Board(codec)
         self._portions = Portions()
 
     def begin(self) -> None:
@@ -104,6 +107,7 @@ class TakeBase:
             self._lease_lost,
             held=lambda: [*self.held],
             on_cancel=self.cancelled.update,
+            board=self.board,
         )
         self.args: dict[int, dict[str, Any]] = {}
         self.unsettled: set[int] = set()

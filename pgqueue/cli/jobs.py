@@ -11,6 +11,7 @@ from pgqueue.cli.answers import Answer, not_changed, report, retried
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, local, print_json, spelled_out, zone
 from pgqueue.cli.pages import attempts, last_error, paged, print_page
+from pgqueue.cli.progress import watch, words
 from pgqueue.cli.values import JOB_ID
 from pgqueue.cli.verbs import Group
 from pgqueue.values.job import AttemptError, Job, JobState
@@ -54,18 +55,24 @@ def list_jobs(
 
 @jobs.command()
 @click.argument("job_id", metavar="ID", type=JOB_ID)
+@click.option("--watch", "watched", is_flag=True, help="First show how far it is, until it has ended.")
 @json_option
 @with_queue
-def show(queue: PgQueue, /, *, job_id: int, as_json: bool) -> None:
-    """Show the record of a job: its fields, the errors of its failed attempts, and why it does not run."""
-    job = queue.job(job_id)
+def show(queue: PgQueue, /, *, job_id: int, watched: bool, as_json: bool) -> None:
+    """Show the record of a job: its fields, its progress, the errors of its failed attempts, and why it does not run."""
+    if watched and as_json:
+        raise click.UsageError("--watch is for people, and --json for programs; give one of them")
+    job = watch(queue, job_id) if watched else queue.job(job_id)
+    progress = queue.progress(job_id)
     if as_json:
-        print_json(job)
+        print_json({**msgspec.to_builtins(job), "progress": progress})
         return
     for name in job.__struct_fields__:
         value = getattr(job, name)
         if name != "errors" and value is not None:
             click.echo(f"{name:<13}{_shown(name, value)}")
+    if progress is not None:
+        click.echo(f"{'progress':<13}{words(progress)}, at {_shown('at', progress.at)}")
     if not job.state.ended:
         click.echo(f"{'now':<13}{spelled_out(queue.why(job_id).sentence)}")
     for error in job.errors:

@@ -238,6 +238,19 @@ def drop_ticks(*, now: datetime | None = None) -> Steps[int]:
     return (yield from _some_at_a_time("schedules/drop_ticks", now))
 
 
+@plan
+def drop_notes() -> Steps[int]:
+    """Delete what ended jobs noted, as far as samples of the table show it; returns how many notes.
+
+    A run goes on while a quarter of what it looks at is to be deleted. What is left then is found by later runs.
+    """
+    count, looked, deleted = 0, 0, 1
+    while deleted * 4 > looked:
+        ((looked, deleted),) = yield Statement("notes/drop", {})
+        count += deleted
+    return count
+
+
 def _some_at_a_time(name: str, now: datetime | None) -> Steps[int]:
     """Delete in statements, and so transactions, of a bounded size."""
     count, deleted = 0, DELETED_AT_ONCE

@@ -9,7 +9,7 @@ from typing import Any
 from pgqueue.app.context import Context
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import InvalidOption, JobControl, JobError
-from pgqueue.store import claim, control, finish, ticks
+from pgqueue.store import claim, control, finish, notes, ticks
 from pgqueue.store.database import Database
 from pgqueue.store.ending import States
 from pgqueue.store.plan import Plan
@@ -99,6 +99,8 @@ def drain(
             while found := _claimed(database, shift):
                 attempt = shift.begin(found)
                 verdict = loop.run(shift.executor, attempt)
+                if reports := shift.executor.board.take():
+                    database.run(notes.report(reports))
                 if verdict is not None:
                     database.run(shift.finish(verdict))
                 shift.end(attempt, database.run(control.show(found.id)))
@@ -149,6 +151,8 @@ async def adrain(
             while found := await _aclaimed(database, shift):
                 attempt = shift.begin(found)
                 verdict = await arun(shift.executor, attempt)
+                if reports := shift.executor.board.take():
+                    await database.arun(notes.report(reports))
                 if verdict is not None:
                     await database.arun(shift.finish(verdict))
                 shift.end(attempt, await database.arun(control.show(found.id)))

@@ -12,6 +12,7 @@ from pgqueue.errors import NotInMemory
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan
 from pgqueue.testing.clock import Clock
+from pgqueue.testing.notes import Notebook
 from pgqueue.testing.schedules import Calendar
 from pgqueue.testing.table import Table
 
@@ -39,6 +40,7 @@ ANSWERED = frozenset(
         "claim.leave_without_jobs",
     }
 )
+"""The plans that are answered, by name. The method of :class:`Table` with the last part of the name takes the arguments."""
 CALENDAR = frozenset(
     f"{module}.{name}"
     for module, names in {
@@ -48,7 +50,8 @@ CALENDAR = frozenset(
     for name in names
 )
 """Those about schedules, which :class:`Calendar` answers in the same way."""
-"""The plans that are answered, by name. The method of :class:`Table` with the last part of the name takes the arguments."""
+NOTES = frozenset({"notes.recall", "notes.recall_long", "notes.keep", "notes.report", "notes.progress"})
+"""Those about what jobs note, which :class:`Notebook` answers in the same way."""
 TIMED = "control.clock"
 """The plan that asks for the time; it takes none."""
 
@@ -73,19 +76,23 @@ class Memory(Database):
         self._one_at_a_time = threading.RLock()
 
     def clear(self) -> None:
-        """Forget every job and every schedule."""
-        self._table = table = Table()
-        self._calendar = Calendar(table.enqueue, table.show)
+        """Forget every job, what it noted, and every schedule."""
+        table = Table()
+        self._answers: dict[str, object] = {
+            **dict.fromkeys(ANSWERED, table),
+            **dict.fromkeys(CALENDAR, Calendar(table.enqueue, table.show)),
+            **dict.fromkeys(NOTES, Notebook(table)),
+        }
 
     def run(self, plan: Plan[T], connection: object = None) -> T:  # noqa: ARG002 - there is no transaction to join
         """Answer a plan."""
-        if plan.name not in ANSWERED | CALENDAR:
+        answers = self._answers.get(plan.name)
+        if answers is None:
             self._refuse(f"{plan.name!r} was asked of it")
         given = plan.arguments
         if plan.name == TIMED or given.get("now", plan) is None:
             given["now"] = self.clock.now
         with self._one_at_a_time:
-            answers = self._calendar if plan.name in CALENDAR else self._table
             answer: T = getattr(answers, plan.name.rpartition(".")[2])(**given)
             return answer
 

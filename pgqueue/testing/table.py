@@ -212,13 +212,18 @@ class Table:
         """Record verdicts on jobs that the worker still holds; the ids of those."""
         done: States = {}
         for verdict in verdicts:
-            row = self._rows.get(verdict.claim.id)
-            if row is None or row.state is not JobState.RUNNING:
-                continue
-            if (row.worker_id, row.fence) == (worker, verdict.claim.fence):
+            if verdict.claim.worker_id == worker and self.holds(verdict.claim):
+                row = self._rows[verdict.claim.id]
                 self._record(row, verdict, now, keep=keep)
                 done[row.id] = row.state
         return done
+
+    def holds(self, claim: Claim) -> bool:
+        """Whether an attempt holds its job."""
+        row = self._rows.get(claim.id)
+        if row is None or row.state is not JobState.RUNNING:
+            return False
+        return (row.worker_id, row.fence) == (claim.worker_id, claim.fence)
 
     def _record(self, row: Row, verdict: Verdict, now: datetime, *, keep: bool) -> None:
         if isinstance(verdict, Again | Died | Succeeded) and verdict.error is not None:

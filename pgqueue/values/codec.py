@@ -1,9 +1,9 @@
-"""Where arguments, results and errors become what is stored, and come back: the one place to encrypt or to redact them.
+"""Where arguments, results, notes and errors become what is stored, and come back: the one place to encrypt or to redact them.
 
 How a task's types become JSON is decided in :mod:`pgqueue.values.payload` and :mod:`pgqueue.values.result`; this file begins
 and ends with that JSON. Without a :class:`Codec` it is stored as it is.
 
-What a codec encodes is stored in an envelope. Arguments and results are ``{"$encoded": "<text>"}``; they stay JSON that
+What a codec encodes is stored in an envelope. Arguments, results and notes are ``{"$encoded": "<text>"}``; they stay JSON that
 every column and every reader of the tables admits. An error keeps its attempt, type and time; its message and traceback
 are in ``encoded``. What is in no envelope was stored without a codec, and is read as it is. So encoded and plain
 jobs can be mixed, and a codec can be added to a queue that has jobs.
@@ -37,15 +37,15 @@ LONGEST_ERROR = 64_000
 """Characters of an encoded error; a longer one is not kept, since the database might refuse it for ever."""
 
 
-Kind: TypeAlias = Literal["args", "result", "error"]
+Kind: TypeAlias = Literal["args", "result", "note", "error"]
 
 
 class JobPart(msgspec.Struct, frozen=True):
     """What a codec is given: a part of a job, and of which job.
 
     Attributes:
-        kind: the job's arguments, its result, or one error. All three are JSON; arguments and errors are objects, and
-            an error has ``message`` and ``traceback``.
+        kind: the job's arguments, its result, one error, or a note: the result of a step, a checkpoint, or the message of
+            its progress. All are JSON; arguments and errors are objects, and an error has ``message`` and ``traceback``.
         task: the name of the job's task.
     """
 
@@ -136,6 +136,11 @@ def encoded_result(codec: Codec, claim: Claim, data: bytes) -> bytes:
     return _encode(codec, data, JobPart("result", claim.task, claim.meta))
 
 
+def encoded_note(codec: Codec | None, claim: Claim, data: bytes) -> bytes:
+    """What an attempt notes, as it is to be stored; what raises is as for :func:`encoded_args`."""
+    return data if codec is None else _encode(codec, data, JobPart("note", claim.task, claim.meta))
+
+
 def with_encoded_errors(codec: Codec | None, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
     """Verdicts as they are to be recorded. Never raises: an error that cannot be encoded is replaced by a text that says so."""
     return verdicts if codec is None else [_with_encoded_error(codec, verdict) for verdict in verdicts]
@@ -179,6 +184,11 @@ def args_shown(codec: Codec | None, claim: Claim) -> dict[str, Any]:
 def result_text(codec: Codec | None, job: Job, text: str) -> str:
     """A stored result, as the JSON that the task returned; what raises is as for :func:`args_text`."""
     return text if codec is None else _decode(codec, text, JobPart("result", job.task, job.meta))
+
+
+def note_text(codec: Codec | None, claim: Claim, text: str) -> str:
+    """What an attempt noted, as JSON; what raises is as for :func:`args_text`."""
+    return text if codec is None else _decode(codec, text, JobPart("note", claim.task, claim.meta))
 
 
 def opened(codec: Codec | None, job: Job) -> Job:
@@ -263,7 +273,7 @@ _errors = msgspec.json.Decoder(tuple[AttemptError, ...])
 
 
 def _encode(codec: Codec, data: bytes, part: JobPart) -> bytes:
-    """What is stored of arguments or a result."""
+    """What is stored of arguments, a result or a note."""
     stored = _encoded(codec, data, part)
     if isinstance(stored, str):
         return msgspec.json.encode(_Envelope(stored))
@@ -312,7 +322,7 @@ def _encoded_error(codec: Codec, error: AttemptError, part: JobPart) -> AttemptE
 
 
 def _decode(codec: Codec, stored: str, part: JobPart) -> str:
-    """The JSON of arguments or a result that may be in an envelope."""
+    """The JSON of arguments, a result or a note that may be in an envelope."""
     if ENVELOPE not in stored:
         return stored
     try:

@@ -67,7 +67,7 @@ class Signature:
                 f"task {self._name}: {error}; annotate it as a type that JSON can carry"
             ) from error
         self._encoder = msgspec.json.Encoder(enc_hook=_encode_other)
-        kinds = _kinds(inspect_types.type_info(self._struct))
+        kinds = {type(one) for one in types_within(inspect_types.type_info(self._struct))}
         self._holds_raw = inspect_types.RawType in kinds
         self._is_open = bool(kinds & _OPEN)
         # The struct binds as a plain call does; inspect binds the cases that it cannot tell apart.
@@ -275,9 +275,9 @@ def _decode_other(kind: type, value: object) -> object:
     raise TypeError(f"{kind.__module__}.{kind.__qualname__} cannot be read from JSON")
 
 
-def _kinds(root: inspect_types.Type) -> set[type]:
-    """The kinds of types in a type, at any depth."""
-    found: dict[int, object] = {}
+def types_within(root: inspect_types.Type) -> list[inspect_types.Type]:
+    """A type, and the types in it, at any depth."""
+    found: dict[int, inspect_types.Type | inspect_types.Field] = {}
     left: list[object] = [root]
     while left:
         one = left.pop()
@@ -286,7 +286,7 @@ def _kinds(root: inspect_types.Type) -> set[type]:
         elif isinstance(one, inspect_types.Type | inspect_types.Field) and id(one) not in found:
             found[id(one)] = one  # a type may be part of itself
             left += [getattr(one, name) for name in one.__struct_fields__]
-    return {type(one) for one in found.values()}
+    return [one for one in found.values() if isinstance(one, inspect_types.Type)]
 
 
 def _plain(error: BaseException) -> str:

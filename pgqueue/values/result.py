@@ -1,27 +1,28 @@
-"""A task's return annotation, and how a stored result is decoded to it."""
+"""A function's return annotation, of a task or of a step, and how a stored result is decoded to it."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
 import msgspec
+from msgspec import inspect as inspect_types
 
-from pgqueue.errors import PayloadNotDecodable
-from pgqueue.values.payload import _decode_other
+from pgqueue.errors import ConfigurationError, PayloadNotDecodable
+from pgqueue.values.payload import _decode_other, types_within
 
 NOT_RETURNED: Final = b"null"
 """Stored as the result if the task completed its job before it returned; a returned None is stored as SQL null."""
 
 
 class ReturnType:
-    """The return annotation of a task's function, read when it is first needed."""
+    """The return annotation of a function, read when it is first needed."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         """Read nothing yet.
 
         Args:
-            function: the task's function.
+            function: of a task or of a step.
         """
         self._function = function
 
@@ -40,7 +41,28 @@ class ReturnType:
             return False
         return self.annotation is not type(None)
 
-    def decode(self, data: str) -> Any:  # noqa: ANN401 - the task's own type
+    def require_readable(self) -> None:
+        """Refuse an annotation that no stored result can be read as.
+
+        Raises:
+            ConfigurationError: it names a type that JSON cannot carry, or it cannot be resolved.
+        """
+        try:
+            found = types_within(inspect_types.type_info(self.annotation)) if self.is_value else []
+        except NameError as error:
+            raise ConfigurationError(f"{error}; import the name outside of `if TYPE_CHECKING`") from error
+        except TypeError as error:
+            raise ConfigurationError(
+                f"{error}; annotate what it returns as a type that JSON can carry"
+            ) from error
+        for one in found:
+            if isinstance(one, inspect_types.CustomType) and not hasattr(one.cls, "model_validate"):
+                raise ConfigurationError(
+                    f"a {one.cls.__module__}.{one.cls.__qualname__} cannot be read from JSON; "
+                    "return a dataclass or plain values"
+                )
+
+    def decode(self, data: str) -> Any:  # noqa: ANN401 - the function's own type
         """A stored result, decoded to the annotated type.
 
         Raises:
@@ -60,3 +82,31 @@ class ReturnType:
     @property
     def _said(self) -> str:
         return getattr(self.annotation, "__qualname__", None) or str(self.annotation)
+
+
+def returned_by(function: Callable[..., Any]) -> ReturnType:
+    """What any callable returns: a function, a method, a class, a partial, an object with ``__call__``."""
+    while isinstance(function, partial):
+        function = function.func
+    if isinstance(function, type):
+        return ReturnType(_making(function))
+    if not inspect.isroutine(function):
+        function = type(function).__call__
+    try:
+        inspect.signature(function)
+    except (TypeError, ValueError):  # it is written in C, and says nothing
+        function = _unannotated
+    return ReturnType(function)
+
+
+def _making(kind: type) -> Callable[[], Any]:
+    """A function whose annotation says that it returns this type."""
+
+    def made() -> None: ...
+
+    made.__annotations__["return"] = kind
+    return made
+
+
+def _unannotated():  # type: ignore[no-untyped-def]  # noqa: ANN202 - as it says
+    ...

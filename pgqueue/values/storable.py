@@ -58,6 +58,11 @@ def refuse_non_finite(value: object) -> None:
         raise PayloadNotEncodable("JSON has no NaN or infinity; send None or a string instead")
 
 
+def storable_text(text: str) -> str:
+    """The text without what PostgreSQL cannot store: NUL and lone surrogates are replaced."""
+    return text.replace("\0", "\N{SYMBOL FOR NULL}").encode(errors="replace").decode()
+
+
 def has_line_ends(data: bytes) -> bool:
     """Whether this JSON has line ends, which would end a row of COPY. Only parts encoded elsewhere have: msgspec escapes them."""
     return data.find(b"\n") >= 0 or data.find(b"\r") >= 0 or data.find(b"\t") >= 0

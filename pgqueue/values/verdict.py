@@ -16,6 +16,7 @@ from pgqueue.errors import Dead, ResultNotKept, RetryLater, Snooze
 from pgqueue.values.job import AttemptError, Claim, Job, JobState
 from pgqueue.values.lease import spoken
 from pgqueue.values.retry import Retry
+from pgqueue.values.storable import storable_text
 
 Reason = Literal["exhausted", "refused", "undecodable", "asked", "unknown"]
 
@@ -197,9 +198,9 @@ def describe(error: BaseException, attempt: int) -> AttemptError:
     lines = "".join(traceback.format_exception(error)) if error.__traceback__ else None
     return AttemptError(
         attempt=attempt,
-        type=_storable(name)[:LONGEST_TYPE],
-        message=_storable(text_of(error))[:LONGEST_MESSAGE],
-        traceback=_storable(lines)[-LONGEST_TRACEBACK:] if lines else None,
+        type=storable_text(name)[:LONGEST_TYPE],
+        message=storable_text(text_of(error))[:LONGEST_MESSAGE],
+        traceback=storable_text(lines)[-LONGEST_TRACEBACK:] if lines else None,
     )
 
 
@@ -209,8 +210,3 @@ def text_of(error: BaseException) -> str:
         return str(error)
     except BaseException as broken:  # noqa: BLE001 - a task's exception may fail at anything, even at this, in any way
         return f"<its __str__ raised {type(broken).__name__}>"
-
-
-def _storable(text: str) -> str:
-    """The text without what jsonb cannot hold: NUL and lone surrogates."""
-    return text.replace("\0", "\N{SYMBOL FOR NULL}").encode(errors="replace").decode()

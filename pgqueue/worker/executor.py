@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from pgqueue.app.context import Context
 from pgqueue.app.observer import Observers
 from pgqueue.app.pgqueue import PgQueue
+from pgqueue.app.progress import Board
 from pgqueue.app.task import Task
 from pgqueue.errors import (
     PayloadError,
@@ -83,8 +84,9 @@ class Executor:
         self.keeps_history = queue.keeps_history
         self._tasks = queue.tasks
         self._load = queue.load_task
-        self._longest_result = queue.max_payload
-        self._codec = queue.codec
+        self.max_payload = queue.max_payload
+        self.codec = queue.codec
+        self.board = Board(queue.codec)
         self._unknown_after = unknown_after
         self.observers = observers or Observers()
         self._warned_at: dict[str, float] = {}
@@ -160,7 +162,7 @@ class Executor:
         """Call the function, or the middleware around it; a coroutine that it returns has not begun."""
         claim, around = attempt.claim, task.around
         try:
-            data = claim.args if self._codec is None else args_text(self._codec, claim)
+            data = claim.args if self.codec is None else args_text(self.codec, claim)
             args, kwargs = task.signature.decode(data, attempt.context)
         except PayloadNotDecodable as error:
             raise _Undecodable(error) from error
@@ -254,7 +256,7 @@ class Executor:
             return None
         own = attempt.context._superseded  # noqa: SLF001 - told to the worker alone; a take inside may raise it, too
         if own and isinstance(error, Superseded):
-            log.warning("attempt superseded: its transaction was rolled back", extra=fields)
+            log.warning("attempt superseded: nothing more is recorded of it", extra=fields)
             return None
         verdict = self.verdict(attempt.context, error)
         fields["seconds"] = round(attempt.context.seconds, 3)
@@ -275,13 +277,13 @@ class Executor:
         """The job succeeded even if its return value cannot be kept: then the verdict says why not."""
         try:
             data = encode_result(value)
-            if data is not None and len(data) > self._longest_result:
+            if data is not None and len(data) > self.max_payload:
                 raise PayloadTooLarge(
-                    f"it takes {len(data):,} bytes as JSON, over the limit of {self._longest_result:,}; store it "
+                    f"it takes {len(data):,} bytes as JSON, over the limit of {self.max_payload:,}; store it "
                     "elsewhere and return a reference, or raise PgQueue(max_payload=...)"
                 )
-            if data is not None and self._codec is not None:
-                data = encoded_result(self._codec, claim, data)
+            if data is not None and self.codec is not None:
+                data = encoded_result(self.codec, claim, data)
         except PayloadError as error:
             log.warning("result not kept: %s", error, extra={"job": claim.id, "task": claim.task})
             return without_result(claim, seconds, str(error))

@@ -120,6 +120,7 @@ class Parts:
             runners=runners,
             reconciler=self.reconciler,
             queues=queues,
+            board=executor.board,
             signals=signals,
             poll=options.poll,
             sweep=options.sweep,

@@ -16,8 +16,9 @@ from functools import partial
 
 import psycopg
 
+from pgqueue.app.progress import Board
 from pgqueue.errors import ConnectionFailed
-from pgqueue.store import claim, ticks, upkeep
+from pgqueue.store import claim, notes, ticks, upkeep
 from pgqueue.store.plan import Plan
 from pgqueue.store.sweep import arun_sweep, reclaiming
 from pgqueue.values.job import Claim
@@ -52,6 +53,7 @@ TIDYING: Sequence[Callable[[], Plan[int]]] = (
     upkeep.drop_dead,
     upkeep.release_holds,
     upkeep.drop_ticks,
+    upkeep.drop_notes,
 )
 """What can wait, in this order; each step commits by itself."""
 DROPPING = frozenset({upkeep.drop_history, upkeep.drop_strays, upkeep.drop_dead})
@@ -106,6 +108,7 @@ class Upkeep:
         runners: Runners,
         reconciler: "Reconciler",
         queues: Queues,
+        board: Board,
         signals: Signals,
         poll: timedelta,
         sweep: timedelta,
@@ -120,6 +123,7 @@ class Upkeep:
             runners: what it runs.
             reconciler: compares what the worker knows with the database.
             queues: what it serves.
+            board: what its jobs report of their progress.
             signals: how the other parts are told, and tell.
             poll: the time between two polls while anything happens.
             sweep: the most time between two polls.
@@ -130,6 +134,7 @@ class Upkeep:
         self._runners = runners
         self._reconciler = reconciler
         self._queues = queues
+        self._board = board
         self._signals = signals
         self._poll_every = poll.total_seconds()
         self._sweep_every = sweep.total_seconds()
@@ -141,6 +146,7 @@ class Upkeep:
         return (
             Service("compare what is held", compare_every, self._reconciler.run_once),
             Service("return stale claims", 1.0, self.return_stale),
+            Service("write the progress of jobs", 1.0, self.write_progress),
             Service("ask which jobs to cancel", CANCEL_EVERY, self.stop_cancelled, nudge=signals.cancel),
             Service(
                 "make due jobs ready, look for lost workers", self._sweep_every, self.poll, nudge=signals.poll
@@ -173,6 +179,11 @@ class Upkeep:
         returned = self._runners.return_waiting(older_than=STALE_AFTER)
         if returned:
             log.info("returned claims that did not get to start", extra={"jobs": returned})
+
+    async def write_progress(self) -> None:
+        """Write what jobs reported since the last time, all in one statement; most often there is nothing."""
+        if reports := self._board.take():
+            await self._connections.upkeep.run(notes.report(reports))
 
     async def stop_cancelled(self) -> None:
         """Stop the jobs that are to be cancelled, within a second.

@@ -1,11 +1,12 @@
 -- What a running job notes for its later attempts and for those who watch it: steps, a checkpoint, its progress.
 
 -- A table of its own, not columns of jobs: most jobs note nothing, and a row of jobs is written as rarely as possible.
+-- Values are json, which is read back as it was written: jsonb would give later attempts other orders of keys.
 create table pgqueue.notes (
     job_id bigint      not null,
     kind   text        not null check (kind in ('step', 'checkpoint', 'progress')),
     name   text        not null default '' check (length(name) <= 200),
-    value  jsonb       not null,
+    value  json        not null,
     at     timestamptz not null default now(),
     primary key (job_id, kind, name)
 ) with (fillfactor = 70);

@@ -51,6 +51,7 @@ def a_database(database: str) -> str:
         connection.execute(
             "delete from pgqueue.jobs; delete from pgqueue.job_history; delete from pgqueue.dead_jobs;"
             "delete from pgqueue.workers; delete from pgqueue.departed; delete from pgqueue.queues;"
-            "delete from pgqueue.unique_holds; delete from pgqueue.schedules; delete from pgqueue.schedule_ticks"
+            "delete from pgqueue.unique_holds; delete from pgqueue.schedules; delete from pgqueue.schedule_ticks;"
+            "delete from pgqueue.notes"
         )
     return database

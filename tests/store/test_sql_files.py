@@ -118,6 +118,9 @@ insert into pgqueue.queues (name) select 'queue ' || n from generate_series(1, 5
 insert into pgqueue.waits (waits_for, job_id) select 'job ' || n, n from generate_series(1, 5000) as n;
 insert into pgqueue.unique_holds (unique_key, job_id, held_until)
 select 'key ' || n, n, now() from generate_series(1, 5000) as n;
+insert into pgqueue.notes (job_id, kind, name, value)
+select n, case when n % 9 = 0 then 'progress' else 'step' end, case when n % 9 = 0 then '' else 'charge' end, '1'
+from generate_series(1, 20000) as n;
 insert into pgqueue.schedules (name, task, cron, module, next_at)
 select 'schedule ' || n, 'task', '@daily', case when n % 9 = 0 then 'module ' || n end, now() + n * interval '1 second'
 from generate_series(1, 10000) as n;

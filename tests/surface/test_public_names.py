@@ -18,6 +18,7 @@ from pgqueue.app.schedules import Schedules
 PAIRED = (PgQueue, Task, JobHandle, TakenJob, Schedules)
 ALONE = {
     PgQueue: {"task", "find_task", "load_task", "observe", "require_queue", "schedule"},
+    TakenJob: {"progress"},
     Task: {"call", "compose", "using"},
     Schedules: {"application", "declared"},
 }
@@ -173,14 +174,21 @@ def test_a_context_shows_only_what_a_task_may_use() -> None:
     shown = {name for name in dir(Context) if not name.startswith("_")}
 
     assert shown == {
+        "acheckpoint",
+        "alast_checkpoint",
         "attempt",
         "cancelled",
+        "checkpoint",
         "completed",
         "is_final",
         "job",
+        "last_checkpoint",
         "logger",
         "meta",
+        "progress",
+        "run_step",
         "scheduled_for",
         "seconds",
+        "step",
         "transaction",
     }

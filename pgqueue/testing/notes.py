@@ -1,0 +1,54 @@
+"""What jobs in memory note: each public method of :class:`Notebook` answers the plan of its name in :mod:`pgqueue.store.notes`."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pgqueue.store.notes import Key, Noted, noted_of
+from pgqueue.values.job import Claim
+from pgqueue.values.note import Reported
+
+if TYPE_CHECKING:
+    from pgqueue.testing.table import Table
+
+
+class Notebook:
+    """The notes of all jobs of a queue."""
+
+    def __init__(self, table: "Table") -> None:
+        """Begin with none.
+
+        Args:
+            table: the jobs.
+        """
+        self._table = table
+        self._notes: dict[int, dict[Key, str]] = {}
+        self._reports: dict[int, tuple[str, datetime, Claim]] = {}
+
+    def recall(self, job_id: int) -> dict[Key, str]:
+        """The steps and the checkpoint of a job."""
+        return dict(self._notes.get(job_id, {}))
+
+    def recall_long(self, job_id: int, key: Key) -> str | None:
+        """One of them."""
+        return self.recall(job_id).get(key)
+
+    def keep(self, claim: Claim, key: Key, value: str, *, now: datetime) -> bool:  # noqa: ARG002 - nothing asks when
+        """Note a step's result or a checkpoint; False: the attempt no longer holds its job."""
+        if not self._table.holds(claim):
+            return False
+        self._notes.setdefault(claim.id, {})[key] = value
+        return True
+
+    def report(self, reports: Sequence[Reported], *, now: datetime) -> None:
+        """Note how far jobs are."""
+        self._reports |= {
+            one.claim.id: (one.value, now, one.claim) for one in reports if self._table.holds(one.claim)
+        }
+
+    def progress(self, job_id: int) -> Noted | None:
+        """How far a job is."""
+        if job_id not in self._reports or self._table.show(job_id) is None:
+            return None
+        value, at, claim = self._reports[job_id]
+        return noted_of(value, at, claim.task, claim.meta)

@@ -1,0 +1,1 @@
+"""Statements about what jobs note: steps, checkpoints, progress."""
