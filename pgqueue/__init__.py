@@ -6,6 +6,8 @@ Enqueue inside the transaction that makes the job necessary; run ``pgqueue worke
 import typing as _typing
 
 from pgqueue.app.context import Context
+from pgqueue.app.flow_handle import FlowHandle
+from pgqueue.app.flows import Chain, Group, Node, Workflow, chain, group
 from pgqueue.app.handle import JobHandle
 from pgqueue.app.middleware import Middleware
 from pgqueue.app.observer import Observer
@@ -15,6 +17,7 @@ from pgqueue.app.task import Call, Task
 from pgqueue.errors import Dead, PgQueueError, RetryLater, Snooze, Superseded
 from pgqueue.store.joining import OWN_CONNECTION
 from pgqueue.values.codec import Codec, JobPart
+from pgqueue.values.condition import Condition, result
 from pgqueue.values.job import AttemptError, Job, JobState, Outcome
 from pgqueue.values.note import Progress
 from pgqueue.values.retry import Retry
@@ -29,14 +32,19 @@ __all__ = [
     "OWN_CONNECTION",
     "AttemptError",
     "Call",
+    "Chain",
     "Codec",
+    "Condition",
     "Context",
     "Dead",
+    "FlowHandle",
+    "Group",
     "Job",
     "JobHandle",
     "JobPart",
     "JobState",
     "Middleware",
+    "Node",
     "Observer",
     "Outcome",
     "PgQueue",
@@ -51,7 +59,11 @@ __all__ = [
     "Unique",
     "Why",
     "Worker",
+    "Workflow",
     "__version__",
+    "chain",
+    "group",
+    "result",
 ]
 
 

@@ -28,6 +28,9 @@
     │   │   └── LakeOfAnother       it holds another database's history
     │   ├── NotVerified             the lake's rows are not those of the database
     │   └── RowsRefused             rows of a DataFrame that cannot become jobs
+    ├── FlowError
+    │   ├── FlowRefused             a flow was not added: its key, or a unique key of one of its jobs, is taken
+    │   └── FlowNotFound            no record of this flow
     ├── JobError
     │   ├── JobNotFound             no record of this id
     │   ├── JobNotDone              the job did not end within the timeout of the wait
@@ -158,6 +161,18 @@ class NotVerified(PipelineError):
 
 class RowsRefused(PipelineError):
     """Rows of a DataFrame cannot become jobs; no job was enqueued."""
+
+
+class FlowError(PgQueueError):
+    """Something is wrong with a chain, a group or a workflow."""
+
+
+class FlowRefused(FlowError):
+    """A flow was not added: its key, or a unique key of one of its jobs, is taken."""
+
+
+class FlowNotFound(FlowError, LookupError):
+    """There is no record of this flow."""
 
 
 class JobError(PgQueueError):

@@ -41,5 +41,6 @@ select due.promoted, due.refused,
        ),
        pgqueue.tell_of_sleepers(),
        (select extract(epoch from next_at - clock.now)::float8 from pgqueue.schedules
-        where paused_at is null and error is null order by next_at limit 1)
+        where paused_at is null and error is null order by next_at limit 1),
+       exists (select from pgqueue.flow_work)
 from clock cross join lateral pgqueue.promote_due(clock.now, %(limit)s::integer) as due

@@ -27,6 +27,7 @@ import psycopg
 from pgqueue.app.heartbeat import within
 from pgqueue.app.take_base import TakeBase
 from pgqueue.errors import ConnectionFailed, Duration, JobError, PgQueueError, as_delay
+from pgqueue.store import following
 from pgqueue.store.connection import OwnAsyncConnection, OwnConnection
 from pgqueue.store.plan import Plan, arun, run
 from pgqueue.store.session import cut_off
@@ -99,6 +100,8 @@ class Take(TakeBase):
             polled = self._run(self.arrive())
             if polled.lost:
                 run_sweep(reclaiming(), self._run)
+            while polled.flow_work and self._run(following.work()):
+                pass
             pause = self.found(self._run(self.look()), polled)
             unreadable = self.unreadable()
             for verdict in unreadable:
@@ -188,6 +191,8 @@ class AsyncTake(TakeBase):
             polled = await self._run(self.arrive())
             if polled.lost:
                 await arun_sweep(reclaiming(), self._run)
+            while polled.flow_work and await self._run(following.work()):
+                pass
             pause = self.found(await self._run(self.look()), polled)
             unreadable = self.unreadable()
             for verdict in unreadable:

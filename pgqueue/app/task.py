@@ -34,9 +34,10 @@ R = TypeVar("R")
 
 
 class Call(msgspec.Struct, Generic[R], frozen=True, gc=False):
-    """A call of a task, checked and encoded, not yet enqueued: for ``enqueue_many``."""
+    """A call of a task, checked and encoded, not yet enqueued: for ``enqueue_many``, ``chain``, ``group``, ``Workflow``."""
 
     job: NewJob
+    queue: Enqueuing | None = None
 
 
 @answering_elsewhere
@@ -114,7 +115,7 @@ class Task(Generic[P, R]):
             raise InvalidOption(
                 f"{self.name}.using(connection=...).call(...): give the connection to enqueue_many instead"
             )
-        return Call(self._job(args, kwargs))
+        return Call(self._job(args, kwargs), self._queue)
 
     @hinting
     def using(

@@ -58,7 +58,7 @@ def enqueue_many(jobs: Iterable[NewJob], *, now: datetime | None = None) -> Step
     keyed: dict[int, tuple[int, NewJob]] = {}
     one_by_one = False
     while block := blocks.next:
-        ids = yield from _reserve(len(block))
+        ids = yield from reserve(len(block))
         plain = []
         for position, (job_id, job) in enumerate(zip(ids, block, strict=True), start=len(answers)):
             if job.unique_key is None:
@@ -94,7 +94,9 @@ class _Blocks:
         yield from ()
 
 
-def _reserve(count: int) -> Steps[list[int]]:
+@plan
+def reserve(count: int) -> Steps[list[int]]:
+    """Ids for as many jobs, in ascending order."""
     runs = yield Statement("reserve_ids", {"count": count})
     return [job_id for first, last in runs for job_id in range(first, last + 1)]
 
@@ -207,7 +209,7 @@ def _columns(numbered: list[tuple[int, NewJob]], clock: datetime) -> dict[str, o
         "tasks": [job.task for job in jobs],
         "args": [job.args.decode() for job in jobs],
         "priorities": [job.priority for job in jobs],
-        "run_ats": [_run_at(job, clock) for job in jobs],
+        "run_ats": [due_at(job, clock) for job in jobs],
         "max_attempts": [job.max_attempts for job in jobs],
         "unique_keys": [job.unique_key for job in jobs],
         "unique_until_started": [job.unique.until == "started" for job in jobs],
@@ -215,7 +217,8 @@ def _columns(numbered: list[tuple[int, NewJob]], clock: datetime) -> dict[str, o
     }
 
 
-def _run_at(job: NewJob, clock: datetime) -> datetime:
+def due_at(job: NewJob, clock: datetime) -> datetime:
+    """From when on a job may run."""
     if job.run_at is not None:
         return job.run_at
     return clock if job.delay is None else clock + job.delay
@@ -223,18 +226,18 @@ def _run_at(job: NewJob, clock: datetime) -> datetime:
 
 def _copy_chunks(numbered: list[tuple[int, NewJob]], clock: datetime) -> Iterator[bytes]:
     """The jobs in COPY's text format. JSON escapes control characters itself; backslashes are left to us."""
-    rows, at_once = iter(numbered), _copy_time(clock, clock)
+    rows, at_once = iter(numbered), _copied_time(clock, clock)
     while chunk := list(islice(rows, ROWS_PER_CHUNK)):
         yield b"".join(
             b"%d\t%b\t%b\t%d\t%b\t%d\t%b\n"
             % (
                 job_id,
-                _copy_names(job.queue, job.task),
+                copied_names(job.queue, job.task),
                 job.args.replace(b"\\", b"\\\\"),
                 job.priority,
                 at_once
                 if job.run_at is None and job.delay is None
-                else _copy_time(_run_at(job, clock), clock),
+                else _copied_time(due_at(job, clock), clock),
                 job.max_attempts,
                 b"\\N" if job.meta is None else job.meta.replace(b"\\", b"\\\\"),
             )
@@ -243,9 +246,10 @@ def _copy_chunks(numbered: list[tuple[int, NewJob]], clock: datetime) -> Iterato
 
 
 @lru_cache(maxsize=1024)
-def _copy_names(queue: str, task: str) -> bytes:
+def copied_names(queue: str, task: str) -> bytes:
+    """The names in COPY's text format, with a tab between them."""
     return "\t".join(name.replace("\\", "\\\\") for name in (queue, task)).encode()
 
 
-def _copy_time(run_at: datetime, clock: datetime) -> bytes:
+def _copied_time(run_at: datetime, clock: datetime) -> bytes:
     return b"%b\t%b" % (b"scheduled" if run_at > clock else b"ready", run_at.isoformat().encode())

@@ -18,7 +18,7 @@ from operator import attrgetter, itemgetter
 from typing import Any
 from uuid import UUID
 
-from pgqueue.store import flows
+from pgqueue.store import following
 from pgqueue.store.arrays import numbers, texts
 from pgqueue.store.ending import AT_ONCE, States, cancelled, states_of
 from pgqueue.store.plan import Plan, Row, Statement, Steps, plan
@@ -183,7 +183,8 @@ def _settle(rows: Sequence[Row], results: Mapping[int, str], *, now: datetime | 
     """
     concerned = [row for row in rows if row[2]]
     if in_flows := {row[0]: JobState(row[1]) for row in concerned if row[2] & AtEnd.FLOW}:
-        yield from flows.ended(in_flows, results, now=now)
+        concerns = {row[0]: row[2] for row in concerned}
+        yield from following.ended(in_flows, concerns, results, now=now)
     if awaited := [row[0] for row in concerned if row[2] & AtEnd.TELL]:
         yield from tell_ended(awaited)
 

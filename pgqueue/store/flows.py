@@ -1,14 +1,248 @@
-"""What follows in a flow when its jobs end."""
+"""Plans that add flows: chains, groups and workflows, whole, in one transaction.
 
-from collections.abc import Mapping
+Jobs that wait for others are ``blocked`` (:mod:`pgqueue.store.admission`); what releases them is in
+:mod:`pgqueue.store.following`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import islice
+from typing import Any
 
-from pgqueue.store.ending import States
-from pgqueue.store.plan import Steps, plan
+import msgspec
+
+from pgqueue.errors import FlowRefused
+from pgqueue.store import following
+from pgqueue.store.arrays import numbers, texts
+from pgqueue.store.enqueue import ROWS_PER_CHUNK, copied_names, due_at, reserve
+from pgqueue.store.following import reason
+from pgqueue.store.plan import Copy, Statement, Steps, plan
+from pgqueue.values.flow import PORTION, NewFlow, NewNode, Nodes, NodeState, at_end, nodes_of
+from pgqueue.values.job import JobState, NewJob
+
+NULL = b"\\N"
+
+
+class Added(msgspec.Struct, frozen=True):
+    """A flow that was added.
+
+    Attributes:
+        id: of the flow.
+        jobs: the ids of its jobs, in the order of the nodes.
+    """
+
+    id: int
+    jobs: Sequence[int]
 
 
 @plan(transaction=True)
-def ended(states: States, results: Mapping[int, str], *, now: datetime | None = None) -> Steps[None]:
-    """Note how jobs of flows ended, and release what follows. Run it in the transaction that ends them."""
-    if states or results or now:  # not built yet: no job is part of a flow
-        yield from ()
+def add(flow: NewFlow, *, now: datetime | None = None) -> Steps[Added]:
+    """Add a flow and all its jobs.
+
+    Args:
+        flow: what to add.
+        now: the instant to count delays from; the database's own by default.
+
+    Raises:
+        FlowRefused: another flow of its key runs, or a live job has the unique key of one of its jobs. Nothing is added.
+    """
+    nodes = nodes_of(flow.parts)
+    clock: datetime = (yield Statement("clock", {"now": now}))[0][0]
+    flow_id, runs = yield from _add_row(flow, now=now)
+    new = _New(flow_id, nodes, (yield from _reserve_nodes(len(nodes))), clock, released=runs)
+    new.number_jobs((yield from reserve(len(new.with_jobs))))
+    yield from _write(new)
+    if runs:
+        groups = [new.ids[at] for at, node in enumerate(nodes) if node.kind.is_group and new.released[at]]
+        yield from following.settle(groups, now=now)  # an empty one has ended already
+    return Added(flow_id, [*new.jobs.values()])
+
+
+def _add_row(flow: NewFlow, *, now: datetime | None) -> Steps[tuple[int, bool]]:
+    if flow.key is not None:
+        yield Statement("flows/lock_key", {"keys": texts([flow.key])})
+    params = {"kind": flow.kind, "name": flow.name, "key": flow.key, "now": now}
+    ((flow_id, state),) = yield Statement("flows/add", params)
+    if state == "waiting" and not flow.in_turn:
+        raise FlowRefused(
+            f"key={flow.key!r}: another flow of this key has not ended; wait for it, cancel it, or give in_turn=True "
+            "and this one starts when it has ended"
+        )
+    return flow_id, state == "running"
+
+
+def _reserve_nodes(count: int) -> Steps[list[int]]:
+    runs = yield Statement("flows/reserve", {"count": count})
+    return [node for first, last in runs for node in range(first, last + 1)]
+
+
+class _New:
+    """The nodes of a flow with the ids that they get.
+
+    Attributes:
+        flow: the flow's id.
+        nodes: the nodes.
+        ids: their ids.
+        released: whether nothing holds a node back.
+        jobs: the id of the job of each node that has one, by the node's index.
+    """
+
+    def __init__(
+        self, flow: int, nodes: Nodes, ids: Sequence[int], clock: datetime, *, released: bool
+    ) -> None:
+        self.flow = flow
+        self.nodes = nodes
+        self.ids = ids
+        self.clock = clock
+        self.jobs: dict[int, int] = {}
+        self.released: list[bool] = []
+        for node in nodes:
+            free = released if node.parent is None else self.released[node.parent] and not node.after
+            self.released.append(free)
+
+    @property
+    def with_jobs(self) -> list[int]:
+        """The indexes of the nodes that have a job."""
+        return [at for at, node in enumerate(self.nodes) if node.job is not None]
+
+    def number_jobs(self, ids: Sequence[int]) -> None:
+        """Give each job its id."""
+        self.jobs = dict(zip(self.with_jobs, ids, strict=True))
+
+    def status(self, at: int, job: NewJob) -> str:
+        """In which state the job of a node is stored."""
+        if not self.released[at]:
+            return JobState.BLOCKED
+        return JobState.SCHEDULED if due_at(job, self.clock) > self.clock else JobState.READY
+
+    def waits_for(self, at: int) -> str:
+        """What the job of a node that is not released waits for."""
+        node = self.nodes[at]
+        if node.after or node.parent is None:
+            return reason(self.ids[at])
+        return reason(self.ids[node.parent], node.place // PORTION)
+
+
+def _write(new: _New) -> Steps[None]:
+    """Write the rows of new nodes, and of what belongs to them."""
+    yield from _write_keyed_jobs(new)
+    plain = [at for at in new.jobs if _job(new.nodes[at]).unique_key is None]
+    for name, rows in (
+        ("flows/copy_jobs", (_job_row(new, at) for at in plain)),
+        ("flows/copy_nodes", (_node_row(new, at) for at in range(len(new.nodes)))),
+        ("flows/copy_edges", _edge_rows(new)),
+        ("flows/copy_waits", (_wait_row(new, at) for at in new.jobs if not new.released[at])),
+    ):
+        yield Copy(name, _chunks(rows))
+    counts = Counter(
+        (new.ids[node.parent], node.place // PORTION) for node in new.nodes if node.parent is not None
+    )
+    yield from count_members(counts)
+
+
+@plan
+def count_members(counts: Counter[tuple[int, int]]) -> Steps[None]:
+    """Count members of groups as open; how many, by the group and the portion."""
+    found = sorted(counts.items())
+    params = {
+        "nodes": numbers([node for (node, _), _ in found]),
+        "portions": numbers([portion for (_, portion), _ in found]),
+        "opens": numbers([count for _, count in found]),
+    }
+    yield Statement("flows/count", params, returns=False)
+
+
+def _write_keyed_jobs(new: _New) -> Steps[None]:
+    """Add the jobs that have unique keys, in the order of the keys, so that two enqueuers do not lock each other out."""
+    keyed = sorted(
+        (_job(new.nodes[at]).unique_key or "", at) for at in new.jobs if _job(new.nodes[at]).unique_key
+    )
+    if not keyed:
+        return
+    places = [at for _, at in keyed]
+    jobs = [_job(new.nodes[at]) for at in places]
+    params: dict[str, Any] = {
+        "ids": [new.jobs[at] for at in places],
+        "queues": [job.queue for job in jobs],
+        "tasks": [job.task for job in jobs],
+        "args": [job.args.decode() for job in jobs],
+        "priorities": [job.priority for job in jobs],
+        "statuses": [str(new.status(at, _job(new.nodes[at]))) for at in places],
+        "run_ats": [due_at(job, new.clock) for job in jobs],
+        "max_attempts": [job.max_attempts for job in jobs],
+        "unique_keys": [job.unique_key for job in jobs],
+        "unique_until_started": [job.unique.until == "started" for job in jobs],
+        "metas": [None if job.meta is None else job.meta.decode() for job in jobs],
+        "at_ends": [int(at_end(new.nodes[at], new.nodes)) for at in places],
+    }
+    added = {row[0] for row in (yield Statement("flows/add_keyed_jobs", params))}
+    for at, job in zip(places, jobs, strict=True):
+        if new.jobs[at] not in added:
+            raise FlowRefused(
+                f"unique_key={job.unique_key!r}: a live job has this key, so the flow was not added; "
+                f"queue.jobs(unique_key={job.unique_key!r}) shows that job"
+            )
+
+
+def _job(node: NewNode) -> NewJob:
+    assert node.job is not None  # noqa: S101 - only asked of nodes that have one
+    return node.job
+
+
+def _job_row(new: _New, at: int) -> bytes:
+    node = new.nodes[at]
+    job = _job(node)
+    return b"%d\t%b\t%b\t%d\t%b\t%b\t%d\t%b\t%d\n" % (
+        new.jobs[at],
+        copied_names(job.queue, job.task),
+        job.args.replace(b"\\", b"\\\\"),
+        job.priority,
+        new.status(at, job).encode(),
+        due_at(job, new.clock).isoformat().encode(),
+        job.max_attempts,
+        NULL if job.meta is None else job.meta.replace(b"\\", b"\\\\"),
+        at_end(node, new.nodes),
+    )
+
+
+def _node_row(new: _New, at: int) -> bytes:
+    node = new.nodes[at]
+    return b"%d\t%d\t%b\t%d\t%b\t%b\t%b\t%d\t%b\t%b\t%b\n" % (
+        new.ids[at],
+        new.flow,
+        NULL if node.parent is None else b"%d" % new.ids[node.parent],
+        node.place,
+        _text(node.name),
+        node.kind.encode(),
+        (NodeState.RELEASED if new.released[at] else NodeState.WAITING).encode(),
+        len(node.after),
+        _text(None if node.job is None else node.job.task),
+        b"%d" % new.jobs[at] if at in new.jobs else NULL,
+        NULL if node.spec is None else _text(msgspec.json.encode(node.spec).decode()),
+    )
+
+
+def _edge_rows(new: _New) -> Iterator[bytes]:
+    for at, node in enumerate(new.nodes):
+        for before, rule in node.after:
+            yield b"%d\t%d\t%b\n" % (new.ids[before], new.ids[at], rule.encode())
+
+
+def _wait_row(new: _New, at: int) -> bytes:
+    return b"%b\t%d\n" % (new.waits_for(at).encode(), new.jobs[at])
+
+
+def _text(value: str | None) -> bytes:
+    """A text in COPY's text format."""
+    if value is None:
+        return NULL
+    for plain, escaped in (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r")):
+        value = value.replace(plain, escaped)
+    return value.encode()
+
+
+def _chunks(rows: Iterable[bytes]) -> Iterator[bytes]:
+    left = iter(rows)
+    while chunk := b"".join(islice(left, ROWS_PER_CHUNK)):
+        yield chunk

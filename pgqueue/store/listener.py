@@ -10,6 +10,8 @@ import psycopg
 
 from pgqueue.store.catalogue import Catalogue
 
+FLOW = "flow"
+"""What a notification says when there is work left in flows."""
 CANCEL = "cancel"
 """The payload of a notification that a running job is to be cancelled (``sql/cancel.sql``)."""
 

@@ -33,6 +33,7 @@ class Polled(msgspec.Struct, frozen=True):
         lost: whether there is a worker whose jobs are to be reclaimed.
         ready: whether a job is ready in the lines that were asked about.
         schedule_in: in how many seconds the next schedule is due, negative if it is; None: none is.
+        flow_work: whether there is work left in flows.
     """
 
     count: int
@@ -41,6 +42,7 @@ class Polled(msgspec.Struct, frozen=True):
     ready: bool
     refused: Sequence[int] = ()
     schedule_in: float | None = None
+    flow_work: bool = False
 
 
 @plan
@@ -63,14 +65,14 @@ def poll(
     }
     count, all_refused = 0, list[int]()
     while True:
-        ((moved, refused, next_in, lost, ready, _, schedule_in),) = yield Statement("poll", params)
+        ((moved, refused, next_in, lost, ready, _, schedule_in, flow_work),) = yield Statement("poll", params)
         count += moved
         all_refused += refused
         if moved + len(refused) < PROMOTED_AT_ONCE:
             break
     if count:
         yield from wake()
-    return Polled(count, next_in, lost, ready, all_refused, schedule_in)
+    return Polled(count, next_in, lost, ready, all_refused, schedule_in, flow_work)
 
 
 @plan

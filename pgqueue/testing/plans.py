@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from pgqueue.store import claim, upkeep
+from pgqueue.store import claim, following, upkeep
 from pgqueue.store.plan import Steps, plan
 from pgqueue.store.portions import Portions
 from pgqueue.values.job import Claim
@@ -24,6 +24,8 @@ def next_claim(
         queues: from these, in this order; None: from all.
         now: the instant; the database's own by default.
     """
-    yield from upkeep.arrive(worker, LEASE, now=now)
+    polled = yield from upkeep.arrive(worker, LEASE, now=now)
+    while polled.flow_work and (yield from following.work(now=now)):
+        pass
     claims = yield from claim.look(worker.id, queues, 1, portions=Portions(), now=now)
     return claims[0] if claims else None

@@ -106,6 +106,10 @@ class AtEnd(IntFlag):
     """A program waits for it: it is notified."""
     FLOW = 2
     """The job is part of a flow: what follows is decided in the transaction that ends it."""
+    MEMBER = 4
+    """In that flow it is a member of a group, and no other part waits for it alone."""
+    ASKS = 8
+    """In that flow it has a condition: the worker asks, before it starts an attempt, whether the job is to run."""
 
 
 class Enqueued(msgspec.Struct, frozen=True, gc=False):

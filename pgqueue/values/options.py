@@ -115,6 +115,17 @@ def check_queues(names: Iterable[str]) -> list[str]:
     return checked
 
 
+def one_of(what: str, value: str, choices: Iterable[str]) -> str:
+    """Check that a value is one of several, and return it.
+
+    Raises:
+        InvalidOption: it is none of them; the message lists them.
+    """
+    if value not in (known := [*choices]):
+        raise InvalidOption(f"{what}={value!r:.80}: use one of {', '.join(known)}")
+    return value
+
+
 def check_number(what: str, value: int, allowed: range) -> None:
     """Refuse what is no whole number of this range.
 

@@ -15,7 +15,7 @@ import psycopg
 
 from pgqueue.errors import ConnectionFailed
 from pgqueue.store.database import Database
-from pgqueue.store.listener import CANCEL, listen
+from pgqueue.store.listener import CANCEL, FLOW, listen
 from pgqueue.store.session import OWN
 from pgqueue.values.verdict import Again, Returned, Unknown, Verdict
 from pgqueue.worker.connection import passes
@@ -97,6 +97,9 @@ class Signals:
         if payload == CANCEL:
             self.cancel_heard = True
             self.cancel.set()
+            return
+        if payload == FLOW:
+            self.poll.set()
             return
         self.activity.touch()
         self.look.set()

@@ -18,7 +18,7 @@ import psycopg
 
 from pgqueue.app.progress import Board
 from pgqueue.errors import ConnectionFailed
-from pgqueue.store import claim, notes, ticks, upkeep
+from pgqueue.store import claim, following, notes, ticks, upkeep
 from pgqueue.store.plan import Plan
 from pgqueue.store.sweep import arun_sweep, reclaiming
 from pgqueue.values.job import Claim
@@ -172,6 +172,9 @@ class Upkeep:
         if polled.schedule_in is not None and polled.schedule_in <= 0:
             await self._fire_schedules()
             return POLL_AGAIN
+        if polled.flow_work:
+            await self._work_in_flows()
+            return POLL_AGAIN
         return min([pause, *(due for due in (polled.next_in, polled.schedule_in) if due is not None)])
 
     async def return_stale(self) -> None:
@@ -225,6 +228,12 @@ class Upkeep:
                 log.error(
                     "schedule set aside: change it, or resume it", extra={"schedule": name, "error": error}
                 )
+
+    async def _work_in_flows(self) -> None:
+        """Do what earlier transactions left to do in flows, a piece in each transaction."""
+        until = time.monotonic() + FIRING
+        while time.monotonic() < until and await self._connections.upkeep.run(following.work()):
+            self._signals.look.set()
 
     async def _reclaim(self) -> None:
         states = await arun_sweep(reclaiming(), partial(self._connections.upkeep.once, bound=LONG_READ))

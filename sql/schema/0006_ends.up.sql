@@ -26,7 +26,8 @@ alter table pgqueue.dead_jobs add column at_end smallint;
 alter table pgqueue.waits add column until timestamptz;
 create index waits_until on pgqueue.waits (until) where until is not null;
 comment on column pgqueue.jobs.at_end is
-    'What its end concerns, as a sum: 1, a program that waits for it is notified; 2, it is part of a flow. Null: nothing.';
+    'What its end concerns, as a sum: 1, a program that waits for it is notified; 2, it is part of a flow, 4, and there a member '
+    'of a group; 8, its flow decides at its start whether it runs. Null: nothing.';
 comment on column pgqueue.dead_jobs.at_end is 'As in jobs.';
 comment on column pgqueue.waits.until is
     'When the job is admitted though this has not happened; null: it waits as long as it takes.';

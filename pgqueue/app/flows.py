@@ -1,0 +1,361 @@
+"""Chains, groups and workflows: jobs that wait for other jobs, built here and enqueued as a whole.
+
+What they are made of is in :mod:`pgqueue.values.flow`, what the database is asked in :mod:`pgqueue.store.flows`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, TypeAlias, Union
+
+from pgqueue.app.enqueuing import Enqueuing
+from pgqueue.app.flow_handle import FlowHandle
+from pgqueue.app.task import Call
+from pgqueue.errors import InvalidOption
+from pgqueue.store import flows
+from pgqueue.store.flows import Added
+from pgqueue.values.condition import Condition
+from pgqueue.values.flow import (
+    EdgeRule,
+    NewFlow,
+    NodeKind,
+    Parts,
+    Step,
+    check_acyclic,
+    check_node_name,
+    unknown_node,
+)
+from pgqueue.values.job import Enqueued, NewJob
+from pgqueue.values.options import check_key, one_of
+
+Part: TypeAlias = Union[Call[Any], "Flow"]
+IfFailed = Literal["cancel", "continue", "wait"]
+After: TypeAlias = Union[str, "Node", Iterable[Union[str, "Node"]], Mapping[Union[str, "Node"], IfFailed]]
+IF_FAILED = ("cancel", "continue", "wait")
+
+
+class Flow(ABC):
+    """Jobs that wait for other jobs: a chain, a group or a workflow. A flow can be a part of another one."""
+
+    _kind: str
+    name: str
+    key: str | None = None
+    in_turn: bool = False
+
+    def enqueue(self, *, connection: object = None) -> FlowHandle:
+        """Enqueue all jobs, in one transaction; those that wait for others are ``blocked`` until these have ended.
+
+        Args:
+            connection: enqueue on this connection, in its current transaction.
+
+        Returns:
+            A handle of the flow, which exists once the transaction commits.
+
+        Raises:
+            InvalidOption: there is nothing to enqueue, its parts are of several queues, nodes wait for each other, or
+                a node waits for one that there is not.
+            FlowRefused: another flow of its key runs, or a live job has the unique key of one of its jobs.
+        """
+        queue = self._queue()
+        jobs, new = self._prepared(queue)
+        return self._handle(queue, jobs, queue.database.run(flows.add(new), connection))
+
+    async def aenqueue(self, *, connection: object = None) -> FlowHandle:
+        """As :meth:`enqueue`, awaited."""
+        queue = self._queue()
+        jobs, new = self._prepared(queue)
+        return self._handle(queue, jobs, await queue.database.arun(flows.add(new), connection))
+
+    @abstractmethod
+    def _parts(self, encoded: "_Encoded") -> Parts:
+        """What it is made of."""
+
+    @abstractmethod
+    def _members(self) -> Iterable[Part]:
+        """Its parts, in any order."""
+
+    def _calls(self) -> Iterator[Call[Any]]:
+        for part in self._members():
+            if isinstance(part, Flow):
+                yield from part._calls()  # noqa: SLF001 - of this same class
+            else:
+                yield part
+
+    def _queue(self) -> Enqueuing:
+        found = {id(call.queue): call.queue for call in self._calls() if call.queue is not None}
+        if len(found) != 1:
+            what = "it has no call" if not found else f"its calls are of tasks of {len(found)} queues"
+            raise InvalidOption(f"{self._kind} {self.name!r} cannot be enqueued: {what}")
+        return found.popitem()[1]
+
+    def _prepared(self, queue: Enqueuing) -> tuple[list[NewJob], NewFlow]:
+        encoded = _Encoded(queue)
+        parts = self._parts(encoded)
+        return encoded.jobs, NewFlow(self._kind, self.name, parts, self.key, self.in_turn)
+
+    def _handle(self, queue: Enqueuing, jobs: list[NewJob], added: Added) -> FlowHandle:
+        if queue.observers.enqueued:
+            queue.observers.enqueued(jobs, [Enqueued(job_id) for job_id in added.jobs])
+        return FlowHandle(added.id, queue, added.jobs)
+
+
+class _Encoded:
+    """Makes parts of calls, each job checked and encoded as any other that is enqueued.
+
+    Attributes:
+        jobs: those that were made.
+    """
+
+    def __init__(self, queue: Enqueuing) -> None:
+        self.jobs: list[NewJob] = []
+        self._queue = queue
+
+    def part(self, part: Part) -> NewJob | Parts:
+        if isinstance(part, Flow):
+            return part._parts(self)  # noqa: SLF001 - of this same class
+        job = part.job
+        if job.unique_key is not None and (job.unique.period is not None or job.unique.collision != "reject"):
+            raise InvalidOption(
+                f"{job.task}: {job.unique} cannot be kept by a job that waits for others; leave out period and collision"
+            )
+        self.jobs.append(self._queue._checked(job))  # noqa: SLF001 - the queue's own side of it
+        return self.jobs[-1]
+
+
+class Chain(Flow):
+    """Parts that run one after the other."""
+
+    _kind = "chain"
+
+    def __init__(self, parts: Iterable[Part], *, name: str = "chain") -> None:
+        """As :func:`chain`."""
+        self.name = check_node_name(name)
+        self._chained = [_checked(part, "chain") for part in parts]
+
+    def _members(self) -> Iterable[Part]:
+        return self._chained
+
+    def _parts(self, encoded: _Encoded) -> Parts:
+        steps = [
+            Step(encoded.part(part), str(place + 1), [(place - 1, EdgeRule.CANCEL)] if place else ())
+            for place, part in enumerate(self._chained)
+        ]
+        return Parts(NodeKind.WORKFLOW, steps)
+
+
+class Group(Flow):
+    """Parts that run side by side, and what runs after them."""
+
+    _kind = "group"
+
+    def __init__(
+        self,
+        parts: Iterable[Part],
+        *,
+        on_failure: Part | None = None,
+        on_success: Part | None = None,
+        on_end: Part | None = None,
+        name: str = "group",
+    ) -> None:
+        """As :func:`group`."""
+        self.name = check_node_name(name)
+        self._grouped = [_checked(part, "group") for part in parts]
+        callbacks = {
+            "on_failure": (on_failure, EdgeRule.FAILURE),
+            "on_success": (on_success, EdgeRule.CANCEL),
+            "on_end": (on_end, EdgeRule.CONTINUE),
+        }
+        self._callbacks = {
+            name: (_checked(part, name), rule) for name, (part, rule) in callbacks.items() if part is not None
+        }
+
+    def _members(self) -> Iterable[Part]:
+        return [*self._grouped, *(part for part, _ in self._callbacks.values())]
+
+    def _parts(self, encoded: _Encoded) -> Parts:
+        members = Parts(NodeKind.GROUP, [Step(encoded.part(part)) for part in self._grouped])
+        if not self._callbacks:
+            return members
+        after = [
+            Step(encoded.part(part), name, [(0, rule)]) for name, (part, rule) in self._callbacks.items()
+        ]
+        return Parts(NodeKind.WORKFLOW, [Step(members, "members"), *after])
+
+
+class Node:
+    """A node of a workflow, to name in ``after``.
+
+    Attributes:
+        name: what it is called.
+    """
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        """Made by :meth:`Workflow.add`."""
+        self.name = name
+
+    def __repr__(self) -> str:
+        """Like ``<Node 'extract'>``."""
+        return f"<Node {self.name!r}>"
+
+
+class Workflow(Flow):
+    """Named parts of which each may wait for others: a directed graph without cycles."""
+
+    _kind = "workflow"
+
+    def __init__(
+        self,
+        name: str = "workflow",
+        *,
+        key: str | None = None,
+        in_turn: bool = False,
+        if_failed: IfFailed = "cancel",
+    ) -> None:
+        """A workflow without nodes.
+
+        Args:
+            name: what people call it.
+            key: at most one flow of a key runs at a time: 1 to 1,000 characters.
+            in_turn: whether it waits while another flow of its key has not ended; else its enqueue is refused.
+            if_failed: what happens to a node if one that it waits for fails, where ``add`` does not say it.
+
+        Raises:
+            InvalidOption: a value is out of its range.
+        """
+        self.name = check_node_name(name)
+        check_key(key)
+        if in_turn and key is None:
+            raise InvalidOption("in_turn=True needs a key: flows of which key take turns?")
+        self.key = key
+        self.in_turn = in_turn
+        self._if_failed = EdgeRule(one_of("if_failed", if_failed, IF_FAILED))
+        self._nodes: dict[str, tuple[Part, dict[str, EdgeRule], Condition | None]] = {}
+
+    def add(
+        self,
+        name: str,
+        part: Part,
+        *,
+        after: After = (),
+        if_failed: IfFailed | None = None,
+        skip_if: Condition | None = None,
+    ) -> Node:
+        """Add a node.
+
+        Args:
+            name: what it is called; once in this workflow.
+            part: a call of a task, or a chain, group or workflow that becomes one node.
+            after: the nodes that have to succeed before, by name or as ``add`` returned them; a mapping says for each
+                what happens if it fails: ``cancel`` cancels this node, too; ``continue`` runs it all the same;
+                ``wait`` lets it wait until the failed one was retried.
+            if_failed: the same, for all of ``after``; None: as the workflow says.
+            skip_if: the node is skipped, and what waits for it goes on, if this holds when it is about to start.
+
+        Returns:
+            The node, to name it in ``after``.
+
+        Raises:
+            InvalidOption: the name is taken, or a value is out of its range.
+        """
+        check_node_name(name)
+        if name in self._nodes:
+            raise InvalidOption(
+                f"name={name!r}: workflow {self.name!r} has this node already; use another name"
+            )
+        rule = self._if_failed if if_failed is None else EdgeRule(one_of("if_failed", if_failed, IF_FAILED))
+        if skip_if is not None and isinstance(part, Flow):
+            raise InvalidOption(f"{name}: skip_if is for a single job; give it to the parts of this flow")
+        if skip_if is not None and not isinstance(skip_if, Condition):
+            raise InvalidOption(
+                f"{name}: skip_if={skip_if!r:.80}: write a condition, such as result('extract') == 0"
+            )
+        self._nodes[name] = _checked(part, name), _rules(after, rule), skip_if
+        return Node(name)
+
+    def _members(self) -> Iterable[Part]:
+        return [part for part, _, _ in self._nodes.values()]
+
+    def _parts(self, encoded: _Encoded) -> Parts:
+        places = {name: place for place, name in enumerate(self._nodes)}
+        for name, (_, after, skip_if) in self._nodes.items():
+            named = [*after, *(skip_if.names if skip_if is not None else ())]
+            for other in named:
+                if other not in places:
+                    raise unknown_node(other, [*places], of=f"{self.name}, node {name!r}")
+        check_acyclic({name: [*after] for name, (_, after, _) in self._nodes.items()})
+        steps = [
+            Step(
+                encoded.part(part),
+                name,
+                [(places[other], rule) for other, rule in after.items()],
+                None if skip_if is None else {"skip_if": skip_if.form},
+            )
+            for name, (part, after, skip_if) in self._nodes.items()
+        ]
+        return Parts(NodeKind.WORKFLOW, steps)
+
+
+def chain(*parts: Part, name: str = "chain") -> Chain:
+    """Parts that run one after the other: each is ready in the transaction that completes the one before.
+
+    Args:
+        parts: ``task.call(...)``, groups, workflows, or chains.
+        name: what people call it.
+
+    Raises:
+        InvalidOption: one of them is something else.
+    """
+    return Chain(parts, name=name)
+
+
+def group(
+    parts: Iterable[Part],
+    *,
+    on_failure: Part | None = None,
+    on_success: Part | None = None,
+    on_end: Part | None = None,
+    name: str = "group",
+) -> Group:
+    """Parts that run side by side, and what runs after them. A group without parts has succeeded at once.
+
+    Args:
+        parts: ``task.call(...)``, or flows.
+        on_failure: ready when the first member has failed for good; skipped if none does.
+        on_success: ready when all have succeeded; cancelled if one has not.
+        on_end: ready when all have ended, however that was.
+        name: what people call it.
+
+    Raises:
+        InvalidOption: one of them is something else.
+    """
+    return Group(parts, on_failure=on_failure, on_success=on_success, on_end=on_end, name=name)
+
+
+def _checked(part: object, where: str) -> Part:
+    if isinstance(part, Call | Flow):
+        return part
+    remedy = (
+        "write task.call(...)"
+        if hasattr(part, "call")
+        else "give task.call(...), a chain, a group or a workflow"
+    )
+    raise InvalidOption(f"{where}: {part!r:.80} is no part of a flow; {remedy}")
+
+
+def _rules(after: object, rule: EdgeRule) -> dict[str, EdgeRule]:
+    if isinstance(after, Mapping):
+        return {_name(one): EdgeRule(one_of("after", how, IF_FAILED)) for one, how in after.items()}
+    if isinstance(after, str | Node):
+        after = [after]
+    if not isinstance(after, Iterable):
+        raise InvalidOption(f"after={after!r:.80}: give names of nodes")
+    return {_name(one): rule for one in after}
+
+
+def _name(given: object) -> str:
+    if isinstance(given, Node):
+        return given.name
+    if isinstance(given, str):
+        return given
+    raise InvalidOption(f"after: {given!r:.80} is no node; give its name, or what add() returned")

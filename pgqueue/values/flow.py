@@ -1,0 +1,211 @@
+"""Flows as values: the parts of a chain, a group or a workflow, and the list of nodes that they make.
+
+A flow is a tree of groups with jobs as leaves; edges stand between members of one group only, so a part can be a flow by
+itself. :func:`nodes_of` makes the list that is stored; the root is its first node.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, TypeAlias
+
+from pgqueue.errors import InvalidOption
+from pgqueue.values.job import AtEnd, NewJob
+from pgqueue.values.nearest import did_you_mean
+from pgqueue.values.options import LONGEST_NAME, check_text
+
+PORTION = 512
+"""Members of a group that are counted, and released, together."""
+LARGEST_FLOW = 1_000_000
+"""Nodes of one flow."""
+
+
+class NodeKind(StrEnum):
+    """What a node is. Between the members of a workflow there are edges; of a group, many members succeed at a time."""
+
+    JOB = "job"
+    GROUP = "group"
+    WORKFLOW = "workflow"
+
+    @property
+    def is_group(self) -> bool:
+        """Whether it has members."""
+        return self is not NodeKind.JOB
+
+
+class NodeState(StrEnum):
+    """Where a node stands."""
+
+    WAITING = "waiting"
+    RELEASED = "released"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"
+    FAILING = "failing"
+    """Not stored: the first member of a group failed, and the group has not ended."""
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether what waits for it cannot go on as if it had succeeded."""
+        return self in {NodeState.FAILED, NodeState.CANCELLED}
+
+
+class EdgeRule(StrEnum):
+    """What happens to a node if the node that it waits for fails."""
+
+    CANCEL = "cancel"
+    CONTINUE = "continue"
+    WAIT = "wait"
+    FAILURE = "failure"
+    """It runs only in that case, at the first failure; else it is skipped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A member of a group.
+
+    Attributes:
+        what: a job, or a group.
+        name: what it is called; None: its place is enough.
+        after: the members for which it waits, by their places, and what happens if they fail.
+        spec: what else is stored with it.
+    """
+
+    what: "NewJob | Parts"
+    name: str | None = None
+    after: Sequence[tuple[int, EdgeRule]] = ()
+    spec: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A group: its members, in order.
+
+    Attributes:
+        kind: a group, or a workflow.
+        steps: the members.
+    """
+
+    kind: NodeKind
+    steps: Sequence[Step]
+
+
+@dataclass(frozen=True, slots=True)
+class NewFlow:
+    """A flow to be enqueued.
+
+    Attributes:
+        kind: ``chain``, ``group`` or ``workflow``.
+        name: what people call it.
+        parts: what it is made of.
+        key: no two flows of one key run at a time; None: no limit.
+        in_turn: whether it waits while another flow of its key runs; else it is refused.
+    """
+
+    kind: str
+    name: str
+    parts: Parts
+    key: str | None = None
+    in_turn: bool = False
+
+
+@dataclass(slots=True)
+class NewNode:
+    """A node to be stored.
+
+    Attributes:
+        kind: what it is.
+        parent: the group that it is in, by its index; None: it is the root.
+        place: which one in its group, from 0.
+        name: what it is called, or None.
+        job: its job, or None.
+        after: the nodes for which it waits, by their indexes, and what happens if they fail.
+        spec: what else is stored with it.
+        followed: whether another node waits for it.
+    """
+
+    kind: NodeKind
+    parent: int | None
+    place: int
+    name: str | None
+    job: NewJob | None
+    after: Sequence[tuple[int, EdgeRule]] = ()
+    spec: Mapping[str, Any] | None = None
+    followed: bool = False
+
+
+Nodes: TypeAlias = list[NewNode]
+
+
+def nodes_of(parts: Parts) -> Nodes:
+    """All nodes of a flow, each after the group that it is in; the root is the first.
+
+    Raises:
+        InvalidOption: there are too many.
+    """
+    nodes: Nodes = [NewNode(parts.kind, None, 0, None, None)]
+    groups: list[tuple[int, Parts]] = [(0, parts)]
+    for parent, group in groups:  # it grows meanwhile
+        nodes += _members(group, parent, first=len(nodes))
+        for node, step in zip(nodes[-len(group.steps) :] if group.steps else (), group.steps, strict=True):
+            for before, _ in node.after:
+                nodes[before].followed = True
+            if isinstance(step.what, Parts):
+                groups.append((len(nodes) - len(group.steps) + node.place, step.what))
+        if len(nodes) > LARGEST_FLOW:
+            raise InvalidOption(f"a flow has at most {LARGEST_FLOW:,} nodes; enqueue several")
+    return nodes
+
+
+def _members(group: Parts, parent: int, *, first: int) -> Iterator[NewNode]:
+    for place, step in enumerate(group.steps):
+        after = [(first + before, rule) for before, rule in step.after]
+        if isinstance(step.what, Parts):
+            yield NewNode(step.what.kind, parent, place, step.name, None, after, step.spec)
+        else:
+            yield NewNode(NodeKind.JOB, parent, place, step.name, step.what, after, step.spec)
+
+
+def at_end(node: NewNode, nodes: Nodes) -> AtEnd:
+    """What the end of a node's job concerns."""
+    found = AtEnd.FLOW
+    if node.parent is not None and nodes[node.parent].kind is NodeKind.GROUP and not node.followed:
+        found |= AtEnd.MEMBER
+    if node.spec is not None and "skip_if" in node.spec:
+        found |= AtEnd.ASKS
+    return found
+
+
+def check_node_name(name: str) -> str:
+    """Check the name of a node.
+
+    Raises:
+        InvalidOption: it is empty or too long, or PostgreSQL cannot hold it.
+    """
+    if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME:
+        raise InvalidOption(f"name={name!r:.80}: use 1 to {LONGEST_NAME} characters")
+    return check_text("name", name)
+
+
+def check_acyclic(after: Mapping[str, Sequence[str]]) -> None:
+    """Check that no node waits for itself.
+
+    Args:
+        after: for which nodes each node waits, by their names.
+
+    Raises:
+        InvalidOption: the message names the nodes of one cycle.
+    """
+    try:
+        TopologicalSorter(after).prepare()
+    except CycleError as error:
+        raise InvalidOption(
+            f"these nodes wait for each other: {' -> '.join(reversed(error.args[1]))}"
+        ) from None
+
+
+def unknown_node(name: str, known: Sequence[str], *, of: str) -> InvalidOption:
+    """What to raise where a node is named that there is not."""
+    return InvalidOption(f"{of}: there is no node {name!r} in this workflow{did_you_mean(name, known)}")

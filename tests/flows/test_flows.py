@@ -1,0 +1,208 @@
+"""Chains, groups and workflows: each part runs when, and only when, what it waits for has ended as it has to."""
+
+import random
+from typing import Any
+
+import pytest
+from flows.world import World, a_world
+
+from pgqueue import JobState, Workflow, chain, group
+from pgqueue.errors import FlowRefused, InvalidOption
+
+world = a_world
+
+
+def test_a_chain_runs_in_order_and_each_step_waits_for_the_one_before(world: World) -> None:
+    handle = chain(world.note.call(1), world.note.call(2), world.note.call(3)).enqueue()
+    assert [job.status() for job in handle.jobs] == [JobState.READY, JobState.BLOCKED, JobState.BLOCKED]
+    assert world.run() == [job.id for job in handle.jobs]
+    assert world.noted == [1, 2, 3]
+    assert world.states == ["succeeded"]
+
+
+def test_what_follows_a_failed_step_is_cancelled(world: World) -> None:
+    handle = chain(world.note.call("fail"), world.note.call(2), world.note.call(3)).enqueue()
+    world.run()
+    assert world.noted == ["fail"]
+    assert [job.status() for job in handle.jobs] == [JobState.DEAD, JobState.CANCELLED, JobState.CANCELLED]
+    assert world.states == ["failed"]
+    assert world.count("waits") == 0
+
+
+@pytest.mark.parametrize(
+    ("members", "after"),
+    [
+        ([], ["success", "end"]),
+        ([1, 2], [1, 2, "success", "end"]),
+        ([1, "fail", 2], [1, "fail", "failure", 2, "end"]),
+        (["fail", "fail"], ["fail", "failure", "fail", "end"]),
+    ],
+)
+def test_the_callbacks_of_a_group_run_once_and_in_order(
+    members: list[Any],
+    after: list[Any],
+    world: World,
+) -> None:
+    group(
+        [world.note.call(what) for what in members],
+        on_end=world.note.call("end"),
+        on_success=world.note.call("success"),
+        on_failure=world.note.using(priority=1).call("failure"),
+    ).enqueue()
+    world.run()
+    assert world.noted == after
+    assert world.states == ["failed" if "failure" in after else "succeeded"]
+
+
+def test_a_diamond_runs_each_node_after_all_that_it_waits_for(world: World) -> None:
+    flow = Workflow("diamond")
+    last = flow.add("last", world.note.call("last"), after=["left", "right"])
+    first = flow.add("first", world.note.call("first"))
+    flow.add("left", world.note.call("left"), after=first)
+    flow.add("right", world.note.call("right"), after="first")
+    flow.add("end", world.note.call("end"), after=[last])
+    flow.enqueue()
+    world.run()
+    assert world.noted == ["first", "left", "right", "last", "end"]
+    assert world.states == ["succeeded"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "ran", "state"),
+    [
+        ("cancel", ["fail"], "cancelled"),
+        ("continue", ["fail", "next"], "succeeded"),
+        ("wait", ["fail"], "waiting"),
+    ],
+)
+def test_an_edge_says_what_happens_if_its_ancestor_fails(
+    rule: Any,
+    ran: list[str],
+    state: str,
+    world: World,
+) -> None:
+    flow = Workflow()
+    flow.add("first", world.note.call("fail"))
+    flow.add("next", world.note.call("next"), after={"first": rule})
+    flow.enqueue()
+    world.run()
+    assert world.noted == ran
+    assert world.nodes == {"first": "failed", "next": state}
+    assert world.states == ["running" if rule == "wait" else "failed"]
+
+
+def test_a_group_in_a_chain_ends_before_the_next_step_begins(world: World) -> None:
+    inner = chain(
+        world.note.call("a"), group([world.note.call("b"), world.note.call("c")]), world.note.call("d")
+    )
+    chain(
+        world.note.call(1),
+        group([world.note.call(2), inner, world.note.call(3)]),
+        group([]),
+        world.note.call(4),
+    ).enqueue()
+    world.run()
+    assert world.noted[0] == 1
+    assert world.noted[-1] == 4
+    assert sorted(map(str, world.noted)) == ["1", "2", "3", "4", "a", "b", "c", "d"]
+    inside = [what for what in world.noted if isinstance(what, str)]
+    assert (inside[0], inside[-1]) == ("a", "d")
+    assert world.states == ["succeeded"]
+
+
+def test_a_failure_inside_a_group_cancels_what_follows_the_group(world: World) -> None:
+    inside = chain(
+        world.note.call("fail"),
+        group([world.note.call("b"), chain(world.note.call("c"), world.note.call("d"))]),
+    )
+    chain(group([world.note.call(2), inside]), world.note.call(4), group([world.note.call(5)])).enqueue()
+    world.run()
+    assert sorted(map(str, world.noted)) == ["2", "fail"]
+    assert world.states == ["failed"]
+    assert world.count("jobs") == 0
+    ended = "select state, count(*) from pgqueue.nodes where kind = 'job' group by 1 order by 1"
+    assert world.rows(ended) == [("cancelled", 5), ("failed", 1), ("succeeded", 1)]
+
+
+def test_a_chain_longer_than_one_transaction_cancels_is_cancelled_to_its_end(world: World) -> None:
+    steps = [world.note.call("fail"), *(world.note.call(n) for n in range(1000))]
+    chain(*steps).enqueue()
+    world.run()
+    assert world.states == ["failed"]
+    assert world.count("jobs") == 0
+
+
+def test_a_large_group_behind_a_step_is_released_whole(world: World) -> None:
+    chain(
+        world.note.call("first"), group([world.note.call(n) for n in range(2000)]), world.note.call("last")
+    ).enqueue()
+    world.run()
+    assert world.noted == ["first", *range(2000), "last"]
+    assert world.states == ["succeeded"]
+    assert world.count("flow_work") == 0
+
+
+def test_of_one_key_one_flow_runs_and_the_next_in_turn(world: World) -> None:
+    for number in range(3):
+        flow = Workflow(key="shop:7", in_turn=number > 0)
+        flow.add("a", world.note.call(f"a{number}"))
+        flow.add("b", world.note.call(f"b{number}"), after="a")
+        flow.enqueue()
+    again = Workflow(key="shop:7")
+    again.add("a", world.note.call("never"))
+    with pytest.raises(FlowRefused, match="shop:7"):
+        again.enqueue()
+    assert world.states == ["running", "waiting", "waiting"]
+    world.run()
+    assert world.noted == ["a0", "b0", "a1", "b1", "a2", "b2"]
+    again.enqueue()
+
+
+def test_a_flow_is_refused_whole_if_a_unique_key_is_taken(world: World) -> None:
+    world.note.using(unique_key="k").enqueue(1)
+    with pytest.raises(FlowRefused, match="unique_key='k'"):
+        chain(world.note.call(1), world.note.using(unique_key="k").call(2)).enqueue()
+    assert world.count("jobs") == 1
+    assert world.count("nodes") == 0
+    chain(world.note.call(1), world.note.using(unique_key="l").call(2)).enqueue()
+    world.run()
+    assert world.states == ["succeeded"]
+
+
+def test_mistakes_are_refused_by_name_when_a_workflow_is_built(world: World) -> None:
+    flow = Workflow("shop")
+    flow.add("a", world.note.call(1), after="b")
+    with pytest.raises(InvalidOption, match="'a': workflow 'shop' has this node already"):
+        flow.add("a", world.note.call(1))
+    with pytest.raises(InvalidOption, match="node 'a': there is no node 'b'"):
+        flow.enqueue()
+    flow.add("b", world.note.call(1), after="c")
+    flow.add("c", world.note.call(1), after=["a"])
+    with pytest.raises(InvalidOption, match=r"wait for each other: .*a.*b.*c"):
+        flow.enqueue()
+    with pytest.raises(InvalidOption, match=r"give task.call|write task.call"):
+        chain(world.note)  # type: ignore[arg-type]  # the mistake
+    with pytest.raises(InvalidOption, match="it has no call"):
+        chain().enqueue()
+    with pytest.raises(InvalidOption, match="if_failed='ignore'"):
+        flow.add("d", world.note.call(1), if_failed="ignore")  # type: ignore[arg-type]  # the mistake
+    with pytest.raises(InvalidOption, match="in_turn=True needs a key"):
+        Workflow(in_turn=True)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_graph_runs_each_node_once_after_its_ancestors(seed: int, world: World) -> None:
+    draw = random.Random(seed)  # noqa: S311 - not for secrets
+    names = [f"n{number}" for number in range(draw.randint(1, 25))]
+    after = {
+        name: draw.sample(names[:place], draw.randint(0, min(place, 3))) for place, name in enumerate(names)
+    }
+    flow = Workflow()
+    for name in draw.sample(names, len(names)):
+        flow.add(name, world.note.call(name), after=after[name])
+    flow.enqueue()
+    world.run()
+    assert sorted(world.noted) == sorted(names)
+    for name, before in after.items():
+        assert all(world.noted.index(one) < world.noted.index(name) for one in before)
+    assert world.states == ["succeeded"]
