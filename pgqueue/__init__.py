@@ -7,7 +7,7 @@ import typing as _typing
 
 from pgqueue.app.context import Context
 from pgqueue.app.flow_handle import FlowHandle
-from pgqueue.app.flows import Chain, Group, Node, Workflow, chain, group
+from pgqueue.app.flows import Flow, Node, Workflow, chain, group
 from pgqueue.app.handle import JobHandle
 from pgqueue.app.middleware import Middleware
 from pgqueue.app.observer import Observer
@@ -32,13 +32,12 @@ __all__ = [
     "OWN_CONNECTION",
     "AttemptError",
     "Call",
-    "Chain",
     "Codec",
     "Condition",
     "Context",
     "Dead",
+    "Flow",
     "FlowHandle",
-    "Group",
     "Job",
     "JobHandle",
     "JobPart",

@@ -127,7 +127,7 @@ class Chain(Flow):
     _kind = "chain"
 
     def __init__(self, parts: Iterable[Part], *, name: str = "chain") -> None:
-        """As :func:`chain`."""
+        """Made by :func:`chain`."""
         self.name = check_node_name(name)
         self._chained = [_checked(part, "chain") for part in parts]
 
@@ -156,7 +156,7 @@ class Group(Flow):
         on_end: Part | None = None,
         name: str = "group",
     ) -> None:
-        """As :func:`group`."""
+        """Made by :func:`group`."""
         self.name = check_node_name(name)
         self._grouped = [_checked(part, "group") for part in parts]
         callbacks = {
@@ -296,7 +296,7 @@ class Workflow(Flow):
         return Parts(NodeKind.WORKFLOW, steps)
 
 
-def chain(*parts: Part, name: str = "chain") -> Chain:
+def chain(*parts: Part, name: str = "chain") -> Flow:
     """Parts that run one after the other: each is ready in the transaction that completes the one before.
 
     Args:
@@ -316,7 +316,7 @@ def group(
     on_success: Part | None = None,
     on_end: Part | None = None,
     name: str = "group",
-) -> Group:
+) -> Flow:
     """Parts that run side by side, and what runs after them. A group without parts has succeeded at once.
 
     Args:

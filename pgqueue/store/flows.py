@@ -128,13 +128,10 @@ def _write(new: _New) -> Steps[None]:
     """Write the rows of new nodes, and of what belongs to them."""
     yield from _write_keyed_jobs(new)
     plain = [at for at in new.jobs if _job(new.nodes[at]).unique_key is None]
-    for name, rows in (
-        ("flows/copy_jobs", (_job_row(new, at) for at in plain)),
-        ("flows/copy_nodes", (_node_row(new, at) for at in range(len(new.nodes)))),
-        ("flows/copy_edges", _edge_rows(new)),
-        ("flows/copy_waits", (_wait_row(new, at) for at in new.jobs if not new.released[at])),
-    ):
-        yield Copy(name, _chunks(rows))
+    yield Copy("flows/copy_jobs", _chunks(_job_row(new, at) for at in plain))
+    yield Copy("flows/copy_nodes", _chunks(_node_row(new, at) for at in range(len(new.nodes))))
+    yield Copy("flows/copy_edges", _chunks(_edge_rows(new)))
+    yield Copy("flows/copy_waits", _chunks(_wait_row(new, at) for at in new.jobs if not new.released[at]))
     counts = Counter(
         (new.ids[node.parent], node.place // PORTION) for node in new.nodes if node.parent is not None
     )

@@ -14,13 +14,17 @@ farthest as materialized (
     select id, max(depth) as depth from doomed group by id
 ),
 ended as (
-    update pgqueue.nodes as node set state = 'cancelled'
-    from farthest where node.id = farthest.id and node.state = 'waiting'
-    returning node.id, node.flow_id, node.parent_id, node.place / 512 as portion, node.kind, node.job_id, farthest.depth
+    update pgqueue.nodes set state = 'cancelled'
+    where id = any(array(select id from farthest)) and state = 'waiting'
+    returning id, flow_id, parent_id, place / 512 as portion, kind, job_id
+),
+changed as materialized (
+    select parent_id, portion, count(*) as ended from ended group by parent_id, portion
 ),
 counted as (
     update pgqueue.node_counts as known set open = known.open - changed.ended, failed = known.failed + changed.ended
-    from (select parent_id, portion, count(*) as ended from ended group by parent_id, portion) as changed
-    where known.node_id = changed.parent_id and known.portion = changed.portion
+    from changed
+    where known.node_id = any(array(select parent_id from changed))  -- for the index
+      and known.node_id = changed.parent_id and known.portion = changed.portion
 )
-select id, flow_id, parent_id, kind, job_id, depth = %(depth)s::integer from ended
+select id, flow_id, parent_id, kind, job_id, farthest.depth = %(depth)s::integer from ended join farthest using (id)

@@ -128,6 +128,15 @@ insert into pgqueue.schedule_ticks (schedule, at, fired_at, job_id, state)
 select 'schedule ' || n % 5000, now() - n * interval '1 hour', now() - n * interval '1 minute', n,
        case when n % 500 = 0 then 'waiting' else 'fired' end
 from generate_series(1, 50000) as n;
+insert into pgqueue.flows (kind, name, key, ended_at)
+select 'chain', 'chain', case when n % 3 = 0 then 'key ' || n end, case when n % 2 = 0 then now() end
+from generate_series(1, 5000) as n;
+insert into pgqueue.nodes (flow_id, parent_id, place, name, kind, job_id)
+select n / 10 + 1, n - n % 10, n % 10, 'node ' || n, case n % 10 when 0 then 'workflow' else 'job' end, n
+from generate_series(1, 20000) as n;
+insert into pgqueue.edges (from_id, to_id, rule) select n, n + 1, 'cancel' from generate_series(1, 20000) as n;
+insert into pgqueue.node_counts (node_id, portion, open) select n, 0, 9 from generate_series(10, 20000, 10) as n;
+insert into pgqueue.flow_work (node_id, task) select n, 'follow' from generate_series(1, 5000) as n;
 """
 
 POPULATE_PIPELINE = """
