@@ -14,7 +14,7 @@ from pgqueue.app.observer import Observer
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.take import TakenJob
 from pgqueue.app.task import Call, Task
-from pgqueue.errors import Dead, PgQueueError, RetryLater, Snooze, Superseded
+from pgqueue.errors import Dead, PgQueueError, RetryLater, Snooze, Superseded, WaitTimedOut
 from pgqueue.store.joining import OWN_CONNECTION
 from pgqueue.values.codec import Codec, JobPart
 from pgqueue.values.condition import Condition, result
@@ -56,6 +56,7 @@ __all__ = [
     "TakenJob",
     "Task",
     "Unique",
+    "WaitTimedOut",
     "Why",
     "Worker",
     "Workflow",

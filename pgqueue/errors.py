@@ -37,10 +37,14 @@
     │   ├── JobFailed               the job is dead or was cancelled, so there is no result
     │   ├── ResultNotKept           the job succeeded, and its result was not kept; the message says why
     │   ├── TimedOut                an attempt took longer than its task's timeout
+    │   ├── WaitTimedOut            what a task waits for did not happen before the deadline
+    │   ├── SignalRefused           a signal to a job that has ended or never was
+    │   ├── InvalidCallback         a token that is none of this queue's
     │   └── Superseded              this attempt no longer holds its job; it cannot record anything
     └── JobControl                  raised by your task to decide what becomes of its job
         ├── Snooze                  run later; spends no attempt
         ├── RetryLater              this attempt failed, and the task sets the delay
+        ├── Waiting                 raised by ctx.wait_for() and ctx.pause(): the job waits, and spends no attempt
         └── Dead                    to the dead table at once
 
 Messages name the wrong value and what to do about it.
@@ -199,6 +203,18 @@ class TimedOut(JobError, TimeoutError):
     """An attempt took longer than its task's timeout."""
 
 
+class WaitTimedOut(JobError, TimeoutError):
+    """What a task waits for did not happen before the deadline; every later attempt is told the same."""
+
+
+class SignalRefused(JobError, LookupError):
+    """A signal was sent to a job or flow that has ended or never was, or with a token that has expired."""
+
+
+class InvalidCallback(JobError, ValueError):
+    """A token that this queue did not make: forged, cut off, or of another database or schema."""
+
+
 class Superseded(JobError):
     """This attempt no longer holds its job (its lease passed, or it timed out): its transaction is rolled back."""
 
@@ -233,6 +249,23 @@ class RetryLater(JobControl):
         """
         super().__init__(reason)
         self.delay = as_delay("delay", delay)
+
+
+class Waiting(JobControl):
+    """Raised by ``ctx.wait_for()`` and ``ctx.pause()``: this attempt ends, and the job waits. Let it pass.
+
+    Attributes:
+        awaited: what it waits for.
+    """
+
+    def __init__(self, awaited: object) -> None:
+        """Made by the context.
+
+        Args:
+            awaited: what the job waits for.
+        """
+        self.awaited = awaited
+        super().__init__(f"the job waits for {awaited}")
 
 
 class Dead(JobControl):

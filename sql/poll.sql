@@ -1,5 +1,5 @@
--- poll: promote due jobs; tell when the next job and schedule are due, and whether there are lost workers and ready jobs.
--- index: jobs_scheduled, jobs_ready, schedules_next
+-- poll: promote due jobs; tell when the next job, schedule and deadline are due, and of lost workers and ready jobs.
+-- index: jobs_scheduled, jobs_ready, schedules_next, signals_unsettled, waits_until
 -- locks: the promoted rows, skipping locked ones
 -- run by: worker upkeep, take
 -- why: one statement for all that an idle worker asks, and every line is looked at from a mark, past the entries
@@ -42,5 +42,8 @@ select due.promoted, due.refused,
        pgqueue.tell_of_sleepers(),
        (select extract(epoch from next_at - clock.now)::float8 from pgqueue.schedules
         where paused_at is null and error is null order by next_at limit 1),
-       exists (select from pgqueue.flow_work)
+       exists (select from pgqueue.flow_work),
+       case when exists (select from pgqueue.signals where not settled) then 0.0
+            else (select extract(epoch from greatest(least(until, clock.now + interval '1 day'), clock.now) - clock.now)::float8
+                  from pgqueue.waits where until is not null order by until limit 1) end
 from clock cross join lateral pgqueue.promote_due(clock.now, %(limit)s::integer) as due

@@ -23,7 +23,11 @@ select job.state, job.queue, job.task, job.attempts, job.max_attempts,
        stuck.blocked_task, stuck.blocked_job, stuck.blocked_where,
        case when job.state = 'blocked' then array(
            select waits_for from pgqueue.waits where waits.job_id = job.id order by waits_for limit 6)
-       end as waits_for
+       end as waits_for,
+       case when job.state = 'blocked' then array(
+           select extract(epoch from pgqueue.as_datetime(waits.until) - clock.now)::float8
+           from pgqueue.waits where waits.job_id = job.id order by waits_for limit 6)
+       end as waits_until
 from (select coalesce(%(now)s::timestamptz, now()) as now) as clock
 cross join pgqueue.all_jobs as job
 left join pgqueue.jobs as live on live.id = job.id

@@ -10,7 +10,7 @@ A task that wants its context names it by annotation::
 The job's completion commits in that same transaction: either both happen or neither does.
 
 What an attempt notes for later ones (steps, checkpoints) is decided in :mod:`pgqueue.app.notes`, and how progress is written
-in :mod:`pgqueue.app.progress`.
+in :mod:`pgqueue.app.progress`. How it waits is in :mod:`pgqueue.app.waits`.
 """
 
 import logging
@@ -25,6 +25,7 @@ import psycopg
 from pgqueue.app.notes import Keeps, Notes
 from pgqueue.app.observer import Observers
 from pgqueue.app.progress import Board
+from pgqueue.app.waits import CanWait
 from pgqueue.errors import JobError, Superseded
 from pgqueue.store import finish
 from pgqueue.store.connection import Awaiting, Blocking
@@ -65,7 +66,7 @@ class Host(Keeps, Protocol):
         """What becomes of the job if its attempt ends with this error."""
 
 
-class Context:
+class Context(CanWait):
     """The surroundings of one attempt.
 
     Attributes:
@@ -77,6 +78,7 @@ class Context:
         completed: whether :meth:`transaction` has completed the job.
     """
 
+    _host: Host
     __slots__ = (
         "_host",
         "_judged",

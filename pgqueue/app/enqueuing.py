@@ -11,8 +11,8 @@ from itertools import chain, islice
 from typing import Any, ClassVar, cast
 
 from pgqueue.app.handle import JobHandle
-from pgqueue.app.jobs import Jobs
 from pgqueue.app.observer import Observers
+from pgqueue.app.signalling import Signalling
 from pgqueue.errors import UnknownQueue
 from pgqueue.store import enqueue
 from pgqueue.values.caller import caller
@@ -25,7 +25,7 @@ log = logging.getLogger("pgqueue")
 _told = False
 
 
-class Enqueuing(Jobs):
+class Enqueuing(Signalling):
     """Adds jobs that tasks have prepared.
 
     Attributes:

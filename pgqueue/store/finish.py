@@ -4,7 +4,8 @@ Every job that ends does so here: for the worker's completer, takes, ``ctx.trans
 lost worker's jobs, and a cancel of a waiting job. What hangs on the end of a job belongs here.
 
 A batch takes two statements at most; of more than :data:`AT_ONCE` verdicts each portion does. ``sql/requeue.sql`` returns
-jobs that are to run again, and leaves alone those that were asked to cancel. ``sql/end.sql`` ends the others and what was
+jobs that are to run again, and leaves alone those that were asked to cancel; those that wait for a signal or a time are
+blocked before (:mod:`pgqueue.store.signals`). ``sql/end.sql`` ends the others and what was
 left alone; it alone decides that a job which was asked to cancel ends as cancelled. Where all of a batch succeeded,
 ``sql/complete.sql`` does the same for less.
 
@@ -18,14 +19,24 @@ from operator import attrgetter, itemgetter
 from typing import Any
 from uuid import UUID
 
-from pgqueue.store import following
+from pgqueue.store import following, signals
 from pgqueue.store.arrays import numbers, texts
 from pgqueue.store.ending import AT_ONCE, States, cancelled, states_of
 from pgqueue.store.plan import Plan, Row, Statement, Steps, plan
 from pgqueue.store.waking import tell_ended
 from pgqueue.values.codec import error_text
 from pgqueue.values.job import AtEnd, JobState
-from pgqueue.values.verdict import Again, Cancelled, Died, Returned, Succeeded, Unknown, Verdict, given_up
+from pgqueue.values.verdict import (
+    Again,
+    Cancelled,
+    Died,
+    Returned,
+    Succeeded,
+    Unknown,
+    Verdict,
+    Waits,
+    given_up,
+)
 
 OUTCOMES: Mapping[type[Verdict], str] = {
     Succeeded: "succeeded",
@@ -45,7 +56,7 @@ _id, _fence, _at_end = attrgetter("claim.id"), attrgetter("claim.fence"), attrge
 def finish(
     worker: UUID, verdicts: Sequence[Verdict], *, keep: bool, now: datetime | None = None
 ) -> Plan[States]:
-    """Record a batch of verdicts of any kinds. Where one is of a job in a flow, the plan needs a transaction.
+    """Record a batch of verdicts of any kinds. Where one is of a job in a flow, or waits, the plan needs a transaction.
 
     Args:
         worker: whose attempts they were.
@@ -57,7 +68,7 @@ def finish(
         The state that each job is in now; a job that is missing was superseded.
     """
     done = record(worker, verdicts, keep=keep, now=now)
-    return done.in_transaction() if any(map(_at_end, verdicts)) else done
+    return done.in_transaction() if any(map(_at_end, verdicts)) or Waits in map(type, verdicts) else done
 
 
 @plan
@@ -70,6 +81,9 @@ def record(
     if {*map(type, verdicts)} == _ALL_SUCCEEDED:
         return (yield from _complete(worker, verdicts, keep=keep, now=now))
     states: States = {}
+    if waiting := [one for one in verdicts if isinstance(one, Waits)]:
+        states |= yield from _block(worker, waiting, now=now)
+        verdicts = [_unblocked(one) for one in verdicts if one.claim.id not in states]
     if going_back := [one for one in verdicts if isinstance(one, Again | Returned | Unknown)]:
         states |= yield from _requeue(worker, going_back, now=now)
     if ending := [one for one in verdicts if one.claim.id not in states]:
@@ -133,6 +147,17 @@ def _complete(worker: UUID, verdicts: Sequence[Any], *, keep: bool, now: datetim
             [(row[0], JobState.SUCCEEDED, row[1]) for row in rows], _results(verdicts), now=now
         )
     return dict.fromkeys([row[0] for row in rows], JobState.SUCCEEDED)
+
+
+def _block(worker: UUID, verdicts: Sequence[Waits], *, now: datetime | None) -> Steps[States]:
+    """Block jobs that wait; of those that are missing, the signal is there, or they end instead."""
+    verdicts = sorted(verdicts, key=_id)
+    return (yield from signals.wait(_fenced(worker, verdicts, now), [one.awaited for one in verdicts]))
+
+
+def _unblocked(verdict: Verdict) -> Verdict:
+    """A job that could not be blocked goes back to its line: its next attempt gets the signal."""
+    return Returned(verdict.claim) if isinstance(verdict, Waits) else verdict
 
 
 def _requeue(

@@ -34,6 +34,8 @@ class Polled(msgspec.Struct, frozen=True):
         ready: whether a job is ready in the lines that were asked about.
         schedule_in: in how many seconds the next schedule is due, negative if it is; None: none is.
         flow_work: whether there is work left in flows.
+        wait_in: in how many seconds the next deadline of a blocked job passes; 0: one has, or signals are unsettled; None: no
+            blocked job has one.
     """
 
     count: int
@@ -43,6 +45,7 @@ class Polled(msgspec.Struct, frozen=True):
     refused: Sequence[int] = ()
     schedule_in: float | None = None
     flow_work: bool = False
+    wait_in: float | None = None
 
 
 @plan
@@ -65,14 +68,15 @@ def poll(
     }
     count, all_refused = 0, list[int]()
     while True:
-        ((moved, refused, next_in, lost, ready, _, schedule_in, flow_work),) = yield Statement("poll", params)
+        (row,) = yield Statement("poll", params)
+        moved, refused, next_in, lost, ready, _, schedule_in, flow_work, wait_in = row
         count += moved
         all_refused += refused
         if moved + len(refused) < PROMOTED_AT_ONCE:
             break
     if count:
         yield from wake()
-    return Polled(count, next_in, lost, ready, all_refused, schedule_in, flow_work)
+    return Polled(count, next_in, lost, ready, all_refused, schedule_in, flow_work, wait_in)
 
 
 @plan
@@ -251,6 +255,12 @@ def drop_notes() -> Steps[int]:
         ((looked, deleted),) = yield Statement("notes/drop", {})
         count += deleted
     return count
+
+
+@plan
+def drop_signals(*, now: datetime | None = None) -> Steps[int]:
+    """Delete signals and deadlines that no job will ask for any more; signals to keys after 30 days. How many."""
+    return (yield from _some_at_a_time("signals/drop", now))
 
 
 def _some_at_a_time(name: str, now: datetime | None) -> Steps[int]:

@@ -37,7 +37,7 @@ LONGEST_ERROR = 64_000
 """Characters of an encoded error; a longer one is not kept, since the database might refuse it for ever."""
 
 
-Kind: TypeAlias = Literal["args", "result", "note", "error"]
+Kind: TypeAlias = Literal["args", "result", "note", "error", "signal"]
 
 
 class JobPart(msgspec.Struct, frozen=True):
@@ -45,8 +45,9 @@ class JobPart(msgspec.Struct, frozen=True):
 
     Attributes:
         kind: the job's arguments, its result, one error, or a note: the result of a step, a checkpoint, or the message of
-            its progress. All are JSON; arguments and errors are objects, and an error has ``message`` and ``traceback``.
-        task: the name of the job's task.
+            its progress; or the payload of a signal. All are JSON; arguments and errors are objects, and an error has
+            ``message`` and ``traceback``.
+        task: the name of the job's task; empty for a signal, whose sender does not know it.
     """
 
     kind: Kind
@@ -59,6 +60,9 @@ class JobPart(msgspec.Struct, frozen=True):
         if isinstance(self._meta, str | bytes):
             return object_of(self._meta)
         return self._meta or {}
+
+
+SIGNAL: Final = JobPart("signal", "")
 
 
 class Codec:
@@ -139,6 +143,16 @@ def encoded_result(codec: Codec, claim: Claim, data: bytes) -> bytes:
 def encoded_note(codec: Codec | None, claim: Claim, data: bytes) -> bytes:
     """What an attempt notes, as it is to be stored; what raises is as for :func:`encoded_args`."""
     return data if codec is None else _encode(codec, data, JobPart("note", claim.task, claim.meta))
+
+
+def encoded_payload(codec: Codec | None, data: bytes) -> bytes:
+    """A signal's payload as it is to be stored; what raises is as for :func:`encoded_args`."""
+    return data if codec is None else _encode(codec, data, SIGNAL)
+
+
+def payload_text(codec: Codec | None, text: str) -> str:
+    """A stored payload of a signal, as the JSON that its sender gave; what raises is as for :func:`args_text`."""
+    return text if codec is None else _decode(codec, text, SIGNAL)
 
 
 def with_encoded_errors(codec: Codec | None, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:

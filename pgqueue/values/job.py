@@ -7,7 +7,7 @@
                    └──────────┴─────────┘
                 retry, snooze   given back, reclaimed
 
-``blocked`` jobs wait for a reason to be removed (:mod:`pgqueue.store.admission`). A job that waits can become
+``blocked`` jobs wait for a reason to be removed (:mod:`pgqueue.store.admission`); a running one may wait in its middle. A job that waits can become
 ``cancelled``, and so can a running job whose attempt ends without success.
 """
 
@@ -48,7 +48,14 @@ TRANSITIONS: Mapping[JobState, frozenset[JobState]] = MappingProxyType(
         JobState.SCHEDULED: frozenset({JobState.READY, JobState.CANCELLED}),
         JobState.READY: frozenset({JobState.RUNNING, JobState.SCHEDULED, JobState.CANCELLED}),
         JobState.RUNNING: frozenset(
-            {JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED, JobState.SCHEDULED, JobState.READY}
+            {
+                JobState.SUCCEEDED,
+                JobState.DEAD,
+                JobState.CANCELLED,
+                JobState.SCHEDULED,
+                JobState.READY,
+                JobState.BLOCKED,
+            }
         ),
         JobState.SUCCEEDED: frozenset(),
         JobState.CANCELLED: frozenset(),

@@ -12,10 +12,11 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from pgqueue.errors import Dead, ResultNotKept, RetryLater, Snooze
+from pgqueue.errors import Dead, ResultNotKept, RetryLater, Snooze, Waiting, WaitTimedOut
 from pgqueue.values.job import AttemptError, Claim, Job, JobState
 from pgqueue.values.lease import spoken
 from pgqueue.values.retry import Retry
+from pgqueue.values.signal import Awaited
 from pgqueue.values.storable import storable_text
 
 Reason = Literal["exhausted", "refused", "undecodable", "asked", "unknown"]
@@ -72,13 +73,20 @@ class Unknown(msgspec.Struct, frozen=True):
     after: timedelta
 
 
+class Waits(msgspec.Struct, frozen=True):
+    """The job is blocked until what it waits for has happened, or its deadline has passed; its attempt is not counted."""
+
+    claim: Claim
+    awaited: Awaited
+
+
 class Cancelled(msgspec.Struct, frozen=True):
     """The job was asked to cancel, and its attempt was stopped."""
 
     claim: Claim
 
 
-Verdict: TypeAlias = Succeeded | Again | Died | Returned | Unknown | Cancelled
+Verdict: TypeAlias = Succeeded | Again | Died | Returned | Unknown | Waits | Cancelled
 
 
 def judge(claim: Claim, error: BaseException, *, retry: Retry, seconds: float) -> Verdict:
@@ -94,17 +102,28 @@ def judge(claim: Claim, error: BaseException, *, retry: Retry, seconds: float) -
         What is to be recorded.
     """
     described = describe(error, claim.attempt)
-    age = timedelta(seconds=claim.failing_seconds + seconds)
     match error:
         case Snooze():
             return Returned(claim, error.delay)
+        case Waiting(awaited=Awaited() as awaited):  # of another job, where a take is left by it
+            return Waits(claim, awaited) if awaited.job_id == claim.id else Returned(claim)
         case Dead():
             return Died(claim, seconds, "asked", described)
+        case _:
+            return _after_failure(claim, error, described, retry=retry, seconds=seconds)
+
+
+def _after_failure(
+    claim: Claim, error: BaseException, described: AttemptError, *, retry: Retry, seconds: float
+) -> Verdict:
+    age = timedelta(seconds=claim.failing_seconds + seconds)
+    match error:
         case _ if claim.attempt >= claim.max_attempts:
             return Died(claim, seconds, "exhausted", described)
         case RetryLater():
             return Again(claim, error.delay, described)
-        case _ if not retry.wants_again(error, claim.attempt, age):
+        # after a wait that timed out, each further attempt would end in the same way
+        case _ if isinstance(error, WaitTimedOut) or not retry.wants_again(error, claim.attempt, age):
             return Died(claim, seconds, "refused", described)
         case _:
             return Again(claim, retry.delay(error, claim.attempt, age), described)

@@ -11,13 +11,12 @@ import msgspec
 from pgqueue.values.health import BlockedLoop
 from pgqueue.values.job import JobState
 from pgqueue.values.lease import spoken
+from pgqueue.values.signal import spoken_reason
 
 MOST_AHEAD = 1_000
 """The jobs ahead of a job are counted up to this number."""
 MOST_NAMED = 5
 """How many of the things that a blocked job waits for are named, at most."""
-LONGEST_NAMED = 200
-"""Characters of such a name."""
 
 Reason: TypeAlias = Literal[
     "no record",
@@ -65,6 +64,7 @@ class Facts(msgspec.Struct, frozen=True):
         blocked_job: by which job; None: by none.
         blocked_where: at which line.
         waits_for: what it waits for if it is blocked, up to 6 names.
+        waits_until: for each of these, the seconds until its deadline; None: it has none.
     """
 
     state: str
@@ -93,6 +93,7 @@ class Facts(msgspec.Struct, frozen=True):
     blocked_job: int | None
     blocked_where: str | None
     waits_for: list[str] | None
+    waits_until: list[float | None] | None = None
 
     @property
     def blocked(self) -> BlockedLoop | None:
@@ -134,7 +135,7 @@ def explain(job_id: int, facts: Facts | None) -> Why:
         case JobState.RUNNING:
             reason, sentence = _running(job_id, facts)
         case JobState.BLOCKED:
-            reason, sentence = "blocked", _blocked(facts.waits_for or [])
+            reason, sentence = "blocked", _blocked(job_id, facts.waits_for or [], facts.waits_until or [])
         case JobState.SCHEDULED | JobState.READY:
             reason, sentence = _waiting(facts)
         case _:
@@ -145,13 +146,23 @@ def explain(job_id: int, facts: Facts | None) -> Why:
 NO_RECORD = "it was not committed (yet), or was rolled back, or its history has been dropped"
 
 
-def _blocked(waits_for: Sequence[str]) -> str:
-    """What a blocked job waits for: another job, a limit or its turn, by the name that the feature which blocked it gave."""
+def _blocked(job_id: int, waits_for: Sequence[str], until: Sequence[float | None]) -> str:
+    """What a blocked job waits for: a signal, a time, or what the feature that blocked it has named."""
     if not waits_for:
         return "it is blocked, and nothing is recorded that it waits for: cancel it, and enqueue it again"
-    named = [repr(name[:LONGEST_NAMED]) for name in waits_for[:MOST_NAMED]]
+    deadlines = [*until, *[None] * len(waits_for)]
+    named = [
+        spoken_reason(name, job_id) + _at_most(left)
+        for name, left in zip(waits_for[:MOST_NAMED], deadlines, strict=False)
+    ]
     more = ", and more" if len(waits_for) > MOST_NAMED else ""
     return f"it is blocked, and waits for {', '.join(named)}{more}"
+
+
+def _at_most(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    return f", for {spoken(seconds)} at most" if seconds > 0 else ", whose deadline has passed"
 
 
 def _running(job_id: int, facts: Facts) -> tuple[Reason, str]:

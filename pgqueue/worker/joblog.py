@@ -17,7 +17,7 @@ import psycopg
 
 from pgqueue.app.observer import Observer
 from pgqueue.values.job import Claim
-from pgqueue.values.verdict import Cancelled, Reason, Returned, Succeeded, Verdict
+from pgqueue.values.verdict import Cancelled, Reason, Returned, Succeeded, Verdict, Waits
 
 NAMED_TASKS = 20
 """A longer list of tasks is cut short in the log."""
@@ -69,6 +69,8 @@ class JobLog(Observer):
                     log.info("job succeeded", extra={**_fields(verdict.claim), "seconds": seconds})
                 case Cancelled():
                     log.info("job cancelled", extra=_fields(verdict.claim))
+                case Waits(awaited=awaited):
+                    log.info("job waits", extra={**_fields(verdict.claim), "waits_for": str(awaited)})
                 case Returned(delay=None):
                     log.info("job returned to its queue", extra=_fields(verdict.claim))
                 case Returned():

@@ -17,7 +17,7 @@ from pgqueue.errors import ConnectionFailed
 from pgqueue.store.database import Database
 from pgqueue.store.listener import CANCEL, FLOW, listen
 from pgqueue.store.session import OWN
-from pgqueue.values.verdict import Again, Returned, Unknown, Verdict
+from pgqueue.values.verdict import Again, Returned, Unknown, Verdict, Waits
 from pgqueue.worker.connection import passes
 
 LISTEN_AGAIN = 1.0
@@ -25,7 +25,7 @@ LISTEN_AGAIN = 1.0
 IDLE_AFTER = 10.0
 """Seconds. A transaction that began before the worker was set idle notifies no one of its jobs. The worker looks every
 ``poll`` for this long after the last activity, to find such jobs soon."""
-REQUEUED = frozenset({Again, Returned, Unknown})
+REQUEUED = frozenset({Again, Returned, Unknown, Waits})
 
 
 class Signals:

@@ -18,11 +18,11 @@ import psycopg
 
 from pgqueue.app.progress import Board
 from pgqueue.errors import ConnectionFailed
-from pgqueue.store import claim, following, notes, ticks, upkeep
+from pgqueue.store import claim, following, notes, signals, ticks, upkeep
 from pgqueue.store.plan import Plan
 from pgqueue.store.sweep import arun_sweep, reclaiming
 from pgqueue.values.job import Claim
-from pgqueue.values.verdict import Returned, Unknown, Verdict, describe, failed, lost
+from pgqueue.values.verdict import Returned, Unknown, Verdict, Waits, describe, failed, lost
 from pgqueue.worker.completer import Completer
 from pgqueue.worker.connection import LONG_READ, Connections, WorkerConnection
 from pgqueue.worker.heartbeat import Heartbeat
@@ -41,7 +41,7 @@ CANCEL_EVERY = 0.8
 FIRING = 0.5
 """Seconds of one poll that go to schedules: due jobs and lost workers are looked for in between."""
 POLL_AGAIN = 0.05
-"""Seconds from a poll that found a schedule due to the next one, which tells when the next schedule is due."""
+"""Seconds from a poll that found a schedule or a deadline due to the next one, which tells when the next is due."""
 LOST_JOBS_FIRST = 30.0
 """Seconds until the first look for jobs of unknown workers. It reads the jobs from end to end (0.1 s for a million),
 so it does not run at the moment when many workers start."""
@@ -54,6 +54,7 @@ TIDYING: Sequence[Callable[[], Plan[int]]] = (
     upkeep.release_holds,
     upkeep.drop_ticks,
     upkeep.drop_notes,
+    upkeep.drop_signals,
 )
 """What can wait, in this order; each step commits by itself."""
 DROPPING = frozenset({upkeep.drop_history, upkeep.drop_strays, upkeep.drop_dead})
@@ -168,14 +169,20 @@ class Upkeep:
             self._signals.look.set()
         if polled.lost:
             await self._reclaim()
-        pause = self._sweep_every if self._signals.activity.idle else self._poll_every
-        if polled.schedule_in is not None and polled.schedule_in <= 0:
-            await self._fire_schedules()
+        if await self._found_due(polled):
             return POLL_AGAIN
+        pause = self._sweep_every if self._signals.activity.idle else self._poll_every
+        return min(filter(None, [pause, polled.next_in, polled.schedule_in, polled.wait_in]))
+
+    async def _found_due(self, polled: upkeep.Polled) -> bool:
+        """Do what a poll has found to be due, a share of each kind; whether there was anything."""
+        admitted = polled.wait_in == 0 and await self._admit_waiting()
+        fires = polled.schedule_in is not None and polled.schedule_in <= 0
+        if fires:
+            await self._fire_schedules()
         if polled.flow_work:
             await self._work_in_flows()
-            return POLL_AGAIN
-        return min([pause, *(due for due in (polled.next_in, polled.schedule_in) if due is not None)])
+        return admitted or fires or polled.flow_work
 
     async def return_stale(self) -> None:
         """Requeue claims that wait although nothing has been claimed for a while: other workers may run them."""
@@ -235,6 +242,15 @@ class Upkeep:
         while time.monotonic() < until and await self._connections.upkeep.run(following.work()):
             self._signals.look.set()
 
+    async def _admit_waiting(self) -> bool:
+        """Admit jobs whose signal came while they began to wait, or whose deadline has passed; whether there were any."""
+        done = await self._connections.upkeep.run(signals.admit_due())
+        if done.refused:
+            log.error("jobs set aside: not admitted by the database", extra={"jobs": list(done.refused)})
+        if done.handled:
+            self._signals.look.set()
+        return bool(done.handled)
+
     async def _reclaim(self) -> None:
         states = await arun_sweep(reclaiming(), partial(self._connections.upkeep.once, bound=LONG_READ))
         if states:
@@ -287,7 +303,7 @@ class Reconciler:
     def _doubtful(self) -> bool:
         """Whether verdicts of this worker were refused or changed nothing; which of their attempts ran is noted."""
         ours = [one for one in self._completer.take_doubts() if one.claim.worker_id == self._heartbeat.id]
-        self._ran.update(one.claim.id for one in ours if not isinstance(one, Returned | Unknown))
+        self._ran.update(one.claim.id for one in ours if not isinstance(one, Returned | Unknown | Waits))
         return bool(ours)
 
     async def _compare(self, failure: BaseException | None) -> None:

@@ -115,7 +115,12 @@ insert into pgqueue.job_history (id, run_at, created_at, finished_at, collisions
 select n, now(), now(), now() + n % 3 * interval '1 day', 0, 0, 1, 1, 'succeeded', 'queue ' || n % 5, 'task', '{}'
 from generate_series(200001, 210000) as n;
 insert into pgqueue.queues (name) select 'queue ' || n from generate_series(1, 500) as n;
-insert into pgqueue.waits (waits_for, job_id) select 'job ' || n, n from generate_series(1, 5000) as n;
+insert into pgqueue.waits (waits_for, job_id, until)
+select 'job ' || n, n, case when n % 5 = 0 then now() + n * interval '1 second' end from generate_series(1, 5000) as n;
+insert into pgqueue.signals (target, name, settled)
+select 'job:' || n, 'approved', n % 100 > 0 from generate_series(1, 5000) as n;
+insert into pgqueue.deadlines (job_id, waits_for, until)
+select n, 'signal:job:' || n || ':approved', now() from generate_series(1, 5000) as n;
 insert into pgqueue.unique_holds (unique_key, job_id, held_until)
 select 'key ' || n, n, now() from generate_series(1, 5000) as n;
 insert into pgqueue.notes (job_id, kind, name, value)

@@ -176,7 +176,11 @@ def test_a_context_shows_only_what_a_task_may_use() -> None:
     assert shown == {
         "acheckpoint",
         "alast_checkpoint",
+        "acallback",
+        "apause",
         "attempt",
+        "await_for",
+        "callback",
         "cancelled",
         "checkpoint",
         "completed",
@@ -187,8 +191,10 @@ def test_a_context_shows_only_what_a_task_may_use() -> None:
         "meta",
         "progress",
         "run_step",
+        "pause",
         "scheduled_for",
         "seconds",
         "step",
         "transaction",
+        "wait_for",
     }

@@ -1,0 +1,1 @@
+"""The statements about signals, and about jobs that wait for one."""
