@@ -28,7 +28,7 @@ from sqlalchemy import (
     Text,
     Uuid,
 )
-from sqlalchemy.dialects.postgresql import JSON, JSONB
+from sqlalchemy.dialects.postgresql import INTERVAL, JSON, JSONB
 from sqlalchemy.types import TypeEngine
 
 from pgqueue.store import columns
@@ -48,6 +48,8 @@ class Tables:
         workers: the processes that run jobs.
         former_workers: ended worker processes, as long as there is history of their time.
         queues: queues that were paused at least once; others need no row.
+        schedules: the rules by which jobs are enqueued, and those jobs.
+        schedule_ticks: the ticks of schedules that were decided on.
         all_jobs: a view of all recorded jobs, live or ended, in one shape.
     """
 
@@ -58,6 +60,8 @@ class Tables:
     workers: Table
     former_workers: Table
     queues: Table
+    schedules: Table
+    schedule_ticks: Table
     all_jobs: Table
 
 
@@ -97,6 +101,8 @@ def _tables(schema: str) -> Tables:
         workers=Table("workers", metadata, *_workers()),
         former_workers=Table("former_workers", metadata, *_former_workers()),
         queues=Table("queues", metadata, *_queues()),
+        schedules=Table("schedules", metadata, *_schedules()),
+        schedule_ticks=Table("schedule_ticks", metadata, *_schedule_ticks()),
         all_jobs=Table("all_jobs", metadata, *_columns(columns.ALL_JOBS)),
     )
 
@@ -145,6 +151,52 @@ def _queues() -> list[Column[Any]]:
         Column("name", Text, primary_key=True),
         _optional("paused_at", _instant()),
         _required("created_at", _instant()),
+    ]
+
+
+def _schedules() -> list[Column[Any]]:
+    return [
+        Column("name", Text, primary_key=True),
+        _optional("module", Text()),
+        _required("created_at", _instant()),
+        _required("task", Text()),
+        _required("queue", Text()),
+        _required("args", JSON()),
+        _required("priority", SmallInteger()),
+        _required("max_attempts", SmallInteger()),
+        _optional("unique_key", Text()),
+        _required("unique_until_started", Boolean()),
+        _optional("meta", JSONB()),
+        _optional("cron", Text()),
+        _optional("every", INTERVAL()),
+        _optional("at", _instant()),
+        _required("timezone", Text()),
+        *(_optional(name, _instant()) for name in ("anchor", "start_at", "end_at")),
+        _optional("gap", Text()),
+        _optional("repeat", Text()),
+        _required("jitter", INTERVAL()),
+        _required("missed", Text()),
+        _required("missed_limit", Integer()),
+        _required("grace", INTERVAL()),
+        _required("overlap", Text()),
+        _required("settled", _instant()),
+        _optional("next_at", _instant()),
+        _required("live_jobs", ARRAY(BigInteger)),
+        _optional("paused_at", _instant()),
+        _optional("paused_by", Text()),
+        _optional("failed_at", _instant()),
+        _optional("error", Text()),
+    ]
+
+
+def _schedule_ticks() -> list[Column[Any]]:
+    return [
+        Column("schedule", Text, primary_key=True),
+        Column("at", _instant(), primary_key=True),
+        _required("fired_at", _instant()),
+        _optional("job_id", BigInteger()),
+        _required("state", Text()),
+        _required("kind", Text()),
     ]
 
 

@@ -8,7 +8,7 @@ module: a schedule is removed by an app that has tasks of its module and does no
 import getpass
 import logging
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -24,7 +24,7 @@ from pgqueue.app.task import Call
 from pgqueue.errors import InvalidOption
 from pgqueue.store import schedules, ticks
 from pgqueue.store.plan import Plan
-from pgqueue.values.codec import JobPart, opened_value
+from pgqueue.values.codec import JobPart, opened_value, same_args
 from pgqueue.values.job import Enqueued, NewJob
 from pgqueue.values.options import check_page
 from pgqueue.values.rule import Tick
@@ -51,10 +51,7 @@ class Schedules:
         Raises:
             PayloadNotEncodable: the arguments of one do not fit its task.
         """
-        return [
-            replace(one, job=self._queue._checked(one.job))  # noqa: SLF001 - as every enqueue is
-            for one in (declared.stored() for declared in self._declared.values())
-        ]
+        return [self._checked(one.stored()) for one in self._declared.values()]
 
     def apply(self) -> Applied:
         """Store what the app's code declares, all or none, and remove what its modules no longer declare.
@@ -288,7 +285,8 @@ class Schedules:
     def application(self) -> Plan[Applied]:
         """The plan of :meth:`apply`, for workers."""
         modules = {task.function.__module__ for task in self._queue.tasks.values()} - {SCRIPT}
-        return schedules.apply(self.declared(), sorted(modules))
+        clear = [one.stored() for one in self._declared.values()]
+        return schedules.apply([*map(self._checked, clear)], sorted(modules), same=self._same(clear))
 
     def _putting(
         self, name: str, call: Call[Any], cron: str | None, timing: TimingOptions, *, overwrite: bool
@@ -296,9 +294,19 @@ class Schedules:
         job = getattr(call, "job", None)
         if not isinstance(job, NewJob):
             raise InvalidOption(f"schedule {name!r}: {call!r:.80} is no call of a task; give task.call(...)")
-        checked = self._queue._checked(job)  # noqa: SLF001 - as every enqueue is
-        new = NewSchedule(name=name, job=checked, timing=timing_of(cron, timing))
-        return schedules.put(new, replace=overwrite)
+        new = NewSchedule(name=name, job=job, timing=timing_of(cron, timing))
+        return schedules.put(self._checked(new), replace=overwrite, same=self._same([new]))
+
+    def _checked(self, new: NewSchedule) -> NewSchedule:
+        """A schedule whose job is checked and encoded as every enqueue's is."""
+        return replace(new, job=self._queue._checked(new.job))  # noqa: SLF001 - as every enqueue is
+
+    def _same(self, clear: Sequence[NewSchedule]) -> schedules.Same | None:
+        """Tells whether stored arguments are those of these schedules, which are in clear. None: there is no codec."""
+        codec, jobs = self._queue.codec, {one.name: one.job for one in clear}
+        if codec is None:
+            return None
+        return lambda name, stored: same_args(codec, stored, jobs[name])
 
     def _opened(self, schedule: Schedule) -> Schedule:
         """The schedule with its arguments decoded."""

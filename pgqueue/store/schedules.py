@@ -3,9 +3,12 @@
 Their ticks are fired in :mod:`pgqueue.store.ticks`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace as replaced
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
+
+from msgspec import structs
 
 from pgqueue.errors import UnknownSchedule
 from pgqueue.store.plan import Row, Statement, Steps, plan
@@ -13,6 +16,8 @@ from pgqueue.values.codec import object_of
 from pgqueue.values.schedule import NewSchedule, Timing, check_schedule_name
 from pgqueue.values.scheduled import Applied, Change, Schedule
 
+Same: TypeAlias = Callable[[str, str], bool]
+"""Whether the arguments that are stored of a schedule, by its name, are those that it is to have, encoded otherwise."""
 NOT_THERE = "there is no schedule {!r}; `pgqueue schedules list` shows those that there are"
 _TIMING = (
     "cron", "every", "at", "timezone", "anchor", "start", "end", "gap", "repeat", "jitter", "missed", "missed_limit", "grace",
@@ -22,12 +27,15 @@ _TIMING = (
 
 
 @plan(transaction=True)
-def put(new: NewSchedule, *, replace: bool, now: datetime | None = None) -> Steps[Change]:
+def put(
+    new: NewSchedule, *, replace: bool, same: Same | None = None, now: datetime | None = None
+) -> Steps[Change]:
     """Add a schedule, or change the one of its name.
 
     Args:
         new: the schedule.
         replace: whether to change one that was made at run time.
+        same: tells whether stored arguments can stay; None: where they are the same text.
         now: the instant; the database's own by default.
 
     Raises:
@@ -35,22 +43,29 @@ def put(new: NewSchedule, *, replace: bool, now: datetime | None = None) -> Step
     """
     clock = (yield Statement("clock", {"now": now}))[0][0]
     new.require_tick(clock)
+    (new,) = yield from _keeping_args([new], same)
     return (yield from _put(new, clock, replace=replace))
 
 
 @plan(transaction=True)
 def apply(
-    declared: Sequence[NewSchedule], modules: Sequence[str], *, now: datetime | None = None
+    declared: Sequence[NewSchedule],
+    modules: Sequence[str],
+    *,
+    same: Same | None = None,
+    now: datetime | None = None,
 ) -> Steps[Applied]:
     """Store the schedules that an app declares, all or none, and remove those that its modules no longer declare.
 
     Args:
         declared: the schedules.
         modules: the modules whose schedules these are; those of other modules stay.
+        same: as for :func:`put`.
         now: the instant; the database's own by default.
     """
     clock = (yield Statement("clock", {"now": now}))[0][0]
     removed = yield from _remove([], modules, [one.name for one in declared])
+    declared = yield from _keeping_args(declared, same)
     changes = {}
     for one in sorted(declared, key=lambda new: new.name):  # two apps lock rows in one order: no deadlock
         changes[one.name] = yield from _put(one, clock, replace=True)
@@ -119,6 +134,22 @@ def remove(name: str) -> Steps[bool]:
     return bool((yield from _remove([check_schedule_name(name)], [], [])))
 
 
+def _keeping_args(new: Sequence[NewSchedule], same: Same | None) -> Steps[list[NewSchedule]]:
+    """The schedules, with their stored arguments where these are the same: so nothing is written."""
+    if same is None:
+        return [*new]
+    rows = yield Statement("schedules/owners", {"names": [one.name for one in new]})
+    return [keeping_args(one, {row[0]: row[2] for row in rows}, same) for one in new]
+
+
+def keeping_args(new: NewSchedule, stored: Mapping[str, str], same: Same) -> NewSchedule:
+    """A schedule, with its stored arguments where these are the same."""
+    args = stored.get(new.name)
+    if args is None or not same(new.name, args):
+        return new
+    return replaced(new, job=structs.replace(new.job, args=args.encode()))
+
+
 def _put(new: NewSchedule, clock: datetime, *, replace: bool) -> Steps[Change]:
     job, timing = new.job, new.timing
     params = {name: getattr(timing, name) for name in _TIMING} | {
@@ -141,7 +172,7 @@ def _put(new: NewSchedule, clock: datetime, *, replace: bool) -> Steps[Change]:
     rows = yield Statement("schedules/put", params)
     if rows:
         return Change.ADDED if rows[0][0] else Change.CHANGED
-    owners: dict[str, str | None] = dict((yield Statement("schedules/owners", {"names": [new.name]})))
+    owners = {row[0]: row[1] for row in (yield Statement("schedules/owners", {"names": [new.name]}))}
     return Change.UNCHANGED if replace and owners.get(new.name, "") == new.module else Change.TAKEN
 
 

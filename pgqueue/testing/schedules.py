@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 
 from pgqueue.errors import UnknownSchedule
-from pgqueue.store.schedules import NOT_THERE
+from pgqueue.store.schedules import NOT_THERE, Same, keeping_args
 from pgqueue.store.ticks import Fired
 from pgqueue.values.codec import object_of
 from pgqueue.values.due import FIRED, SKIPPED, WAITING, look, past
@@ -53,12 +53,14 @@ class Calendar:
         self._entries: dict[str, Entry] = {}
         self._ticks: dict[tuple[str, datetime], Run] = {}
 
-    def put(self, new: NewSchedule, *, replace: bool, now: datetime) -> Change:
+    def put(self, new: NewSchedule, *, replace: bool, same: Same | None, now: datetime) -> Change:
         """Add a schedule, or change it."""
         new.require_tick(now)
-        return self._put(new, replace=replace, now=now)
+        return self._put(new, replace=replace, same=same, now=now)
 
-    def apply(self, declared: Sequence[NewSchedule], modules: Sequence[str], *, now: datetime) -> Applied:
+    def apply(
+        self, declared: Sequence[NewSchedule], modules: Sequence[str], *, same: Same | None, now: datetime
+    ) -> Applied:
         """Store what code declares."""
         names = {one.name for one in declared}
         gone = [
@@ -67,7 +69,7 @@ class Calendar:
         for name in gone:
             self.remove(name)
         changes = {
-            one.name: self._put(one, replace=True, now=now)
+            one.name: self._put(one, replace=True, same=same, now=now)
             for one in sorted(declared, key=lambda new: new.name)
         }
         return Applied.of(changes, gone)
@@ -153,13 +155,15 @@ class Calendar:
         latest = sorted(found, key=lambda run: run.at, reverse=True)[:limit]
         return [msgspec.structs.replace(run, job_state=self._state_of(run.job_id)) for run in latest]
 
-    def _put(self, new: NewSchedule, *, replace: bool, now: datetime) -> Change:
+    def _put(self, new: NewSchedule, *, replace: bool, same: Same | None, now: datetime) -> Change:
         known = self._entries.get(new.name)
         if known is None:
             self._entries[new.name] = Entry(new, now, now, new.timing.next(now))
             return Change.ADDED
         if not replace or known.new.module != new.module:
             return Change.TAKEN
+        if same is not None:
+            new = keeping_args(new, {new.name: known.new.job.args.decode()}, same)
         if known.new == new:
             return Change.UNCHANGED
         if known.new.timing.rule != new.timing.rule or _bounds(known.new) != _bounds(new):

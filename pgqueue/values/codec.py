@@ -126,6 +126,18 @@ def encoded_args(codec: Codec, task: str, data: bytes, meta: bytes | None = None
     return _encode(codec, data, JobPart("args", task, meta))
 
 
+def same_args(codec: Codec, stored: str, job: NewJob) -> bool:
+    """Whether stored arguments are encoded and decode to those of this job, which are in clear. Never raises.
+
+    A codec may encode the same arguments as another text each time. What is stored in clear is not the same: it is to be encoded.
+    """
+    try:
+        text = _envelope.decode(stored).text
+        return _decoded(codec, text, JobPart("args", job.task, job.meta)).encode() == job.args
+    except (msgspec.MsgspecError, ValueError, RecursionError, PayloadNotDecodable):
+        return False
+
+
 def encoded_key(codec: Codec | None, key: str | None) -> str | None:
     """A unique key as it is stored."""
     if codec is None or key is None:

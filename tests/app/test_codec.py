@@ -5,7 +5,9 @@ import base64
 import json
 import re
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 from unittest.mock import AsyncMock
 
@@ -36,6 +38,7 @@ from pgqueue.store.plan import Plan
 from pgqueue.testing import adrain, assert_enqueued, drain, in_memory
 from pgqueue.values import codec as codecs
 from pgqueue.values.job import AttemptError, Claim, NewJob
+from pgqueue.values.scheduled import Applied, Change
 from pgqueue.values.storable import NUL
 from pgqueue.values.verdict import Died
 from pgqueue.worker.claims import Claims
@@ -228,6 +231,57 @@ def test_the_arguments_of_schedules_are_encoded_and_those_of_their_jobs_decoded(
     secret.schedules.fire("each")
     assert in_clear(secret) == []
     assert [job.args for job in secret.jobs()] == [{"word": WORD}]
+
+
+class Salted(Secret):
+    """Encodes the same data as another text each time, as encryption does."""
+
+    def encode(self, data: bytes, part: JobPart) -> str | bytes:
+        return f"{token_hex(8)}.{super().encode(data, part)!s}"
+
+    def decode(self, text: str, part: JobPart) -> bytes:
+        return super().decode(text.partition(".")[2], part)
+
+
+def _declaring(queue: PgQueue, word: str = WORD) -> PgQueue:
+    echo = with_tasks(queue).tasks["echo"]
+    queue.schedule("@daily", name="each", arguments={"word": word})(echo)
+    return queue
+
+
+@pytest.mark.parametrize("memory", [False, True])
+def test_a_codec_with_random_output_changes_no_schedule(dsn: str, *, memory: bool) -> None:
+    one = _declaring(PgQueue(dsn, codec=Salted("k1")))
+    with in_memory(one) if memory else nullcontext():
+        echo = one.tasks["echo"]
+        assert one.schedules.apply().added == ("each",)
+        assert one.schedules.apply() == Applied()
+        assert one.schedules.put("made", echo.call(WORD), every=60) is Change.ADDED
+        assert one.schedules.put("made", echo.call(WORD), every=60) is Change.UNCHANGED
+        assert one.schedules.put("made", echo.call("other"), every=60) is Change.CHANGED
+        assert one.schedules.get("made").args == {"word": "other"}
+        assert one.schedules.put("made", echo.call("other"), every=90) is Change.CHANGED
+    one.close()
+
+
+def test_a_schedule_is_stored_again_where_its_arguments_are_others_in_clear_or_of_a_lost_key(
+    dsn: str,
+) -> None:
+    def applied(*keys: str, word: str = WORD) -> Applied:
+        app = _declaring(PgQueue(dsn, codec=Salted(*keys) if keys else None), word)
+        try:
+            return app.schedules.apply()
+        finally:
+            app.close()
+
+    assert applied() == Applied(added=("each",))
+    changed = Applied(changed=("each",))
+    assert applied("k1") == changed  # it was in clear
+    assert applied("k1", word="other") == changed
+    assert applied("k1", word="other") == Applied()
+    assert applied("k2", "k1", word="other") == Applied()
+    assert applied("k2", word="other") == changed
+    assert applied("k2", word="other") == Applied()
 
 
 async def test_keys_rotate_without_draining(dsn: str, running: Running) -> None:
