@@ -1,57 +1,34 @@
 """The stored schedules as an app sees them: ``queue.schedules``.
 
 When ticks are is decided in :mod:`pgqueue.values.rule`, which of them fire in :mod:`pgqueue.values.due`, how a tick fires once in
-:mod:`pgqueue.store.ticks`. A worker that starts applies what its app declares. What a module declares is owned by that
-module: a schedule is removed by an app that has tasks of its module and does not declare it any more, and by no other app.
+:mod:`pgqueue.store.ticks`, what is stored of a schedule in :mod:`pgqueue.app.storing`. A worker that starts applies what its
+app declares.
 """
 
 import getpass
 import logging
 import socket
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from typing import Any, Unpack
 
-from msgspec import structs
-
-from pgqueue.app.declaring import Declared, TimingOptions, timing_of
+from pgqueue.app.declaring import TimingOptions
 from pgqueue.app.handle import JobHandle
-from pgqueue.app.registry import Registry
+from pgqueue.app.storing import Storing, require_stored
 from pgqueue.app.task import Call
 from pgqueue.errors import InvalidOption
 from pgqueue.store import schedules, ticks
-from pgqueue.store.plan import Plan
-from pgqueue.values.codec import JobPart, opened_value, same_args
-from pgqueue.values.job import Enqueued, NewJob
+from pgqueue.values.job import Enqueued
 from pgqueue.values.options import check_page
 from pgqueue.values.rule import Tick
-from pgqueue.values.schedule import NewSchedule
 from pgqueue.values.scheduled import Applied, Change, Run, Schedule
-
-SCRIPT = "__main__"
-"""Many programs have a module of this name, so it owns nothing."""
 
 log = logging.getLogger("pgqueue")
 
 
-class Schedules:
+class Schedules(Storing):
     """The stored schedules of a queue. Each method runs one plan; the awaited one has an ``a`` before its name."""
-
-    def __init__(self, queue: Registry, declared: Mapping[str, Declared]) -> None:
-        """Made by the queue; see :attr:`pgqueue.PgQueue.schedules`."""
-        self._queue = queue
-        self._declared = declared
-
-    def declared(self) -> list[NewSchedule]:
-        """What the app's code declares, ready to be stored.
-
-        Raises:
-            PayloadNotEncodable: the arguments of one do not fit its task.
-        """
-        return [self._checked(one.stored()) for one in self._declared.values()]
 
     def apply(self) -> Applied:
         """Store what the app's code declares, all or none, and remove what its modules no longer declare.
@@ -87,7 +64,7 @@ class Schedules:
             InvalidOption: an option makes no sense, there is no tick to come, or the name is taken.
         """
         done = self._queue.database.run(self._putting(name, call, cron, timing, overwrite=False), connection)
-        _require_stored(name, done)
+        require_stored(name, done)
 
     async def aadd(
         self,
@@ -101,7 +78,7 @@ class Schedules:
     ) -> None:
         """As :meth:`add`, awaited."""
         plan = self._putting(name, call, cron, timing, overwrite=False)
-        _require_stored(name, await self._queue.database.arun(plan, connection))
+        require_stored(name, await self._queue.database.arun(plan, connection))
 
     def put(
         self,
@@ -128,7 +105,7 @@ class Schedules:
             InvalidOption: an option makes no sense, there is no tick to come, or code declares this name.
         """
         done = self._queue.database.run(self._putting(name, call, cron, timing, overwrite=True), connection)
-        return _require_stored(name, done)
+        return require_stored(name, done)
 
     async def aput(
         self,
@@ -142,7 +119,7 @@ class Schedules:
     ) -> Change:
         """As :meth:`put`, awaited."""
         plan = self._putting(name, call, cron, timing, overwrite=True)
-        return _require_stored(name, await self._queue.database.arun(plan, connection))
+        return require_stored(name, await self._queue.database.arun(plan, connection))
 
     def get(self, name: str) -> Schedule:
         """All that is recorded of a schedule.
@@ -282,39 +259,6 @@ class Schedules:
         """As :meth:`runs`, awaited."""
         return await self._queue.database.arun(ticks.runs(name, before=before, limit=check_page(limit)))
 
-    def application(self) -> Plan[Applied]:
-        """The plan of :meth:`apply`, for workers."""
-        modules = {task.function.__module__ for task in self._queue.tasks.values()} - {SCRIPT}
-        clear = [one.stored() for one in self._declared.values()]
-        return schedules.apply([*map(self._checked, clear)], sorted(modules), same=self._same(clear))
-
-    def _putting(
-        self, name: str, call: Call[Any], cron: str | None, timing: TimingOptions, *, overwrite: bool
-    ) -> Plan[Change]:
-        job = getattr(call, "job", None)
-        if not isinstance(job, NewJob):
-            raise InvalidOption(f"schedule {name!r}: {call!r:.80} is no call of a task; give task.call(...)")
-        new = NewSchedule(name=name, job=job, timing=timing_of(cron, timing))
-        return schedules.put(self._checked(new), replace=overwrite, same=self._same([new]))
-
-    def _checked(self, new: NewSchedule) -> NewSchedule:
-        """A schedule whose job is checked and encoded as every enqueue's is."""
-        return replace(new, job=self._queue._checked(new.job))  # noqa: SLF001 - as every enqueue is
-
-    def _same(self, clear: Sequence[NewSchedule]) -> schedules.Same | None:
-        """Tells whether stored arguments are those of these schedules, which are in clear. None: there is no codec."""
-        codec, jobs = self._queue.codec, {one.name: one.job for one in clear}
-        if codec is None:
-            return None
-        return lambda name, stored: same_args(codec, stored, jobs[name])
-
-    def _opened(self, schedule: Schedule) -> Schedule:
-        """The schedule with its arguments decoded."""
-        if self._queue.codec is None:
-            return schedule
-        part = JobPart("args", schedule.task, schedule.meta)
-        return structs.replace(schedule, args=opened_value(self._queue.codec, schedule.args, part))
-
     def _handle(self, job_id: int | None) -> JobHandle[Any] | None:
         return None if job_id is None else JobHandle(Enqueued(job_id), self._queue)
 
@@ -341,14 +285,6 @@ def said(applied: Applied) -> Applied:
             extra={"schedules": applied.taken},
         )
     return applied
-
-
-def _require_stored(name: str, change: Change) -> Change:
-    if change is Change.TAKEN:
-        raise InvalidOption(
-            f"schedule {name!r} exists already; use another name, or put(...) to change one that was made at run time"
-        )
-    return change
 
 
 def _aware(what: str, instant: datetime) -> datetime:

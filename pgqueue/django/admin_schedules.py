@@ -1,19 +1,36 @@
-"""The admin's page of schedules: when each ticks next, and the actions pause, resume and fire."""
+"""The admin's page of schedules: when each ticks next, and the actions pause, resume and fire.
+
+Schedules that were made at run time can be added, edited and deleted; the form is in ``admin_schedule_form.py``. Those that code
+declares are shown with the reason why they cannot be edited.
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponseRedirect
 from django.utils.safestring import SafeString
 
-from pgqueue.django.admin_pages import ReadOnlyAdmin, Uncounted, allows, moment
+from pgqueue.django.admin_pages import ReadOnlyAdmin, Uncounted, allows, list_address, moment
+from pgqueue.django.admin_schedule_form import ScheduleForm
 from pgqueue.django.admin_show import as_ago, as_json, as_state
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.django.models import Schedule
+from pgqueue.errors import PgQueueError
 
 MANY = 1000
+EDITED = (
+    (None, {"fields": ("name",)}),
+    ("Job", {"fields": ("task", "arguments", "queue", "priority", "max_attempts")}),
+    ("When", {"fields": ("cron", "every", "at", "timezone")}),
+    ("Bounds", {"fields": ("start", "end", "anchor")}),
+    ("When clocks change", {"fields": ("gap", "repeat")}),
+    (
+        "Late ticks, and while a job runs",
+        {"fields": ("grace", "missed", "missed_limit", "overlap", "jitter")},
+    ),
+)
 
 
 @admin.register(Schedule)
@@ -24,6 +41,7 @@ class ScheduleAdmin(ReadOnlyAdmin):
     search_fields = ("name", "task")
     actions = ("pause", "resume", "fire")
     page = Uncounted
+    form = ScheduleForm
     ordering = ("name",)
     created = moment("created_at", "added at")
     paused = moment("paused_at", "paused at")
@@ -34,7 +52,7 @@ class ScheduleAdmin(ReadOnlyAdmin):
         ("Job", ("task", "queue", "args_shown", "priority")),
         ("Paused", ("paused", "paused_by")),
         ("Set aside", ("failed", "error")),
-        ("Origin", ("module", "created")),
+        ("Origin", ("origin", "created")),
     )
 
     def has_pause_permission(self, request: HttpRequest) -> bool:
@@ -44,6 +62,64 @@ class ScheduleAdmin(ReadOnlyAdmin):
     def has_fire_permission(self, request: HttpRequest) -> bool:
         """Who may fire."""
         return allows(request, "fire_schedule")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Who may add schedules."""
+        return allows(request, "add_schedule")
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ANN401 - Django's call
+        """Who may edit schedules; those that cannot be edited are shown."""
+        return allows(request, "change_schedule") and (obj is None or _fixed(obj) is None)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ANN401 - Django's call
+        """Who may delete schedules; code removes those that it declares."""
+        return allows(request, "delete_schedule") and (obj is None or obj.module is None)
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:  # noqa: ANN401 - Django's call
+        """The form; or what there is to see, where it cannot be edited."""
+        if self._edits(request, obj):
+            shown = (
+                ()
+                if obj is None
+                else (("Now", {"fields": ("state_shown", "following", "paused_by", "error")}),)
+            )
+            return [*EDITED, *shown]
+        return super().get_fieldsets(request, obj)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:  # noqa: ANN401 - Django's call
+        """What is shown beside the form; or all."""
+        if self._edits(request, obj):
+            return ["state_shown", "following", "paused_by", "error"]
+        return super().get_readonly_fields(request, obj)
+
+    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - Django's call
+        """The page; what another user did meanwhile is told on the list."""
+        try:
+            return super().changeform_view(request, *args, **kwargs)
+        except PgQueueError as error:
+            self.message_user(request, str(error), messages.ERROR)
+            return HttpResponseRedirect(list_address(self.model))
+
+    def save_model(self, request: HttpRequest, obj: Schedule, form: Any, change: Any) -> None:  # noqa: ANN401, ARG002 - Django's call
+        """Store what was entered."""
+        form.store()
+
+    def delete_model(self, request: HttpRequest, obj: Schedule) -> None:  # noqa: ARG002 - Django's call
+        """Remove one."""
+        project_queue().schedules.remove(obj.name)
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Remove several; those that code declares stay."""
+        chosen = list(queryset)
+        for row in chosen:
+            if row.module is None:
+                project_queue().schedules.remove(row.name)
+        if kept := [row.name for row in chosen if row.module is not None]:
+            text = f"Not deleted, since code declares them: {', '.join(kept)}. Remove the declaration and deploy."
+            self.message_user(request, text, messages.WARNING)
+
+    def _edits(self, request: HttpRequest, obj: Any) -> bool:  # noqa: ANN401 - a schedule or None
+        return self.has_add_permission(request) if obj is None else self.has_change_permission(request, obj)
 
     def listed(self, rows: QuerySet[Any]) -> list[Schedule]:
         """The first rows."""
@@ -75,6 +151,11 @@ class ScheduleAdmin(ReadOnlyAdmin):
         """When a worker looks at it next."""
         active = schedule.paused_at is None and schedule.error is None
         return as_ago(schedule.next_at) if active else ""
+
+    @admin.display(description="made")
+    def origin(self, schedule: Schedule) -> str:
+        """Who made it, and why it cannot be edited here."""
+        return _fixed(schedule) or "at run time"
 
     @admin.display(description="arguments")
     def args_shown(self, schedule: Schedule) -> SafeString | str:
@@ -111,3 +192,15 @@ class ScheduleAdmin(ReadOnlyAdmin):
             lambda one: "fired" if project_queue().schedules.fire(one.name) else None,
             "a live job has its unique key",
         )
+
+
+def _fixed(schedule: Schedule) -> str | None:
+    """Why a schedule cannot be edited; None: it can."""
+    if schedule.module is not None:
+        return (
+            f"The code of {schedule.module} declares it, and a worker that starts stores what the code says. "
+            "Change it there and deploy. You can pause and fire it here."
+        )
+    if schedule.task not in project_queue().tasks:
+        return f"At run time. This project has no task {schedule.task}, so its arguments cannot be checked here. Edit it in the app that has."
+    return None

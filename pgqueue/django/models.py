@@ -205,7 +205,6 @@ class Schedule(ReadOnly):
 
         managed = False
         db_table = table("schedules")
-        default_permissions = ("view",)
         permissions = (
             ("pause_schedule", "Can pause and resume schedule"),
             ("fire_schedule", "Can fire schedule"),

@@ -15,6 +15,7 @@ from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.values.codec import object_of
 from pgqueue.values.schedule import NewSchedule, Timing, check_schedule_name
 from pgqueue.values.scheduled import Applied, Change, Schedule
+from pgqueue.values.unique import Unique
 
 Same: TypeAlias = Callable[[str, str], bool]
 """Whether the arguments that are stored of a schedule, by its name, are those that it is to have, encoded otherwise."""
@@ -28,13 +29,19 @@ _TIMING = (
 
 @plan(transaction=True)
 def put(
-    new: NewSchedule, *, replace: bool, same: Same | None = None, now: datetime | None = None
+    new: NewSchedule,
+    *,
+    replace: bool,
+    keep_key: bool = False,
+    same: Same | None = None,
+    now: datetime | None = None,
 ) -> Steps[Change]:
     """Add a schedule, or change the one of its name.
 
     Args:
         new: the schedule.
         replace: whether to change one that was made at run time.
+        keep_key: keep the stored unique key, if the new job has none: it may be encoded, so callers cannot give it again.
         same: tells whether stored arguments can stay; None: where they are the same text.
         now: the instant; the database's own by default.
 
@@ -43,6 +50,8 @@ def put(
     """
     clock = (yield Statement("clock", {"now": now}))[0][0]
     new.require_tick(clock)
+    if keep_key and new.job.unique_key is None:
+        new = yield from _keeping_key(new)
     (new,) = yield from _keeping_args([new], same)
     return (yield from _put(new, clock, replace=replace))
 
@@ -132,6 +141,14 @@ def resume(name: str) -> Steps[bool]:
 def remove(name: str) -> Steps[bool]:
     """Delete a schedule; its jobs stay. False: there was none of this name."""
     return bool((yield from _remove([check_schedule_name(name)], [], [])))
+
+
+def _keeping_key(new: NewSchedule) -> Steps[NewSchedule]:
+    """The schedule, with its stored unique key."""
+    for _, _, _, key, until_started in (yield Statement("schedules/owners", {"names": [new.name]})):
+        unique = Unique(until="started") if until_started else Unique()
+        return replaced(new, job=structs.replace(new.job, unique_key=key, unique=unique))
+    return new
 
 
 def _keeping_args(new: Sequence[NewSchedule], same: Same | None) -> Steps[list[NewSchedule]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as replaced
 from datetime import datetime
 from typing import Protocol
 
@@ -53,9 +54,14 @@ class Calendar:
         self._entries: dict[str, Entry] = {}
         self._ticks: dict[tuple[str, datetime], Run] = {}
 
-    def put(self, new: NewSchedule, *, replace: bool, same: Same | None, now: datetime) -> Change:
+    def put(
+        self, new: NewSchedule, *, replace: bool, keep_key: bool, same: Same | None, now: datetime
+    ) -> Change:
         """Add a schedule, or change it."""
         new.require_tick(now)
+        if keep_key and new.job.unique_key is None and (known := self._entries.get(new.name)):
+            kept = {"unique_key": known.new.job.unique_key, "unique": known.new.job.unique}
+            new = replaced(new, job=msgspec.structs.replace(new.job, **kept))
         return self._put(new, replace=replace, same=same, now=now)
 
     def apply(

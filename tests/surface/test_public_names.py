@@ -20,7 +20,7 @@ ALONE = {
     PgQueue: {"task", "find_task", "load_task", "observe", "require_queue", "schedule"},
     TakenJob: {"progress"},
     Task: {"call", "compose", "using"},
-    Schedules: {"application", "declared"},
+    Schedules: {"application", "declared", "edition"},
 }
 """Methods that touch no database, so that there is nothing to await."""
 

@@ -9,4 +9,16 @@ class Migration(migrations.Migration):
     """Install it."""
 
     dependencies = [("pgqueue", "0005_health")]  # noqa: RUF012 - as Django has it
-    operations = [Revision("0006", before="0005")]  # noqa: RUF012 - as Django has it
+    operations = [  # noqa: RUF012 - as Django has it
+        Revision("0006", before="0005"),
+        migrations.AlterModelOptions(
+            name="schedule",
+            options={
+                "managed": False,
+                "permissions": (
+                    ("pause_schedule", "Can pause and resume schedule"),
+                    ("fire_schedule", "Can fire schedule"),
+                ),
+            },
+        ),
+    ]

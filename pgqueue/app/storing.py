@@ -1,0 +1,99 @@
+"""What an app stores of schedules: its declarations, and calls that it makes at run time, checked and encoded.
+
+What a module declares is owned by that module: a schedule is removed by an app that has tasks of its module and does not
+declare it any more, and by no other app. :mod:`pgqueue.store.schedules` has the plans.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from msgspec import structs
+
+from pgqueue.app.declaring import Declared, TimingOptions, timing_of
+from pgqueue.app.registry import Registry
+from pgqueue.app.task import Call
+from pgqueue.errors import InvalidOption
+from pgqueue.store import schedules
+from pgqueue.store.plan import Plan
+from pgqueue.values.codec import JobPart, opened_value, same_args
+from pgqueue.values.job import NewJob
+from pgqueue.values.schedule import NewSchedule, Timing
+from pgqueue.values.scheduled import Applied, Change, Schedule
+
+SCRIPT = "__main__"
+"""Many programs have a module of this name, so it owns nothing."""
+
+
+class Storing:
+    """The schedules of an app on their way into the database."""
+
+    def __init__(self, queue: Registry, declared: Mapping[str, Declared]) -> None:
+        """Made by the queue; see :attr:`pgqueue.PgQueue.schedules`."""
+        self._queue = queue
+        self._declared = declared
+
+    def declared(self) -> list[NewSchedule]:
+        """What the app's code declares, ready to be stored.
+
+        Raises:
+            PayloadNotEncodable: the arguments of one do not fit its task.
+        """
+        return [self._checked(one.stored()) for one in self._declared.values()]
+
+    def application(self) -> Plan[Applied]:
+        """The plan of :meth:`apply`, for workers."""
+        modules = {task.function.__module__ for task in self._queue.tasks.values()} - {SCRIPT}
+        clear = [one.stored() for one in self._declared.values()]
+        return schedules.apply([*map(self._checked, clear)], sorted(modules), same=self._same(clear))
+
+    def edition(self, name: str, call: Call[Any], timing: Timing) -> Plan[Change]:
+        """The plan that changes a schedule for a page on which people edit it. Its unique key, which they do not see, stays.
+
+        Args:
+            name: which.
+            call: what each tick enqueues.
+            timing: when its ticks are.
+        """
+        new = NewSchedule(name=name, job=call.job, timing=timing)
+        return schedules.put(self._checked(new), replace=True, keep_key=True, same=self._same([new]))
+
+    def _putting(
+        self, name: str, call: Call[Any], cron: str | None, timing: TimingOptions, *, overwrite: bool
+    ) -> Plan[Change]:
+        job = getattr(call, "job", None)
+        if not isinstance(job, NewJob):
+            raise InvalidOption(f"schedule {name!r}: {call!r:.80} is no call of a task; give task.call(...)")
+        new = NewSchedule(name=name, job=job, timing=timing_of(cron, timing))
+        return schedules.put(self._checked(new), replace=overwrite, same=self._same([new]))
+
+    def _checked(self, new: NewSchedule) -> NewSchedule:
+        """A schedule whose job is checked and encoded as every enqueue's is."""
+        return replace(new, job=self._queue._checked(new.job))  # noqa: SLF001 - as every enqueue is
+
+    def _same(self, clear: Sequence[NewSchedule]) -> schedules.Same | None:
+        """Tells whether stored arguments are those of these schedules, which are in clear. None: there is no codec."""
+        codec, jobs = self._queue.codec, {one.name: one.job for one in clear}
+        if codec is None:
+            return None
+        return lambda name, stored: same_args(codec, stored, jobs[name])
+
+    def _opened(self, schedule: Schedule) -> Schedule:
+        """The schedule with its arguments decoded."""
+        if self._queue.codec is None:
+            return schedule
+        part = JobPart("args", schedule.task, schedule.meta)
+        return structs.replace(schedule, args=opened_value(self._queue.codec, schedule.args, part))
+
+
+def require_stored(name: str, change: Change) -> Change:
+    """Refuse a schedule whose name is taken.
+
+    Raises:
+        InvalidOption: it is.
+    """
+    if change is Change.TAKEN:
+        raise InvalidOption(
+            f"schedule {name!r} exists already; use another name, or put(...) to change one that was made at run time"
+        )
+    return change
