@@ -205,7 +205,8 @@ def nothing_left_running() -> Iterator[None]:
     left = [
         thread
         for thread in set(threading.enumerate()) - before
-        if thread.name.startswith("pgqueue-take") or (thread.name.startswith("pool-") and thread.is_alive())
+        if thread.name.startswith(("pgqueue-take", "pgqueue-ends"))
+        or (thread.name.startswith("pool-") and thread.is_alive())
     ]
     for thread in left:
         thread.join(timeout=5)

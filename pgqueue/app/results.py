@@ -1,13 +1,15 @@
-"""A job's end as its enqueuer waits for it: how often to look, and what to return or raise then.
+"""A job's end as its enqueuer waits for it: whether to look or to be told, and what to return or raise then.
 
-What is recorded with a job is decided by the worker's executor.
+How callers are told is decided in :mod:`pgqueue.store.ends`, and what is recorded with a job by the worker's executor.
 """
 
 import asyncio
+import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
+from contextlib import closing
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 from pgqueue.errors import (
     JobFailed,
@@ -20,7 +22,9 @@ from pgqueue.errors import (
 )
 from pgqueue.store import waiting
 from pgqueue.store.database import Database
+from pgqueue.store.ends import End
 from pgqueue.store.joining import OWN_CONNECTION
+from pgqueue.store.plan import Plan
 from pgqueue.store.waiting import Look
 from pgqueue.values.codec import Codec, opened, result_text, value_of
 from pgqueue.values.job import Job, JobState
@@ -29,7 +33,26 @@ from pgqueue.values.result import NOT_RETURNED, ReturnType
 from pgqueue.values.verdict import why_not_kept
 from pgqueue.values.why import NO_RECORD, Why
 
-FIRST_LOOK, LONGEST_LOOK = 0.01, 1.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.01, 1.0
+"""Seconds between two looks of a caller that has to look itself, growing by half each time."""
+LONGEST_WAIT = 1e6
+"""Seconds. What waits for longer is told to look again, since locks have no longer timeouts."""
+
+
+class Told(NamedTuple):
+    """Wait until another thread tells that the job has ended.
+
+    Attributes:
+        end: what it tells.
+        within: seconds; then the answer is None.
+    """
+
+    end: End
+    within: float
+
+
+Step: TypeAlias = Plan[Any] | Told | timedelta
+"""What a caller that waits does next: runs a plan, waits to be told, or pauses."""
 
 
 class Returns(Protocol):
@@ -54,16 +77,21 @@ def ended(database: Database, job_id: int, timeout: float | timedelta | None, *,
         JobNotFound: there is no record of it.
         ResultNotKept: it has ended, and left no record.
     """
-    apart, before = _apart(database), None
-    for pause in _looks(timeout):
-        found = database.run(waiting.look(job_id), apart)
-        if found is None:
-            raise _gone(job_id, before, keeps_history=keeps_history)
-        if found.job.state.ended:
-            return found
-        before = found
-        time.sleep(pause)
-    raise _not_done(database.run(waiting.why(job_id), apart), timeout)
+    apart = _apart(database)
+    with closing(_until_ended(database, job_id, timeout, keeps_history=keeps_history)) as steps:
+        answer: Any = None
+        try:
+            while True:
+                step = steps.send(answer)
+                if isinstance(step, Plan):
+                    answer = database.run(step, apart)
+                elif isinstance(step, Told):
+                    answer = _told(step)
+                else:
+                    time.sleep(step.total_seconds())
+                    answer = None
+        except StopIteration as end:
+            return cast("Look", end.value)
 
 
 async def aended(
@@ -74,16 +102,21 @@ async def aended(
     keeps_history: bool,
 ) -> Look:
     """As :func:`ended`, awaited."""
-    apart, before = _apart(database), None
-    for pause in _looks(timeout):
-        found = await database.arun(waiting.look(job_id), apart)
-        if found is None:
-            raise _gone(job_id, before, keeps_history=keeps_history)
-        if found.job.state.ended:
-            return found
-        before = found
-        await asyncio.sleep(pause)
-    raise _not_done(await database.arun(waiting.why(job_id), apart), timeout)
+    apart = _apart(database)
+    with closing(_until_ended(database, job_id, timeout, keeps_history=keeps_history)) as steps:
+        answer: Any = None
+        try:
+            while True:
+                step = steps.send(answer)
+                if isinstance(step, Plan):
+                    answer = await database.arun(step, apart)
+                elif isinstance(step, Told):
+                    answer = await _atold(step)
+                else:
+                    await asyncio.sleep(step.total_seconds())
+                    answer = None
+        except StopIteration as end:
+            return cast("Look", end.value)
 
 
 def result_of(look: Look, codec: Codec | None) -> Any:  # noqa: ANN401 - any JSON
@@ -156,16 +189,60 @@ def _apart(database: Database) -> object:
     return OWN_CONNECTION if database.joins(None) else None
 
 
-def _looks(timeout: float | timedelta | None) -> Iterator[float]:
-    """How long to pause after each look at a job, ever longer, until the time is over."""
+def _until_ended(
+    database: Database, job_id: int, timeout: float | timedelta | None, *, keeps_history: bool
+) -> Generator[Step, Any, Look]:
+    """What a caller does until its job has ended: it looks, then waits to be told, then looks again if it was not told.
+
+    The first look is left out while other callers wait: the thread that tells them looks at many jobs at once. Without a
+    history it is not: it tells a job that was there from one that was not.
+    """
     limit = as_duration("timeout", timeout)
-    deadline = None if limit is None else time.monotonic() + limit.total_seconds()
-    pause = FIRST_LOOK
-    while deadline is None or time.monotonic() < deadline:
-        left = LONGEST_LOOK if deadline is None else deadline - time.monotonic()
-        yield max(0.0, min(pause, left))
-        pause = min(pause * 1.5, LONGEST_LOOK)
-    yield 0.0
+    deadline = math.inf if limit is None else time.monotonic() + limit.total_seconds()
+    ends, before, pause = database.ends, None, FIRST_PAUSE
+    asks = not database.in_memory
+    looks = database.in_memory or not keeps_history or not ends.busy
+    while True:
+        last = time.monotonic() >= deadline
+        if looks or last:
+            with ends.looking():
+                look = yield waiting.look(job_id)
+            if look is None:
+                raise _gone(job_id, before, keeps_history=keeps_history)
+            if look.job.state.ended:
+                return cast("Look", look)
+            before = look
+        if last:
+            raise _not_done((yield waiting.why(job_id)), timeout)
+        if asks:
+            end = ends.of(job_id)
+            try:
+                told = yield Told(end, min(deadline - time.monotonic(), LONGEST_WAIT))
+            finally:
+                end.cancel()
+            if told is not None:
+                return cast("Look", told)
+        else:
+            yield timedelta(seconds=max(0.0, min(pause, deadline - time.monotonic())))
+            pause = min(pause * 1.5, LONGEST_PAUSE)
+        asks, looks = False, True
+
+
+def _told(step: Told) -> Look | None:
+    """Wait as a step says."""
+    try:
+        return step.end.result(step.within)
+    except TimeoutError:
+        return None
+
+
+async def _atold(step: Told) -> Look | None:
+    """As :func:`_told`, awaited."""
+    try:
+        async with asyncio.timeout(step.within):
+            return await asyncio.wrap_future(step.end)
+    except TimeoutError:
+        return None
 
 
 def _gone(job_id: int, before: Look | None, *, keeps_history: bool) -> PgQueueError:

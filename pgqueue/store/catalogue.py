@@ -51,6 +51,11 @@ class Catalogue:
         """The channel on which sleeping workers are told to look again."""
         return f"{self.schema}.wake"
 
+    @property
+    def ended_channel(self) -> str:
+        """The channel on which programs are told of the ends of the jobs that they wait for."""
+        return f"{self.schema}.ended"
+
 
 def catalogue_of(schema: str, *, migrate_hint: str = MIGRATE_HINT) -> Catalogue:
     """The catalogue of a schema, read once a process; arguments as for :class:`Catalogue`."""

@@ -6,6 +6,7 @@ from datetime import datetime
 import msgspec
 
 from pgqueue.store import admission
+from pgqueue.store.arrays import numbers
 from pgqueue.store.finish import cancel_waiting
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.records import job_of
@@ -44,7 +45,7 @@ def show(job_id: int) -> Steps[Job | None]:
     """Everything recorded of one job, live or ended; None: no record."""
     if not _is_id(job_id):
         return None
-    rows = yield Statement("show", {"id": job_id})
+    rows = yield Statement("show", {"ids": numbers([job_id])})
     return job_of(rows[0]) if rows else None
 
 

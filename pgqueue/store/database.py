@@ -3,6 +3,7 @@
 How a DSN is read is decided in :mod:`pgqueue.store.dsn`, and how connections are kept in :mod:`pgqueue.store.pools`.
 """
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -25,6 +26,7 @@ from pgqueue.store.dsn import (
     failure,
     for_libpq,
 )
+from pgqueue.store.ends import Ends
 from pgqueue.store.joining import OWN_CONNECTION, Open, blocking_connection, open_transaction
 from pgqueue.store.plan import Plan, arun, run
 from pgqueue.store.pools import Pools, ataken, taken
@@ -43,6 +45,8 @@ class Database:
         catalogue: the statements, for its schema.
         behind_pooler: whether the DSN leads to a transaction pooler.
         pools: its connections.
+        ends: who waits in this process for its jobs to end.
+        in_memory: whether it stands in for a database in a test: its jobs run only when the test says so.
     """
 
     dsn_hint: str = (
@@ -51,6 +55,7 @@ class Database:
     )
     dsn_settings: ClassVar[str] = "--dsn, PGQUEUE_DSN or DATABASE_URL"
     migrate_hint: ClassVar[str] = MIGRATE_HINT
+    in_memory: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -86,6 +91,7 @@ class Database:
         self.pools = Pools(
             proxy(self), pool_size
         )  # no cycle: a database that is dropped closes its pools at once
+        self.ends = Ends(proxy(self))
 
     @property
     def dsn(self) -> str:
@@ -267,11 +273,14 @@ class Database:
         return Database(dsn or self._given_dsn, **options)
 
     def close(self) -> None:
-        """Close the blocking pool."""
+        """Close the blocking pool, and the connection that waits for the ends of jobs if no caller needs it."""
+        self.ends.close()
         self.pools.close()
 
     async def aclose(self) -> None:
-        """Close the running loop's pool."""
+        """Close the running loop's pool, and what :meth:`close` says of the connection that waits for ends."""
+        if self.ends.connected:
+            await asyncio.to_thread(self.ends.close)
         await self.pools.aclose()
 
     def connect_options(self, dsn: str, settings: Mapping[str, str] = NO_SETTINGS) -> dict[str, Any]:

@@ -1,8 +1,10 @@
-"""Waiting for notifications: "look for jobs again", or "a running job is to be cancelled".
+"""Notifications that arrive: "look for jobs again", "a running job is to be cancelled", "these jobs have ended".
 
-A notification does not name the job: each worker that receives it asks the database about its own jobs.
+The first two do not name jobs: each worker that receives one asks the database about its own jobs. The third one is for
+programs that wait for jobs (:mod:`pgqueue.store.ends`).
 """
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -40,3 +42,16 @@ async def listen(
 def listen_statement(catalogue: Catalogue) -> str:
     """The statement after which a connection receives the notifications for idle workers."""
     return f'listen "{catalogue.wake_channel}"'
+
+
+def listen_ends_statement(catalogue: Catalogue) -> str:
+    """The statement after which a connection receives the notifications of ends that programs wait for."""
+    return f'listen "{catalogue.ended_channel}"'
+
+
+def ids_of(payload: str) -> set[int]:
+    """The ids in a notification of ends. Any role may notify, so what is no id is left out."""
+    return set(map(int, _ID.findall(payload)))
+
+
+_ID = re.compile(r"\b\d{1,19}\b", re.ASCII)

@@ -1,8 +1,10 @@
-"""Plans for callers that wait for a job: whether it has ended, with which result, and why it has not."""
+"""Plans for callers that wait for jobs: have they ended, and with which result; notify their ends; why do they not end."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from pgqueue.store.arrays import numbers
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.records import job_of
 from pgqueue.values.job import Job
@@ -26,8 +28,30 @@ class Look(NamedTuple):
 @plan
 def look(job_id: int) -> Steps[Look | None]:
     """The record of one job, and its stored result; None: there is no record."""
-    rows = yield Statement("show", {"id": job_id})
-    return Look(job_of(rows[0]), rows[0][_RESULT]) if rows else None
+    return (yield from looks([job_id])).get(job_id)
+
+
+@plan
+def looks(job_ids: Sequence[int]) -> Steps[dict[int, Look]]:
+    """What :func:`look` returns for several jobs, by id; those without a record are missing."""
+    rows = yield Statement("show", {"ids": numbers(job_ids)})
+    return {row[0]: Look(job_of(row), row[_RESULT]) for row in reversed(rows)}
+
+
+@plan
+def await_ends(job_ids: Sequence[int]) -> Steps[set[int]]:
+    """Have the ends of these jobs notified.
+
+    Returns:
+        The jobs for which it is so; of the others, some have ended, and some are locked at the moment.
+    """
+    return {row[0] for row in (yield Statement("await_ends", {"ids": numbers(job_ids)}))}
+
+
+@plan
+def live_ids(job_ids: Sequence[int]) -> Steps[set[int]]:
+    """Which of these jobs have not ended."""
+    return {row[0] for row in (yield Statement("live_ids", {"ids": numbers(job_ids)}))}
 
 
 @plan

@@ -63,6 +63,8 @@ class Memory(Database):
         clock: what time it is for jobs.
     """
 
+    in_memory = True
+
     def __init__(self, queue: Jobs, clock: Clock | None = None) -> None:
         """Begin with no job.
 
