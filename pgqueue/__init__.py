@@ -22,10 +22,10 @@ from pgqueue.values.job import AttemptError, Job, JobState, Outcome
 from pgqueue.values.note import Progress
 from pgqueue.values.retry import Retry
 from pgqueue.values.unique import Unique
-from pgqueue.values.version import __version__
 from pgqueue.values.why import Why
 
 if _typing.TYPE_CHECKING:
+    from pgqueue.values.version import __version__
     from pgqueue.worker.worker import Worker
 
 __all__ = [
@@ -68,9 +68,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> _typing.Any:  # noqa: ANN401 - a module's attribute
-    """Load the worker when it is first asked for: programs that only enqueue do without."""
+    """Load the worker and the version when a program first asks for them: those that only enqueue do not need them."""
     if name == "Worker":
         from pgqueue.worker.worker import Worker  # noqa: PLC0415 - this is the point
 
         return Worker
+    if name == "__version__":
+        from pgqueue.values.version import __version__  # noqa: PLC0415 - it reads a file
+
+        return __version__
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

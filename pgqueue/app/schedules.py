@@ -5,7 +5,6 @@ When ticks are is decided in :mod:`pgqueue.values.rule`, which of them fire in :
 app declares.
 """
 
-import getpass
 import logging
 import socket
 from contextlib import suppress
@@ -294,6 +293,8 @@ def _aware(what: str, instant: datetime) -> datetime:
 
 
 def _me() -> str:
+    import getpass  # noqa: PLC0415 - for the few programs that change schedules
+
     user = "unknown"
     with suppress(Exception):  # a container's user may have no name
         user = getpass.getuser()

@@ -1,25 +1,31 @@
-"""Where schedules are declared: ``@queue.schedule``. :mod:`pgqueue.app.schedules` stores and steers them."""
+"""Where schedules are declared: ``@queue.schedule``. :mod:`pgqueue.app.schedules` stores and steers them.
+
+The modules of schedules are imported when a program first uses a schedule.
+"""
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
-from pgqueue.app.declaring import Declared, Declares, TimingOptions, timing_of
 from pgqueue.app.registry import Registry
-from pgqueue.app.schedules import Schedules
 from pgqueue.app.task import Task
 from pgqueue.errors import InvalidOption
-from pgqueue.values.schedule import check_schedule_name
+
+if TYPE_CHECKING:
+    from pgqueue.app.declaring import Declared, Declares, TimingOptions
+    from pgqueue.app.schedules import Schedules
 
 
 class Scheduling(Registry):
     """The schedules of a queue."""
 
-    _declared: dict[str, Declared]
+    _declared: "dict[str, Declared]"
 
     @cached_property
-    def schedules(self) -> Schedules:
+    def schedules(self) -> "Schedules":
         """The stored schedules: add, find, pause, fire."""
+        from pgqueue.app.schedules import Schedules  # noqa: PLC0415 - see the module's docstring
+
         return Schedules(self, self._declared)
 
     def schedule(
@@ -29,8 +35,8 @@ class Scheduling(Registry):
         *,
         name: str | None = None,
         arguments: Mapping[str, Any] | None = None,
-        **timing: Unpack[TimingOptions],
-    ) -> Declares:
+        **timing: Unpack["TimingOptions"],
+    ) -> "Declares":
         """Declare a schedule of a task, or of a function that becomes one; a worker that starts stores it.
 
         Args:
@@ -45,6 +51,9 @@ class Scheduling(Registry):
         Raises:
             InvalidOption: an option makes no sense, or the name is declared already.
         """
+        from pgqueue.app.declaring import Declared, timing_of  # noqa: PLC0415 - see the module's docstring
+        from pgqueue.values.schedule import check_schedule_name  # noqa: PLC0415
+
         when = timing_of(cron, timing)
 
         def declare(decorated: Any) -> Any:  # noqa: ANN401 - as Declares says

@@ -11,8 +11,8 @@ from pgqueue.cli.app import Settings, with_queue
 from pgqueue.cli.output import json_option, print_json, print_table, spelled_out, zone
 from pgqueue.cli.values import LENGTH, instant, json_object
 from pgqueue.cli.verbs import Group
-from pgqueue.values.rule import find_zone
 from pgqueue.values.scheduled import Schedule
+from pgqueue.values.zone import find_zone
 
 if TYPE_CHECKING:
     from pgqueue.app.declaring import TimingOptions

@@ -31,7 +31,6 @@ from pgqueue.store.portions import Portions
 from pgqueue.values.health import WorkerHealth
 from pgqueue.values.job import HEAD, Claim, Mark
 from pgqueue.values.verdict import Returned, describe, failed, lost
-from pgqueue.values.version import __version__
 
 NO_MARKS: Mapping[str, Mark] = MappingProxyType({})
 NOT_SAID = WorkerHealth()
@@ -80,6 +79,8 @@ class WorkerInfo(msgspec.Struct, frozen=True):
         tasks: Sequence[str] | None = None,
     ) -> "WorkerInfo":
         """A worker of this process, under this id or a new one."""
+        from pgqueue.values.version import __version__  # noqa: PLC0415 - reads a file, which enqueuers do without
+
         return cls(id or uuid4(), socket.gethostname(), os.getpid(), concurrency, __version__, queues, tasks)
 
 

@@ -1,11 +1,12 @@
 """For an unknown name: the known one that was probably meant."""
 
-import difflib
 from collections.abc import Iterable
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name most similar to this one; None: none is similar."""
+    import difflib  # noqa: PLC0415 - for mistakes only
+
     found = difflib.get_close_matches(name, list(known), n=1)
     return found[0] if found else None
 

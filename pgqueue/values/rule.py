@@ -3,8 +3,9 @@
 A rule answers two questions, :meth:`Rule.after` and :meth:`Rule.before`, with ticks in UTC. What becomes of a tick that was
 missed is decided in :mod:`pgqueue.values.due`, and how a schedule is stored in :mod:`pgqueue.store.schedules`.
 
-``cronsim`` parses expressions and finds the wall times that match. What a clock change does to them is decided here. The
-time line is cut into segments of one UTC offset. Within a segment, each matching wall time is one instant. At a change:
+``cronsim`` parses expressions and finds the wall times that match; it is imported when the first expression is met. What
+a clock change does to the wall times is decided here. The time line is cut into segments of one UTC offset
+(:mod:`pgqueue.values.zone`). Within a segment, each matching wall time is one instant. At a change:
 
 - Clocks go forward: the wall times of the gap do not exist. ``gap="skip"`` drops them. ``gap="shift"`` runs one tick for
   all of them at the first instant after the gap.
@@ -15,32 +16,25 @@ The default is what cron does: an expression that names its hours and its minute
 minutes begin with ``*`` follows elapsed time: it skips, and runs twice.
 """
 
-from bisect import bisect_right
 from collections.abc import Generator, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 from typing import Literal, NamedTuple, Protocol, get_args
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
-
-from cronsim import CronSim, CronSimError
 
 from pgqueue.errors import InvalidOption
-from pgqueue.values.nearest import did_you_mean
 from pgqueue.values.options import FIRST_TIME, LAST_TIME
+from pgqueue.values.zone import SECOND, Segment, find_zone, segment_at
 
 Gap = Literal["skip", "shift"]
 Repeat = Literal["once", "twice"]
 LONGEST_EXPRESSION = 200
 SHORTEST_INTERVAL, LONGEST_INTERVAL = timedelta(seconds=1), timedelta(days=3650)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-SECOND, MICROSECOND = timedelta(seconds=1), timedelta(microseconds=1)
+MICROSECOND = timedelta(microseconds=1)
 FAR = timedelta(days=2)
 """More than any clock change."""
-SAMPLED = timedelta(hours=6)
-"""No zone has changed its offset twice within this time."""
 ALIASES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -196,9 +190,7 @@ class Cron:
                 yield changed
             cursor = segment.start
 
-    def _within(
-        self, segment: "Segment", walls: Iterator[datetime]
-    ) -> Generator[Tick, None, datetime | None]:
+    def _within(self, segment: Segment, walls: Iterator[datetime]) -> Generator[Tick, None, datetime | None]:
         """The ticks of matching wall times, as long as they are in the segment; returns the first that is not."""
         first, end = segment.wall(segment.start), segment.wall(segment.end)
         for wall in walls:
@@ -210,14 +202,14 @@ class Cron:
                 yield Tick(segment.instant(wall), wall, self._note(segment, wall))
         return None
 
-    def _note(self, segment: "Segment", wall: datetime) -> Note | None:
+    def _note(self, segment: Segment, wall: datetime) -> Note | None:
         if wall < segment.wall(segment.start) + max(segment.before - segment.offset, timedelta(0)):
             return Note.SECOND if self.repeat == "twice" else Note.REPEATED
         if wall >= segment.wall(segment.end) - max(segment.offset - segment.behind, timedelta(0)):
             return Note.FIRST if self.repeat == "twice" else Note.ONCE
         return None
 
-    def _in_gap(self, segment: "Segment") -> Tick | None:
+    def _in_gap(self, segment: Segment) -> Tick | None:
         """The tick for the wall times that the change at the beginning of a segment leaves out."""
         if segment.offset <= segment.before:
             return None
@@ -229,95 +221,14 @@ class Cron:
 
     def _walls(self, wall: datetime, *, reverse: bool = False) -> Iterator[datetime]:
         """The matching wall times after one, or before one; none in fifty years ends it."""
+        from cronsim import CronSim  # noqa: PLC0415 - for the apps that have schedules
+
         return CronSim(" ".join(_fields(self.expression)), wall, reverse)
-
-
-class Segment(NamedTuple):
-    """A stretch of time in which a zone has one offset from UTC.
-
-    Attributes:
-        start: its first instant.
-        end: the first instant after it.
-        offset: the wall time less UTC.
-        before: the offset before ``start``; ``offset`` itself, where no change is near.
-        behind: the offset from ``end`` on; ``offset`` itself, where no change is near.
-    """
-
-    start: datetime
-    end: datetime
-    offset: timedelta
-    before: timedelta
-    behind: timedelta
-
-    def wall(self, instant: datetime) -> datetime:
-        """What clocks show at an instant, with the offset of this segment."""
-        return instant.replace(tzinfo=None) + self.offset
-
-    def instant(self, wall: datetime) -> datetime:
-        """When clocks show a wall time, with the offset of this segment."""
-        return (wall - self.offset).replace(tzinfo=UTC)
-
-
-def segment_at(zone: str, instant: datetime) -> Segment:
-    """The segment of a zone that an instant in UTC is in; at its ends are changes, or the bounds of three years."""
-    years = range(instant.year - 1, instant.year + 2)
-    changes = [change for year in years for change in _changes(zone, year)]
-    place = bisect_right(changes, instant)
-    start = changes[place - 1] if place else _new_year(years[0])
-    end = changes[place] if place < len(changes) else _new_year(years[-1] + 1)
-    return Segment(start, end, _offset(zone, start), _offset(zone, start - SECOND), _offset(zone, end))
-
-
-@lru_cache(maxsize=4096)
-def _changes(zone: str, year: int) -> tuple[datetime, ...]:
-    """The first instants of new offsets within a year."""
-    found = []
-    at, end = _new_year(year) - SECOND, _new_year(year + 1) - SECOND
-    while at < end:
-        later = min(at + SAMPLED, end)
-        if _offset(zone, at) != _offset(zone, later):
-            found.append(_change(zone, at, later))
-        at = later
-    return tuple(found)
-
-
-def _change(zone: str, at: datetime, later: datetime) -> datetime:
-    """The first second with the offset of ``later``."""
-    while later - at > SECOND:
-        middle = at + ((later - at) // 2 // SECOND) * SECOND
-        if _offset(zone, middle) == _offset(zone, at):
-            at = middle
-        else:
-            later = middle
-    return later
-
-
-def _new_year(year: int) -> datetime:
-    return datetime(year, 1, 1, tzinfo=UTC)
-
-
-def _offset(zone: str, instant: datetime) -> timedelta:
-    return instant.astimezone(find_zone(zone)).utcoffset() or timedelta(0)
 
 
 def _plain(at: datetime, zone: str) -> Tick:
     at = at.astimezone(UTC)
     return Tick(at, at.astimezone(find_zone(zone)).replace(tzinfo=None))
-
-
-@lru_cache(maxsize=1024)
-def find_zone(name: str) -> ZoneInfo:
-    """A time zone by its name.
-
-    Raises:
-        InvalidOption: there is none; the message suggests the nearest.
-    """
-    with suppress(ZoneInfoNotFoundError, ValueError, OSError, TypeError):
-        if name in available_timezones():  # else a path of the machine, such as "posixrules", may answer
-            return ZoneInfo(name)
-    raise InvalidOption(
-        f"timezone={name!r:.80}: there is no such time zone{did_you_mean(str(name), available_timezones())}"
-    )
 
 
 @lru_cache(maxsize=4096)
@@ -327,6 +238,8 @@ def _fields(expression: str) -> tuple[str, ...]:
     Raises:
         InvalidOption: it does not, or it has none.
     """
+    from cronsim import CronSim, CronSimError  # noqa: PLC0415 - for the apps that have schedules
+
     if not isinstance(expression, str) or not 1 <= len(expression) <= LONGEST_EXPRESSION:
         raise InvalidOption(
             f"cron={expression!r:.80}: use a text of 1 to {LONGEST_EXPRESSION} characters, such as '*/5 * * * *'"

@@ -26,8 +26,8 @@ from pgqueue.values.rule import (
     Rule,
     Tick,
     check_choice,
-    find_zone,
 )
+from pgqueue.values.zone import find_zone
 
 Missed = Literal["skip", "latest", "all"]
 Overlap = Literal["allow", "skip", "queue"]
