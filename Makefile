@@ -4,14 +4,15 @@
 VENV ?= .venv
 PYTHON ?= python3
 BIN = $(VENV)/bin
-PROCESSES ?= 3
-PARALLEL = -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder
+PROCESSES ?= 4
+OLDEST_PROCESSES ?= 1
+PARALLEL = --dist loadgroup --no-loadscope-reorder
 SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
 
 # The tests start some 300 processes; without compiled modules each needs 0.15 s of CPU more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-pipeline test check unit unit-oldest format bench clean
+.PHONY: demo demo-pipeline test beside check unit unit-oldest format bench clean
 
 demo: $(VENV)/demo
 	@$(BIN)/pgqueue demo
@@ -20,10 +21,13 @@ demo: $(VENV)/demo
 demo-pipeline: $(VENV)/demo-pipeline | java
 	@$(BIN)/pgqueue pipeline demo
 
-# The suites run one after the other: each uses both cores. The checks use one core, and run beside the first suite.
-test: $(VENV)/installed | pgbouncer java
-	@$(MAKE) --no-print-directory -j 2 check unit
-	@$(MAKE) --no-print-directory unit-oldest
+# What is beside the suite runs in the time in which its tests wait, and is shown when it has ended.
+test: $(VENV)/installed | pgbouncer java debian-postgresql
+	@$(MAKE) --no-print-directory -j 2 unit beside
+
+beside: $(VENV)/installed
+	@$(MAKE) --no-print-directory --output-sync check
+	@$(MAKE) --no-print-directory --output-sync unit-oldest
 
 # All checks that read the code without running it.
 check: $(VENV)/installed
@@ -32,14 +36,16 @@ check: $(VENV)/installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-# The whole suite, on the embedded PostgreSQL 18 (or on PGQUEUE_TEST_DSN). Its tests mostly wait, so three processes share
-# two cores; each has a server of its own. tests/conftest.py says which tests stay together, and which start first.
+# The whole suite, on the embedded PostgreSQL 18 (or on PGQUEUE_TEST_DSN). A third of its time its tests wait, so four
+# processes share two cores; each has a server of its own. tests/conftest.py says which tests stay together, and which start
+# first.
 unit: $(VENV)/installed | pgbouncer java
-	$(BIN)/pytest -q $(PARALLEL)
+	$(BIN)/pytest -q -n $(PROCESSES) $(PARALLEL)
 
 # The core suite again, on the PostgreSQL that Debian packages.
 unit-oldest: $(VENV)/installed | debian-postgresql
-	PGQUEUE_TEST_SERVER=debian $(BIN)/pytest -q $(PARALLEL) tests/store tests/promises tests/worker
+	PGQUEUE_TEST_DSN= PGQUEUE_TEST_SERVER=debian $(BIN)/pytest -q -n $(OLDEST_PROCESSES) $(PARALLEL) \
+	    tests/store tests/promises tests/worker
 
 format: $(VENV)/installed
 	$(BIN)/ruff check --fix .
