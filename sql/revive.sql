@@ -1,5 +1,5 @@
 -- revive: return dead jobs to their lines with all their attempts, except where a live job holds the unique key.
--- index: dead_jobs_pkey, jobs_unique_key
+-- index: dead_jobs_pkey, jobs_unique_key, deadlines_pkey
 -- locks: the given dead jobs, in order of their ids; then the keys, in their order, as enqueue_many does; the revived rows
 -- run by: PgQueue.retry, PgQueue.retry_dead
 -- why: without the lock, a job that another retry returned meanwhile, and that has ended since, would be returned once more:
@@ -20,6 +20,9 @@ revived as (
     order by unique_key collate "C"
     on conflict do nothing
     returning id
+),
+undecided as (  -- it waits anew: a wait that timed out may have been why it died
+    delete from pgqueue.deadlines where job_id = any(array(select id from revived))
 )
 delete from pgqueue.dead_jobs
 where id in (select id from revived)

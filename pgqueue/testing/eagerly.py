@@ -13,12 +13,12 @@ from pgqueue.testing.modes import swapped
 
 T = TypeVar("T")
 
-ENQUEUES = {"enqueue.enqueue", "enqueue.enqueue_many"}
+ENQUEUES = {"enqueue.enqueue", "enqueue.enqueue_many", "signals.send", "signals.resolve"}
 """The plans after which jobs are run, by name."""
 
 
 class Eager(Memory):
-    """Memory that is drained after each enqueue, by the caller."""
+    """Memory that is drained after each enqueue and each signal, by the caller."""
 
     def __init__(self, queue: PgQueue, clock: Clock | None = None, *, raises: bool = True) -> None:
         """Begin with no job.
@@ -33,7 +33,7 @@ class Eager(Memory):
         self._raises = raises
 
     def run(self, plan: Plan[T], connection: object = None) -> T:
-        """Answer a plan, and run what is due if it was an enqueue."""
+        """Answer a plan, and run what is due if it was an enqueue or a signal."""
         enqueued = plan.name in ENQUEUES
         answer = super().run(plan, connection)
         if enqueued:
@@ -41,7 +41,7 @@ class Eager(Memory):
         return answer
 
     async def arun(self, plan: Plan[T], connection: object = None) -> T:
-        """Answer a plan, and run what is due if it was an enqueue."""
+        """Answer a plan, and run what is due if it was an enqueue or a signal."""
         enqueued = plan.name in ENQUEUES
         answer = super().run(plan, connection)
         if enqueued:

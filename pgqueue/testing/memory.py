@@ -50,6 +50,8 @@ CALENDAR = frozenset(
     for name in names
 )
 """Those about schedules, which :class:`Calendar` answers in the same way."""
+SIGNALS = frozenset({"signals.send", "signals.resolve", "signals.callback", "signals.look"})
+"""Those about signals, which :class:`Mailbox` answers in the same way."""
 NOTES = frozenset({"notes.recall", "notes.recall_long", "notes.keep", "notes.report", "notes.progress"})
 """Those about what jobs note, which :class:`Notebook` answers in the same way."""
 TIMED = "control.clock"
@@ -78,12 +80,13 @@ class Memory(Database):
         self._one_at_a_time = threading.RLock()
 
     def clear(self) -> None:
-        """Forget every job, what it noted, and every schedule."""
+        """Forget every job, what it noted, every signal and every schedule."""
         table = Table()
         self._answers: dict[str, object] = {
             **dict.fromkeys(ANSWERED, table),
             **dict.fromkeys(CALENDAR, Calendar(table.enqueue, table.show)),
             **dict.fromkeys(NOTES, Notebook(table)),
+            **dict.fromkeys(SIGNALS, table.mailbox),
         }
 
     def run(self, plan: Plan[T], connection: object = None) -> T:  # noqa: ARG002 - there is no transaction to join

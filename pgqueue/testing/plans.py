@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from pgqueue.store import claim, following, upkeep
+from pgqueue.store import claim, following, signals, upkeep
 from pgqueue.store.plan import Steps, plan
 from pgqueue.store.portions import Portions
 from pgqueue.values.job import Claim
@@ -25,6 +25,8 @@ def next_claim(
         now: the instant; the database's own by default.
     """
     polled = yield from upkeep.arrive(worker, LEASE, now=now)
+    while polled.wait_in == 0 and (yield from signals.admit_due(now=now)).handled:
+        pass
     while polled.flow_work and (yield from following.work(now=now)):
         pass
     claims = yield from claim.look(worker.id, queues, 1, portions=Portions(), now=now)

@@ -17,13 +17,14 @@ from pgqueue.store.claim import WorkerInfo
 from pgqueue.store.ending import States
 from pgqueue.store.standings import RATED
 from pgqueue.store.waiting import Look
+from pgqueue.testing.mailbox import Mailbox
 from pgqueue.testing.row import Row
 from pgqueue.values.job import AttemptError, Claim, Enqueued, Job, JobState, NewJob, Outcome, QueueCount
 from pgqueue.values.lease import LEASE, spoken
 from pgqueue.values.retried import Held, Retried
 from pgqueue.values.standing import Head, QueueStanding, Sample, standings
-from pgqueue.values.verdict import Again, Cancelled, Died, Returned, Succeeded, Unknown, Verdict
-from pgqueue.values.why import Why, explain
+from pgqueue.values.verdict import Again, Cancelled, Died, Returned, Succeeded, Unknown, Verdict, Waits
+from pgqueue.values.why import Why, blocked, explain
 
 
 class Table:
@@ -32,6 +33,7 @@ class Table:
     def __init__(self) -> None:
         """Begin with no job."""
         self._rows: dict[int, Row] = {}
+        self.mailbox = Mailbox(self._rows)
         self._ids = count(1)
         self._leases: dict[UUID, datetime] = {}
         self._paused: set[str] = set()
@@ -75,6 +77,9 @@ class Table:
             return explain(job_id, None)
         if row.state.ended:
             return Why(job_id, row.state, "ended", f"it is {row.state}")
+        if (found := self.mailbox.awaited(job_id)) and row.state is JobState.BLOCKED:
+            left = None if found[1] is None else (found[1] - now).total_seconds()
+            return Why(job_id, row.state, "blocked", blocked(job_id, [found[0].reason], [left]))
         due = f"due in {spoken((row.run_at - now).total_seconds())}" if row.run_at > now else str(row.state)
         paused = f", and queue {row.new.queue!r} is paused" if row.new.queue in self._paused else ""
         said = f"it is {due}{paused}; its queue is in memory for a test: pgqueue.testing.drain(queue) runs it"
@@ -194,6 +199,7 @@ class Table:
         """Take back what was lost, put in line what is due, and claim the next job."""
         self._leases[worker.id] = now + LEASE
         self._reclaim(now)
+        self.mailbox.admit_lapsed(now=now)
         for row in self._rows.values():
             if row.state is JobState.SCHEDULED and row.run_at <= now:
                 row.state = JobState.READY
@@ -238,6 +244,8 @@ class Table:
                 row.end(JobState.CANCELLED, now)
             case _ if row.cancel_requested:
                 row.end(JobState.CANCELLED, now)
+            case Waits(awaited=awaited):
+                self.mailbox.wait(row, awaited, now=now)
             case Died(seconds=seconds, reason=reason):
                 row.end(JobState.DEAD, now, seconds=seconds)
                 row.reason = reason
@@ -272,7 +280,7 @@ class Table:
         if row.state is JobState.RUNNING or job.unique.collision == "reject":
             return Enqueued(row.id, Outcome.REJECTED)
         row.run_at = _run_at(job, now)
-        row.state = _waiting(row.run_at, now)
+        row.state = row.state if row.state is JobState.BLOCKED else _waiting(row.run_at, now)
         if job.unique.collision == "reschedule":
             return Enqueued(row.id, Outcome.RESCHEDULED)
         row.new = job
@@ -309,6 +317,7 @@ class Table:
                 held.append(Held(row.id, twin.id, key))
                 continue
             row.wait(JobState.READY)
+            self.mailbox.revive(row.id)
             row.attempts, row.run_at, row.ended_at, row.reason, row.unique_key = 0, now, None, None, key
             revived.append(row.id)
         known = {*revived, *(one.id for one in held)}

@@ -135,7 +135,7 @@ def explain(job_id: int, facts: Facts | None) -> Why:
         case JobState.RUNNING:
             reason, sentence = _running(job_id, facts)
         case JobState.BLOCKED:
-            reason, sentence = "blocked", _blocked(job_id, facts.waits_for or [], facts.waits_until or [])
+            reason, sentence = "blocked", blocked(job_id, facts.waits_for or [], facts.waits_until or [])
         case JobState.SCHEDULED | JobState.READY:
             reason, sentence = _waiting(facts)
         case _:
@@ -146,7 +146,7 @@ def explain(job_id: int, facts: Facts | None) -> Why:
 NO_RECORD = "it was not committed (yet), or was rolled back, or its history has been dropped"
 
 
-def _blocked(job_id: int, waits_for: Sequence[str], until: Sequence[float | None]) -> str:
+def blocked(job_id: int, waits_for: Sequence[str], until: Sequence[float | None]) -> str:
     """What a blocked job waits for: a signal, a time, or what the feature that blocked it has named."""
     if not waits_for:
         return "it is blocked, and nothing is recorded that it waits for: cancel it, and enqueue it again"

@@ -52,6 +52,6 @@ def a_database(database: str) -> str:
             "delete from pgqueue.jobs; delete from pgqueue.job_history; delete from pgqueue.dead_jobs;"
             "delete from pgqueue.workers; delete from pgqueue.departed; delete from pgqueue.queues;"
             "delete from pgqueue.unique_holds; delete from pgqueue.schedules; delete from pgqueue.schedule_ticks;"
-            "delete from pgqueue.notes"
+            "delete from pgqueue.notes; delete from pgqueue.signals; delete from pgqueue.deadlines; delete from pgqueue.waits"
         )
     return database
