@@ -34,6 +34,7 @@ VERBS = {
     ),
     "queues": Verb("pgqueue.cli.queues:queues", "List, pause or resume queues."),
     "schedules": Verb("pgqueue.cli.schedules:schedules", "List, add, pause or fire schedules."),
+    "signal": Verb("pgqueue.cli.signal:signal", "Send a signal to a job that waits for it, or to a key."),
     "worker": Verb("pgqueue.cli.worker:worker", "Run jobs until it is stopped."),
 }
 F = TypeVar("F", bound=Callable[..., Any])

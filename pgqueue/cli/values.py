@@ -1,4 +1,4 @@
-"""Values on the command line: lengths of time, instants, JSON objects, names, job ids.
+"""Values on the command line: lengths of time, instants, JSON, names, job ids.
 
 There is one rule for lengths of time: a number of seconds, or a number with a unit. Values out of range raise an error
 here, in terms of the command line; the core checks them again, in terms of Python.
@@ -94,3 +94,14 @@ def json_object(value: str) -> dict[str, Any]:
 def names(value: str) -> list[str]:
     """Names with commas between them."""
     return [name.strip() for name in value.split(",")]
+
+
+def any_json(value: str) -> msgspec.Raw:
+    """Any JSON, as it was written."""
+    try:
+        msgspec.json.decode(value.encode())
+    except (ValueError, RecursionError) as error:
+        raise click.BadParameter(
+            f"{value!r:.80} is no JSON ({error}); write a string with quotes in it, '\"yes\"'."
+        ) from None
+    return msgspec.Raw(value.encode())

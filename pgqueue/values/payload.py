@@ -194,10 +194,10 @@ def encode_result(value: object) -> bytes | None:
         return None
     try:
         data = msgspec.json.encode(value, enc_hook=_encode_other)
-        if isinstance(value, msgspec.Raw):
+        if isinstance(value, msgspec.Raw):  # JSON as it came, which has no NaN
             data = settled(data)
         refuse_unstorable(data)
-        if data.find(NULL) >= 0:
+        if data.find(NULL) >= 0 and not isinstance(value, msgspec.Raw):
             refuse_non_finite(msgspec.to_builtins(value, enc_hook=_encode_other))
     except _OF_A_TYPE as error:
         raise PayloadNotEncodable(_plain(error)) from error

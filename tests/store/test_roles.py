@@ -12,9 +12,10 @@ from psycopg.errors import InsufficientPrivilege
 from store.crowd import ask
 from store.samples import LEASE, MINUTE, NOON, adding, error_of, new_job, running, shown, taking, worker_info
 
-from pgqueue.store import admission, claim, control, finish, schema, upkeep
+from pgqueue.store import admission, claim, control, finish, schema, signals, upkeep
 from pgqueue.values.job import JobState
-from pgqueue.values.verdict import Again, Cancelled, Died, Succeeded, Verdict
+from pgqueue.values.signal import Awaited
+from pgqueue.values.verdict import Again, Cancelled, Died, Succeeded, Verdict, Waits
 
 ROLES = ("app_events", "app_web", "app_worker", "app_report", "app_nobody")
 CALLS_OF_OTHERS = (
@@ -217,3 +218,54 @@ def test_a_role_that_runs_jobs_may_admit_them_after_the_upgrade(empty_dsn: str) 
 
         assert ask(own, admission.block([job_id], ["a"])) == [job_id]
         assert ask(own, admission.admit(["a"], now=NOON)) == {job_id: JobState.READY}
+
+
+def test_a_role_that_signals_reads_nothing_and_one_that_looks_makes_no_tokens(
+    own: psycopg.Connection[Any],
+) -> None:
+    taken = ask(own, running())
+    ((token,),) = own.execute("select pgqueue.callback_token(%s, 'paid', null)", [taken.id]).fetchall()
+    wait = Waits(taken, Awaited(taken.id, "approved", f"job:{taken.id}", MINUTE))
+    _become(own, "app_worker")
+    assert ask(own, finish.finish(taken.worker_id, [wait], keep=True)) == {taken.id: JobState.BLOCKED}
+    assert ask(own, signals.callback(wait.awaited)) != token
+    ask(own, signals.look(wait.awaited))
+    ask(own, signals.admit_due())
+    ask(own, upkeep.drop_signals())
+
+    _become(own, "app_web")
+    assert own.execute(f"select pgqueue.signal('job:{taken.id}', 'approved')".encode()).fetchone() == (True,)
+    assert ask(own, signals.send(f"job:{taken.id}", "other")) == "first"
+    assert ask(own, signals.resolve(token)) == "first"
+    assert own.execute("select pgqueue.resolve(%s)", [token]).fetchone() == (False,)
+    for role in ("app_web", "app_report", "app_events", "app_nobody"):
+        _become(own, role)
+        for statement in (
+            "select from pgqueue.signals",
+            "select from pgqueue.callback_key",
+            f"select pgqueue.callback_token({taken.id}, 'paid', null)",
+            "select pgqueue.callback_mac('x')",
+            "select pgqueue.renew_callback_key()",
+        ):
+            with pytest.raises(InsufficientPrivilege):
+                own.execute(statement.encode())
+    for call in ("signal('key:k', 'x')", "resolve('x')"):
+        with pytest.raises(InsufficientPrivilege, match="permission denied for function"):
+            own.execute(f"select pgqueue.{call}".encode())
+
+
+def test_default_privileges_give_nobody_the_secret_of_callbacks(empty_dsn: str) -> None:
+    with psycopg.connect(empty_dsn, autocommit=True) as own:
+        if not own.execute("select from pg_roles where rolname = 'app_report'").fetchall():
+            own.execute("create role app_report")
+        own.execute("alter default privileges grant select on tables to app_report")
+        try:
+            schema.migrate(empty_dsn)
+            own.execute("grant usage on schema pgqueue to app_report")
+            _become(own, "app_report")
+            own.execute("select from pgqueue.signals")
+            with pytest.raises(InsufficientPrivilege):
+                own.execute("select from pgqueue.callback_key")
+        finally:
+            own.execute("reset role")
+            own.execute("alter default privileges revoke select on tables from app_report")

@@ -1,0 +1,32 @@
+"""``pgqueue signal``: tell a job that waits, or a key, what it waits for."""
+
+import click
+import msgspec
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli.app import with_queue
+from pgqueue.cli.values import any_json
+from pgqueue.errors import InvalidOption
+
+
+@click.command()
+@click.argument("target")
+@click.argument("name")
+@click.argument("payload", metavar="[JSON]", type=any_json, required=False)
+@with_queue
+def signal(queue: PgQueue, /, *, target: str, name: str, payload: msgspec.Raw | None) -> None:
+    """Send the signal NAME to TARGET: a job's id, or key:TEXT. JSON is what the task gets."""
+    first = queue.signal(_read(target), name, payload)
+    click.echo(
+        f"signal {name} sent to {target}"
+        if first
+        else f"{target} has signal {name} already; its payload stays as it is"
+    )
+
+
+def _read(target: str) -> int | str:
+    if target.isascii() and target.removeprefix("job:").isdigit():
+        return int(target.removeprefix("job:"))
+    if target.startswith("key:"):
+        return target.removeprefix("key:")
+    raise InvalidOption(f"TARGET {target!r}: give a job's id, or key:TEXT")
