@@ -2,13 +2,8 @@
 
 A batch is what ended while the last batch was written. It is bounded in number and in bytes: a message that is too
 large would be refused each time. A verdict that could not be recorded is kept, and tried again for as long as the worker
-runs; when the worker leaves, a sweep of another worker ends the job's attempt. Two things can go wrong with a batch.
-
-- A transaction of another program has locked one of its rows (an enqueue that found its unique key taken counts itself
-  on that row). The connection waits 0.1 s for locks; then the verdicts are written whose rows are free, and the others
-  are tried again after 1 s.
-- The database refuses a verdict. Then the batch is written verdict by verdict, and the refused one is replaced by its
-  fallback verdict. If that is refused, too, the verdict is tried again every minute.
+runs; when the worker leaves, a sweep of another worker ends the job's attempt. How a batch is written, and what is written
+if a row is locked or a verdict refused, is in :mod:`pgqueue.worker.recorder`.
 
 While a task blocks the event loop, the heartbeat's thread writes in its place, on a connection of its own
 (:meth:`Completer.stand_in`). It cannot know how much of a batch on its way was recorded, so it writes that batch again:
@@ -17,36 +12,30 @@ the fence makes the second write harmless.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING
 from uuid import UUID
-
-import psycopg
 
 from pgqueue.app.observer import Observers
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.store import finish
-from pgqueue.store.ending import States
-from pgqueue.store.plan import Plan
-from pgqueue.values.codec import with_encoded_errors
-from pgqueue.values.verdict import Succeeded, Verdict, fallbacks
+from pgqueue.values.verdict import Succeeded, Verdict
 from pgqueue.worker.claims import Claims
-from pgqueue.worker.connection import WorkerConnection, passes
+from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.joblog import worker_log
+from pgqueue.worker.recorder import LOCKED_FOR, Recorder, Written, log_fields
 from pgqueue.worker.signals import Signals
+
+if TYPE_CHECKING:
+    from pgqueue.store.ending import States
 
 log = worker_log()
 
 LARGEST_BATCH = 1_000
 MOST_BYTES = 8_000_000
 """Of the results in a batch. Errors are bounded in themselves."""
-LOCKED_FOR = 1.0
-REFUSED_FOR = 60.0
-"""Seconds until a verdict is tried again whose row was locked, or that was refused together with its fallbacks."""
 _RESULT = attrgetter("result")
 _WORKER = attrgetter("claim.worker_id")
 
@@ -221,7 +210,7 @@ class Completer:
         del waiting[: len(batch)]
         return batch
 
-    def _note(self, batch: Sequence[Verdict], written: "Written") -> None:
+    def _note(self, batch: Sequence[Verdict], written: Written) -> None:
         """Keep what has to wait, and look for verdicts that changed nothing."""
         done, now = written.done, time.monotonic()
         if len(done) == len(batch) and not written.refused:
@@ -244,7 +233,7 @@ class Completer:
         for verdict in verdicts:
             log.warning(
                 "attempt superseded: it no longer held its job, and nothing was recorded",
-                extra={**_fields(verdict), "attempt": verdict.claim.attempt},
+                extra={**log_fields(verdict), "attempt": verdict.claim.attempt},
             )
         self._observers.lost([verdict.claim for verdict in verdicts])
 
@@ -264,110 +253,3 @@ def _are_alike_and_small(batch: Sequence[Verdict]) -> bool:
     if {*map(type, batch)} != {Succeeded}:
         return False
     return not any(map(_RESULT, batch)) and len({*map(id, map(_WORKER, batch))}) == 1
-
-
-def _fields(verdict: Verdict) -> dict[str, object]:
-    return {"job": verdict.claim.id, "task": verdict.claim.task}
-
-
-@dataclass(slots=True)
-class Written:
-    """What became of a batch.
-
-    Attributes:
-        done: the state of each job for which the database took a verdict.
-        later: verdicts to try again, and in how many seconds.
-        refused: verdicts that the database did not take as they were.
-        fallbacks: what was recorded in place of a refused verdict, by job.
-        certain: whether no other try can have recorded them: a verdict that changed nothing was superseded.
-    """
-
-    done: States = field(default_factory=dict)
-    later: list[tuple[float, Verdict]] = field(default_factory=list)
-    refused: list[Verdict] = field(default_factory=list)
-    fallbacks: dict[int, Verdict] = field(default_factory=dict)
-    certain: bool = True
-
-
-class Recorder:
-    """Writes one batch at a time, as far as the database takes it."""
-
-    def __init__(
-        self, run: Callable[[Plan[Any]], Awaitable[Any]], connection: WorkerConnection, queue: PgQueue
-    ) -> None:
-        """Write nothing yet.
-
-        Args:
-            run: runs a plan on the connection.
-            connection: where to write, with ``LOCK_TIMEOUT`` set; it raises if a row is locked.
-            queue: whether it keeps a history, and what encodes errors.
-        """
-        self._run = run
-        self._connection = connection
-        self._keep = queue.keeps_history
-        self._codec = queue.codec
-
-    async def write(self, batch: Sequence[Verdict]) -> Written:
-        """Record a batch of verdicts of one worker id."""
-        before = self._connection.losses  # a plan that was cut off may have been done all the same
-        try:
-            done = await self._run(self._finish(batch))
-        except psycopg.errors.LockNotAvailable:
-            return await self._write_unlocked(batch)
-        except psycopg.Error as refusal:
-            if passes(refusal):
-                raise
-            return await (self._write_each(batch) if len(batch) > 1 else self._fall_back(batch[0], refusal))
-        return Written(done, certain=self._connection.losses == before)
-
-    def _finish(self, batch: Sequence[Verdict]) -> Plan[States]:
-        encoded = with_encoded_errors(self._codec, batch)
-        return finish.finish(batch[0].claim.worker_id, encoded, keep=self._keep)
-
-    async def _write_unlocked(self, batch: Sequence[Verdict]) -> Written:
-        """Another transaction has locked a row: record the others. If it has locked the table, all wait."""
-        before = self._connection.losses
-        encoded = with_encoded_errors(self._codec, batch)
-        plan = finish.finish_unlocked(batch[0].claim.worker_id, encoded, keep=self._keep)
-        try:
-            done, locked = await self._run(plan)
-        except psycopg.errors.LockNotAvailable:
-            done, locked = {}, {verdict.claim.id for verdict in batch}
-        later = [(LOCKED_FOR, verdict) for verdict in batch if verdict.claim.id in locked]
-        # Of several kinds, the first may have been recorded before the lock was met.
-        certain = self._connection.losses == before and len({*map(type, batch)}) == 1
-        return Written(done, later, certain=certain)
-
-    async def _write_each(self, batch: Sequence[Verdict]) -> Written:
-        """The database refused one of these verdicts: find it by writing one at a time."""
-        # verdicts of another kind than the refused one may be recorded already
-        written = Written(certain=False)
-        for one in batch:
-            alone = await self.write([one])
-            written.done |= alone.done
-            written.later += alone.later
-            written.refused += alone.refused
-            written.fallbacks |= alone.fallbacks
-        return written
-
-    async def _fall_back(self, verdict: Verdict, refusal: psycopg.Error) -> Written:
-        """The database refused this verdict: record its fallback."""
-        fields = _fields(verdict)
-        log.error(
-            "verdict refused by the database; a fallback verdict is recorded", extra=fields, exc_info=refusal
-        )
-        for fallback in fallbacks(verdict, refusal):
-            try:
-                done = await self._run(self._finish([fallback]))
-            except psycopg.Error as again:
-                if passes(again):
-                    raise
-                refusal = again
-            else:
-                return Written(done, refused=[verdict], fallbacks={verdict.claim.id: fallback}, certain=False)
-        log.error(
-            "verdict not recorded: the database refuses it in any words; the worker keeps it and tries again",
-            extra={**fields, "seconds": REFUSED_FOR},
-            exc_info=refusal,
-        )
-        return Written(later=[(REFUSED_FOR, verdict)], refused=[verdict], certain=False)

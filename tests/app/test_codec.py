@@ -42,9 +42,10 @@ from pgqueue.values.scheduled import Applied, Change
 from pgqueue.values.storable import NUL
 from pgqueue.values.verdict import Died
 from pgqueue.worker.claims import Claims
-from pgqueue.worker.completer import LOCKED_FOR, Completer, Recorder
+from pgqueue.worker.completer import Completer
 from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.executor import Executor
+from pgqueue.worker.recorder import LOCKED_FOR, Recorder
 
 WORD = "topsecret"
 PLAIN = re.compile(WORD)

@@ -154,13 +154,17 @@ async def test_the_blocking_way_in_a_coroutine_is_refused_as_the_orm_is() -> Non
 
 def test_within_a_test_case_a_job_is_seen_and_gone_afterwards(django_dsn: str) -> None:
     class Case(TestCase):
-        def test_enqueues(self) -> None:
+        def _enqueued(self) -> int:
             with transaction.atomic():
-                handle = confirm.enqueue(1)
-            assert [job.id for job in queue.jobs()] == [handle.id]
+                return confirm.enqueue(1).id
+
+        def test_enqueues(self) -> None:
+            job_id = self._enqueued()
+            assert [job.id for job in queue.jobs()] == [job_id]
 
         def test_enqueues_again(self) -> None:
-            self.test_enqueues()
+            job_id = self._enqueued()
+            assert [job.id for job in queue.jobs()] == [job_id]
 
     outcome = unittest.TestResult()
     unittest.defaultTestLoader.loadTestsFromTestCase(Case).run(outcome)

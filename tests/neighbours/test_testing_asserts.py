@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from neighbours.places import HOUR, MINUTE, NOON, a_clock, a_database, every_place, one_database
 
-from pgqueue import PgQueue, Task
+from pgqueue import JobState, PgQueue, Task
 from pgqueue.errors import ConfigurationError, InvalidOption, PayloadNotEncodable
 from pgqueue.testing import (
     Clock,
@@ -86,17 +86,18 @@ def test_delays_count_from_the_enqueue(emptied: str) -> None:
     with in_memory(queue) as memory:
         send.using(delay=HOUR).enqueue()
         memory.clock.travel(MINUTE)
-        assert_enqueued(send, delay=HOUR)
+        assert len(assert_enqueued(send, delay=HOUR)) == 1
     with in_database(queue, emptied):
         send.using(delay=HOUR).enqueue()
-        assert_enqueued(send, delay=HOUR)
+        assert len(assert_enqueued(send, delay=HOUR)) == 1
         assert_not_enqueued(send, delay=MINUTE)
 
 
 def test_what_has_run_was_enqueued(queue: PgQueue, send: Send) -> None:
     send.enqueue("ada")
     drain(queue)
-    assert_enqueued(send, args=("ada",))
+    (job,) = assert_enqueued(send, args=("ada",))
+    assert job.state is JobState.SUCCEEDED
 
 
 def test_a_count_is_exact(send: Send) -> None:
@@ -196,4 +197,5 @@ async def test_an_open_transaction_of_an_awaitable_connection_does_so_too(emptie
 def test_delays_are_the_same_on_a_clock_in_every_place(clock: Clock, send: Send) -> None:
     clock.travel(MINUTE)
     send.using(delay=HOUR).enqueue("ada")
-    assert_enqueued(send, delay=HOUR, run_at=NOON + MINUTE + HOUR)
+    (job,) = assert_enqueued(send, delay=HOUR, run_at=NOON + MINUTE + HOUR)
+    assert job.run_at == NOON + MINUTE + HOUR

@@ -14,6 +14,7 @@ from pgqueue.errors import JobError
 from pgqueue.store import upkeep
 from pgqueue.values.verdict import Returned, Succeeded
 from pgqueue.worker import completer as completing
+from pgqueue.worker import recorder
 from pgqueue.worker.worker import Worker
 
 REFUSE = """
@@ -50,7 +51,7 @@ async def test_a_success_that_no_history_takes_spends_its_attempt_and_the_job_en
 async def test_a_verdict_that_is_refused_in_any_words_is_kept_and_recorded_when_it_is_taken(
     queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(completing, "REFUSED_FOR", 0.05)
+    monkeypatch.setattr(recorder, "REFUSED_FOR", 0.05)
     ask(queue, REFUSE)
     runs: list[None] = []
 
@@ -142,7 +143,7 @@ async def test_without_a_doubt_nothing_is_compared(queue: PgQueue, monkeypatch: 
     monkeypatch.setattr(worker.parts.reconciler, "compare", compare)
     await worker.parts.reconciler.run_once()
     await dismantle(worker)
-    compare.assert_not_awaited()
+    assert compare.await_count == 0
 
 
 async def test_a_claim_that_is_answered_during_a_comparison_is_not_taken_for_unknown(
