@@ -90,6 +90,7 @@ class Notes:
         self._superseded = superseded
         self._known: dict[Key, str | None] | None = None
         self._names: set[str] = set()
+        self._last: ReturnType | None = None
         self._lock = threading.Lock()
         self._turn = asyncio.Lock()
 
@@ -155,15 +156,20 @@ class Notes:
                 )
             self._names.add(name)
         try:
-            returns = returned_by(function)
+            yield Step(name, self._returned_by(name, function))
+        except BaseException:
+            self._names.discard(name)
+            raise
+
+    def _returned_by(self, name: str, function: Callable[..., Any]) -> ReturnType:
+        returns = returned_by(function, self._last)
+        if returns is not self._last:
             try:
                 returns.require_readable()
             except ConfigurationError as error:  # before it is called: what it does might not be undone
                 raise ConfigurationError(f"step {name!r} was not run: {error}") from error
-            yield Step(name, returns)
-        except BaseException:
-            self._names.discard(name)
-            raise
+            self._last = returns
+        return returns
 
     def _noted(self, key: Key) -> str | None:
         """What is noted, as JSON; None: nothing."""

@@ -1,6 +1,5 @@
 """The progress of a job as people see it: one line, or on a terminal a bar that moves until the job has ended."""
 
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from pgqueue.values.job import Job
 from pgqueue.values.note import Progress
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress as Bar
 
 EVERY = 0.5
@@ -46,9 +46,15 @@ def watch(queue: PgQueue, job_id: int) -> Job:
 
 
 def _bar() -> "Bar":
-    from rich.console import Console  # noqa: PLC0415 - for people only
     from rich.progress import BarColumn, TextColumn  # noqa: PLC0415 - for people only
     from rich.progress import Progress as Bar  # noqa: PLC0415 - for people only
 
     columns = (BarColumn(), TextColumn("{task.fields[words]}", markup=False))
-    return Bar(*columns, console=Console(), disable=not sys.stdout.isatty(), transient=True)
+    console = _console()
+    return Bar(*columns, console=console, disable=not console.is_terminal, transient=True)
+
+
+def _console() -> "Console":
+    from rich.console import Console  # noqa: PLC0415 - for people only
+
+    return Console()

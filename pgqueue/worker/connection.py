@@ -247,6 +247,7 @@ class Connections:
         self.finishing = own("finishes", settings=LOCK_TIMEOUT, told=LOCKED)
         self.stand_in = own("finishes while blocked", settings=LOCK_TIMEOUT, told=LOCKED)
         self.heartbeat = own("heartbeat", settings=patient, bound=bound / 2)
+        self.progress = own("progress", settings=patient)
         self._database = database
 
     def for_once(self, name: str) -> WorkerConnection:
@@ -255,7 +256,7 @@ class Connections:
 
     async def close(self) -> None:
         """Close those of the worker's event loop. The heartbeat closes its own, the stand-in is closed after each use."""
-        for connection in (self.claiming, self.finishing, self.upkeep):
+        for connection in (self.claiming, self.finishing, self.upkeep, self.progress):
             await connection.close()
 
 

@@ -119,7 +119,7 @@ class Upkeep:
 
         Args:
             connections: one on which due jobs are made ready and lost workers' jobs are ended, one plan at a time; the
-                one on which jobs are claimed; and one for each run of what can wait.
+                one on which jobs are claimed; one for progress; and one for each run of what can wait.
             heartbeat: the worker's id.
             runners: what it runs.
             reconciler: compares what the worker knows with the database.
@@ -191,9 +191,12 @@ class Upkeep:
             log.info("returned claims that did not get to start", extra={"jobs": returned})
 
     async def write_progress(self) -> None:
-        """Write what jobs reported since the last time, all in one statement; most often there is nothing."""
+        """Write what jobs reported since the last time, all in one statement; most often there is nothing.
+
+        It has a connection of its own, opened at the first report: no other service waits if the notes are locked.
+        """
         if reports := self._board.take():
-            await self._connections.upkeep.run(notes.report(reports))
+            await self._connections.progress.run(notes.report(reports))
 
     async def stop_cancelled(self) -> None:
         """Stop the jobs that are to be cancelled, within a second.

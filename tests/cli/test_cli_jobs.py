@@ -1,11 +1,19 @@
+import io
+import json
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import LiteralString
 
 import pytest
 from ciphers import Secret
 from cli.commands import cells, pgqueue, printed
+from looking import ask
+from rich.console import Console
 
 from pgqueue import JobState, PgQueue
+from pgqueue.cli import progress as bars
 from pgqueue.cli.output import zone
 
 
@@ -197,3 +205,93 @@ def test_show_decodes_with_the_apps_codec_and_never_without(shop: Path, dsn: str
     unknown = pgqueue("jobs", "show", str(job.id), dsn=dsn).stdout
     assert "rare" not in unknown
     assert "JobError: (encoded)" in unknown
+
+
+GIVE_BACK: LiteralString = "update pgqueue.jobs set status = 'ready', worker_id = null"
+
+
+@pytest.fixture
+def halfway(queue: PgQueue) -> int:
+    """A job that runs in a take's name, and has reported its progress."""
+
+    @queue.task(name="count")
+    def count() -> None: ...
+
+    job = count.enqueue()
+    ask(queue, "update pgqueue.jobs set status = 'running', claimed_at = now(), attempts = 1")
+    report(queue, job.id, done=1200, total=4800, message='it\'s \x1b[31m"half"')
+    return job.id
+
+
+def steps(*happen: Callable[[], object]) -> Callable[[float], object]:
+    """What to do instead of each pause."""
+    left = list(happen)
+    return lambda _: left.pop(0)()
+
+
+def report(queue: PgQueue, job_id: int, **said: object) -> None:
+    """Store a progress."""
+    ask(
+        queue,
+        "insert into pgqueue.notes (job_id, kind, value) values (%s, 'progress', %s) "
+        "on conflict (job_id, kind, name) do update set value = excluded.value",
+        job_id,
+        json.dumps(said),
+    )
+
+
+def test_show_tells_how_far_a_job_is_and_no_control_codes(queue: PgQueue, halfway: int, dsn: str) -> None:
+    shown = pgqueue("jobs", "show", str(halfway), dsn=dsn).stdout
+    (line,) = [line for line in shown.splitlines() if line.startswith("progress")]
+    assert line.startswith('progress     1,200 of 4,800 (25 %): it\'s \\x1b[31m"half", at 20')
+    report(queue, halfway, done=0.5)
+    assert "progress     0.5, at 20" in pgqueue("jobs", "show", str(halfway), dsn=dsn).stdout
+
+
+def test_show_as_json_has_the_progress(halfway: int, queue: PgQueue, dsn: str) -> None:
+    shown = printed(pgqueue("jobs", "show", str(halfway), "--json", dsn=dsn))
+    progress = queue.progress(halfway)
+    assert progress is not None
+    assert datetime.fromisoformat(shown["progress"].pop("at")) == progress.at
+    assert shown["progress"] == {"done": 1200, "total": 4800, "message": 'it\'s \x1b[31m"half"'}
+    ask(queue, "delete from pgqueue.notes")
+    assert printed(pgqueue("jobs", "show", str(halfway), "--json", dsn=dsn))["progress"] is None
+
+
+def test_watch_prints_each_change_until_the_job_has_ended(
+    queue: PgQueue, halfway: int, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each pause of the command is a moment for the job to get on."""
+    happens = steps(
+        lambda: None,
+        lambda: report(queue, halfway, done=4800, total=4800, message=None),
+        lambda: ask(queue, GIVE_BACK),
+        lambda: queue.cancel(halfway),
+    )
+    monkeypatch.setattr(time, "sleep", happens)
+    shown = pgqueue("jobs", "show", str(halfway), "--watch", dsn=dsn).stdout.splitlines()
+    assert shown[:3] == [
+        'running  1,200 of 4,800 (25 %): it\'s \\x1b[31m"half"',
+        "running  4,800 of 4,800 (100 %)",
+        "ready  4,800 of 4,800 (100 %)",
+    ]
+    assert shown[3].split() == ["id", str(halfway)]
+    assert any(line.split() == ["state", "cancelled"] for line in shown)
+
+
+def test_watch_is_not_for_programs(halfway: int, dsn: str) -> None:
+    refused = pgqueue("jobs", "show", str(halfway), "--watch", "--json", dsn=dsn)
+    assert refused.exit_code == 2
+    assert "give one of them" in refused.stderr
+
+
+def test_a_terminal_gets_a_bar(halfway: int, queue: PgQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words and the share of a bar, as rich draws it into a terminal of 80 columns."""
+    drawn = io.StringIO()
+    monkeypatch.setattr(bars, "_console", lambda: Console(file=drawn, force_terminal=True, width=80))
+    happens = steps(lambda: ask(queue, GIVE_BACK), lambda: queue.cancel(halfway))
+    monkeypatch.setattr(time, "sleep", happens)
+    assert bars.watch(queue, halfway).state is JobState.CANCELLED
+    assert "1,200 of 4,800 (25 %)" in drawn.getvalue()
+    assert "━" in drawn.getvalue()
+    assert '[31m"half' not in drawn.getvalue().replace("\\x1b[31m", "")

@@ -42,6 +42,8 @@ class Workshop:
         self.nap = queue.task(name="nap")(self._nap)
         self.confirm = queue.task(name="confirm")(self._confirm)
         self.exclusive = queue.task(name="exclusive")(self._exclusive)
+        self.charge = queue.task(name="charge")(self._charge)
+        self.charge_plain = queue.task(name="charge_plain")(self._charge_plain)
 
     async def _mark(self, ctx: Context) -> None:
         async with self.queue.database.apooled() as connection:
@@ -94,12 +96,30 @@ class Workshop:
             connection.execute("insert into marks (job, attempt) values (%s, %s)", [ctx.job.id, ctx.attempt])
             connection.execute(GATE)
 
+    async def _charge(self, ctx: Context, *, dies: str) -> None:
+        await ctx.step("charge", self._mark_and_die, ctx, dies=dies == "before the record")
+        _die_at_first(ctx, dies=dies == "after the record")
+
+    def _charge_plain(self, ctx: Context, *, dies: str) -> None:
+        ctx.run_step("charge", self._mark_and_die, ctx, dies=dies == "before the record")
+        _die_at_first(ctx, dies=dies == "after the record")
+
+    def _mark_and_die(self, ctx: Context, *, dies: bool) -> None:
+        with self.queue.database.pooled() as connection:
+            connection.execute("insert into marks (job, attempt) values (%s, %s)", [ctx.job.id, ctx.attempt])
+        _die_at_first(ctx, dies=dies)
+
     async def _exclusive(self, key: str) -> None:
         async with self.queue.database.apooled() as connection:
             cursor = await connection.execute("insert into busy values (%s) on conflict do nothing", [key])
             if cursor.rowcount == 0:
                 raise Dead(f"two jobs of the key {key} run at a time")
             await connection.execute("delete from busy where key = %s", [key])
+
+
+def _die_at_first(ctx: Context, *, dies: bool) -> None:
+    if dies and ctx.attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def work(dsn: str, options: str) -> None:

@@ -12,8 +12,9 @@ from psycopg.errors import InsufficientPrivilege
 from store.crowd import ask
 from store.samples import LEASE, MINUTE, NOON, adding, error_of, new_job, running, shown, taking, worker_info
 
-from pgqueue.store import admission, claim, control, finish, schema, signals, upkeep
+from pgqueue.store import admission, claim, control, finish, notes, schema, signals, upkeep
 from pgqueue.values.job import JobState
+from pgqueue.values.note import Reported
 from pgqueue.values.signal import Awaited
 from pgqueue.values.verdict import Again, Cancelled, Died, Succeeded, Verdict, Waits
 
@@ -86,6 +87,12 @@ def test_a_worker_that_does_not_own_the_tables_runs_jobs_and_tidies(own: psycopg
         taken = ask(own, running())
         assert ask(own, finish.finish(taken.worker_id, [_of(verdict, taken)], keep=True)).keys() == {taken.id}
         own.execute("delete from pgqueue.jobs")
+    noting = ask(own, running())
+    assert ask(own, notes.keep(noting, ("step", "charge"), "1"))
+    assert ask(own, notes.recall(noting.id)) == {("step", "charge"): "1"}
+    ask(own, notes.report([Reported(noting, '{"done": 1}')]))
+    assert ask(own, notes.progress(noting.id)) is not None
+    own.execute("delete from pgqueue.jobs")
     lost = ask(own, running())
     ask(own, claim.leave(lost.worker_id))
     assert ask(own, upkeep.reclaim()) == {lost.id: JobState.READY}
@@ -95,7 +102,7 @@ def test_a_worker_that_does_not_own_the_tables_runs_jobs_and_tidies(own: psycopg
     dropped = 0
     while dropped < 3:
         dropped += ask(own, upkeep.drop_history())
-    for step in (upkeep.drop_strays, upkeep.drop_dead, upkeep.release_holds):
+    for step in (upkeep.drop_strays, upkeep.drop_dead, upkeep.release_holds, upkeep.drop_notes):
         ask(own, step())
 
 
@@ -113,9 +120,13 @@ def _buried(taken: Any) -> Died:
 
 def test_a_role_that_reads_results_changes_nothing(own: psycopg.Connection[Any]) -> None:
     (job,) = ask(own, adding(new_job()))
+    own.execute(
+        "insert into pgqueue.notes (job_id, kind, value) values (%s, 'progress', '{\"done\": 1}')", [job]
+    )
     _become(own, "app_report")
 
     assert ask(own, shown(job)).state is JobState.READY
+    assert ask(own, notes.progress(job)) is not None
     with pytest.raises(InsufficientPrivilege):
         ask(own, control.cancel(job))
 
