@@ -3,16 +3,19 @@
 How a task waits is in :mod:`pgqueue.app.waits`; how both meet is in :mod:`pgqueue.store.signals`.
 """
 
-from typing import Any
+from typing import Any, TypeVar
 
 from pgqueue.app.handle import JobHandle
 from pgqueue.app.jobs import Jobs
 from pgqueue.errors import InvalidCallback, InvalidOption, PayloadTooLarge, SignalRefused
 from pgqueue.store import signals
+from pgqueue.store.plan import Plan
 from pgqueue.values.codec import encoded_payload
 from pgqueue.values.options import check_text
 from pgqueue.values.payload import DEFAULT_LIMIT, encode_result
 from pgqueue.values.signal import check_signal, job_target, key_target
+
+T = TypeVar("T")
 
 LARGEST_ID = (1 << 63) - 1
 FOREIGN = (
@@ -56,7 +59,7 @@ class Signalling(Jobs):
             PayloadTooLarge: its JSON form is over the limit.
         """
         plan = signals.send(_target_of(target), check_signal(name), self._payload(payload))
-        return _is_first(self.database.run(plan, connection), f"signal {name!r} to {target!r}")
+        return _is_first(self._tell(plan, connection), f"signal {name!r} to {target!r}")
 
     async def asignal(
         self,
@@ -68,7 +71,7 @@ class Signalling(Jobs):
     ) -> bool:
         """As :meth:`signal`, awaited."""
         plan = signals.send(_target_of(target), check_signal(name), self._payload(payload))
-        return _is_first(await self.database.arun(plan, connection), f"signal {name!r} to {target!r}")
+        return _is_first(await self._atell(plan, connection), f"signal {name!r} to {target!r}")
 
     def resolve(self, token: str, payload: object = None, *, connection: object = None) -> bool:
         """Send the signal that a token of ``ctx.callback()`` stands for.
@@ -88,12 +91,20 @@ class Signalling(Jobs):
             PayloadTooLarge: its JSON form is over the limit.
         """
         plan = signals.resolve(_checked_token(token), self._payload(payload))
-        return _is_first(self.database.run(plan, connection), "the token")
+        return _is_first(self._tell(plan, connection), "the token")
 
     async def aresolve(self, token: str, payload: object = None, *, connection: object = None) -> bool:
         """As :meth:`resolve`, awaited."""
         plan = signals.resolve(_checked_token(token), self._payload(payload))
-        return _is_first(await self.database.arun(plan, connection), "the token")
+        return _is_first(await self._atell(plan, connection), "the token")
+
+    def _tell(self, plan: Plan[T], connection: object) -> T:
+        """Run a plan that tells of something; a framework's queue overrides it to choose the connection."""
+        return self.database.run(plan, connection)
+
+    async def _atell(self, plan: Plan[T], connection: object) -> T:
+        """As :meth:`_tell`, awaited."""
+        return await self.database.arun(plan, connection)
 
     def _payload(self, payload: object) -> str | None:
         data = encode_result(payload)

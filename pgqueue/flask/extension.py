@@ -11,7 +11,7 @@ import inspect
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from flask import Flask, has_app_context
@@ -28,8 +28,11 @@ from pgqueue.flask.config import PREFIX, read
 from pgqueue.flask.session import FlaskDatabase
 from pgqueue.flask.uncommitted import counted, report_lost_jobs, watch
 from pgqueue.store.database import Database
+from pgqueue.store.plan import Plan
 from pgqueue.values.codec import Codec
 from pgqueue.values.job import NewJob
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -199,6 +202,17 @@ class PgQueueFlask(PgQueue):
         if session is None:
             return await super()._aadd(jobs, connection)
         return await asyncio.to_thread(self._enqueue_in, session, jobs)  # the session's driver blocks
+
+    def _tell(self, plan: Plan[T], connection: object) -> T:
+        """Send a signal in the app's session unless a connection is given."""
+        return super()._tell(plan, self._session(connection) or connection)
+
+    async def _atell(self, plan: Plan[T], connection: object) -> T:
+        """Send a signal in the app's session unless a connection is given."""
+        session = None if self.database.joins(connection) else self._session(connection)
+        if session is None:
+            return await super()._atell(plan, connection)
+        return await asyncio.to_thread(super()._tell, plan, session)  # the session's driver blocks
 
     def close(self) -> None:
         """Close the connections kept for enqueuing, those of every app."""

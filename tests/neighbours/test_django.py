@@ -58,6 +58,18 @@ def test_a_rollback_leaves_neither_row_nor_job(django_dsn: str) -> None:
     assert not Order.objects.exists()
 
 
+async def test_a_signal_is_sent_with_the_atomic_block_around_it(django_dsn: str) -> None:
+    def send_and_fail() -> None:
+        with suppress(ZeroDivisionError), transaction.atomic():
+            assert queue.signal("order:1", "paid")
+            _ = 1 / 0
+
+    await sync_to_async(send_and_fail)()
+    assert await queue.asignal("order:1", "paid", 30)
+    with psycopg.connect(django_dsn) as other:
+        assert other.execute("select payload from pgqueue.signals").fetchall() == [(30,)]
+
+
 def test_a_savepoint_that_is_rolled_back_takes_its_job_with_it(django_dsn: str) -> None:
     with transaction.atomic():
         kept = confirm.enqueue(1)

@@ -1,5 +1,6 @@
 """What is enqueued in an app context is in the transaction of the app's session."""
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -285,3 +286,18 @@ def test_a_session_that_is_insisted_on_is_not_joined_in_another_database(dsn: st
         shop.send.enqueue(1)
         assert len(shop.queue.jobs()) == 1
         assert shop.left() == (0, 0)
+
+
+def test_a_signal_is_sent_with_the_session(shop: Shop) -> None:
+    sent = "select count(*) from pgqueue.signals"
+    assert shop.queue.signal("order:1", "paid")
+    shop.db.session.rollback()
+    assert shop.queue.signal("order:1", "paid", 30)
+    with psycopg.connect(shop.queue.database.dsn) as other:
+        assert other.execute(sent).fetchone() == (0,)
+        other.rollback()
+        shop.db.session.commit()
+        assert other.execute(sent).fetchone() == (1,)
+    assert shop.queue.signal("order:2", "paid", connection=OWN_CONNECTION)
+    shop.db.session.rollback()
+    assert not asyncio.run(shop.queue.asignal("order:2", "paid"))

@@ -13,6 +13,7 @@ import time
 from datetime import timedelta
 from typing import LiteralString
 
+import psycopg
 from tenacity import wait_none
 
 from pgqueue import Context, Dead, PgQueue, Retry, Snooze
@@ -44,6 +45,7 @@ class Workshop:
         self.exclusive = queue.task(name="exclusive")(self._exclusive)
         self.charge = queue.task(name="charge")(self._charge)
         self.charge_plain = queue.task(name="charge_plain")(self._charge_plain)
+        self.wait = queue.task(name="wait", max_attempts=25, retry=Retry(wait=wait_none()))(self._wait)
 
     async def _mark(self, ctx: Context) -> None:
         async with self.queue.database.apooled() as connection:
@@ -109,6 +111,11 @@ class Workshop:
             connection.execute("insert into marks (job, attempt) values (%s, %s)", [ctx.job.id, ctx.attempt])
         _die_at_first(ctx, dies=dies)
 
+    async def _wait(self, ctx: Context, *, key: str) -> int:
+        number: int = await ctx.await_for("go", key=key)
+        await self._mark(ctx)
+        return number
+
     async def _exclusive(self, key: str) -> None:
         async with self.queue.database.apooled() as connection:
             cursor = await connection.execute("insert into busy values (%s) on conflict do nothing", [key])
@@ -143,6 +150,17 @@ async def _work(queue: PgQueue, *, concurrency: int, lease: float, grace: float)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
     await worker.run()
     await queue.aclose()
+
+
+def signal_and_die(dsn: str, options: str) -> None:
+    """Send a signal, and be killed at once: before the commit, or after it."""
+    given = json.loads(options)
+    queue = PgQueue(dsn)
+    with psycopg.connect(dsn) as connection:
+        queue.signal(given["key"], "go", 7, connection=connection)
+        if given["commits"]:
+            connection.commit()
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def enqueue(dsn: str, options: str) -> None:

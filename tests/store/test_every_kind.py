@@ -1,14 +1,16 @@
 """A job's life on every kind of connection. What each statement does is tested on every driver, in ``test_plans_*.py``."""
 
+import json
 from datetime import timedelta
 
 from store.drivers import Ask, every_kind, one_database
 from store.samples import LEASE, MINUTE, NOON, SECOND, adding, error_of, new_job, shown, taking
 
-from pgqueue.store import claim, enqueue, finish, upkeep
+from pgqueue.store import claim, enqueue, finish, signals, upkeep
 from pgqueue.values.job import JobState, Outcome
+from pgqueue.values.signal import Awaited
 from pgqueue.values.unique import Unique
-from pgqueue.values.verdict import Again, Succeeded
+from pgqueue.values.verdict import Again, Succeeded, Waits
 
 ask, database = every_kind, one_database
 
@@ -54,3 +56,27 @@ async def test_a_lost_workers_job_is_reclaimed(ask: Ask) -> None:
     job = await ask(shown(job_id))
 
     assert (job.state, [error.type for error in job.errors]) == (JobState.READY, ["WorkerLost"])
+
+
+async def test_a_job_waits_for_a_signal_and_for_a_time(ask: Ask) -> None:
+    (job_id,) = await ask(adding(new_job()))
+    (taken,) = await ask(taking())
+    awaited = Awaited(job_id, "50%\\é", f"job:{job_id}", MINUTE)
+    token = await ask(signals.callback(awaited, now=NOON))
+    wait = Waits(taken, awaited)
+    waits = await ask(finish.finish(taken.worker_id, [wait], keep=True, now=NOON))
+    assert waits == {job_id: JobState.BLOCKED}
+    assert await ask(signals.look(awaited, now=NOON)) == (False, False, None)
+    assert await ask(signals.resolve(token, NASTY.decode(), now=NOON)) == "first"
+    assert await ask(signals.send(awaited.target or "", awaited.name, None, now=NOON)) == "repeated"
+    looked = await ask(signals.look(awaited, now=NOON))
+    assert looked.payload is not None
+    assert json.loads(looked.payload) == json.loads(NASTY)
+
+    (taken,) = await ask(taking())
+    timer = Waits(taken, Awaited(job_id, "cooling", None, MINUTE))
+    await ask(finish.finish(taken.worker_id, [timer], keep=True, now=NOON))
+    assert await ask(signals.admit_due(now=NOON + MINUTE)) == (2, [])
+    assert (await ask(signals.look(timer.awaited, now=NOON))).over
+    assert (await ask(shown(job_id))).state is JobState.READY
+    await ask(upkeep.drop_signals(now=NOON))

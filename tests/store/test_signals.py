@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -12,7 +12,7 @@ from psycopg import IsolationLevel
 from store.crowd import ask, asking, at_once, until_somebody_waits
 from store.samples import LEASE, MINUTE, NOON, SECOND, adding, new_job, running, shown, taking, worker_info
 
-from pgqueue.store import claim, control, finish, signals, upkeep, waiting
+from pgqueue.store import admission, claim, control, enqueue, finish, signals, upkeep, waiting
 from pgqueue.store.ending import States
 from pgqueue.store.plan import Plan
 from pgqueue.values.job import Claim, JobState
@@ -392,3 +392,57 @@ def test_other_workers_do_not_touch_jobs_that_wait(connection: Connection) -> No
     assert ask(connection, upkeep.reclaim(now=NOON + DAY)) == {}
     assert not ask(connection, control.retry(job_id))
     assert ask(connection, claim.unknown_claims(uuid4(), [])) == []
+
+
+def test_a_row_that_an_earlier_wait_has_left_behind_does_not_keep_the_job_from_waiting_again(
+    connection: Connection,
+) -> None:
+    taken = ask(connection, running())
+    wait = _awaited(taken.id)
+    connection.execute("insert into pgqueue.waits values (%s, %s)", [wait.reason, taken.id])
+    assert ask(connection, _waiting(taken, timeout=DAY)) == {taken.id: JobState.BLOCKED}
+    assert connection.execute("select until from pgqueue.waits").fetchall() == [(NOON + DAY,)]
+
+
+def test_a_job_that_waits_for_a_limit_as_well_stays_blocked_after_its_signal(connection: Connection) -> None:
+    job_id = _blocked(connection, timeout=DAY)
+    connection.execute("insert into pgqueue.waits values ('limit mail', %s)", [job_id])
+    ask(connection, signals.send(f"job:{job_id}", "approved", now=NOON))
+    ask(connection, signals.admit_due(now=NOON + DAY))
+    assert ask(connection, shown(job_id)).state is JobState.BLOCKED
+    assert connection.execute(WAITS.encode()).fetchall() == [("limit mail", job_id)]
+    assert ask(connection, admission.admit(["limit mail"], now=NOON)) == {job_id: JobState.READY}
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Australia/Lord_Howe"])
+@pytest.mark.parametrize(
+    "midnight",
+    [
+        "2031-01-01T00:00:00+00:00",
+        "2031-03-09T05:00:00+00:00",
+        "2031-11-02T04:00:00+00:00",
+        "2031-04-05T15:00:00+00:00",
+    ],
+)
+def test_a_deadline_at_midnight_or_at_a_clock_change_is_an_instant_like_any_other(
+    connection: Connection, zone: str, midnight: str
+) -> None:
+    at = datetime.fromisoformat(midnight)
+    connection.execute("select set_config('timezone', %s, false)", [zone])
+    taken = ask(connection, running())
+    verdict = Waits(taken, _awaited(taken.id, timeout=DAY))
+    ask(connection, finish.finish(taken.worker_id, [verdict], keep=True, now=at - DAY))
+    assert ask(connection, signals.admit_due(now=at - SECOND / 1000)).handled == 0
+    assert ask(connection, signals.admit_due(now=at)).handled == 1
+
+
+def test_ten_thousand_jobs_wait_for_one_key_and_one_signal_admits_them(connection: Connection) -> None:
+    count = 10_000
+    ask(connection, enqueue.enqueue_many([new_job()] * count, now=NOON))
+    taken = ask(connection, taking(count=count))
+    verdicts = [Waits(one, _awaited(one.id, key="k", timeout=DAY)) for one in taken]
+    states = ask(connection, finish.finish(taken[0].worker_id, verdicts, keep=True, now=NOON))
+    assert set(states.values()) == {JobState.BLOCKED}
+    assert ask(connection, signals.send("key:k", "approved", now=NOON)) == "first"
+    assert len(ask(connection, taking(count=count))) == count
+    assert connection.execute(WAITS.encode()).fetchall() == []

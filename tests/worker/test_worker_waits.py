@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from base64 import b64decode, b64encode
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +12,7 @@ from looking import ask, until
 from running import Running
 from worker.helping import ended
 
-from pgqueue import Context, JobHandle, JobState, PgQueue, WaitTimedOut
+from pgqueue import Codec, Context, JobHandle, JobPart, JobState, PgQueue, WaitTimedOut
 from pgqueue.errors import InvalidCallback, InvalidOption, PayloadNotEncodable, PayloadTooLarge, SignalRefused
 
 SECOND = timedelta(seconds=1)
@@ -359,3 +360,83 @@ def test_the_sql_function_sends_with_the_same_rules(queue: PgQueue, dsn: str) ->
             connection.execute(sending, ["job:77777", "approved", None])
         with pytest.raises(psycopg.errors.InvalidParameterValue, match="no token"):
             connection.execute("select pgqueue.resolve('x.y')")
+
+
+# -- with the other features
+
+
+async def test_a_take_that_is_left_by_a_wait_returns_its_own_jobs(
+    queue: PgQueue, running: Running, asking: Any
+) -> None:
+    theirs = asking["plain"].using(queue="taken").enqueue()
+
+    @queue.task(name="taker")
+    def taker(ctx: Context) -> None:
+        with queue.take(queues=["taken"], timeout=0):
+            ctx.wait_for("approved")
+
+    job = taker.enqueue()
+    async with running(queue, queues=["default"]):
+        await until(lambda: _is_blocked(job))
+    record = queue.job(theirs.id)
+    assert (record.state, record.attempts, record.errors) == (JobState.READY, 0, ())
+
+
+async def test_payloads_are_encoded_by_the_codec_and_those_from_sql_are_read_in_clear(
+    dsn: str, running: Running
+) -> None:
+    queue = PgQueue(dsn, codec=Hiding())
+
+    @queue.task(name="both")
+    async def both(ctx: Context) -> list[Any]:
+        return [await ctx.await_for("one"), await ctx.await_for("two")]
+
+    job = both.enqueue()
+    queue.signal(job, "one", {"secret": 42})
+    ask(queue, "select pgqueue.signal(%s, 'two', '[true]')", f"job:{job.id}")
+    ((stored,),) = ask(queue, "select payload::text from pgqueue.signals where name = 'one'")
+    assert "secret" not in stored
+    async with running(queue):
+        assert await job.aresult(timeout=10) == [{"secret": 42}, [True]]
+    await queue.aclose()
+    queue.close()
+
+
+class Hiding(Codec):
+    """Encodes what jobs and signals hold."""
+
+    def encode(self, data: bytes, part: JobPart) -> str:
+        """In base 64, with what it is."""
+        return f"{part.kind}:{b64encode(data).decode()}"
+
+    def decode(self, text: str, part: JobPart) -> bytes:
+        """Only as what it was encoded."""
+        kind, _, data = text.partition(":")
+        assert kind == part.kind
+        return b64decode(data)
+
+
+async def test_a_worker_fires_schedules_while_signals_keep_coming(queue: PgQueue, running: Running) -> None:
+    """What is settled at each poll does not keep the poll from what else is due."""
+
+    @queue.schedule(every=SECOND)
+    @queue.task(name="tick")
+    def tick() -> None: ...
+
+    number = 0
+    async with running(queue, poll=0.05):
+        while not queue.jobs(task="tick"):
+            number += 1
+            queue.signal(f"k{number}", "x")
+            await asyncio.sleep(0)
+    assert number
+
+
+async def test_deadlines_are_found_within_about_a_second_by_an_idle_worker(
+    queue: PgQueue, running: Running, asking: Any
+) -> None:
+    """The poll says when the next deadline is; without that the worker would look again after its sweep."""
+    async with running(queue, poll=3600, sweep=3600):
+        job = asking["awaiting"].enqueue(timeout=1.5)
+        await until(lambda: _is_blocked(job), guard=30)
+        await until(lambda: job.status().ended, guard=30)

@@ -1,0 +1,97 @@
+"""Promise 1, for jobs that wait: no kill loses a signal, or a job that waits for one."""
+
+import signal
+from functools import partial
+
+import psycopg
+import pytest
+from looking import ask, wait_until
+from promises.processes import live_jobs, processes
+from promises.workshop import Workshop
+
+from pgqueue import JobState, PgQueue
+from pgqueue.app.handle import JobHandle
+
+AT_THE_GATE = """
+    create function wait_at_the_gate() returns trigger language plpgsql as $$
+    begin
+        perform pg_advisory_xact_lock_shared(77);
+        return null;
+    end $$;
+    create trigger wait_at_the_gate after insert on pgqueue.waits for each statement execute function wait_at_the_gate();
+"""
+"""A worker that blocks a job stops before its commit, until the gate is open."""
+
+
+def _at_the_gate(dsn: str) -> list[tuple[int]]:
+    held = "select pid from pg_locks where locktype = 'advisory' and objid = 77 and not granted"
+    return ask(dsn, held)
+
+
+def _blocked(queue: PgQueue) -> int:
+    return len(queue.jobs(state="blocked"))
+
+
+def _waiting(dsn: str, count: int = 1) -> tuple[PgQueue, list[JobHandle[int]]]:
+    workshop = Workshop(PgQueue(dsn))
+    return workshop.queue, [workshop.wait.enqueue(key="k") for _ in range(count)]
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_a_signal_that_is_committed_while_a_worker_blocks_its_job_is_not_lost(
+    dsn: str, *, killed: bool
+) -> None:
+    with processes(dsn) as start, psycopg.connect(dsn, autocommit=True) as gate:
+        ask(dsn, AT_THE_GATE)
+        gate.execute("select pg_advisory_lock(77)")
+        queue, (job,) = _waiting(dsn)
+        worker = start(lease=2.0)
+        wait_until(partial(_at_the_gate, dsn))
+
+        assert queue.signal("k", "go", 7)  # it does not see that the job waits; nor did the worker see it
+        if killed:
+            worker.signal(signal.SIGKILL)
+            start(lease=2.0)
+        gate.execute("select pg_advisory_unlock_all()")
+
+        assert job.result(timeout=60) == 7
+        queue.close()
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_sender_that_is_killed_has_sent_all_or_nothing(dsn: str, *, commits: bool) -> None:
+    with processes(dsn) as start:
+        queue, jobs = _waiting(dsn, 5)
+        worker = start()
+        wait_until(lambda: _blocked(queue) == 5)
+        worker.kill()
+
+        assert start("signal_and_die", key="k", commits=commits).ended() == -signal.SIGKILL
+        state = JobState.READY if commits else JobState.BLOCKED
+        assert {job.status() for job in jobs} == {state}
+        assert queue.signal("k", "go", 7) is not commits
+        start()
+        assert [job.result(timeout=60) for job in jobs] == [7] * 5
+        queue.close()
+
+
+def test_jobs_that_wait_all_end_once_while_workers_are_killed_and_signals_arrive(dsn: str) -> None:
+    workshop = Workshop(PgQueue(dsn))
+    with processes(dsn) as start:
+        jobs = [workshop.wait.enqueue(key=f"k{number % 20}") for number in range(200)]
+        for number in range(20):
+            if number % 5 == 0:
+                worker = start(lease=2.0)
+                wait_until(partial(_has_blocked, dsn))
+            assert workshop.queue.signal(f"k{number}", "go", number)
+            if number % 5 == 3:
+                worker.kill()
+        start(lease=2.0)
+        assert [job.result(timeout=60) for job in jobs] == [number % 20 for number in range(200)]
+        assert ask(dsn, "select count(*), count(distinct id) from pgqueue.job_history") == [(200, 200)]
+        assert live_jobs(dsn) == 0
+        workshop.queue.close()
+
+
+def _has_blocked(dsn: str) -> bool:
+    return bool(ask(dsn, "select 1 from pgqueue.waits limit 1")) or live_jobs(dsn) == 0
