@@ -7,7 +7,7 @@ down_revision = "0005"
 branch_labels = None
 depends_on = None
 
-PARTS = ("ends", "notes", "signals", "flows")
+PARTS = ("ends", "notes", "signals", "flows", "schedules")
 
 
 def upgrade() -> None:

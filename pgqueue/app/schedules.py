@@ -252,11 +252,13 @@ class Schedules(Storing):
             before: only those before this instant; give the last tick of a page to get the next.
             limit: at most how many, up to 10,000.
         """
-        return self._queue.database.run(ticks.runs(name, before=before, limit=check_page(limit)))
+        return self._queue.database.run(ticks.runs(name, before=_page_from(before), limit=check_page(limit)))
 
     async def aruns(self, name: str, *, before: datetime | None = None, limit: int = 100) -> list[Run]:
         """As :meth:`runs`, awaited."""
-        return await self._queue.database.arun(ticks.runs(name, before=before, limit=check_page(limit)))
+        return await self._queue.database.arun(
+            ticks.runs(name, before=_page_from(before), limit=check_page(limit))
+        )
 
     def _handle(self, job_id: int | None) -> JobHandle[Any] | None:
         return None if job_id is None else JobHandle(Enqueued(job_id), self._queue)
@@ -290,6 +292,10 @@ def _aware(what: str, instant: datetime) -> datetime:
     if not isinstance(instant, datetime) or instant.utcoffset() is None:
         raise InvalidOption(f"{what}={instant!r}: use a datetime with a time zone")
     return instant
+
+
+def _page_from(before: datetime | None) -> datetime | None:
+    return None if before is None else _aware("before", before)
 
 
 def _me() -> str:

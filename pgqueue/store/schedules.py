@@ -13,7 +13,8 @@ from msgspec import structs
 from pgqueue.errors import UnknownSchedule
 from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.values.codec import object_of
-from pgqueue.values.schedule import NewSchedule, Timing, check_schedule_name
+from pgqueue.values.options import check_text
+from pgqueue.values.schedule import NewSchedule, Timing
 from pgqueue.values.scheduled import Applied, Change, Schedule
 from pgqueue.values.unique import Unique
 
@@ -72,6 +73,7 @@ def apply(
         same: as for :func:`put`.
         now: the instant; the database's own by default.
     """
+    yield Statement("schedules/apply_lock", {}, returns=False)
     clock = (yield Statement("clock", {"now": now}))[0][0]
     removed = yield from _remove([], modules, [one.name for one in declared])
     declared = yield from _keeping_args(declared, same)
@@ -108,7 +110,7 @@ def dated(name: str, *, now: datetime | None = None) -> Steps[tuple[Schedule, da
     Raises:
         UnknownSchedule: there is none of this name.
     """
-    found = yield from listed(name=check_schedule_name(name))
+    found = yield from listed(name=check_text("name", name))
     clock = (yield Statement("clock", {"now": now}))[0][0]
     if not found:
         raise UnknownSchedule(NOT_THERE.format(name))
@@ -122,25 +124,27 @@ def pause(name: str, by: str | None, *, now: datetime | None = None) -> Steps[bo
     Raises:
         UnknownSchedule: there is none of this name.
     """
-    rows = yield Statement("schedules/pause", {"name": check_schedule_name(name), "by": by, "now": now})
+    rows = yield Statement("schedules/pause", {"name": check_text("name", name), "by": by, "now": now})
     return bool(required(name, rows)[0])
 
 
 @plan
-def resume(name: str) -> Steps[bool]:
+def resume(name: str, *, now: datetime | None = None) -> Steps[bool]:
     """Fire a schedule's ticks again; what became due meanwhile is missed. False: it was neither paused nor set aside.
+
+    Where its place is in the future, since a clock was wrong, it is moved to this instant; a tick that fired stays fired.
 
     Raises:
         UnknownSchedule: there is none of this name.
     """
-    rows = yield Statement("schedules/resume", {"name": check_schedule_name(name)})
+    rows = yield Statement("schedules/resume", {"name": check_text("name", name), "now": now})
     return bool(required(name, rows)[0])
 
 
 @plan(transaction=True)
 def remove(name: str) -> Steps[bool]:
     """Delete a schedule; its jobs stay. False: there was none of this name."""
-    return bool((yield from _remove([check_schedule_name(name)], [], [])))
+    return bool((yield from _remove([check_text("name", name)], [], [])))
 
 
 def _keeping_key(new: NewSchedule) -> Steps[NewSchedule]:

@@ -3,11 +3,13 @@
 A tick fires once. A look at due schedules is one transaction: it locks their rows, notes their ticks, adds the jobs and
 moves the schedules on. A tick is a row of ``schedule_ticks``, unique by schedule and instant, whatever happens to its job.
 Which ticks are due is decided by pure rules (:mod:`pgqueue.values.due`). A schedule whose row makes no sense, or whose
-jobs the database refuses, is set aside with the error, and the others fire.
+jobs the database refuses, is set aside with the error; one whose job would have to wait for another transaction is looked at
+again later. The others fire.
 """
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -15,12 +17,15 @@ from pgqueue.errors import InvalidOption
 from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.store.schedules import required, timing_of
 from pgqueue.values.due import FIRED, SKIPPED, WAITING, Looked, Noted, look, past
+from pgqueue.values.options import check_text
 from pgqueue.values.rule import MICROSECOND
-from pgqueue.values.schedule import check_schedule_name
 from pgqueue.values.scheduled import Run
 
 TICKS_AT_ONCE = 1_000
 """A look that has decided on this many ticks leaves the other schedules to the next one."""
+BUSY = "busy"
+BUSY_AGAIN = timedelta(seconds=5)
+"""How soon a schedule is looked at again whose job waits for a transaction that holds its unique key."""
 LOOKED_AT = 100
 """Schedules of one look. Their ticks take 0.1 ms each to compute, in which the worker's event loop does nothing else."""
 
@@ -57,9 +62,12 @@ def fire_due(*, limit: int = LOOKED_AT, now: datetime | None = None) -> Steps[Fi
         count += len(looks[-1].ticks)
         if count >= TICKS_AT_ONCE:
             break
-    noted, refused = yield from _note([tick for look in looks for tick in look.ticks], "tick", now=rows[0][0])
-    jobs = [job_id for _, _, job_id in noted if job_id is not None]
-    looks = [look._replace(error=refused.get(look.name, look.error)) for look in looks]
+    due = [tick for look in looks for tick in look.ticks]
+    answers = _Answers()
+    if due:
+        answers = _answers((yield Statement("schedules/fire_due", _noting(due, "tick", rows[0][0]))))
+    jobs = [job_id for _, _, job_id in answers.noted if job_id is not None]
+    looks = [_settled(look, row, answers) for look, row in zip(looks, rows, strict=False)]
     yield Statement(
         "schedules/settle",
         {
@@ -83,15 +91,16 @@ def fire(name: str, *, now: datetime | None = None) -> Steps[int | None]:
         UnknownSchedule: there is none of this name.
         InvalidOption: the database refuses the job.
     """
-    row = required(name, (yield Statement("schedules/lock", {"name": check_schedule_name(name), "now": now})))
+    row = required(name, (yield Statement("schedules/lock", {"name": check_text("name", name), "now": now})))
     at = _beside_ticks(row)
-    noted: list[tuple[str, datetime, int | None]] = []
-    while not noted:  # another manual run may have this instant
-        noted, refused = yield from _note([Noted(name, at, row[0], FIRED)], "manual", now=row[0])
-        if refused:
-            raise InvalidOption(f"schedule {name!r}: the database refuses its job: {refused[name]}")
+    answers = _Answers()
+    while not answers.noted:  # another manual run may have this instant
+        tick = Noted(name, at, row[0], FIRED)
+        answers = _answers((yield Statement("schedules/fire", _noting([tick], "manual", row[0]))))
+        if name in answers.refused:
+            raise InvalidOption(f"schedule {name!r}: the database refuses its job: {answers.refused[name]}")
         at += MICROSECOND
-    return noted[0][2]
+    return answers.noted[0][2]
 
 
 @plan(transaction=True)
@@ -111,14 +120,15 @@ def backfill(name: str, start: datetime, end: datetime, *, now: datetime | None 
         UnknownSchedule: there is none of this name.
         InvalidOption: the stretch is not in the past, or has too many ticks; or the schedule makes no sense.
     """
-    row = required(name, (yield Statement("schedules/lock", {"name": check_schedule_name(name), "now": now})))
+    row = required(name, (yield Statement("schedules/lock", {"name": check_text("name", name), "now": now})))
     clock, timing = row[0], timing_of(row[2:16])
     ticks = past(name, timing, start, end, clock)
     state = WAITING if timing.overlap == "queue" else FIRED
-    noted, refused = yield from _note([Noted(name, at, clock, state) for at in ticks], "backfill", now=clock)
-    if refused:
-        raise InvalidOption(f"schedule {name!r}: the database refuses its jobs: {refused[name]}")
-    if state == WAITING and noted:
+    noting = [Noted(name, at, clock, state) for at in ticks]
+    answers = _answers((yield Statement("schedules/fire", _noting(noting, "backfill", clock))))
+    if name in answers.refused:
+        raise InvalidOption(f"schedule {name!r}: the database refuses its jobs: {answers.refused[name]}")
+    if state == WAITING and answers.noted:
         yield Statement(
             "schedules/settle",
             {"names": [name], "settled": [row[16]], "next_ats": [clock], "errors": [None], "now": now},
@@ -127,7 +137,7 @@ def backfill(name: str, start: datetime, end: datetime, *, now: datetime | None 
     return [
         Run(at=at, fired_at=clock, kind="backfill", state=state if job_id or state == WAITING else SKIPPED, job_id=job_id,
             job_state=None)
-        for _, at, job_id in sorted(noted, key=lambda one: one[1])
+        for _, at, job_id in sorted(answers.noted, key=lambda one: one[1])
     ]  # fmt: skip
 
 
@@ -140,7 +150,7 @@ def runs(name: str, *, before: datetime | None = None, limit: int = 100) -> Step
         before: only those before this instant; for the next page, the last tick of the page before.
         limit: at most how many.
     """
-    params = {"name": check_schedule_name(name), "before": before, "limit": limit}
+    params = {"name": check_text("name", name), "before": before, "limit": limit}
     return [
         Run(at=at, fired_at=fired_at, kind=kind, state=state, job_id=job_id, job_state=job_state)
         for at, fired_at, kind, state, job_id, job_state in (yield Statement("schedules/runs", params))
@@ -149,7 +159,7 @@ def runs(name: str, *, before: datetime | None = None, limit: int = 100) -> Step
 
 def _beside_ticks(row: Row) -> datetime:
     """The instant of a run that is no tick: now, or just after now, where a tick is now."""
-    now: datetime = row[0]
+    now: datetime = row[0].astimezone(UTC)
     try:
         ticks = timing_of(row[2:16]).between(now, now)
     except Exception:  # noqa: BLE001 - a schedule that makes no sense has no tick
@@ -167,22 +177,42 @@ def _look(row: Row) -> Looked:
         return Looked(name, error=f"{type(error).__name__}: {error}")
 
 
-def _note(
-    ticks: Sequence[Noted], kind: str, *, now: datetime
-) -> Steps[tuple[list[tuple[str, datetime, int | None]], dict[str, str]]]:
-    """Note ticks: each that was not noted before, with its job; and the schedules that the database refused, with why."""
-    if not ticks:
-        return [], {}
-    rows = yield Statement(
-        "schedules/fire",
-        {
-            "names": [tick.name for tick in ticks],
-            "ats": [tick.at for tick in ticks],
-            "run_ats": [tick.run_at for tick in ticks],
-            "states": [tick.state for tick in ticks],
-            "kinds": [kind] * len(ticks),
-            "now": now,
-        },
+def _settled(look: Looked, row: Row, answers: "_Answers") -> Looked:
+    """What is to be kept of a look after the database has answered."""
+    if look.name in answers.busy:
+        return Looked(look.name, settled=row[16], next_at=row[0].astimezone(UTC) + BUSY_AGAIN)
+    return look._replace(error=answers.refused.get(look.name, look.error))
+
+
+class _Answers(NamedTuple):
+    """What became of ticks that were to be noted.
+
+    Attributes:
+        noted: those that were not noted before, each with its schedule and its job.
+        refused: the schedules that the database refused, and why.
+        busy: the schedules of which nothing was noted, since another transaction holds the unique key of the job.
+    """
+
+    noted: Sequence[tuple[str, datetime, int | None]] = ()
+    refused: Mapping[str, str] = {}
+    busy: Collection[str] = ()
+
+
+def _noting(ticks: Sequence[Noted], kind: str, now: datetime) -> dict[str, Any]:
+    """The parameters of the statements that note ticks, each once, and add their jobs."""
+    return {
+        "names": [tick.name for tick in ticks],
+        "ats": [tick.at for tick in ticks],
+        "run_ats": [tick.run_at for tick in ticks],
+        "states": [tick.state for tick in ticks],
+        "kinds": [kind] * len(ticks),
+        "now": now,
+    }
+
+
+def _answers(rows: Sequence[Row]) -> _Answers:
+    return _Answers(
+        [(name, at, job_id) for name, at, job_id, _, refused in rows if refused is None and at is not None],
+        {name: refused for name, _, _, _, refused in rows if refused is not None},
+        {name for name, _, _, state, _ in rows if state == BUSY},
     )
-    noted = [(name, at, job_id) for name, at, job_id, _, refused in rows if refused is None]
-    return noted, {name: refused for name, _, _, _, refused in rows if refused is not None}

@@ -101,9 +101,11 @@ class Calendar:
         entry.paused_at, entry.paused_by = now, by
         return True
 
-    def resume(self, name: str) -> bool:
-        """Fire its ticks again."""
+    def resume(self, name: str, *, now: datetime) -> bool:
+        """Fire its ticks again, from now on if its place is in the future."""
         entry = self._required(name)
+        if entry.settled > now:
+            entry.settled = entry.next_at = now
         was_paused = entry.paused_at is not None
         entry.paused_at = entry.paused_by = None
         return was_paused

@@ -5,11 +5,12 @@ decided in :mod:`pgqueue.store.ticks`.
 """
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
 from typing import NamedTuple
 
 from pgqueue.errors import InvalidOption
+from pgqueue.values.options import FIRST_TIME
 from pgqueue.values.rule import MICROSECOND
 from pgqueue.values.schedule import Overlap, Timing
 
@@ -48,7 +49,11 @@ def due(timing: Timing, settled: datetime, now: datetime, *, at_once: int = AT_O
         now: the instant.
         at_once: at most how many ticks to fire.
     """
-    if now <= settled:
+    settled, now = (
+        settled.astimezone(UTC),
+        now.astimezone(UTC),
+    )  # drivers return them in the session's zone, and Python
+    if now <= settled:  # compares and adds within one zone by what its clocks show
         return Due((), settled, timing.next(settled))
     in_time = max(settled, now - timing.grace - MICROSECOND)
     fire, later = _missed(timing, settled, in_time), None
@@ -58,6 +63,8 @@ def due(timing: Timing, settled: datetime, now: datetime, *, at_once: int = AT_O
             break
         if tick.runs:
             fire.append(tick.at)
+        if len(fire) > at_once + 1:  # one more than fire: "latest" may drop the first
+            break
     if timing.missed == "latest" and len(fire) > 1 and fire[0] <= in_time:
         del fire[0]  # a later tick fires
     if len(fire) > at_once:
@@ -78,6 +85,7 @@ def past(name: str, timing: Timing, start: datetime, end: datetime, now: datetim
     Raises:
         InvalidOption: the stretch is not in the past, or has too many ticks.
     """
+    start, end, now = max(start, FIRST_TIME).astimezone(UTC), end.astimezone(UTC), now.astimezone(UTC)
     if not start <= end <= now:
         raise InvalidOption(f"backfill from {start} to {end}: use a stretch that ends by now, which is {now}")
     ticks = [*islice(timing.between(start, end), MOST_BACKFILLED + 1)]
@@ -142,6 +150,7 @@ def look(
         runs_now: whether a job of the schedule has not ended.
         waiting: the ticks that wait, in order.
     """
+    now = now.astimezone(UTC)
     found = due(timing, settled, now)
     ticks = _in_turn(timing.overlap, found.fire, runs_now=runs_now, waiting=waiting)
     noted = tuple(Noted(name, at, at + timing.delay(name, at), state) for at, state in ticks)

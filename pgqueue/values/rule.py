@@ -162,7 +162,10 @@ class Cron:
 
     def after(self, instant: datetime) -> Iterator[Tick]:
         """See :class:`Rule`."""
-        cursor, inclusive = max(instant, FIRST_TIME), False
+        cursor, inclusive = (
+            max(instant, FIRST_TIME).astimezone(UTC),
+            False,
+        )  # the session's zone, as drivers return it
         while cursor < LAST_TIME:
             segment = segment_at(self.zone, cursor)
             first = segment.wall(cursor)
@@ -176,7 +179,7 @@ class Cron:
 
     def before(self, instant: datetime) -> Iterator[Tick]:
         """See :class:`Rule`."""
-        cursor = min(instant, LAST_TIME)
+        cursor = min(instant, LAST_TIME).astimezone(UTC)
         while cursor > FIRST_TIME:
             segment = segment_at(self.zone, cursor - MICROSECOND)
             walls = self._walls(segment.wall(cursor), reverse=True)

@@ -108,12 +108,14 @@ class Timing:
 
     def after(self, instant: datetime) -> Iterator[Tick]:
         """Ticks after an instant, from ``start`` to ``end``, those included that a clock change drops."""
+        instant = instant.astimezone(UTC)
         if self.start is not None:
             instant = max(instant, self.start - MICROSECOND)
         return takewhile(lambda tick: self.end is None or tick.at <= self.end, self.rule.after(instant))
 
     def before(self, instant: datetime) -> Iterator[Tick]:
         """Ticks before an instant, the latest first."""
+        instant = instant.astimezone(UTC)
         if self.end is not None:
             instant = min(instant, self.end + MICROSECOND)
         return takewhile(lambda tick: self.start is None or tick.at >= self.start, self.rule.before(instant))
@@ -124,6 +126,7 @@ class Timing:
 
     def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
         """The ticks from ``start`` to ``end``, both included."""
+        start, end = start.astimezone(UTC), end.astimezone(UTC)
         ticks = takewhile(lambda tick: tick.at <= end, self.after(start - MICROSECOND))
         return (tick.at for tick in ticks if tick.runs)
 

@@ -171,8 +171,8 @@ async def test_after_a_pause_missed_ticks_follow_the_rule(ask: Ask, missed: str,
     assert (found.state, found.paused_by, found.paused_at, found.next) == ("paused", "ann", NOON, None)
     later = NOON + 31 * MINUTE
     assert (await ask(ticks.fire_due(now=later))).jobs == []
-    assert await ask(schedules.resume("bills"))
-    assert not await ask(schedules.resume("bills"))
+    assert await ask(schedules.resume("bills", now=later))
+    assert not await ask(schedules.resume("bills", now=later))
     assert len((await ask(ticks.fire_due(now=later))).jobs) == count
 
 
@@ -380,7 +380,7 @@ def test_jobs_that_the_database_refuses_set_their_schedule_aside_and_the_others_
         ask_one(connection, ticks.fire("schedule 1", now=NOON + MINUTE))
 
     connection.execute("drop trigger refuse on pgqueue.jobs")
-    assert ask_one(connection, schedules.resume("schedule 1"))
+    assert ask_one(connection, schedules.resume("schedule 1", now=NOON + MINUTE))
     assert len(ask_one(connection, ticks.fire_due(now=NOON + MINUTE)).jobs) == 1
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pgqueue.errors import InvalidOption
 from pgqueue.values.rule import Cron, Every, Gap, Note, Once, Repeat, Rule
+from pgqueue.values.zone import segment_at
 
 MINUTE = timedelta(minutes=1)
 CHANGES = (
@@ -210,3 +211,31 @@ def test_one_instant_has_one_tick() -> None:
     assert [tick.at for tick in Once(at).before(at + MINUTE)] == [at]
     assert not list(Once(at).after(at))
     assert not list(Once(at).before(at))
+
+
+@pytest.mark.parametrize(
+    ("zone", "year"),
+    [
+        ("Africa/Freetown", 1939),
+        ("America/Boa_Vista", 2000),
+        ("Asia/Gaza", 2040),
+        ("Africa/Casablanca", 2026),
+    ],
+)
+def test_the_nearest_two_changes_of_a_zone_are_both_found(zone: str, year: int) -> None:
+    """Looked at each hour of the year; the zone's changes are searched with far fewer looks."""
+    hours = [datetime(year, 1, 1, tzinfo=UTC) + n * timedelta(hours=1) for n in range(366 * 24)]
+    offsets = [at.astimezone(ZoneInfo(zone)).utcoffset() for at in hours]
+    wanted = [later for later, one, two in zip(hours[1:], offsets, offsets[1:], strict=False) if one != two]
+    found = {segment_at(zone, at).start for at in hours[::24]} - {datetime(year - 1, 1, 1, tzinfo=UTC)}
+    assert len(wanted) >= 2
+    for at in wanted:
+        assert any(at - timedelta(hours=1) < start <= at for start in found)
+
+
+@pytest.mark.parametrize("zone", ["Asia/Kathmandu", "America/Los_Angeles"])
+def test_an_instant_may_be_given_in_any_zone(zone: str) -> None:
+    rule, at = Cron("*/20 * * * *", "Europe/London"), instant("2026-06-01 12:00")
+    there = at.astimezone(ZoneInfo(zone))
+    assert [*islice(rule.after(there), 5)] == [*islice(rule.after(at), 5)]
+    assert [*islice(rule.before(there), 5)] == [*islice(rule.before(at), 5)]

@@ -1,5 +1,6 @@
 """Which ticks one look at a schedule fires: in time, late, missed, after a pause, with the clock set back."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, get_args
 
@@ -8,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pgqueue.errors import InvalidOption
-from pgqueue.values.due import Due, due
+from pgqueue.values.due import Due, due, past
 from pgqueue.values.job import NewJob
+from pgqueue.values.rule import Tick
 from pgqueue.values.schedule import Missed, NewSchedule, Timing
 from pgqueue.values.unique import Unique
 
@@ -157,3 +159,28 @@ def test_names_that_no_schedule_can_have_are_refused(name: Any) -> None:
 def test_what_a_job_of_a_schedule_cannot_have_is_refused(job: NewJob) -> None:
     with pytest.raises(InvalidOption, match="schedule 'nightly'"):
         NewSchedule(name="nightly", job=job, timing=Timing(every=MINUTE))
+
+
+@pytest.mark.parametrize("missed", get_args(Missed))
+def test_a_look_computes_few_more_ticks_than_it_fires(missed: Missed) -> None:
+    """Each second for an hour of grace: the worker's event loop does nothing else meanwhile."""
+    computed = 0
+
+    class Counted(Timing):
+        def after(self, instant: datetime) -> Iterator[Tick]:
+            nonlocal computed
+            for tick in Timing.after(self, instant):
+                computed += 1
+                yield tick
+
+    timing = Counted(cron="* * * * * *", grace=timedelta(hours=1), missed=missed)
+    found = due(timing, NOON - timedelta(hours=1), NOON, at_once=100)
+    assert (len(found.fire), found.settled < NOON) == (100, True)
+    assert computed <= 102
+
+
+def test_a_stretch_of_the_past_may_begin_before_any_tick() -> None:
+    yearly = Timing(cron="@yearly", timezone="Pacific/Apia")
+    assert len(past("one", yearly, datetime.min.replace(tzinfo=UTC), NOON, NOON)) == NOON.year - 1900 + (
+        NOON.month > 1
+    )

@@ -1,0 +1,47 @@
+-- Firing schedules that are due: what the database refuses, or another transaction holds up, keeps no other schedule back.
+
+-- As fire_ticks, which workers of the former release and manual runs call, with two differences. Whatever a trigger raises is
+-- the error of its schedule, not only errors of four classes. And a tick whose job waits for another transaction, which holds
+-- the unique key and has not ended, is not waited for: its state is 'busy', and nothing is noted of it. What ends the whole
+-- statement is what is wrong with the server or the transaction: connections, resources, a deadlock, a cancellation.
+create function pgqueue.fire_due_ticks(
+    names text[], ats timestamptz[], run_ats timestamptz[], states text[], kinds text[], at_time timestamptz
+) returns table (schedule text, at timestamptz, job_id bigint, state text, refused text)
+language plpgsql set search_path = pg_catalog, pg_temp set lock_timeout = '300ms' as $$
+declare
+    noted pgqueue.schedule_ticks[];
+    one   record;
+begin
+    begin
+        select array_agg(tick) into noted
+        from pgqueue.note_ticks(names, ats, run_ats, states, kinds, at_time) as tick;
+        return query select tick.schedule, tick.at, tick.job_id, tick.state, null::text from unnest(noted) as tick;
+        return;
+    exception when others or assert_failure then
+        if left(sqlstate, 2) in ('08', '25', '40', '53', '57', '58') then
+            raise;
+        end if;  -- one of them: each by itself
+    end;
+    perform set_config('lock_timeout', '50ms', true);
+    for one in
+        select name, array_agg(new.at) as ats, array_agg(run_at) as run_ats, array_agg(new.state) as states, array_agg(kind) as kinds
+        from unnest(names, ats, run_ats, states, kinds) as new (name, at, run_at, state, kind) group by name order by name
+    loop
+        begin
+            select array_agg(tick) into noted
+            from pgqueue.note_ticks(array_fill(one.name, array[cardinality(one.ats)]), one.ats, one.run_ats, one.states,
+                                    one.kinds, at_time) as tick;
+            return query select tick.schedule, tick.at, tick.job_id, tick.state, null::text from unnest(noted) as tick;
+        exception
+            when lock_not_available then
+                return query select one.name, null::timestamptz, null::bigint, 'busy', null::text;
+            when others or assert_failure then
+                if left(sqlstate, 2) in ('08', '25', '40', '53', '57', '58') then
+                    raise;
+                end if;
+                return query select one.name, null::timestamptz, null::bigint, null::text, sqlerrm;
+        end;
+    end loop;
+end $$;
+comment on function pgqueue.fire_due_ticks is
+    'Notes ticks of schedules, each at most once, and adds their jobs; a schedule that the database refuses is returned with why.';
