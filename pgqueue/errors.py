@@ -52,7 +52,10 @@ Messages name the wrong value and what to do about it.
 
 from contextlib import suppress
 from datetime import timedelta
-from typing import TypeAlias, overload
+from typing import TYPE_CHECKING, TypeAlias, overload
+
+if TYPE_CHECKING:
+    from pgqueue.values.job import AttemptError, Job
 
 Duration: TypeAlias = float | timedelta
 """A length of time: a number of seconds, or a timedelta."""
@@ -192,7 +195,32 @@ class JobNotDone(JobError, TimeoutError):
 
 
 class JobFailed(JobError):
-    """The job is dead or was cancelled, so it has no result."""
+    """The job is dead or was cancelled, so it has no result.
+
+    A note (:pep:`678`) has the traceback of the last attempt, where one was recorded: it is shown with this error's own.
+
+    Attributes:
+        job: the job; None, if this error was not raised by a wait for its result.
+        error: how its last attempt failed, with the type, the message and the traceback in the worker; None: none failed.
+    """
+
+    def __init__(
+        self, message: str, *, job: "Job | None" = None, error: "AttemptError | None" = None
+    ) -> None:
+        """Say what became of a job.
+
+        Args:
+            message: the words.
+            job: which.
+            error: how its last attempt failed.
+        """
+        super().__init__(message)
+        self.job = job
+        self.error = error
+        if error is not None and error.traceback:
+            self.add_note(
+                f"attempt {error.attempt} of job {job.id if job else '?'}, in the worker:\n{error.traceback}"
+            )
 
 
 class ResultNotKept(JobError):

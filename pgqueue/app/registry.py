@@ -9,6 +9,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
+from pgqueue.app.calling import Calls, MakesCalls, calls_of
 from pgqueue.app.context import Context
 from pgqueue.app.enqueuing import Enqueuing
 from pgqueue.app.middleware import Middleware
@@ -106,6 +107,49 @@ class Registry(Enqueuing):
             self._register, name=name, options=options, retry=policy, timeout=as_limit("timeout", timeout)
         )
         return register if function is None else register(function)
+
+    @overload
+    def call(self, task: Task[P, R], /) -> Calls[P, R]: ...
+    @overload
+    def call(self, function: Callable[Concatenate[Context, P], Awaitable[R]], /) -> Calls[P, R]: ...
+    @overload
+    def call(self, function: Callable[Concatenate[Context, P], R], /) -> Calls[P, R]: ...
+    @overload
+    def call(self, function: Callable[P, Awaitable[R]], /) -> Calls[P, R]: ...
+    @overload
+    def call(self, function: Callable[P, R], /) -> Calls[P, R]: ...
+    @overload
+    def call(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        retry: Retry | int | None = None,
+        max_attempts: int | None = None,
+        timeout: Duration | None = None,
+        unique: Unique | None = None,
+    ) -> MakesCalls: ...
+    def call(self, function: Any = None, /, **options: Any) -> Any:  # noqa: D417 - those of task
+        """Register a function as a task, and make an ``async def`` function whose calls run as its jobs.
+
+        ``await function(...)`` enqueues a job, committed at once, and returns the job's result. A caller that is
+        cancelled leaves the job as it is. The options are those of :meth:`task`.
+
+        Args:
+            function: the function, where the decorator has no parentheses; or a task, with or without ``using``.
+
+        Returns:
+            The function, with the function's own signature, less its ``Context``; its ``task`` is the task.
+
+        Raises:
+            InvalidOption: as for :meth:`task`, or the task has a connection of the caller's.
+        """
+        if function is None:
+            register = self.task(**options)
+            return lambda function: calls_of(self, register(function))
+        return calls_of(self, function if isinstance(function, Task) else self.task(function))
 
     def find_task(self, name: str) -> Task[..., Any]:
         """A registered task by its name.

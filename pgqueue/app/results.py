@@ -167,7 +167,7 @@ def _returned(look: Look, codec: Codec | None) -> str | None:
     last = job.errors[-1] if job.errors else None
     if job.state is not JobState.SUCCEEDED:
         said = f": {last.type}: {last.message}" if last else ""
-        raise JobFailed(f"job {job.id} of {job.task} is {job.state}{said}")
+        raise JobFailed(f"job {job.id} of {job.task} is {job.state}{said}", job=job, error=last)
     if (note := why_not_kept(job)) is not None:
         raise _not_kept(job, note.message)
     if look.result == NOT_RETURNED.decode():

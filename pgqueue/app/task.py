@@ -111,7 +111,7 @@ class Task(Generic[P, R]):
             PayloadNotEncodable: the arguments do not fit the task, or have no JSON form.
             PayloadTooLarge: their JSON form is over the limit.
         """
-        if self._connection is not None:
+        if self.has_connection:
             raise InvalidOption(
                 f"{self.name}.using(connection=...).call(...): give the connection to enqueue_many instead"
             )
@@ -174,6 +174,11 @@ class Task(Generic[P, R]):
     def returns(self) -> ReturnType:
         """What the function says that it returns."""
         return ReturnType(self.function)
+
+    @property
+    def has_connection(self) -> bool:
+        """Whether it enqueues on a connection of the caller's, by ``using(connection=...)``."""
+        return self._connection is not None
 
     def compose(self, middleware: Sequence[Middleware]) -> None:
         """Have this middleware, and no other, around the attempts of this task from now on."""

@@ -103,6 +103,7 @@ class EndWatch:
         self._marked: set[int] = set()
         self._due = Due()
         self._marks = True
+        self._has_served = False
         self._stopping = False
         self._bell = Bell()
         self._guard = Guard()
@@ -134,14 +135,15 @@ class EndWatch:
         self._guard.start()
         try:
             self._watch()
-        except (
-            PgQueueError,
-            ReferenceError,
-        ) as error:  # no DSN, or no PostgreSQL, or the database was dropped
-            log.debug("callers look for the ends of their jobs themselves: %s", error)
+        except ReferenceError:
+            pass  # the database was dropped, so no caller waits
+        except (psycopg.Error, PgQueueError) as error:
+            log.warning(
+                "no connection serves the callers that wait for jobs; each looks by itself: %s", error
+            )
         except Exception:
             log.exception(
-                "callers look for the ends of their jobs themselves, because the watch for ends failed"
+                "the thread that serves the callers that wait for jobs failed; each looks by itself"
             )
         finally:
             self._callers.released(self, failed=True)
@@ -149,19 +151,20 @@ class EndWatch:
             self._bell.close()
 
     def _watch(self) -> None:
-        """Be connected for as long as callers wait."""
+        """Be connected for as long as callers wait. A connection that has served them is replaced when it is lost."""
         lost = False
         while not self._callers.released(self):
             try:
                 self._connected()
             except AWAY as error:
-                if not lost and self._callers.waits:
-                    log.warning(
-                        "no connection that waits for the ends of jobs; another is tried every second: %s",
-                        error,
-                    )
-                lost = True
+                if not self._has_served:
+                    raise
                 if self._callers.waits:
+                    if not lost:
+                        log.warning(
+                            "callers wait for jobs; their connection is tried every second: %s", error
+                        )
+                    lost = True
                     sleep(AGAIN)
 
     def _connected(self) -> None:
@@ -181,6 +184,7 @@ class EndWatch:
             while self._callers.waits or not (self._stopping or monotonic() >= idle_since + self._linger):
                 if self._callers.waits:
                     self._serve(connection)
+                    self._has_served = True
                     idle_since = monotonic()
                 self._rest(connection, selector, until=0.0 if self._stopping else idle_since + self._linger)
 
@@ -211,7 +215,7 @@ class EndWatch:
         there |= self._look(self._callers.awaited(heard.union(waited) - there), connection)
         for job_id in there.intersection(waited):
             pause = self._poll if job_id in self._marked else min(due[job_id], self._poll)
-            self._due.put(job_id, now + pause, pause * 1.5)
+            self._due.put(job_id, _together(now + pause, pause), pause * 1.5)
 
     def _still_there(self, job_ids: Sequence[int], connection: OwnConnection) -> set[int]:
         """Those of these jobs that are live; marked from now on, if they can be. Jobs that are locked are missing."""
@@ -283,6 +287,12 @@ class EndWatch:
             self._hear(heard.extra.decode(errors="replace"))
         if connection.closed:
             raise psycopg.OperationalError("the server closed the connection")
+
+
+def _together(at: float, pause: float) -> float:
+    """An instant, at most a quarter of the pause later, at which other jobs are checked, too: in one statement."""
+    step = pause / 4
+    return math.ceil(at / step) * step
 
 
 class Due:

@@ -17,7 +17,7 @@ from looking import GUARD, ask, until, wait_until
 from running import Running
 
 from pgqueue import JobState, PgQueue
-from pgqueue.errors import JobFailed, JobNotDone, JobNotFound
+from pgqueue.errors import ConnectionFailed, JobFailed, JobNotDone, JobNotFound
 from pgqueue.store import endwatch, guarded, waiting
 from pgqueue.store.plan import run
 from pgqueue.testing import in_memory
@@ -566,7 +566,24 @@ def test_a_failure_of_the_thread_leaves_callers_to_look_themselves(
     monkeypatch.setattr(endwatch.EndWatch, "_serve", broken)
     job = note.enqueue()
     found = threads.submit(job.result, GUARD)
-    wait_until(lambda: "look for the ends of their jobs themselves" in caplog.text)
+    wait_until(lambda: "each looks by itself" in caplog.text)
+    end_one(told)
+    assert found.result(GUARD) is None
+
+
+def test_where_no_connection_can_be_made_each_caller_looks_itself(
+    told: PgQueue, note: Any, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """As behind a pooler that the queue is not told of, which refuses the connection's settings."""
+
+    def refused(*_: object, **__: object) -> None:
+        raise ConnectionFailed("too many connections")
+
+    job = note.enqueue()
+    monkeypatch.setattr(told.database, "connect", refused)
+    found = threads.submit(job.result, GUARD)
+    wait_until(lambda: "each looks by itself: too many connections" in caplog.text)
+    monkeypatch.undo()
     end_one(told)
     assert found.result(GUARD) is None
 

@@ -121,3 +121,26 @@ def options() -> None:
     def no_policy() -> None: ...
 
     queue.task(5)  # type: ignore[call-overload]
+
+
+@queue.call
+async def square(number: int) -> int:
+    return number * number
+
+
+@queue.call(queue="slow", timeout=30)
+def described(ctx: Context, number: int, *, note: str = "") -> str:
+    return f"{ctx.attempt} {number} {note}"
+
+
+async def calls() -> None:
+    assert_type(await square(2), int)
+    assert_type(await described(2, note="x"), str)
+    assert_type(await queue.call(plain)(1), str)
+    assert_type(await queue.call(awaited.using(priority=5))(1, note="soon"), float)
+    assert_type(square.task.enqueue(2), JobHandle[int])
+
+    await square("2")  # type: ignore[arg-type]
+    await described()  # type: ignore[call-arg]
+    await described(1, nota="x")  # type: ignore[call-arg]
+    queue.call(priorty=1)  # type: ignore[call-overload]

@@ -1,0 +1,191 @@
+"""``@queue.call``: functions whose calls run as jobs, and whose callers await the results."""
+
+import asyncio
+import inspect
+import pickle
+import traceback
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from looking import GUARD, ask, until
+from running import Running
+
+from pgqueue import Codec, Context, Dead, JobPart, JobState, PgQueue, Unique
+from pgqueue.errors import InvalidOption, JobFailed, JobNotDone, PayloadNotEncodable
+from pgqueue.testing import adrain, eager, in_memory
+
+
+class Backwards(Codec):
+    """Stores texts backwards."""
+
+    def encode(self, data: bytes, part: JobPart) -> str:  # noqa: ARG002 - as of Codec
+        """Backwards."""
+        return data.decode()[::-1]
+
+    def decode(self, text: str, part: JobPart) -> bytes:  # noqa: ARG002 - as of Codec
+        """And back."""
+        return text[::-1].encode()
+
+
+async def test_a_call_runs_as_a_job_and_returns_its_result(queue: PgQueue, running: Running) -> None:
+    queue.database.ends.poll = 3600
+
+    @queue.call
+    async def add(one: int, other: int) -> int:
+        """Add two numbers."""
+        return one + other
+
+    @queue.call(name="attempts", queue="default", max_attempts=3)
+    def attempt(ctx: Context, day: timedelta) -> tuple[int, timedelta]:
+        return ctx.attempt, day
+
+    async with running(queue):
+        async with asyncio.timeout(GUARD):
+            assert await add(1, other=2) == 3
+            assert await attempt(timedelta(days=2)) == (1, timedelta(days=2))
+            assert await asyncio.gather(*(add(n, n) for n in range(50))) == [2 * n for n in range(50)]
+    assert (add.task.name.endswith(".add"), attempt.task.name) == (True, "attempts")
+    assert inspect.iscoroutinefunction(add)
+    assert (add.__name__, add.__doc__) == ("add", "Add two numbers.")  # type: ignore[attr-defined]  # a function's own
+    assert attempt.task.options.max_attempts == 3
+
+
+async def test_arguments_that_do_not_fit_are_refused_before_there_is_a_job(queue: PgQueue) -> None:
+    @queue.call
+    async def add(one: int, other: int) -> int:
+        return one + other
+
+    with pytest.raises(PayloadNotEncodable):
+        await add(1)  # type: ignore[call-arg]  # that is the point
+    assert ask(queue, "select count(*) from pgqueue.jobs") == [(0,)]
+    await queue.aclose()
+
+
+async def test_a_call_inside_of_a_jobs_transaction_ends(queue: PgQueue, running: Running) -> None:
+    @queue.call
+    async def inner(number: int) -> int:
+        return 2 * number
+
+    @queue.task
+    async def outer(ctx: Context) -> None:
+        async with ctx.transaction() as connection:
+            doubled = await inner(21)
+            await connection.execute("insert into found values (%s)", [doubled])
+
+    ask(queue, "create table found (number integer)")
+    async with running(queue):
+        await outer.enqueue().aresult(timeout=GUARD)
+    assert ask(queue, "select number from found") == [(42,)]
+
+
+async def test_a_call_of_a_task_with_other_options_uses_them(queue: PgQueue, running: Running) -> None:
+    @queue.task(unique=Unique(by=("number",)))
+    async def square(number: int) -> int:
+        return number * number
+
+    urgent = queue.call(square.using(priority=50, meta={"tenant": "shop"}))
+    async with running(queue, concurrency=5):
+        found = await asyncio.gather(urgent(3), urgent(3), urgent(4))
+    assert list(found) == [9, 9, 16]
+    rows = ask(queue, "select priority, meta from pgqueue.job_history")
+    assert rows == [(50, {"tenant": "shop"})] * len(rows)
+
+
+def test_a_task_with_a_callers_connection_is_refused(
+    queue: PgQueue, connection: psycopg.Connection[Any]
+) -> None:
+    @queue.task(name="note")
+    async def note() -> None: ...
+
+    with pytest.raises(InvalidOption, match=r"note.using\(connection=...\)\): a call waits for its job"):
+        queue.call(note.using(connection=connection))
+    with pytest.raises(InvalidOption, match=r"queue\.task on 5"):
+        queue.call(5)  # type: ignore[call-overload]  # that is the point
+
+
+async def test_a_caller_that_is_cancelled_leaves_the_job(queue: PgQueue) -> None:
+    @queue.call
+    async def slow() -> int:
+        return 1
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await slow()
+    assert [job.state for job in queue.jobs()] == [JobState.READY]
+    assert not queue.database.ends.busy
+    await queue.aclose()
+
+
+@pytest.mark.parametrize("codec", [None, Backwards()])
+async def test_an_error_reaches_the_caller_with_its_remote_traceback(
+    dsn: str, running: Running, codec: Codec | None
+) -> None:
+    queue = PgQueue(dsn, codec=codec)
+
+    @queue.call(max_attempts=1)
+    async def bill(customer: str) -> None:
+        raise LookupError(f"no customer {customer}")
+
+    async with running(queue):
+        with pytest.raises(JobFailed, match=r"is dead: LookupError: no customer tea\n") as caught:
+            await bill("tea")
+    failed = caught.value
+    assert failed.error is not None
+    assert failed.job is not None
+    assert (failed.error.type, failed.error.message, failed.error.attempt) == (
+        "LookupError",
+        "no customer tea",
+        1,
+    )
+    assert (failed.job.state, failed.job.args) == (JobState.DEAD, {"customer": "tea"})
+    shown = "".join(traceback.format_exception(failed))
+    assert f"attempt 1 of job {failed.job.id}, in the worker:\nTraceback (most recent call last):" in shown
+    assert 'raise LookupError(f"no customer {customer}")' in shown
+    again = pickle.loads(pickle.dumps(failed))  # noqa: S301 - our own
+    assert (str(again), again.error, again.__notes__) == (str(failed), failed.error, failed.__notes__)
+    queue.close()
+
+
+async def test_a_caller_of_a_job_that_is_cancelled_is_told_so(queue: PgQueue) -> None:
+    @queue.call
+    async def note() -> None: ...
+
+    caller = asyncio.create_task(note())
+    await until(lambda: queue.database.ends.waits)
+    (job,) = queue.jobs()
+    queue.cancel(job.id)
+    with pytest.raises(JobFailed, match=r"is cancelled$") as caught:
+        await caller
+    assert (caught.value.error, caught.value.job and caught.value.job.state) == (None, JobState.CANCELLED)
+    await queue.aclose()
+
+
+async def test_a_job_that_gave_up_says_why(queue: PgQueue, running: Running) -> None:
+    @queue.call
+    async def note() -> None:
+        raise Dead("no address")
+
+    async with running(queue):
+        with pytest.raises(JobFailed, match="no address"):
+            await note()
+
+
+async def test_an_error_without_a_traceback_has_no_note() -> None:
+    plain = JobFailed("as before")
+    assert (plain.job, plain.error, getattr(plain, "__notes__", [])) == (None, None, [])
+
+
+async def test_in_memory_a_call_says_that_nothing_runs_its_job(queue: PgQueue) -> None:
+    @queue.call
+    async def double(number: int) -> int:
+        return 2 * number
+
+    with in_memory(queue):
+        with pytest.raises(JobNotDone, match=r"in memory for a test: pgqueue.testing.drain\(queue\) runs it"):
+            await double(2)
+        assert [job.args for job in await adrain(queue)] == [{"number": 2}]
+    with eager(queue):
+        assert await double(3) == 6
+    assert await double.task(4) == 8
