@@ -12,13 +12,22 @@ from typing import Any
 
 import msgspec
 
-from pgqueue.errors import FlowRefused
 from pgqueue.store import following
 from pgqueue.store.arrays import numbers, texts
 from pgqueue.store.enqueue import ROWS_PER_CHUNK, copied_names, due_at, reserve
 from pgqueue.store.following import reason
 from pgqueue.store.plan import Copy, Statement, Steps, plan
-from pgqueue.values.flow import PORTION, NewFlow, NewNode, Nodes, NodeState, at_end, nodes_of
+from pgqueue.values.flow import (
+    PORTION,
+    NewFlow,
+    NewNode,
+    Nodes,
+    NodeState,
+    at_end,
+    flow_key_taken,
+    job_key_taken,
+    nodes_of,
+)
 from pgqueue.values.job import JobState, NewJob
 
 NULL = b"\\N"
@@ -65,10 +74,7 @@ def _add_row(flow: NewFlow, *, now: datetime | None) -> Steps[tuple[int, bool]]:
     params = {"kind": flow.kind, "name": flow.name, "key": flow.key, "now": now}
     ((flow_id, state),) = yield Statement("flows/add", params)
     if state == "waiting" and not flow.in_turn:
-        raise FlowRefused(
-            f"key={flow.key!r}: another flow of this key has not ended; wait for it, cancel it, or give in_turn=True "
-            "and this one starts when it has ended"
-        )
+        raise flow_key_taken(str(flow.key))
     return flow_id, state == "running"
 
 
@@ -176,10 +182,7 @@ def _write_keyed_jobs(new: _New) -> Steps[None]:
     added = {row[0] for row in (yield Statement("flows/add_keyed_jobs", params))}
     for at, job in zip(places, jobs, strict=True):
         if new.jobs[at] not in added:
-            raise FlowRefused(
-                f"unique_key={job.unique_key!r}: a live job has this key, so the flow was not added; "
-                f"queue.jobs(unique_key={job.unique_key!r}) shows that job"
-            )
+            raise job_key_taken(job.unique_key)
 
 
 def _job(node: NewNode) -> NewJob:

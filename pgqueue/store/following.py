@@ -245,6 +245,9 @@ def _release(todo: _Todo, *, now: datetime | None) -> Steps[None]:
         if len(members) < len(rows):
             yield from _postpone([(node, "enter", portion + 1)])
         reasons.append(reason(node, portion))
+        reasons += [
+            reason(row[0]) for row in members if row[3]
+        ]  # it waited for one that was cancelled before
         todo.entering |= {row[0]: 0 for row in members if NodeKind(row[1]).is_group}
         todo.closing.add(node)  # it may be empty
     if reasons:

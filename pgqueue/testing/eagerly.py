@@ -13,7 +13,7 @@ from pgqueue.testing.modes import swapped
 
 T = TypeVar("T")
 
-ENQUEUES = {"enqueue.enqueue", "enqueue.enqueue_many", "signals.send", "signals.resolve"}
+ENQUEUES = {"enqueue.enqueue", "enqueue.enqueue_many", "flows.add", "signals.send", "signals.resolve"}
 """The plans after which jobs are run, by name."""
 
 

@@ -12,6 +12,7 @@ from pgqueue.errors import NotInMemory
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan
 from pgqueue.testing.clock import Clock
+from pgqueue.testing.flows import Flows
 from pgqueue.testing.notes import Notebook
 from pgqueue.testing.schedules import Calendar
 from pgqueue.testing.table import Table
@@ -54,6 +55,8 @@ SIGNALS = frozenset({"signals.send", "signals.resolve", "signals.callback", "sig
 """Those about signals, which :class:`Mailbox` answers in the same way."""
 NOTES = frozenset({"notes.recall", "notes.recall_long", "notes.keep", "notes.report", "notes.progress"})
 """Those about what jobs note, which :class:`Notebook` answers in the same way."""
+FLOWS = frozenset({"flows.add"})
+"""Those about chains, groups and workflows, which :class:`Flows` answers in the same way."""
 TIMED = "control.clock"
 """The plan that asks for the time; it takes none."""
 
@@ -63,6 +66,7 @@ class Memory(Database):
 
     Attributes:
         clock: what time it is for jobs.
+        flows: the chains, groups and workflows.
     """
 
     in_memory = True
@@ -80,13 +84,15 @@ class Memory(Database):
         self._one_at_a_time = threading.RLock()
 
     def clear(self) -> None:
-        """Forget every job, what it noted, every signal and every schedule."""
+        """Forget every job, what it noted, every flow, signal and schedule."""
         table = Table()
+        self.flows = Flows(table)
         self._answers: dict[str, object] = {
             **dict.fromkeys(ANSWERED, table),
             **dict.fromkeys(CALENDAR, Calendar(table.enqueue, table.show)),
             **dict.fromkeys(NOTES, Notebook(table)),
             **dict.fromkeys(SIGNALS, table.mailbox),
+            **dict.fromkeys(FLOWS, self.flows),
         }
 
     def run(self, plan: Plan[T], connection: object = None) -> T:  # noqa: ARG002 - there is no transaction to join

@@ -94,6 +94,10 @@ class Row:
         if seconds is not None:
             self.started_at = now - timedelta(seconds=seconds)
 
+    def admit(self, now: datetime) -> None:
+        """Stand in line, or in the calendar, since nothing is left to wait for."""
+        self.state = JobState.SCHEDULED if self.run_at > now else JobState.READY
+
     def note(self, error: AttemptError, now: datetime) -> None:
         """Keep how an attempt failed."""
         self.errors += (msgspec.structs.replace(error, at=now),)

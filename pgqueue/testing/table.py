@@ -7,7 +7,7 @@ to one client that has no other beside it. What is decided elsewhere is not deci
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import count
 from uuid import UUID
@@ -28,7 +28,11 @@ from pgqueue.values.why import Why, blocked, explain
 
 
 class Table:
-    """All jobs of a queue, and what is known of its workers."""
+    """All jobs of a queue, and what is known of its workers.
+
+    Attributes:
+        on_end: called with each job that ends, and the instant.
+    """
 
     def __init__(self) -> None:
         """Begin with no job."""
@@ -38,6 +42,7 @@ class Table:
         self._leases: dict[UUID, datetime] = {}
         self._paused: set[str] = set()
         self._holds: dict[str, tuple[int, datetime]] = {}
+        self.on_end: Callable[[Row, datetime], None] = lambda _row, _now: None
 
     def clock(self, *, now: datetime) -> datetime:
         """What time it is."""
@@ -47,9 +52,8 @@ class Table:
         """Add a job, or deal with the job that holds its unique key."""
         if job.unique_key is not None and (answer := self._collision(job, job.unique_key, now)):
             return answer
-        run_at = _run_at(job, now)
-        row = Row(next(self._ids), job, _waiting(run_at, now), run_at, now, job.unique_key)
-        self._rows[row.id] = row
+        row = self.insert(job, now)
+        row.admit(now)
         if job.unique_key is not None and job.unique.period is not None:
             self._holds[job.unique_key] = row.id, now + as_duration("period", job.unique.period)
         return Enqueued(row.id)
@@ -57,6 +61,12 @@ class Table:
     def enqueue_many(self, jobs: Iterable[NewJob], *, now: datetime) -> list[Enqueued]:
         """Add jobs, all or none."""
         return [self.enqueue(job, now=now) for job in list(jobs)]
+
+    def insert(self, job: NewJob, now: datetime) -> Row:
+        """Add a job that is blocked until it is admitted; its unique key is free."""
+        row = Row(next(self._ids), job, JobState.BLOCKED, _run_at(job, now), now, job.unique_key)
+        self._rows[row.id] = row
+        return row
 
     def show(self, job_id: int) -> Job | None:
         """One job."""
@@ -80,6 +90,8 @@ class Table:
         if (found := self.mailbox.awaited(job_id)) and row.state is JobState.BLOCKED:
             left = None if found[1] is None else (found[1] - now).total_seconds()
             return Why(job_id, row.state, "blocked", blocked(job_id, [found[0].reason], [left]))
+        if row.state is JobState.BLOCKED:
+            return Why(job_id, row.state, "blocked", "it is blocked, and waits for other jobs of its flow")
         due = f"due in {spoken((row.run_at - now).total_seconds())}" if row.run_at > now else str(row.state)
         paused = f", and queue {row.new.queue!r} is paused" if row.new.queue in self._paused else ""
         said = f"it is {due}{paused}; its queue is in memory for a test: pgqueue.testing.drain(queue) runs it"
@@ -144,6 +156,7 @@ class Table:
             row.cancel_requested = True
         else:
             row.end(JobState.CANCELLED, now)
+            self.on_end(row, now)
         return row.state
 
     def retry(self, job_id: int, *, without_key: bool, now: datetime) -> Retried:
@@ -220,8 +233,12 @@ class Table:
         for verdict in verdicts:
             if verdict.claim.worker_id == worker and self.holds(verdict.claim):
                 row = self._rows[verdict.claim.id]
-                self._record(row, verdict, now, keep=keep)
+                self._record(row, verdict, now)
                 done[row.id] = row.state
+                if row.state.ended:
+                    self.on_end(row, now)
+                if row.state is JobState.SUCCEEDED and not keep:
+                    del self._rows[row.id]
         return done
 
     def holds(self, claim: Claim) -> bool:
@@ -231,15 +248,13 @@ class Table:
             return False
         return (row.worker_id, row.fence) == (claim.worker_id, claim.fence)
 
-    def _record(self, row: Row, verdict: Verdict, now: datetime, *, keep: bool) -> None:
+    def _record(self, row: Row, verdict: Verdict, now: datetime) -> None:
         if isinstance(verdict, Again | Died | Succeeded) and verdict.error is not None:
             row.note(verdict.error, now)
         match verdict:
             case Succeeded(seconds=seconds, result=result):
                 row.end(JobState.SUCCEEDED, now, seconds=seconds)
                 row.result = result
-                if not keep:
-                    del self._rows[row.id]
             case Cancelled():
                 row.end(JobState.CANCELLED, now)
             case _ if row.cancel_requested:
@@ -269,10 +284,12 @@ class Table:
             else:
                 row.end(JobState.DEAD, now)
                 row.reason = "exhausted"
+            if row.state.ended:
+                self.on_end(row, now)
 
     def _collision(self, job: NewJob, key: str, now: datetime) -> Enqueued | None:
         """What to say to an enqueue whose unique key is taken; None: it is free."""
-        row = self._holder(key)
+        row = self.holder(key)
         if row is None:
             job_id, until = self._holds.get(key, (0, now))
             return Enqueued(job_id, Outcome.REJECTED) if job.unique.period and until > now else None
@@ -280,13 +297,14 @@ class Table:
         if row.state is JobState.RUNNING or job.unique.collision == "reject":
             return Enqueued(row.id, Outcome.REJECTED)
         row.run_at = _run_at(job, now)
-        row.state = row.state if row.state is JobState.BLOCKED else _waiting(row.run_at, now)
+        if row.state is not JobState.BLOCKED:
+            row.admit(now)
         if job.unique.collision == "reschedule":
             return Enqueued(row.id, Outcome.RESCHEDULED)
         row.new = job
         return Enqueued(row.id, Outcome.REPLACED)
 
-    def _holder(self, key: str | None) -> Row | None:
+    def holder(self, key: str | None) -> Row | None:
         """The live job that has a unique key."""
         if key is None:
             return None
@@ -312,7 +330,7 @@ class Table:
         revived, held = list[int](), list[Held]()
         for row in self._dead(job_ids):
             key = None if without_key else row.unique_key
-            twin = self._holder(key)
+            twin = self.holder(key)
             if twin is not None and key is not None:
                 held.append(Held(row.id, twin.id, key))
                 continue
@@ -326,10 +344,6 @@ class Table:
 
 def _run_at(job: NewJob, now: datetime) -> datetime:
     return job.run_at or now + (job.delay or timedelta(0))
-
-
-def _waiting(run_at: datetime, now: datetime) -> JobState:
-    return JobState.SCHEDULED if run_at > now else JobState.READY
 
 
 def _failed_with(row: Row, error: str | None) -> bool:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, TypeAlias
 
-from pgqueue.errors import InvalidOption
+from pgqueue.errors import FlowRefused, InvalidOption
 from pgqueue.values.job import AtEnd, NewJob
 from pgqueue.values.nearest import did_you_mean
 from pgqueue.values.options import LONGEST_NAME, check_text
@@ -60,6 +60,27 @@ class EdgeRule(StrEnum):
     WAIT = "wait"
     FAILURE = "failure"
     """It runs only in that case, at the first failure; else it is skipped."""
+
+
+class Effect(StrEnum):
+    """What the end of a node means for a node that waits for it."""
+
+    MEET = "meet"
+    """It does not wait for this one any more."""
+    SKIP = "skip"
+    CANCEL = "cancel"
+
+
+def effect_of(rule: EdgeRule, state: NodeState) -> Effect | None:
+    """What an edge means when the node that it comes from has ended, or is failing; None: nothing yet.
+
+    PostgreSQL decides the same in ``sql/flows/follow.sql``.
+    """
+    if state in {NodeState.SUCCEEDED, NodeState.SKIPPED}:
+        return Effect.SKIP if rule is EdgeRule.FAILURE else Effect.MEET
+    if state is NodeState.FAILING:
+        return Effect.MEET if rule is EdgeRule.FAILURE else None
+    return {EdgeRule.CANCEL: Effect.CANCEL, EdgeRule.WAIT: None}.get(rule, Effect.MEET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,3 +230,19 @@ def check_acyclic(after: Mapping[str, Sequence[str]]) -> None:
 def unknown_node(name: str, known: Sequence[str], *, of: str) -> InvalidOption:
     """What to raise where a node is named that there is not."""
     return InvalidOption(f"{of}: there is no node {name!r} in this workflow{did_you_mean(name, known)}")
+
+
+def flow_key_taken(key: str) -> FlowRefused:
+    """What to raise where another flow of a key has not ended."""
+    return FlowRefused(
+        f"key={key!r}: another flow of this key has not ended; wait for it, cancel it, or give in_turn=True "
+        "and this one starts when it has ended"
+    )
+
+
+def job_key_taken(key: str | None) -> FlowRefused:
+    """What to raise where a live job has the unique key of a flow's job."""
+    return FlowRefused(
+        f"unique_key={key!r}: a live job has this key, so the flow was not added; "
+        f"queue.jobs(unique_key={key!r}) shows that job"
+    )

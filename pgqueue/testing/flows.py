@@ -1,0 +1,210 @@
+"""Chains, groups and workflows in memory: how they are added, and what follows in them when their jobs end.
+
+:class:`Flows` answers the plans of :mod:`pgqueue.store.flows`, and does what :mod:`pgqueue.store.following` does when a job
+ends, all of it at once. What an edge means is decided in :func:`pgqueue.values.flow.effect_of`.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import count
+from typing import TYPE_CHECKING
+
+from pgqueue.store.flows import Added
+from pgqueue.store.following import NODE_STATES
+from pgqueue.testing.row import Row
+from pgqueue.values.flow import (
+    EdgeRule,
+    Effect,
+    NewFlow,
+    NewNode,
+    NodeState,
+    effect_of,
+    flow_key_taken,
+    job_key_taken,
+    nodes_of,
+)
+from pgqueue.values.job import JobState
+
+if TYPE_CHECKING:
+    from pgqueue.testing.table import Table
+
+WAITING, RELEASED, CANCELLED = NodeState.WAITING, NodeState.RELEASED, NodeState.CANCELLED
+
+
+@dataclass(slots=True, eq=False)
+class Flow:
+    """A flow: what was enqueued, where it stands, and its nodes, the root first."""
+
+    id: int
+    new: NewFlow
+    state: str
+    nodes: "list[Node]" = field(default_factory=list)
+    ended_at: datetime | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A node of a flow: a job, or a group of nodes."""
+
+    new: NewNode
+    flow: Flow
+    parent: "Node | None"
+    job: Row | None
+    waits_for: int
+    state: NodeState = WAITING
+    result: bytes | None = None
+    members: "list[Node]" = field(default_factory=list)
+    open: int = 0
+    failed: bool = False
+    edges: "list[tuple[Node, EdgeRule]]" = field(default_factory=list)
+    """The nodes that wait for this one, but for those that it has let go on."""
+
+
+class Flows:
+    """All flows of a queue."""
+
+    def __init__(self, table: "Table") -> None:
+        """Begin with none.
+
+        Args:
+            table: the jobs; it reports those that end.
+        """
+        self._table = table
+        table.on_end = self.ended
+        self._ids = count(1)
+        self._flows: list[Flow] = []
+        self._of_job: dict[int, Node] = {}
+        self._events: deque[tuple[Node, NodeState]] = deque()
+
+    def add(self, flow: NewFlow, *, now: datetime) -> Added:
+        """Add a flow and all its jobs."""
+        nodes = nodes_of(flow.parts)
+        runs = next(self._unended(flow.key), None) is None
+        if flow.key is not None and not runs and not flow.in_turn:
+            raise flow_key_taken(flow.key)
+        self._require_free_keys(nodes)
+        added = Flow(next(self._ids), flow, "running" if runs else "waiting")
+        self._flows.append(added)
+        added.nodes = self._made(added, nodes, now)
+        self._release(added.nodes[0], now)
+        self._follow_events(now)
+        return Added(added.id, [node.job.id for node in added.nodes if node.job is not None])
+
+    def ended(self, row: Row, now: datetime) -> None:
+        """Do what follows from the end of a job."""
+        if (node := self._of_job.get(row.id)) is not None:
+            node.result = row.result
+            self._end(node, NODE_STATES[row.state], now)
+            self._follow_events(now)
+
+    @property
+    def states(self) -> list[str]:
+        """The states of all flows, the oldest first."""
+        return [flow.state for flow in self._flows]
+
+    @property
+    def nodes(self) -> list[Node]:
+        """All nodes, those of the oldest flow first."""
+        return [node for flow in self._flows for node in flow.nodes]
+
+    def _require_free_keys(self, nodes: list[NewNode]) -> None:
+        keys = sorted(node.job.unique_key for node in nodes if node.job and node.job.unique_key)
+        for place, key in enumerate(keys):
+            if key in keys[:place] or self._table.holder(key) is not None:
+                raise job_key_taken(key)
+
+    def _made(self, flow: Flow, given: list[NewNode], now: datetime) -> list[Node]:
+        nodes: list[Node] = []
+        for new in given:
+            parent = None if new.parent is None else nodes[new.parent]
+            job = None if new.job is None else self._table.insert(new.job, now)
+            node = Node(new, flow, parent, job, len(new.after))
+            nodes.append(node)
+            if parent is not None:
+                parent.members.append(node)
+                parent.open += 1
+            if job is not None:
+                self._of_job[job.id] = node
+        for node in nodes:
+            for before, rule in node.new.after:
+                nodes[before].edges.append((node, rule))
+        return nodes
+
+    def _unended(self, key: str | None) -> Iterator[Flow]:
+        return (flow for flow in self._flows if key is not None and flow.new.key == key and not flow.ended_at)
+
+    def _release(self, node: Node, now: datetime) -> None:
+        """Release a node that waits for no other, if its group is: its job is admitted; what members do is an event."""
+        parent = RELEASED if node.parent is None else node.parent.state
+        if node.state is not WAITING or parent is not RELEASED or node.flow.state != "running":
+            return
+        node.state = RELEASED
+        if node.job is None:
+            self._events.append((node, RELEASED))
+        else:
+            node.job.admit(now)
+
+    def _end(self, node: Node, state: NodeState, now: datetime) -> None:
+        """Note how a node ended. Its job does not run if it waits; what else that means is an event."""
+        if node.state is WAITING and node.job is not None:
+            node.job.end(JobState.CANCELLED, now)
+        if node.state in {WAITING, RELEASED}:
+            node.state = state
+            self._events.append((node, state))
+
+    def _follow_events(self, now: datetime) -> None:
+        """Do what follows from events, until nothing follows any more."""
+        while self._events:
+            node, state = self._events.popleft()
+            if state is RELEASED:
+                for member in node.members:
+                    if not member.waits_for:
+                        self._release(member, now)
+                self._close(node, now)
+                continue
+            self._follow_edges(node, state, now)
+            if state is not NodeState.FAILING:
+                self._leave(node, now)
+
+    def _follow_edges(self, node: Node, state: NodeState, now: datetime) -> None:
+        edges, node.edges = node.edges, []
+        for to, rule in edges:
+            effect = effect_of(rule, state)
+            if effect is not Effect.MEET:
+                node.edges.append((to, rule))
+            else:
+                to.waits_for -= 1
+                if not to.waits_for:
+                    self._release(to, now)
+            if to.state is WAITING and effect in {Effect.CANCEL, Effect.SKIP}:
+                self._end(to, CANCELLED if effect is Effect.CANCEL else NodeState.SKIPPED, now)
+
+    def _leave(self, node: Node, now: datetime) -> None:
+        """Tell the group that a node is in of its end; cancel its own members that have not run."""
+        for member in node.members:
+            if member.state is WAITING:
+                self._end(member, CANCELLED, now)
+        if node.parent is None:
+            self._end_flow(node.flow, node.state, now)
+            return
+        node.parent.open -= 1
+        if node.state.is_failure:
+            node.parent.failed = True
+            self._events.append((node.parent, NodeState.FAILING))
+        self._close(node.parent, now)
+
+    def _close(self, group: Node, now: datetime) -> None:
+        """End a released group whose members have all ended."""
+        if group.state is RELEASED and not group.open:
+            self._end(group, NodeState.FAILED if group.failed else NodeState.SUCCEEDED, now)
+
+    def _end_flow(self, flow: Flow, state: NodeState, now: datetime) -> None:
+        """End a flow whose root has ended, and start the next one of its key."""
+        flow.state = flow.state if flow.state == CANCELLED else state
+        flow.ended_at = now
+        following = next(self._unended(flow.new.key), None)
+        if following is not None and following.state == "waiting":
+            following.state = "running"
+            self._release(following.nodes[0], now)
