@@ -11,6 +11,7 @@ from pgqueue.store.signals import Looked, Sent
 from pgqueue.testing.row import Row
 from pgqueue.values.job import JobState
 from pgqueue.values.signal import Awaited, reason_of
+from pgqueue.values.why import blocked
 
 
 class Mailbox:
@@ -91,10 +92,13 @@ class Mailbox:
         self._passed = {wait for wait in self._passed if wait[0] != job_id}
         self._deadlines = {wait: until for wait, until in self._deadlines.items() if wait[0] != job_id}
 
-    def awaited(self, job_id: int) -> tuple[Awaited, datetime | None] | None:
-        """What a blocked job waits for, and until when."""
+    def spoken(self, job_id: int, now: datetime) -> str | None:
+        """What a blocked job waits for, and how long at most; None: no signal and no time."""
         awaited = self._waiting.get(job_id)
-        return None if awaited is None else (awaited, self._deadlines.get((job_id, awaited.reason)))
+        if awaited is None:
+            return None
+        until = self._deadlines.get((job_id, awaited.reason))
+        return blocked(job_id, [awaited.reason], [None if until is None else (until - now).total_seconds()])
 
     def _note_deadline(self, awaited: Awaited, now: datetime) -> None:
         if awaited.timeout is not None:
@@ -104,4 +108,4 @@ class Mailbox:
         del self._waiting[job_id]
         row = self._rows.get(job_id)
         if row is not None and row.state is JobState.BLOCKED:
-            row.state = JobState.SCHEDULED if row.run_at > now else JobState.READY
+            row.admit(now)

@@ -24,7 +24,7 @@ from pgqueue.values.lease import LEASE, spoken
 from pgqueue.values.retried import Held, Retried
 from pgqueue.values.standing import Head, QueueStanding, Sample, standings
 from pgqueue.values.verdict import Again, Cancelled, Died, Returned, Succeeded, Unknown, Verdict, Waits
-from pgqueue.values.why import Why, blocked, explain
+from pgqueue.values.why import Why, explain
 
 
 class Table:
@@ -87,11 +87,9 @@ class Table:
             return explain(job_id, None)
         if row.state.ended:
             return Why(job_id, row.state, "ended", f"it is {row.state}")
-        if (found := self.mailbox.awaited(job_id)) and row.state is JobState.BLOCKED:
-            left = None if found[1] is None else (found[1] - now).total_seconds()
-            return Why(job_id, row.state, "blocked", blocked(job_id, [found[0].reason], [left]))
         if row.state is JobState.BLOCKED:
-            return Why(job_id, row.state, "blocked", "it is blocked, and waits for other jobs of its flow")
+            said = self.mailbox.spoken(job_id, now) or "it is blocked, and waits for other jobs of its flow"
+            return Why(job_id, row.state, "blocked", said)
         due = f"due in {spoken((row.run_at - now).total_seconds())}" if row.run_at > now else str(row.state)
         paused = f", and queue {row.new.queue!r} is paused" if row.new.queue in self._paused else ""
         said = f"it is {due}{paused}; its queue is in memory for a test: pgqueue.testing.drain(queue) runs it"
