@@ -168,14 +168,14 @@ def padding(settings: Settings) -> str:
     return "x" * settings.pad
 
 
-def print_timing(count: int, started: float) -> None:
+def print_timing(count: int, seconds: float) -> None:
     """Print what an enqueuing verb has to say.
 
     Args:
         count: how many were enqueued.
-        started: since when, on the monotonic clock.
+        seconds: how long that took.
     """
-    click.echo(json.dumps({"n": count, "seconds": time.monotonic() - started}))
+    click.echo(json.dumps({"n": count, "seconds": seconds}))
 
 
 def _resident_mb(used: "resource.struct_rusage") -> float:

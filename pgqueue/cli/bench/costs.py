@@ -57,7 +57,7 @@ def _written(stage: Stage, sizes: Sizes, contender: Contender) -> dict[str, floa
     The looks at the counters share a transaction, so that they add no commits of their own.
     """
     stage.begin(contender)
-    stage.crew.call(contender, "bulk", sizes.jobs)
+    stage.fill(contender, sizes.jobs)
     stage.place.vacuum()
     _until_gone(stage)
     with stage.place.connection.transaction():
@@ -113,7 +113,7 @@ def _idle(stage: Stage, sizes: Sizes, trace: Path) -> tuple[int | None, float]:
     """An idle worker's queries and seconds of CPU; None where libpq cannot trace what is sent."""
     stage.begin(OURS)
     worker = stage.crew.start(OURS, "worker", IDLE=0, CONC=stage.concurrency, TRACE=trace)
-    stage.crew.call(OURS, "bulk", 1)
+    stage.fill(OURS, 1)
     worker.until_busy()
     time.sleep(min(SETTLE, 2 * sizes.idle_seconds))  # a short look does not wait for that
     before, at_first = worker.ask(), _queries(trace)

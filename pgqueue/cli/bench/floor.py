@@ -80,7 +80,7 @@ def floor() -> None:
 @floor.command()
 def setup() -> None:
     """Make the tables."""
-    with _connect() as connection:
+    with _connect(Settings.read()) as connection:
         connection.execute(TABLES)
 
 
@@ -89,7 +89,7 @@ def setup() -> None:
 def enqueue1(count: int) -> None:
     """Enqueue COUNT jobs, each in a transaction of its own; with a GAP between them, notify as well."""
     settings = Settings.read()
-    with _connect() as connection:
+    with _connect(settings) as connection:
         started = time.monotonic()
         for number in range(count):
             args = json.dumps({"number": number, "sent": time.time()})
@@ -97,20 +97,25 @@ def enqueue1(count: int) -> None:
             if settings.gap:
                 connection.execute(f"notify {CHANNEL}")
                 time.sleep(settings.gap)
-        print_timing(count, started)
+        print_timing(count, time.monotonic() - started)
 
 
 @floor.command()
 @click.argument("count", type=click.IntRange(min=1))
 def bulk(count: int) -> None:
     """Enqueue COUNT jobs at once."""
-    pad = padding(Settings.read())
-    with _connect() as connection:
+    print_timing(count, fill(Settings.read(), count))
+
+
+def fill(settings: Settings, count: int) -> float:
+    """Enqueue jobs at once; how many seconds that took."""
+    pad = padding(settings)
+    with _connect(settings) as connection:
         started = time.monotonic()
         with connection.cursor().copy(COPY) as rows:
             for number in range(count):
                 rows.write_row(("noop", f'{{"number": {number}, "sent": 0, "pad": "{pad}"}}'))
-        print_timing(count, started)
+        return time.monotonic() - started
 
 
 @floor.command()
@@ -122,7 +127,7 @@ def worker(*, latency: bool) -> None:
     meter = Meter(settings.stop_after, enough=lambda: stopping.append(0))
     signal.signal(signal.SIGTERM, lambda number, _: stopping.append(number))
     signal.signal(signal.SIGUSR1, lambda _number, _: meter.print_report())
-    with _connect() as connection:
+    with _connect(settings) as connection:
         if latency:
             connection.execute(f"listen {CHANNEL}")
         while not stopping and settings.seconds_to_wait(meter, started) > 0:
@@ -150,8 +155,8 @@ def _rest(connection: psycopg.Connection[Any], *, latency: bool) -> None:
         time.sleep(EMPTY_PAUSE)
 
 
-def _connect() -> psycopg.Connection[Any]:
-    return psycopg.connect(Settings.read().dsn or "", autocommit=True)
+def _connect(settings: Settings) -> psycopg.Connection[Any]:
+    return psycopg.connect(settings.dsn or "", autocommit=True)
 
 
 if __name__ == "__main__":

@@ -121,7 +121,7 @@ def _backlogs(stage: Stage, points: Points) -> Iterator[list[Point]]:
         jobs = min(points.jobs, size)
         stage.begin(OURS)
         if size > jobs:
-            stage.crew.call(OURS, "bulk", size - jobs)
+            stage.fill(OURS, size - jobs)
         enqueued = stage.crew.call(OURS, "bulk", jobs)
         stage.place.settle()
         yield [
@@ -158,7 +158,7 @@ def _payloads(stage: Stage, points: Points) -> Iterator[list[Point]]:
 
 def _drain(stage: Stage, jobs: int, **settings: object) -> float:
     stage.begin(OURS)
-    stage.crew.call(OURS, "bulk", jobs)
+    stage.fill(OURS, jobs)
     stage.place.settle()
     return _drained(stage, jobs, **settings)
 

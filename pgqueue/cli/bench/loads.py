@@ -75,7 +75,7 @@ def drain(
     def measure_both(stage: Stage, sizes: Sizes, _: Measured) -> Measured:
         def measure(contender: Contender) -> float:
             stage.begin(contender)
-            stage.crew.call(contender, "bulk", sizes.jobs)
+            stage.fill(contender, sizes.jobs)
             stage.place.settle()
             return stage.work(contender, sizes.jobs, processes=processes, **settings)
 
@@ -97,8 +97,8 @@ def crowded(stage: Stage, sizes: Sizes, so_far: Measured) -> Measured:
 def _among(stage: Stage, sizes: Sizes, others: int, **settings: object) -> float:
     """The rate at which the jobs run that were enqueued first, with others behind them."""
     stage.begin(OURS)
-    stage.crew.call(OURS, "bulk", sizes.jobs)
-    stage.crew.call(OURS, "bulk", others, **settings)
+    stage.fill(OURS, sizes.jobs)
+    stage.fill(OURS, others, **settings)
     stage.place.settle()
     worker = stage.crew.start(OURS, "worker", STOP_AFTER=sizes.jobs, QUEUES="default", CONC=stage.concurrency)
     told = worker.result()
@@ -116,7 +116,7 @@ def tenants(stage: Stage, sizes: Sizes, so_far: Measured) -> Measured:
 
 def _tenants(stage: Stage, sizes: Sizes, concurrency: int) -> float:
     stage.begin(OURS)
-    stage.crew.call(OURS, "bulk", sizes.names, NAMES=sizes.names)
+    stage.fill(OURS, sizes.names, NAMES=sizes.names)
     stage.place.settle()
     return stage.work(OURS, sizes.names, CONC=concurrency)
 
@@ -132,7 +132,7 @@ def _crowd(stage: Stage, sizes: Sizes, *statements: str) -> float:
     for statement in statements:
         stage.place.connection.execute(statement.encode())
     worker = stage.crew.start(OURS, "worker", IDLE=0, CONC=stage.concurrency)
-    stage.crew.call(OURS, "bulk", 1)
+    stage.fill(OURS, 1)
     worker.until_busy()
     told = stage.crew.call(OURS, "enqueue1", sizes.crowd, THREADS=ENQUEUERS)
     worker.stop()

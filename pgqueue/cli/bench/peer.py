@@ -72,7 +72,7 @@ def enqueue1(count: int) -> None:
     else:
         with ThreadPoolExecutor(settings.threads) as threads:
             list(threads.map(enqueue_some, range(settings.threads)))
-    print_timing(count, started)
+    print_timing(count, time.monotonic() - started)
     queue.close()
 
 
@@ -80,7 +80,11 @@ def enqueue1(count: int) -> None:
 @click.argument("count", type=click.IntRange(min=1))
 def bulk(count: int) -> None:
     """Enqueue COUNT jobs at once."""
-    settings = Settings.read()
+    print_timing(count, fill(Settings.read(), count))
+
+
+def fill(settings: Settings, count: int) -> float:
+    """Enqueue jobs at once, and those that fail at first; how many seconds the former took."""
     queue = _connected(settings)
     tasks = _tasks(queue, settings)
     delay = timedelta(seconds=settings.delay) if settings.delay else None
@@ -96,10 +100,11 @@ def bulk(count: int) -> None:
             )
         else:
             queue.enqueue_many(noop.call(number, 0.0, pad) for number in numbers)
-    print_timing(count, started)
+    seconds = time.monotonic() - started
     if settings.flaky:
         queue.enqueue_many(tasks.flaky.call() for _ in range(settings.flaky))
     queue.close()
+    return seconds
 
 
 @peer.command()
@@ -109,7 +114,7 @@ def stream(rate: int) -> None:
     settings = Settings.read()
     stopping: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stopping.append(number))
-    signal.signal(signal.SIGUSR1, lambda _number, _: print_timing(count, started))
+    signal.signal(signal.SIGUSR1, lambda _number, _: print_timing(count, time.monotonic() - started))
     queue = _connected(settings)
     noop = _tasks(queue, settings).noop
     count, started = 0, time.monotonic()
@@ -121,7 +126,7 @@ def stream(rate: int) -> None:
             queue.enqueue_many(noop.call(number, sent) for number in range(count, count + due))
             count += due
         time.sleep(STREAM_EVERY)
-    print_timing(count, started)
+    print_timing(count, time.monotonic() - started)
     queue.close()
 
 
@@ -133,7 +138,7 @@ def hold(count: int) -> None:
     task = _tasks(queue, Settings.read()).hold
     started = time.monotonic()
     queue.enqueue_many(task.call() for _ in range(count))
-    print_timing(count, started)
+    print_timing(count, time.monotonic() - started)
     queue.close()
 
 

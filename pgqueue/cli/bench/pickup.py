@@ -33,7 +33,7 @@ def _waits(stage: Stage, sizes: Sizes, contender: Contender) -> list[float]:
     """How long each job waited, in milliseconds, the shortest first."""
     stage.begin(contender)
     worker = stage.crew.start(contender, "worker", "--latency", IDLE=0, CONC=stage.concurrency)
-    stage.crew.call(contender, "bulk", 1)  # it carries no time, so it is not among the waits
+    stage.fill(contender, 1)  # it carries no time, so it is not among the waits
     worker.until_busy()
     stage.crew.call(contender, "enqueue1", sizes.pickups, GAP=GAP)
     waits = _gathered(worker, sizes.pickups)

@@ -55,7 +55,7 @@ def _floor_rates(stage: Stage, sizes: Sizes) -> list[float]:
     rates = []
     with stage.place.snapshot():
         for _ in range(sizes.drains):
-            stage.crew.call(FLOOR, "bulk", sizes.jobs)
+            stage.fill(FLOOR, sizes.jobs)
             rates.append(stage.work(FLOOR, sizes.jobs))
     return rates
 
@@ -72,7 +72,7 @@ def _rates_and_waits(stage: Stage, sizes: Sizes) -> tuple[list[float], list[floa
 def _round(stage: Stage, sizes: Sizes, late: Task[[], None], committed: dict[int, datetime]) -> float:
     with ExitStack() as opened:
         latecomers = [_enqueued(stage, late, opened) for _ in range(LATE)]
-        stage.crew.call(OURS, "bulk", sizes.jobs, FLAKY=FLAKY)
+        stage.fill(OURS, sizes.jobs, FLAKY=FLAKY)
         worker = stage.crew.start(OURS, "worker", IDLE=0, CONC=stage.concurrency)
         worker.until_busy()
         for job_id, connection in latecomers:

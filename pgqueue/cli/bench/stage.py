@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import click
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.cli.app import Settings
-from pgqueue.cli.bench import place
+from pgqueue.cli import app
+from pgqueue.cli.bench import floor, peer, place
+from pgqueue.cli.bench.contract import Settings
 from pgqueue.cli.bench.floor import TABLES
 from pgqueue.cli.bench.place import SCHEMA, Place
 from pgqueue.cli.bench.processes import FLOOR, OURS, Contender, Crew
@@ -20,6 +21,8 @@ from pgqueue.store.database import Database
 
 INTERRUPTED = 130
 UNENDED = {OURS: f"{SCHEMA}.all_jobs where ended_at is null", FLOOR: f"{SCHEMA}.floor_jobs"}
+
+FILL = {OURS: peer.fill, FLOOR: floor.fill}
 
 
 class BenchFailed(PgQueueError):
@@ -51,6 +54,17 @@ class Stage:
         else:
             self.place.connection.execute(TABLES.encode())
 
+    def fill(self, contender: Contender, count: int, **settings: object) -> None:
+        """Enqueue jobs that wait for a worker, in this process: what is not measured needs no program of its own.
+
+        Args:
+            contender: for whom.
+            count: how many.
+            settings: as :mod:`pgqueue.cli.bench.contract` names them.
+        """
+        given = {name: str(value) for name, value in settings.items()}
+        FILL[contender](Settings.read({"DSN": self.place.dsn} | given), count)
+
     def queue(self) -> PgQueue:
         """The queue, for enqueuers in this process."""
         return PgQueue(self.place.dsn, schema=SCHEMA)
@@ -80,7 +94,7 @@ def rate(jobs: int, seconds: float) -> float:
     return jobs / max(seconds, 1e-6)
 
 
-def database(settings: Settings) -> Database:
+def database(settings: app.Settings) -> Database:
     """Which database the command line means.
 
     Raises:
@@ -99,7 +113,7 @@ def database(settings: Settings) -> Database:
 
 
 @contextmanager
-def staged(settings: Settings, *, concurrency: int = 20, floor: bool = True) -> Iterator[Stage]:
+def staged(settings: app.Settings, *, concurrency: int = 20, floor: bool = True) -> Iterator[Stage]:
     """Have the stage for the length of the block; nothing is left behind, however it ends.
 
     An interrupt (Ctrl-C, SIGTERM, SIGHUP) ends the command with exit code 130.
