@@ -6,7 +6,8 @@
 --      one, the planner may start from the jobs, when its statistics say that there are none, and then every entry of a job
 --      that is gone is read, a second and more while a snapshot is held open elsewhere; ids are given in order, so
 --      width_bucket finds what belongs to each by halving. Without a worker, only waiting jobs are ended. Where a dead job
---      has the id already, this one is kept under a new id, and its last error names its old id
+--      has the id already, this one is kept under a new id, and its last error names its old id. Of a flow's job (at_end & 2)
+--      the row and all arguments are kept, so that the flow can be retried
 with done as (
     delete from pgqueue.jobs
     where id = any(%(ids)s::bigint[])
@@ -28,12 +29,13 @@ kept as (
                                      attempts, max_attempts, outcome, queue, task, unique_key, args, errors, result, meta)
     select id, run_at, created_at, coalesce(started_at, claimed_at), now, %(worker)s::uuid, collisions, priority,
            attempts, max_attempts, outcome, queue, task, unique_key,
-           case when outcome = 'cancelled' or pg_catalog.pg_column_size(args) <= (select pgqueue.history_args()) then args
+           case when outcome = 'cancelled' or at_end & 2 = 2
+                     or pg_catalog.pg_column_size(args) <= (select pgqueue.history_args()) then args
                 else pg_catalog.json_build_object('$not_kept', pg_catalog.pg_column_size(args)) end,
            case when error is null then errors else pgqueue.with_error(errors, error, now) end,
            (%(results)s::text[])[place]::jsonb, meta
     from judged
-    where outcome = 'cancelled' or (outcome = 'succeeded' and %(keep)s::boolean)
+    where outcome = 'cancelled' or (outcome = 'succeeded' and (%(keep)s::boolean or at_end & 2 = 2))
 ),
 dead as (
     insert into pgqueue.dead_jobs (id, run_at, created_at, started_at, died_at, worker_id, collisions, priority,

@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from pgqueue.app.flow_steering import FlowSteering
 from pgqueue.app.progress import opened_progress
 from pgqueue.app.results import aended, ended, not_found, result_of
 from pgqueue.errors import InvalidOption, JobNotFound
@@ -21,7 +22,7 @@ from pgqueue.values.why import Why
 IDS = range(-(1 << 63), 1 << 63)
 
 
-class Jobs:
+class Jobs(FlowSteering):
     """Everything about jobs that needs no task: each method runs one plan of :mod:`pgqueue.store.control`.
 
     Attributes:

@@ -40,6 +40,10 @@ def retried(queue: PgQueue, done: Retried) -> Iterator[tuple[int, Answer]]:
     yield from ((one.id, Answer(done=False, words=f"stays dead: {held(one)}")) for one in done.held)
     words = "stays dead: its arguments are no JSON object that PostgreSQL can hold; enqueue the job again"
     yield from ((job_id, Answer(done=False, words=words)) for job_id in done.unreadable)
+    words = (
+        "stays dead: its flow has ended, and another flow of its key has not; wait for that one, or cancel it"
+    )
+    yield from ((job_id, Answer(done=False, words=words)) for job_id in done.out_of_turn)
     yield from ((job_id, not_changed(queue, job_id)) for job_id in done.not_dead)
 
 

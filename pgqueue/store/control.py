@@ -5,7 +5,7 @@ from datetime import datetime
 
 import msgspec
 
-from pgqueue.store import admission
+from pgqueue.store import admission, flow_control
 from pgqueue.store.arrays import numbers
 from pgqueue.store.finish import cancel_waiting
 from pgqueue.store.plan import Statement, Steps, plan
@@ -134,10 +134,10 @@ def retry_dead(
         now: the instant; the database's own by default.
     """
     ids = list(filter(_is_id, job_ids))
-    rows = (yield Statement("revive", {"ids": ids, "without_key": without_key, "now": now})) if ids else []
-    revived = {row[0] for row in rows}
-    left = [job_id for job_id in job_ids if job_id not in revived]
-    return (yield from _explain(tuple(sorted(revived)), left))
+    revived, out_of_turn = yield from flow_control.revive(ids, without_key=without_key, now=now)
+    left = [job_id for job_id in job_ids if job_id not in revived and job_id not in out_of_turn]
+    done = yield from _explain(tuple(sorted(revived)), left)
+    return msgspec.structs.replace(done, out_of_turn=tuple(sorted(out_of_turn)))
 
 
 @plan(transaction=True)

@@ -80,6 +80,15 @@ def settle(nodes: Collection[int], *, now: datetime | None = None) -> Steps[None
 
 
 @plan(transaction=True)
+def abandon(nodes: Collection[int], *, now: datetime | None = None) -> Steps[None]:
+    """End nodes of a cancelled flow, which is locked. What waits for them is ended in the same way, and not released."""
+    todo = _Todo()
+    yield from _note_nodes(todo, dict.fromkeys(nodes, NodeState.CANCELLED))
+    todo.ended, todo.failing = {}, set()
+    yield from _do(todo, now=now)
+
+
+@plan(transaction=True)
 def work(*, now: datetime | None = None) -> Steps[bool]:
     """Do one piece of the work that is left in flows; False: there is none."""
     rows = yield Statement("flows/take_work", {})

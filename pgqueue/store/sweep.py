@@ -18,6 +18,7 @@ from uuid import UUID
 
 import psycopg
 
+from pgqueue.errors import DatabaseError
 from pgqueue.store import lost, upkeep
 from pgqueue.store.plan import Plan, Steps, plan
 from pgqueue.values.job import JobState
@@ -26,6 +27,8 @@ from pgqueue.values.verdict import Verdict, fallbacks
 log = logging.getLogger("pgqueue.upkeep")
 
 PAUSE = timedelta(minutes=1)
+TRIES = 5
+"""How often a plan is run again after a deadlock."""
 
 T = TypeVar("T")
 States: TypeAlias = dict[int, JobState]
@@ -93,6 +96,40 @@ async def arun_sweep(steps: Sweep[T], run: Callable[[Plan[Any]], Awaitable[Any]]
                 plan = steps.send(result)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]  # the same
+
+
+def again_after_deadlock(run: Callable[[Plan[T]], T]) -> Callable[[Plan[T]], T]:
+    """Run plans, and run one again that PostgreSQL rolled back since it and another transaction waited for each other."""
+
+    def again(plan: Plan[T]) -> T:
+        for _ in range(TRIES):
+            try:
+                return run(plan)
+            except (psycopg.Error, DatabaseError) as error:
+                _require_deadlock(error)
+        return run(plan)
+
+    return again
+
+
+def aagain_after_deadlock(run: Callable[[Plan[T]], Awaitable[T]]) -> Callable[[Plan[T]], Awaitable[T]]:
+    """As :func:`again_after_deadlock`, awaited."""
+
+    async def again(plan: Plan[T]) -> T:
+        for _ in range(TRIES):
+            try:
+                return await run(plan)
+            except (psycopg.Error, DatabaseError) as error:
+                _require_deadlock(error)
+        return await run(plan)
+
+    return again
+
+
+def _require_deadlock(error: BaseException) -> None:
+    cause = error if isinstance(error, psycopg.Error) else error.__cause__
+    if not isinstance(cause, psycopg.errors.DeadlockDetected):
+        raise error
 
 
 def _require_connection(error: psycopg.Error) -> None:

@@ -28,12 +28,14 @@ class Retried(msgspec.Struct, frozen=True):
         held: dead jobs whose unique key a live job has.
         unreadable: dead jobs whose arguments the database cannot hold as JSON: they stay dead.
         not_dead: jobs that are neither scheduled nor dead, or of which there is no record.
+        out_of_turn: dead jobs of a flow that has ended, while another flow of its key has not: they stay dead.
     """
 
     ids: tuple[int, ...] = ()
     held: tuple[Held, ...] = ()
     unreadable: tuple[int, ...] = ()
     not_dead: tuple[int, ...] = ()
+    out_of_turn: tuple[int, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether any job is ready again."""
