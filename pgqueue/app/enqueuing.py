@@ -1,7 +1,7 @@
 """Adding prepared jobs: every enqueue of Python code ends here, on the user's connection or on one of the queue's own.
 
 :mod:`pgqueue.app.task` prepares jobs, :mod:`pgqueue.store.enqueue` says what the database is asked. A framework's queue
-overrides :meth:`Enqueuing._add` and :meth:`Enqueuing._aadd` to choose the connection.
+overrides :meth:`Enqueuing._add`, :meth:`Enqueuing._add_flow` and their awaited twins to choose the connection.
 """
 
 import logging
@@ -14,9 +14,11 @@ from pgqueue.app.handle import JobHandle
 from pgqueue.app.observer import Observers
 from pgqueue.app.signalling import Signalling
 from pgqueue.errors import UnknownQueue
-from pgqueue.store import enqueue
+from pgqueue.store import enqueue, flows
+from pgqueue.store.flows import Added
 from pgqueue.values.caller import caller
 from pgqueue.values.codec import encoded_job
+from pgqueue.values.flow import NewFlow
 from pgqueue.values.job import Enqueued, NewJob
 from pgqueue.values.nearest import did_you_mean
 
@@ -74,6 +76,20 @@ class Enqueuing(Signalling):
                 plan = enqueue.enqueue_many(self._drawn(jobs, connection))
                 done = await self.database.arun(plan, connection)
         return self._handles(jobs, done)
+
+    def _add_flow(self, flow: NewFlow, jobs: Sequence[NewJob], connection: object = None) -> Added:
+        """Add a flow, whose jobs these are, as :meth:`_add` adds jobs."""
+        _warn_of_blocked_loop()
+        return self._flow_added(jobs, self.database.run(flows.add(flow), connection))
+
+    async def _aadd_flow(self, flow: NewFlow, jobs: Sequence[NewJob], connection: object = None) -> Added:
+        """As :meth:`_add_flow`, awaited."""
+        return self._flow_added(jobs, await self.database.arun(flows.add(flow), connection))
+
+    def _flow_added(self, jobs: Sequence[NewJob], added: Added) -> Added:
+        if self.observers.enqueued:
+            self.observers.enqueued(jobs, [Enqueued(job_id) for job_id in added.jobs])
+        return added
 
     def _kept(self, jobs: Iterable[NewJob]) -> Iterable[NewJob]:
         """The jobs; as a list where an observer is told of them."""

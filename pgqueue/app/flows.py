@@ -1,6 +1,7 @@
 """Chains, groups and workflows: jobs that wait for other jobs, built here and enqueued as a whole.
 
-What they are made of is in :mod:`pgqueue.values.flow`, what the database is asked in :mod:`pgqueue.store.flows`.
+What they are made of is in :mod:`pgqueue.values.flow`, how the queue adds them in
+:mod:`pgqueue.app.enqueuing`.
 """
 
 from abc import ABC, abstractmethod
@@ -11,8 +12,6 @@ from pgqueue.app.enqueuing import Enqueuing
 from pgqueue.app.flow_handle import FlowHandle
 from pgqueue.app.task import Call
 from pgqueue.errors import InvalidOption
-from pgqueue.store import flows
-from pgqueue.store.flows import Added
 from pgqueue.values.condition import Condition
 from pgqueue.values.flow import (
     EdgeRule,
@@ -24,7 +23,7 @@ from pgqueue.values.flow import (
     check_node_name,
     unknown_node,
 )
-from pgqueue.values.job import Enqueued, NewJob
+from pgqueue.values.job import NewJob
 from pgqueue.values.options import check_key, one_of
 
 Part: TypeAlias = Union[Call[Any], "Flow"]
@@ -57,13 +56,15 @@ class Flow(ABC):
         """
         queue = self._queue()
         jobs, new = self._prepared(queue)
-        return self._handle(queue, jobs, queue.database.run(flows.add(new), connection))
+        added = queue._add_flow(new, jobs, connection)  # noqa: SLF001 - the queue's own side of it
+        return FlowHandle(added.id, queue, added.jobs)
 
     async def aenqueue(self, *, connection: object = None) -> FlowHandle:
         """As :meth:`enqueue`, awaited."""
         queue = self._queue()
         jobs, new = self._prepared(queue)
-        return self._handle(queue, jobs, await queue.database.arun(flows.add(new), connection))
+        added = await queue._aadd_flow(new, jobs, connection)  # noqa: SLF001 - the queue's own side of it
+        return FlowHandle(added.id, queue, added.jobs)
 
     @abstractmethod
     def _parts(self, encoded: "_Encoded") -> Parts:
@@ -91,11 +92,6 @@ class Flow(ABC):
         encoded = _Encoded(queue)
         parts = self._parts(encoded)
         return encoded.jobs, NewFlow(self._kind, self.name, parts, self.key, self.in_turn)
-
-    def _handle(self, queue: Enqueuing, jobs: list[NewJob], added: Added) -> FlowHandle:
-        if queue.observers.enqueued:
-            queue.observers.enqueued(jobs, [Enqueued(job_id) for job_id in added.jobs])
-        return FlowHandle(added.id, queue, added.jobs)
 
 
 class _Encoded:

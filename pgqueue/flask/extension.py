@@ -28,8 +28,10 @@ from pgqueue.flask.config import PREFIX, read
 from pgqueue.flask.session import FlaskDatabase
 from pgqueue.flask.uncommitted import counted, report_lost_jobs, watch
 from pgqueue.store.database import Database
+from pgqueue.store.flows import Added
 from pgqueue.store.plan import Plan
 from pgqueue.values.codec import Codec
+from pgqueue.values.flow import NewFlow
 from pgqueue.values.job import NewJob
 
 T = TypeVar("T")
@@ -203,6 +205,20 @@ class PgQueueFlask(PgQueue):
             return await super()._aadd(jobs, connection)
         return await asyncio.to_thread(self._enqueue_in, session, jobs)  # the session's driver blocks
 
+    def _add_flow(self, flow: NewFlow, jobs: Sequence[NewJob], connection: object = None) -> Added:
+        """Add a flow, in the app's session unless a connection is given."""
+        session = self._session(connection)
+        if session is None:
+            return super()._add_flow(flow, jobs, connection)
+        return self._add_flow_in(session, flow, jobs)
+
+    async def _aadd_flow(self, flow: NewFlow, jobs: Sequence[NewJob], connection: object = None) -> Added:
+        """Add a flow, in the app's session unless a connection is given."""
+        session = None if self.database.joins(connection) else self._session(connection)
+        if session is None:
+            return await super()._aadd_flow(flow, jobs, connection)
+        return await asyncio.to_thread(self._add_flow_in, session, flow, jobs)  # the session's driver blocks
+
     def _tell(self, plan: Plan[T], connection: object) -> T:
         """Send a signal in the app's session unless a connection is given."""
         return super()._tell(plan, self._session(connection) or connection)
@@ -233,8 +249,13 @@ class PgQueueFlask(PgQueue):
     def _enqueue_in(self, session: "Session", jobs: Iterable[NewJob]) -> list[JobHandle[Any]]:
         tasks: Counter[str] = Counter()
         handles = super()._add(counted(jobs, tasks), session)
-        watch(session, handles, tasks)
+        watch(session, [handle.id for handle in handles], tasks)
         return handles
+
+    def _add_flow_in(self, session: "Session", flow: NewFlow, jobs: Sequence[NewJob]) -> Added:
+        added = super()._add_flow(flow, jobs, session)
+        watch(session, added.jobs, Counter(job.task for job in jobs))
+        return added
 
     def _app(self) -> Flask:
         """The app whose database and contexts to use."""

@@ -8,11 +8,10 @@ mistake, and nothing is reported.
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flask import Flask, Response, current_app, g, has_app_context
 
-from pgqueue.app.handle import JobHandle
 from pgqueue.errors import DatabaseError
 from pgqueue.values.job import NewJob
 
@@ -65,12 +64,12 @@ def counted(jobs: Iterable[NewJob], tasks: Counter[str]) -> Iterable[NewJob]:
     return _counting(jobs, tasks)
 
 
-def watch(session: "Session", handles: Sequence[JobHandle[Any]], tasks: Counter[str]) -> None:
+def watch(session: "Session", ids: Sequence[int], tasks: Counter[str]) -> None:
     """Record the jobs that a session's transaction has added, to report them if it ends without a commit.
 
     Args:
         session: the session.
-        handles: the jobs' handles.
+        ids: the jobs' ids.
         tasks: how many jobs of each task.
     """
     from sqlalchemy import event  # noqa: PLC0415 - heavy, and not every Flask app has it
@@ -82,7 +81,7 @@ def watch(session: "Session", handles: Sequence[JobHandle[Any]], tasks: Counter[
         session.info[TALLY] = Tally()
     tally: Tally = session.info[TALLY]
     tally.tasks.update(tasks)
-    tally.ids.extend(handle.id for handle in handles[: SHOWN_IDS - len(tally.ids)])
+    tally.ids.extend(ids[: SHOWN_IDS - len(tally.ids)])
 
 
 def report_lost_jobs(app: Flask) -> None:

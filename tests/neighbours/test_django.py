@@ -21,6 +21,7 @@ from neighbours.project.shop.tasks import aconfirm, confirm
 from psycopg.conninfo import conninfo_to_dict
 
 import pgqueue.django
+from pgqueue import chain, group
 from pgqueue.app.middleware import Middleware
 from pgqueue.app.task import Call
 from pgqueue.django import DjangoQueue, queue
@@ -56,6 +57,37 @@ def test_a_rollback_leaves_neither_row_nor_job(django_dsn: str) -> None:
 
     assert _committed(django_dsn) == []
     assert not Order.objects.exists()
+
+
+def _enqueue_flow_and_fail() -> None:
+    with suppress(ZeroDivisionError), transaction.atomic():
+        chain(confirm.call(Order.objects.create().pk), group([confirm.call(1)])).enqueue()
+        _ = 1 / 0
+
+
+async def test_a_flow_commits_with_the_atomic_block_around_it(django_dsn: str) -> None:
+    flow = chain(confirm.call(1), group([confirm.call(2), confirm.call(3)]))
+
+    def enqueue() -> list[int]:
+        with transaction.atomic():
+            order = Order.objects.create()
+            handle = chain(confirm.call(order.pk), flow).enqueue()
+            assert _committed(django_dsn) == []
+        return [job.id for job in handle.jobs]
+
+    await sync_to_async(_enqueue_flow_and_fail)()
+    assert _committed(django_dsn) == []
+    ids = await sync_to_async(enqueue)()
+    assert _committed(django_dsn) == ids
+    ids += [job.id for job in (await flow.aenqueue()).jobs]
+    assert _committed(django_dsn) == ids
+
+
+def test_a_flow_joins_the_block_of_the_connection_that_is_given(django_dsn: str) -> None:
+    with transaction.atomic():
+        handle = chain(confirm.call(1), confirm.call(2)).enqueue(connection=connections["default"])
+        assert _committed(django_dsn) == []
+    assert _committed(django_dsn) == [job.id for job in handle.jobs]
 
 
 async def test_a_signal_is_sent_with_the_atomic_block_around_it(django_dsn: str) -> None:

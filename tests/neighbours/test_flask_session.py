@@ -14,6 +14,7 @@ from neighbours.flask_shop import Order, Shop, opened, shop_and_app
 from neighbours.serving import sqlalchemy_url
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
+from pgqueue import chain, group
 from pgqueue.errors import ConfigurationError
 from pgqueue.flask import OWN_CONNECTION
 from pgqueue.store import schema
@@ -93,6 +94,21 @@ async def test_awaiting_an_enqueue_joins_the_session_as_well(shop: Shop) -> None
     assert shop.left() == (0, 2)
 
 
+async def test_a_flow_is_committed_with_the_session(shop: Shop) -> None:
+    flow = chain(shop.send.call(1), group([shop.send.call(2), shop.send.call(3)]))
+    flow.enqueue()
+    await flow.aenqueue()
+    assert shop.left() == (0, 0)
+    shop.db.session.commit()
+    assert shop.left() == (0, 6)
+
+    await flow.aenqueue()
+    flow.enqueue()
+    shop.db.session.rollback()
+    flow.enqueue(connection=OWN_CONNECTION)
+    assert shop.left() == (0, 9)
+
+
 def test_a_connection_that_is_given_wins(shop: Shop, connection: psycopg.Connection[Any]) -> None:
     shop.send.using(connection=connection).enqueue(1)
     shop.db.session.rollback()
@@ -118,6 +134,19 @@ def test_outside_of_an_app_context_a_job_is_committed_at_once(
     shop.send.enqueue(1)
 
     assert shop.left() == (0, 1)
+
+
+async def test_a_flow_that_a_closed_session_never_committed_is_told_of(
+    shop_and_app: tuple[Shop, Flask], caplog: pytest.LogCaptureFixture
+) -> None:
+    shop, app = shop_and_app
+    with app.app_context():
+        chain(shop.send.call(1), shop.send.call(2)).enqueue()
+        await chain(shop.send.call(3)).aenqueue()
+
+    (record,) = caplog.records
+    assert record.getMessage().startswith("3 jobs (send: 3; ids ")
+    assert shop.left() == (0, 0)
 
 
 def test_jobs_that_a_closed_session_never_committed_are_told_of(

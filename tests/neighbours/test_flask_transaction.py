@@ -10,7 +10,7 @@ from neighbours.flask_shop import Order, Shop, opened, outcome
 from psycopg.pq import TransactionStatus
 from running import Running
 
-from pgqueue import OWN_CONNECTION, Context, JobState
+from pgqueue import OWN_CONNECTION, Context, JobState, chain
 
 
 @pytest.fixture
@@ -64,6 +64,7 @@ async def test_an_async_task_enqueues_in_its_own_transaction_and_not_in_the_sess
         async with ctx.transaction():
             await shop.send.aenqueue(1)
             await shop.queue.aenqueue_many([shop.send.call(2), shop.send.call(3)])
+            await chain(shop.send.call(5), shop.send.call(6)).aenqueue()
             await shop.send.using(connection=OWN_CONNECTION).aenqueue(4)
             if ctx.attempt == 1:
                 raise ValueError("halfway")

@@ -323,7 +323,9 @@ def _sweep(connection: psycopg.Connection[Any]) -> None:
         "delete from pgqueue.jobs; delete from pgqueue.job_history; delete from pgqueue.dead_jobs;"
         "delete from pgqueue.workers; delete from pgqueue.departed; delete from pgqueue.former_workers;"
         "delete from pgqueue.queues; delete from pgqueue.unique_holds; delete from pgqueue.retention;"
-        "delete from pgqueue.schedules; delete from pgqueue.schedule_ticks"
+        "delete from pgqueue.schedules; delete from pgqueue.schedule_ticks; delete from pgqueue.waits;"
+        "delete from pgqueue.flows; delete from pgqueue.nodes; delete from pgqueue.edges;"
+        "delete from pgqueue.node_counts; delete from pgqueue.flow_work"
     )
     for name in partitions(connection):
         if name.startswith("job_history_2031"):
