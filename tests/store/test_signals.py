@@ -10,9 +10,10 @@ import psycopg
 import pytest
 from psycopg import IsolationLevel
 from store.crowd import ask, asking, at_once, until_somebody_waits
+from store.former_release import RELEASES, FormerRelease
 from store.samples import LEASE, MINUTE, NOON, SECOND, adding, new_job, running, shown, taking, worker_info
 
-from pgqueue.store import admission, claim, control, enqueue, finish, signals, upkeep, waiting
+from pgqueue.store import admission, claim, control, enqueue, finish, schema, signals, upkeep, waiting
 from pgqueue.store.ending import States
 from pgqueue.store.plan import Plan
 from pgqueue.values.job import Claim, JobState
@@ -155,7 +156,8 @@ def test_the_deadline_is_that_of_the_first_wait(connection: Connection) -> None:
     (again,) = ask(connection, taking())
     verdict = Waits(again, _awaited(job_id, timeout=DAY))
     ask(connection, finish.finish(again.worker_id, [verdict], keep=True, now=NOON + DAY / 2))
-    assert connection.execute("select until from pgqueue.waits").fetchall() == [(NOON + DAY,)]
+    for table in ("waits", "deadlines"):
+        assert connection.execute(f"select until from pgqueue.{table}".encode()).fetchall() == [(NOON + DAY,)]
 
 
 def test_a_deadline_that_passes_while_no_worker_looks_is_found_by_the_attempt_itself(
@@ -446,3 +448,34 @@ def test_ten_thousand_jobs_wait_for_one_key_and_one_signal_admits_them(connectio
     assert ask(connection, signals.send("key:k", "approved", now=NOON)) == "first"
     assert len(ask(connection, taking(count=count))) == count
     assert connection.execute(WAITS.encode()).fetchall() == []
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_workers_of_former_releases_leave_jobs_that_wait_alone_and_run_them_when_they_are_admitted(
+    dsn: str, release: str
+) -> None:
+    with psycopg.connect(dsn, autocommit=True) as own:
+        job_id = _blocked(own, timeout=DAY)
+        former = FormerRelease(own, release)
+        former.register()
+        former.keep_order()
+        assert former.claim(10) == []
+        assert ask(own, shown(job_id)).state is JobState.BLOCKED
+        ask(own, signals.send(f"job:{job_id}", "approved", now=NOON))
+        ((taken, _),) = former.claim(10)
+        assert taken == job_id
+
+
+def test_a_downgrade_makes_jobs_that_wait_ready_and_an_upgrade_goes_on_from_there(empty_dsn: str) -> None:
+    schema.migrate(empty_dsn)
+    with psycopg.connect(empty_dsn, autocommit=True) as own:
+        job_id = _blocked(own, timeout=DAY)
+    schema.migrate(empty_dsn, revision="0005")
+    with psycopg.connect(empty_dsn, autocommit=True) as own:
+        assert own.execute("select status from pgqueue.jobs where id = %s", [job_id]).fetchone() != (
+            "blocked",
+        )
+        assert own.execute("select * from pgqueue.waits").fetchall() == []
+    schema.migrate(empty_dsn)
+    with psycopg.connect(empty_dsn, autocommit=True) as own:
+        assert ask(own, signals.send(f"job:{job_id}", "approved", now=NOON)) == "first"
