@@ -29,7 +29,8 @@
     │   ├── NotVerified             the lake's rows are not those of the database
     │   └── RowsRefused             rows of a DataFrame that cannot become jobs
     ├── FlowError
-    │   ├── FlowRefused             a flow was not added: its key, or a unique key of one of its jobs, is taken
+    │   ├── FlowRefused             a flow was not added or retried: a key is taken, or a job has no record any more
+    │   ├── FlowNotDone             the flow did not end within the timeout of the wait
     │   └── FlowNotFound            no record of this flow
     ├── JobError
     │   ├── JobNotFound             no record of this id
@@ -175,7 +176,11 @@ class FlowError(PgQueueError):
 
 
 class FlowRefused(FlowError):
-    """A flow was not added: its key, or a unique key of one of its jobs, is taken."""
+    """A flow was not added or retried: its key, or a unique key of one of its jobs, is taken, or a job has no record."""
+
+
+class FlowNotDone(FlowError, TimeoutError):
+    """The flow has not ended within the time given to the wait."""
 
 
 class FlowNotFound(FlowError, LookupError):

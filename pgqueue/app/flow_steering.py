@@ -1,14 +1,20 @@
 """Looking at flows and steering them, by their ids: what flow handles, the command line and dashboards ask for."""
 
+from collections.abc import Collection
+from typing import TypeVar
+
 from pgqueue.errors import FlowNotFound, InvalidOption
-from pgqueue.store import flow_control
+from pgqueue.store import flow_control, flow_looking
 from pgqueue.store.database import Database
 from pgqueue.store.sweep import aagain_after_deadlock, again_after_deadlock, arun_sweep, run_sweep
 from pgqueue.values.codec import Codec
+from pgqueue.values.flow import NodeState
+from pgqueue.values.flow_record import FlowRecord, FlowState, NodeRecord
 from pgqueue.values.flow_retry import WHAT, What
-from pgqueue.values.options import one_of
+from pgqueue.values.options import check_page, check_text, one_of
 
 IDS = range(1 << 63)
+S = TypeVar("S", FlowState, NodeState)
 
 
 class FlowSteering:
@@ -21,6 +27,112 @@ class FlowSteering:
 
     database: Database
     codec: Codec | None
+
+    def flows(
+        self,
+        *,
+        state: FlowState | str | Collection[FlowState | str] | None = None,
+        kind: str | None = None,
+        name: str | None = None,
+        key: str | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> list[FlowRecord]:
+        """Flows that match every filter given, newest first, without their nodes.
+
+        Args:
+            state: a state or several: ``waiting``, ``running``, ``succeeded``, ``failed``, ``cancelled``.
+            kind: ``chain``, ``group`` or ``workflow``.
+            name: of this name.
+            key: of this key.
+            before: with a lower id than this; give the last id of a page to get the next.
+            limit: at most how many flows, up to 10,000.
+
+        Raises:
+            InvalidOption: there is no such state, or the limit is out of range.
+        """
+        _check(name=name, key=key, kind=kind)
+        states = _states(state, FlowState)
+        found = flow_looking.flows(
+            states=states, kind=kind, name=name, key=key, before=before, limit=check_page(limit)
+        )
+        return self.database.run(found)
+
+    async def aflows(
+        self,
+        *,
+        state: FlowState | str | Collection[FlowState | str] | None = None,
+        kind: str | None = None,
+        name: str | None = None,
+        key: str | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> list[FlowRecord]:
+        """As :meth:`flows`, awaited."""
+        _check(name=name, key=key, kind=kind)
+        states = _states(state, FlowState)
+        found = flow_looking.flows(
+            states=states, kind=kind, name=name, key=key, before=before, limit=check_page(limit)
+        )
+        return await self.database.arun(found)
+
+    def flow(self, flow_id: int) -> FlowRecord:
+        """A flow, its nodes, and why each of them waits. Members of groups of more than 512 are only counted.
+
+        Raises:
+            FlowNotFound: there is no record of it: not committed (yet), rolled back, or deleted.
+        """
+        return self.database.run(flow_looking.flow(checked_id(flow_id)))
+
+    async def aflow(self, flow_id: int) -> FlowRecord:
+        """As :meth:`flow`, awaited."""
+        return await self.database.arun(flow_looking.flow(checked_id(flow_id)))
+
+    def flow_nodes(
+        self,
+        flow_id: int,
+        *,
+        parent: int,
+        state: NodeState | str | Collection[NodeState | str] | None = None,
+        after: int = -1,
+        limit: int = 100,
+    ) -> list[NodeRecord]:
+        """Members of a group in a flow, in order.
+
+        Args:
+            flow_id: which flow.
+            parent: the id of the group's node.
+            state: in this state, or in one of these.
+            after: behind this place; give the last place of a page to get the next.
+            limit: at most how many, up to 10,000.
+        """
+        found = flow_looking.nodes(
+            checked_id(flow_id),
+            parent=checked_id(parent),
+            states=_states(state, NodeState),
+            after=after,
+            limit=check_page(limit),
+        )
+        return list(self.database.run(found))
+
+    async def aflow_nodes(
+        self,
+        flow_id: int,
+        *,
+        parent: int,
+        state: NodeState | str | Collection[NodeState | str] | None = None,
+        after: int = -1,
+        limit: int = 100,
+    ) -> list[NodeRecord]:
+        """As :meth:`flow_nodes`, awaited."""
+        found = flow_looking.nodes(
+            checked_id(flow_id),
+            parent=checked_id(parent),
+            states=_states(state, NodeState),
+            after=after,
+            limit=check_page(limit),
+        )
+        return list(await self.database.arun(found))
 
     def cancel_flow(self, flow_id: int, *, connection: object = None) -> bool:
         """Cancel all of a flow that has not ended, also in the groups and workflows in it.
@@ -87,3 +199,16 @@ def checked_id(flow_id: int) -> int:
     if flow_id not in IDS:
         raise FlowNotFound(f"no record of flow {flow_id}: ids go up to {IDS[-1]}")
     return flow_id
+
+
+def _check(**given: str | None) -> None:
+    for what, text in given.items():
+        if text is not None:
+            check_text(what, text)
+
+
+def _states(state: S | str | Collection[S | str] | None, kind: type[S]) -> list[S] | None:
+    if state is None:
+        return None
+    given = [state] if isinstance(state, str) else list(state)
+    return [kind(one_of("state", one, kind)) for one in given]

@@ -36,6 +36,9 @@ VERBS = {
     "schedules": Verb("pgqueue.cli.schedules:schedules", "List, add, pause or fire schedules."),
     "signal": Verb("pgqueue.cli.signal:signal", "Send a signal to a job that waits for it, or to a key."),
     "worker": Verb("pgqueue.cli.worker:worker", "Run jobs until it is stopped."),
+    "workflows": Verb(
+        "pgqueue.cli.workflows:workflows", "List, show, cancel or retry chains, groups and workflows."
+    ),
 }
 F = TypeVar("F", bound=Callable[..., Any])
 ARGUMENTS = "pgqueue.arguments"
