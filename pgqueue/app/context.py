@@ -23,20 +23,23 @@ from typing import Any, ParamSpec, Protocol, TypeVar, overload
 import psycopg
 
 from pgqueue.app.notes import Keeps, Notes
+from pgqueue.app.flow_inside import FlowInside
 from pgqueue.app.observer import Observers
 from pgqueue.app.progress import Board
 from pgqueue.app.waits import CanWait
 from pgqueue.errors import JobError, Superseded
-from pgqueue.store import finish
+from pgqueue.store import finish, flow_growth
 from pgqueue.store.connection import Awaiting, Blocking
 from pgqueue.store.ending import States
 from pgqueue.store.joining import joinable
 from pgqueue.store.plan import Plan, arun, run
 from pgqueue.values.codec import object_of
+from pgqueue.values.flow import Addition
 from pgqueue.values.job import Claim
 from pgqueue.values.meta import SCHEDULED_FOR
 from pgqueue.values.note import checked_report
 from pgqueue.values.result import NOT_RETURNED
+from pgqueue.values.results import Facts, Results
 from pgqueue.values.verdict import Died, Succeeded, Verdict
 
 P = ParamSpec("P")
@@ -62,6 +65,9 @@ class Host(Keeps, Protocol):
     def returns_value(self, claim: Claim) -> bool:
         """Whether the claim's task says that it returns something."""
 
+    def clear_result(self, task: str, stored: str) -> str:
+        """The stored result of a job of this task, as JSON in clear."""
+
     def verdict(self, ctx: "Context", error: BaseException) -> Verdict:
         """What becomes of the job if its attempt ends with this error."""
 
@@ -80,6 +86,8 @@ class Context(CanWait):
 
     _host: Host
     __slots__ = (
+        "_additions",
+        "_facts",
         "_host",
         "_judged",
         "_notes",
@@ -102,6 +110,8 @@ class Context(CanWait):
         self.completed = False
         self._superseded = False
         self._host = host
+        self._facts: Facts | None = None
+        self._additions: list[Addition] = []
         self._judged: tuple[BaseException, Verdict] | None = None
         self._notes: Notes | None = None
         self._started = time.monotonic()
@@ -121,6 +131,20 @@ class Context(CanWait):
         """The tick of the schedule that enqueued the job, in UTC; None: no schedule did."""
         said = self.meta.get(SCHEDULED_FOR)
         return datetime.fromisoformat(said).astimezone(UTC) if isinstance(said, str) else None
+
+    @property
+    def results(self) -> Results:
+        """What the nodes before this job returned, in its chain, group or workflow; empty, if it is in none."""
+        return Results(() if self._facts is None else self._facts.before, self._host.clear_result)
+
+    @property
+    def flow(self) -> FlowInside:
+        """The chain, group or workflow that this job is part of, to which it may add.
+
+        Raises:
+            FlowError: it is part of none.
+        """
+        return FlowInside(self._facts, self.job, self._additions)
 
     @property
     def seconds(self) -> float:
@@ -311,7 +335,10 @@ class JobTransaction:
         return Succeeded(job, self._ctx.seconds, NOT_RETURNED if self._host.returns_value(job) else None)
 
     def _completion(self, done: Succeeded) -> Plan[States]:
-        return finish.finish(done.claim.worker_id, [done], keep=self._host.keeps_history)
+        keep, additions = self._host.keeps_history, self._ctx._additions  # noqa: SLF001 - for the worker alone
+        if additions:
+            return flow_growth.complete(done, additions, keep=keep)
+        return finish.finish(done.claim.worker_id, [done], keep=keep)
 
     def _require_held(self, done: States) -> None:
         if not done:

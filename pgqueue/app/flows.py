@@ -5,11 +5,12 @@ What they are made of is in :mod:`pgqueue.values.flow`, how the queue adds them 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, TypeAlias, Union
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias, Union
 
 from pgqueue.app.enqueuing import Enqueuing
 from pgqueue.app.flow_handle import FlowHandle
+from pgqueue.app.flow_nodes import IF_FAILED, After, IfFailed, Node, rules_of
 from pgqueue.app.task import Call
 from pgqueue.errors import InvalidOption
 from pgqueue.values.condition import Condition
@@ -21,15 +22,13 @@ from pgqueue.values.flow import (
     Step,
     check_acyclic,
     check_node_name,
+    nodes_of,
     unknown_node,
 )
 from pgqueue.values.job import NewJob
 from pgqueue.values.options import check_key, one_of
 
 Part: TypeAlias = Union[Call[Any], "Flow"]
-IfFailed = Literal["cancel", "continue", "wait"]
-After: TypeAlias = Union[str, "Node", Iterable[Union[str, "Node"]], Mapping[Union[str, "Node"], IfFailed]]
-IF_FAILED = ("cancel", "continue", "wait")
 
 
 class Flow(ABC):
@@ -54,67 +53,41 @@ class Flow(ABC):
                 a node waits for one that there is not.
             FlowRefused: another flow of its key runs, or a live job has the unique key of one of its jobs.
         """
-        queue = self._queue()
-        jobs, new = self._prepared(queue)
-        added = queue._add_flow(new, jobs, connection)  # noqa: SLF001 - the queue's own side of it
+        queue, new = self._queue(), self._prepared()
+        added = queue._add_flow(new, _jobs_of(new), connection)  # noqa: SLF001 - the queue's own side of it
         return FlowHandle(added.id, queue, added.jobs)
 
     async def aenqueue(self, *, connection: object = None) -> FlowHandle:
         """As :meth:`enqueue`, awaited."""
-        queue = self._queue()
-        jobs, new = self._prepared(queue)
-        added = await queue._aadd_flow(new, jobs, connection)  # noqa: SLF001 - the queue's own side of it
+        queue, new = self._queue(), self._prepared()
+        added = await queue._aadd_flow(new, _jobs_of(new), connection)  # noqa: SLF001 - the queue's own side of it
         return FlowHandle(added.id, queue, added.jobs)
 
     @abstractmethod
-    def _parts(self, encoded: "_Encoded") -> Parts:
+    def as_part(self) -> Parts:
         """What it is made of."""
 
     @abstractmethod
     def _members(self) -> Iterable[Part]:
         """Its parts, in any order."""
 
-    def _calls(self) -> Iterator[Call[Any]]:
+    def calls(self) -> Iterator[Call[Any]]:
+        """All calls of tasks in it."""
         for part in self._members():
             if isinstance(part, Flow):
-                yield from part._calls()  # noqa: SLF001 - of this same class
+                yield from part.calls()
             else:
                 yield part
 
     def _queue(self) -> Enqueuing:
-        found = {id(call.queue): call.queue for call in self._calls() if call.queue is not None}
+        found = {id(call.queue): call.queue for call in self.calls() if call.queue is not None}
         if len(found) != 1:
             what = "it has no call" if not found else f"its calls are of tasks of {len(found)} queues"
             raise InvalidOption(f"{self._kind} {self.name!r} cannot be enqueued: {what}")
         return found.popitem()[1]
 
-    def _prepared(self, queue: Enqueuing) -> tuple[list[NewJob], NewFlow]:
-        encoded = _Encoded(queue)
-        parts = self._parts(encoded)
-        return encoded.jobs, NewFlow(self._kind, self.name, parts, self.key, self.in_turn)
-
-
-class _Encoded:
-    """Makes parts of calls, each job checked and encoded as any other that is enqueued.
-
-    Attributes:
-        jobs: those that were made.
-    """
-
-    def __init__(self, queue: Enqueuing) -> None:
-        self.jobs: list[NewJob] = []
-        self._queue = queue
-
-    def part(self, part: Part) -> NewJob | Parts:
-        if isinstance(part, Flow):
-            return part._parts(self)  # noqa: SLF001 - of this same class
-        job = part.job
-        if job.unique_key is not None and (job.unique.period is not None or job.unique.collision != "reject"):
-            raise InvalidOption(
-                f"{job.task}: {job.unique} cannot be kept by a job that waits for others; leave out period and collision"
-            )
-        self.jobs.append(self._queue._checked(job))  # noqa: SLF001 - the queue's own side of it
-        return self.jobs[-1]
+    def _prepared(self) -> NewFlow:
+        return NewFlow(self._kind, self.name, self.as_part(), self.key, in_turn=self.in_turn)
 
 
 class Chain(Flow):
@@ -125,14 +98,15 @@ class Chain(Flow):
     def __init__(self, parts: Iterable[Part], *, name: str = "chain") -> None:
         """Made by :func:`chain`."""
         self.name = check_node_name(name)
-        self._chained = [_checked(part, "chain") for part in parts]
+        self._chained = [checked_part(part, "chain") for part in parts]
 
     def _members(self) -> Iterable[Part]:
         return self._chained
 
-    def _parts(self, encoded: _Encoded) -> Parts:
+    def as_part(self) -> Parts:
+        """As :meth:`Flow.as_part`."""
         steps = [
-            Step(encoded.part(part), str(place + 1), [(place - 1, EdgeRule.CANCEL)] if place else ())
+            Step(part.as_part(), str(place + 1), [(place - 1, EdgeRule.CANCEL)] if place else ())
             for place, part in enumerate(self._chained)
         ]
         return Parts(NodeKind.WORKFLOW, steps)
@@ -154,45 +128,28 @@ class Group(Flow):
     ) -> None:
         """Made by :func:`group`."""
         self.name = check_node_name(name)
-        self._grouped = [_checked(part, "group") for part in parts]
+        self._grouped = [checked_part(part, "group") for part in parts]
         callbacks = {
             "on_failure": (on_failure, EdgeRule.FAILURE),
             "on_success": (on_success, EdgeRule.CANCEL),
             "on_end": (on_end, EdgeRule.CONTINUE),
         }
         self._callbacks = {
-            name: (_checked(part, name), rule) for name, (part, rule) in callbacks.items() if part is not None
+            name: (checked_part(part, name), rule)
+            for name, (part, rule) in callbacks.items()
+            if part is not None
         }
 
     def _members(self) -> Iterable[Part]:
         return [*self._grouped, *(part for part, _ in self._callbacks.values())]
 
-    def _parts(self, encoded: _Encoded) -> Parts:
-        members = Parts(NodeKind.GROUP, [Step(encoded.part(part)) for part in self._grouped])
+    def as_part(self) -> Parts:
+        """As :meth:`Flow.as_part`."""
+        members = Parts(NodeKind.GROUP, [Step(part.as_part()) for part in self._grouped])
         if not self._callbacks:
             return members
-        after = [
-            Step(encoded.part(part), name, [(0, rule)]) for name, (part, rule) in self._callbacks.items()
-        ]
+        after = [Step(part.as_part(), name, [(0, rule)]) for name, (part, rule) in self._callbacks.items()]
         return Parts(NodeKind.WORKFLOW, [Step(members, "members"), *after])
-
-
-class Node:
-    """A node of a workflow, to name in ``after``.
-
-    Attributes:
-        name: what it is called.
-    """
-
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        """Made by :meth:`Workflow.add`."""
-        self.name = name
-
-    def __repr__(self) -> str:
-        """Like ``<Node 'extract'>``."""
-        return f"<Node {self.name!r}>"
 
 
 class Workflow(Flow):
@@ -266,13 +223,14 @@ class Workflow(Flow):
             raise InvalidOption(
                 f"{name}: skip_if={skip_if!r:.80}: write a condition, such as result('extract') == 0"
             )
-        self._nodes[name] = _checked(part, name), _rules(after, rule), skip_if
+        self._nodes[name] = checked_part(part, name), rules_of(after, rule), skip_if
         return Node(name)
 
     def _members(self) -> Iterable[Part]:
         return [part for part, _, _ in self._nodes.values()]
 
-    def _parts(self, encoded: _Encoded) -> Parts:
+    def as_part(self) -> Parts:
+        """As :meth:`Flow.as_part`."""
         places = {name: place for place, name in enumerate(self._nodes)}
         for name, (_, after, skip_if) in self._nodes.items():
             named = [*after, *(skip_if.names if skip_if is not None else ())]
@@ -282,7 +240,7 @@ class Workflow(Flow):
         check_acyclic({name: [*after] for name, (_, after, _) in self._nodes.items()})
         steps = [
             Step(
-                encoded.part(part),
+                part.as_part(),
                 name,
                 [(places[other], rule) for other, rule in after.items()],
                 None if skip_if is None else {"skip_if": skip_if.form},
@@ -328,7 +286,12 @@ def group(
     return Group(parts, on_failure=on_failure, on_success=on_success, on_end=on_end, name=name)
 
 
-def _checked(part: object, where: str) -> Part:
+def checked_part(part: object, where: str) -> Part:
+    """Check that something can be a part of a flow, and return it.
+
+    Raises:
+        InvalidOption: it cannot.
+    """
     if isinstance(part, Call | Flow):
         return part
     remedy = (
@@ -339,19 +302,6 @@ def _checked(part: object, where: str) -> Part:
     raise InvalidOption(f"{where}: {part!r:.80} is no part of a flow; {remedy}")
 
 
-def _rules(after: object, rule: EdgeRule) -> dict[str, EdgeRule]:
-    if isinstance(after, Mapping):
-        return {_name(one): EdgeRule(one_of("after", how, IF_FAILED)) for one, how in after.items()}
-    if isinstance(after, str | Node):
-        after = [after]
-    if not isinstance(after, Iterable):
-        raise InvalidOption(f"after={after!r:.80}: give names of nodes")
-    return {_name(one): rule for one in after}
-
-
-def _name(given: object) -> str:
-    if isinstance(given, Node):
-        return given.name
-    if isinstance(given, str):
-        return given
-    raise InvalidOption(f"after: {given!r:.80} is no node; give its name, or what add() returned")
+def _jobs_of(new: NewFlow) -> list[NewJob]:
+    """The jobs of a flow, in the order of their ids."""
+    return [node.job for node in nodes_of(new.parts) if node.job is not None]

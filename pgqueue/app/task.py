@@ -37,7 +37,21 @@ class Call(msgspec.Struct, Generic[R], frozen=True, gc=False):
     """A call of a task, checked and encoded, not yet enqueued: for ``enqueue_many``, ``chain``, ``group``, ``Workflow``."""
 
     job: NewJob
-    queue: Enqueuing | None = None
+    queue: Enqueuing
+
+    def as_part(self) -> NewJob:
+        """The job as a part of a chain, a group or a workflow.
+
+        Raises:
+            InvalidOption: its unique key has a policy that a job which waits for others cannot keep.
+            UnknownQueue: its queue is not one of those declared.
+        """
+        job = self.job
+        if job.unique_key is not None and (job.unique.period is not None or job.unique.collision != "reject"):
+            raise InvalidOption(
+                f"{job.task}: {job.unique} cannot be kept by a job that waits for others; leave out period and collision"
+            )
+        return self.queue._checked(job)  # noqa: SLF001 - the queue's own side of it
 
 
 @answering_elsewhere

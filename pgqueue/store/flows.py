@@ -19,6 +19,7 @@ from pgqueue.store.following import reason
 from pgqueue.store.plan import Copy, Statement, Steps, plan
 from pgqueue.values.flow import (
     PORTION,
+    EdgeRule,
     NewFlow,
     NewNode,
     Nodes,
@@ -59,12 +60,12 @@ def add(flow: NewFlow, *, now: datetime | None = None) -> Steps[Added]:
     nodes = nodes_of(flow.parts)
     clock: datetime = (yield Statement("clock", {"now": now}))[0][0]
     flow_id, runs = yield from _add_row(flow, now=now)
-    new = _New(flow_id, nodes, (yield from _reserve_nodes(len(nodes))), clock, released=runs)
+    new = New(flow_id, nodes, (yield from reserve_nodes(len(nodes))), clock, released=runs)
     new.number_jobs((yield from reserve(len(new.with_jobs))))
-    yield from _write(new)
+    yield from write(new)
     if runs:
         groups = [new.ids[at] for at, node in enumerate(nodes) if node.kind.is_group and new.released[at]]
-        yield from following.settle(groups, now=now)  # an empty one has ended already
+        yield from following.resume({}, groups, now=now)  # an empty one has ended already
     return Added(flow_id, [*new.jobs.values()])
 
 
@@ -78,34 +79,67 @@ def _add_row(flow: NewFlow, *, now: datetime | None) -> Steps[tuple[int, bool]]:
     return flow_id, state == "running"
 
 
-def _reserve_nodes(count: int) -> Steps[list[int]]:
+@plan
+def reserve_nodes(count: int) -> Steps[list[int]]:
+    """Ids for as many nodes, in ascending order."""
     runs = yield Statement("flows/reserve", {"count": count})
     return [node for first, last in runs for node in range(first, last + 1)]
 
 
-class _New:
-    """The nodes of a flow with the ids that they get.
+class New:
+    """New nodes with the ids that they get.
 
     Attributes:
         flow: the flow's id.
         nodes: the nodes.
         ids: their ids.
+        clock: the instant at which they are added.
+        first: the index of the first one that is new: 1 if the root exists.
+        before: the existing nodes for which a new one waits, and what happens if they fail, by the index of the new one.
         released: whether nothing holds a node back.
         jobs: the id of the job of each node that has one, by the node's index.
     """
 
     def __init__(
-        self, flow: int, nodes: Nodes, ids: Sequence[int], clock: datetime, *, released: bool
+        self,
+        flow: int,
+        nodes: Nodes,
+        ids: Sequence[int],
+        clock: datetime,
+        *,
+        released: bool,
+        grows: bool = False,
     ) -> None:
+        """Decide which nodes are released.
+
+        Args:
+            flow: the flow's id.
+            nodes: the nodes; the first one is the root.
+            ids: their ids.
+            clock: the instant at which they are added.
+            released: whether the root is.
+            grows: whether the root exists: it is the group to which the others are added.
+        """
         self.flow = flow
         self.nodes = nodes
         self.ids = ids
         self.clock = clock
+        self.first = int(grows)
+        self.before: dict[int, list[tuple[int, EdgeRule]]] = {}
         self.jobs: dict[int, int] = {}
         self.released: list[bool] = []
         for node in nodes:
             free = released if node.parent is None else self.released[node.parent] and not node.after
             self.released.append(free)
+
+    def wait_for(self, at: int, before: int, rule: EdgeRule) -> None:
+        """Have a new node, given by its index, wait for an existing one, given by its id."""
+        self.before.setdefault(at, []).append((before, rule))
+        held = {at}
+        for inner, node in enumerate(self.nodes):
+            if inner == at or node.parent in held:
+                held.add(inner)
+                self.released[inner] = False
 
     @property
     def with_jobs(self) -> list[int]:
@@ -125,17 +159,18 @@ class _New:
     def waits_for(self, at: int) -> str:
         """What the job of a node that is not released waits for."""
         node = self.nodes[at]
-        if node.after or node.parent is None:
+        if node.after or node.parent is None or at in self.before:
             return reason(self.ids[at])
         return reason(self.ids[node.parent], node.place // PORTION)
 
 
-def _write(new: _New) -> Steps[None]:
+@plan(transaction=True)
+def write(new: New) -> Steps[None]:
     """Write the rows of new nodes, and of what belongs to them."""
     yield from _write_keyed_jobs(new)
     plain = [at for at in new.jobs if _job(new.nodes[at]).unique_key is None]
     yield Copy("flows/copy_jobs", _chunks(_job_row(new, at) for at in plain))
-    yield Copy("flows/copy_nodes", _chunks(_node_row(new, at) for at in range(len(new.nodes))))
+    yield Copy("flows/copy_nodes", _chunks(_node_row(new, at) for at in range(new.first, len(new.nodes))))
     yield Copy("flows/copy_edges", _chunks(_edge_rows(new)))
     yield Copy("flows/copy_waits", _chunks(_wait_row(new, at) for at in new.jobs if not new.released[at]))
     counts = Counter(
@@ -156,7 +191,7 @@ def count_members(counts: Counter[tuple[int, int]]) -> Steps[None]:
     yield Statement("flows/count", params, returns=False)
 
 
-def _write_keyed_jobs(new: _New) -> Steps[None]:
+def _write_keyed_jobs(new: New) -> Steps[None]:
     """Add the jobs that have unique keys, in the order of the keys, so that two enqueuers do not lock each other out."""
     keyed = sorted(
         (_job(new.nodes[at]).unique_key or "", at) for at in new.jobs if _job(new.nodes[at]).unique_key
@@ -190,7 +225,7 @@ def _job(node: NewNode) -> NewJob:
     return node.job
 
 
-def _job_row(new: _New, at: int) -> bytes:
+def _job_row(new: New, at: int) -> bytes:
     node = new.nodes[at]
     job = _job(node)
     return b"%d\t%b\t%b\t%d\t%b\t%b\t%d\t%b\t%d\n" % (
@@ -206,7 +241,7 @@ def _job_row(new: _New, at: int) -> bytes:
     )
 
 
-def _node_row(new: _New, at: int) -> bytes:
+def _node_row(new: New, at: int) -> bytes:
     node = new.nodes[at]
     return b"%d\t%d\t%b\t%d\t%b\t%b\t%b\t%d\t%b\t%b\t%b\n" % (
         new.ids[at],
@@ -216,20 +251,28 @@ def _node_row(new: _New, at: int) -> bytes:
         _text(node.name),
         node.kind.encode(),
         (NodeState.RELEASED if new.released[at] else NodeState.WAITING).encode(),
-        len(node.after),
+        len(node.after) + len(new.before.get(at, ())),
         _text(None if node.job is None else node.job.task),
         b"%d" % new.jobs[at] if at in new.jobs else NULL,
         NULL if node.spec is None else _text(msgspec.json.encode(node.spec).decode()),
     )
 
 
-def _edge_rows(new: _New) -> Iterator[bytes]:
+def _edge_rows(new: New) -> Iterator[bytes]:
     for at, node in enumerate(new.nodes):
         for before, rule in node.after:
-            yield b"%d\t%d\t%b\n" % (new.ids[before], new.ids[at], rule.encode())
+            yield edge_row(new.ids[before], new.ids[at], rule)
+    for at, waits in new.before.items():
+        for existing, rule in waits:
+            yield edge_row(existing, new.ids[at], rule)
 
 
-def _wait_row(new: _New, at: int) -> bytes:
+def edge_row(before: int, node: int, rule: EdgeRule) -> bytes:
+    """An edge in COPY's text format: which node waits for which, and what happens if that one fails."""
+    return b"%d\t%d\t%b\n" % (before, node, rule.encode())
+
+
+def _wait_row(new: New, at: int) -> bytes:
     return b"%b\t%d\n" % (new.waits_for(at).encode(), new.jobs[at])
 
 

@@ -72,10 +72,19 @@ def ended(
 
 
 @plan(transaction=True)
-def settle(nodes: Collection[int], *, now: datetime | None = None) -> Steps[None]:
-    """End those of these released groups that have no open member, and do what follows; their flow is locked."""
+def resume(
+    ended: Mapping[int, NodeState], groups: Collection[int], *, now: datetime | None = None
+) -> Steps[None]:
+    """Follow new edges from nodes that ended before, and end groups that are empty; their flow is locked.
+
+    Args:
+        ended: nodes that ended, and how.
+        groups: released groups that may have no open member.
+        now: the instant; the database's own by default.
+    """
     todo = _Todo()
-    todo.closing |= {*nodes}
+    todo.ended |= ended
+    todo.closing |= {*groups}
     yield from _do(todo, now=now)
 
 

@@ -4,7 +4,7 @@ A flow is a tree of groups with jobs as leaves; edges stand between members of o
 itself. :func:`nodes_of` makes the list that is stored; the root is its first node.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
@@ -19,6 +19,8 @@ PORTION = 512
 """Members of a group that are counted, and released, together."""
 LARGEST_FLOW = 1_000_000
 """Nodes of one flow."""
+DEEPEST = 50
+"""Levels of groups in groups."""
 
 
 class NodeKind(StrEnum):
@@ -132,6 +134,23 @@ class NewFlow:
     in_turn: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """Nodes that a running job adds to its flow; they exist if the job succeeds.
+
+    Attributes:
+        steps: the new nodes; their ``after`` names each other by place.
+        into: the name of the group that they become members of; None: the group that the job is in.
+        after: existing nodes for which all of them wait, by name; None stands for the job's own node.
+        before: existing nodes that wait for them, by name.
+    """
+
+    steps: Sequence[Step]
+    into: str | None = None
+    after: Mapping[str | None, EdgeRule] | None = None
+    before: Sequence[str] = ()
+
+
 @dataclass(slots=True)
 class NewNode:
     """A node to be stored.
@@ -161,32 +180,38 @@ Nodes: TypeAlias = list[NewNode]
 
 
 def nodes_of(parts: Parts) -> Nodes:
-    """All nodes of a flow, each after the group that it is in; the root is the first.
+    """All nodes of a flow, each behind the group that it is in, in the order in which they were given.
 
     Raises:
-        InvalidOption: there are too many.
+        InvalidOption: there are too many, or groups are nested too deeply.
     """
     nodes: Nodes = [NewNode(parts.kind, None, 0, None, None)]
-    groups: list[tuple[int, Parts]] = [(0, parts)]
-    for parent, group in groups:  # it grows meanwhile
-        nodes += _members(group, parent, first=len(nodes))
-        for node, step in zip(nodes[-len(group.steps) :] if group.steps else (), group.steps, strict=True):
-            for before, _ in node.after:
-                nodes[before].followed = True
-            if isinstance(step.what, Parts):
-                groups.append((len(nodes) - len(group.steps) + node.place, step.what))
-        if len(nodes) > LARGEST_FLOW:
-            raise InvalidOption(f"a flow has at most {LARGEST_FLOW:,} nodes; enqueue several")
+    _add_members(nodes, parts, parent=0, depth=1)
     return nodes
 
 
-def _members(group: Parts, parent: int, *, first: int) -> Iterator[NewNode]:
+def _add_members(nodes: Nodes, group: Parts, *, parent: int, depth: int) -> None:
+    if depth > DEEPEST:
+        raise InvalidOption(f"flows are nested at most {DEEPEST} levels deep")
+    members: list[NewNode] = []
+    indexes: list[int] = []
     for place, step in enumerate(group.steps):
-        after = [(first + before, rule) for before, rule in step.after]
-        if isinstance(step.what, Parts):
-            yield NewNode(step.what.kind, parent, place, step.name, None, after, step.spec)
-        else:
-            yield NewNode(NodeKind.JOB, parent, place, step.name, step.what, after, step.spec)
+        inner = step.what if isinstance(step.what, Parts) else None
+        job = None if isinstance(step.what, Parts) else step.what
+        node = NewNode(
+            NodeKind.JOB if inner is None else inner.kind, parent, place, step.name, job, (), step.spec
+        )
+        indexes.append(len(nodes))
+        members.append(node)
+        nodes.append(node)
+        if inner is not None:
+            _add_members(nodes, inner, parent=indexes[-1], depth=depth + 1)
+        if len(nodes) > LARGEST_FLOW:
+            raise InvalidOption(f"a flow has at most {LARGEST_FLOW:,} nodes; enqueue several")
+    for node, step in zip(members, group.steps, strict=True):
+        node.after = [(indexes[before], rule) for before, rule in step.after]
+        for before, _ in step.after:
+            members[before].followed = True
 
 
 def at_end(node: NewNode, nodes: Nodes) -> AtEnd:

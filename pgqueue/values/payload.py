@@ -77,6 +77,11 @@ class Signature:
         self._is_plain = all(p.kind in _POSITIONAL for p in self._parameters)
         self._injected_at = [i for i, p in enumerate(self._parameters) if p.annotation is injected]
 
+    @property
+    def takes_context(self) -> bool:
+        """Whether the worker fills in a parameter."""
+        return bool(self._injected_at)
+
     def encode(
         self,
         args: tuple[Any, ...],

@@ -81,9 +81,11 @@ class Waits(msgspec.Struct, frozen=True):
 
 
 class Cancelled(msgspec.Struct, frozen=True):
-    """The job was asked to cancel, and its attempt was stopped."""
+    """The job was asked to cancel, and its attempt was stopped; or, ``skipped``, a condition of its flow kept it from running."""
 
     claim: Claim
+    error: AttemptError | None = None
+    skipped: bool = False
 
 
 Verdict: TypeAlias = Succeeded | Again | Died | Returned | Unknown | Waits | Cancelled

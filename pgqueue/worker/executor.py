@@ -27,11 +27,16 @@ from pgqueue.errors import (
     TimedOut,
     UnknownTask,
 )
-from pgqueue.values.codec import args_text, encoded_result
-from pgqueue.values.job import Claim
+from pgqueue.store import flow_facts, flow_growth
+from pgqueue.store.ending import States
+from pgqueue.store.plan import Plan
+from pgqueue.values.codec import args_text, encoded_result, node_result_text
+from pgqueue.values.condition import holds
+from pgqueue.values.job import AtEnd, AttemptError, Claim
 from pgqueue.values.nearest import nearest
 from pgqueue.values.payload import encode_result
 from pgqueue.values.result import NOT_RETURNED
+from pgqueue.values.results import Facts
 from pgqueue.values.retry import Retry
 from pgqueue.values.verdict import (
     Again,
@@ -95,6 +100,10 @@ class Executor:
         """Whether a claim's task says that it returns something."""
         return self._tasks[claim.task].returns.is_value
 
+    def clear_result(self, task: str, stored: str) -> str:
+        """The stored result of a job of this task, as JSON in clear."""
+        return node_result_text(self._codec, task, stored)
+
     def verdict(self, ctx: Context, error: BaseException) -> Verdict:
         """What an error makes of an attempt. It is judged once: retry policies may draw random delays."""
         judged = ctx._judged  # noqa: SLF001 - kept there for this method alone
@@ -117,6 +126,10 @@ class Executor:
         if task is None:
             return await self._unregistered(attempt)
         try:
+            if attempt.claim.at_end and self._asks(task, attempt.claim):
+                facts = await self.database.arun(flow_facts.facts(attempt.claim.id))
+                if (skipped := self._skipped(attempt, facts)) is not None:
+                    return skipped
             work = self._called(task, attempt)
             try:
                 waits_for = work.send(None)  # many jobs never wait: they need no task and no timer
@@ -124,9 +137,13 @@ class Executor:
                 value = end.value
             else:
                 value = await _rest(task, attempt, work, waits_for)
+            verdict = self._returned(task, attempt, value)
+            if attempt.context._additions and isinstance(verdict, Succeeded):  # noqa: SLF001 - for the worker alone
+                await self.database.arun(self._completion(attempt, verdict))
+                return self._noted_completion(attempt, verdict)
+            return verdict
         except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
             return self._raised(task, attempt, error)
-        return self._returned(task, attempt, value)
 
     def run_plain(self, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Verdict | None:
         """Run an attempt of a plain function, in the current thread.
@@ -140,12 +157,20 @@ class Executor:
         """
         task = _task_of(attempt)
         try:
+            if attempt.claim.at_end and self._asks(task, attempt.claim):
+                facts = self.database.run(flow_facts.facts(attempt.claim.id))
+                if (skipped := self._skipped(attempt, facts)) is not None:
+                    return skipped
             value = self._called(task, attempt)
             if inspect.isawaitable(value):
                 value = _awaited(value, attempt, loop)
+            verdict = self._returned(task, attempt, value)
+            if attempt.context._additions and isinstance(verdict, Succeeded):  # noqa: SLF001 - for the worker alone
+                self.database.run(self._completion(attempt, verdict))
+                return self._noted_completion(attempt, verdict)
+            return verdict
         except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
             return self._raised(task, attempt, error)
-        return self._returned(task, attempt, value)
 
     def timed_out(self, attempt: Attempt) -> Verdict | None:
         """The verdict on a plain function that has taken too long."""
@@ -167,6 +192,29 @@ class Executor:
         except PayloadNotDecodable as error:
             raise _Undecodable(error) from error
         return task.function(*args, **kwargs) if around is None else around(attempt.context, args, kwargs)
+
+    def _asks(self, task: Task[..., Any], claim: Claim) -> bool:
+        """Whether an attempt of a job in a flow needs to know what came before it."""
+        at_end = AtEnd(claim.at_end or 0)
+        return AtEnd.ASKS in at_end or (AtEnd.FLOW in at_end and task.signature.takes_context)
+
+    def _skipped(self, attempt: Attempt, facts: Facts | None) -> Cancelled | None:
+        """Give the attempt what it may know of its flow; the verdict, if a condition keeps the job from running."""
+        context = attempt.context
+        context._facts = facts  # noqa: SLF001 - for the worker alone
+        if facts is None or facts.skip_if is None or not holds(facts.skip_if, context.results):
+            return None
+        said = AttemptError(attempt.claim.attempt, "Skipped", f"the condition of its node holds: {facts.skip_if}")
+        return Cancelled(attempt.claim, said, skipped=True)
+
+    def _completion(self, attempt: Attempt, done: Succeeded) -> Plan[States]:
+        """What completes a job that has added nodes to its flow."""
+        additions = attempt.context._additions  # noqa: SLF001 - for the worker alone
+        return flow_growth.complete(done, additions, keep=self.keeps_history)
+
+    def _noted_completion(self, attempt: Attempt, done: Succeeded) -> None:
+        attempt.context.completed = True
+        self.observers.ended([done])
 
     def _judge(self, ctx: Context, error: BaseException) -> Verdict:
         task = self._tasks[ctx.job.task]

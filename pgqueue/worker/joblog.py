@@ -67,6 +67,8 @@ class JobLog(Observer):
                 case Succeeded():
                     seconds = round(verdict.seconds, 3)
                     log.info("job succeeded", extra={**_fields(verdict.claim), "seconds": seconds})
+                case Cancelled(skipped=True):
+                    log.info("job skipped: the condition of its node holds", extra=_fields(verdict.claim))
                 case Cancelled():
                     log.info("job cancelled", extra=_fields(verdict.claim))
                 case Waits(awaited=awaited):
