@@ -22,8 +22,8 @@ from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 import psycopg
 
-from pgqueue.app.notes import Keeps, Notes
 from pgqueue.app.flow_inside import FlowInside
+from pgqueue.app.notes import Keeps, Notes
 from pgqueue.app.observer import Observers
 from pgqueue.app.progress import Board
 from pgqueue.app.waits import CanWait
@@ -111,7 +111,7 @@ class Context(CanWait):
         self._superseded = False
         self._host = host
         self._facts: Facts | None = None
-        self._additions: list[Addition] = []
+        self._additions = list[Addition]()
         self._judged: tuple[BaseException, Verdict] | None = None
         self._notes: Notes | None = None
         self._started = time.monotonic()

@@ -13,7 +13,7 @@ Each statement names ``(id, worker, fence)``. An attempt that no longer held its
 for it, and its job is missing in the result.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -68,7 +68,8 @@ def finish(
         The state that each job is in now; a job that is missing was superseded.
     """
     done = record(worker, verdicts, keep=keep, now=now)
-    return done.in_transaction() if any(map(_at_end, verdicts)) or Waits in map(type, verdicts) else done
+    several = any(one & AtEnd.FLOW for one in map(_at_end, verdicts) if one) or Waits in map(type, verdicts)
+    return done.in_transaction() if several else done
 
 
 @plan
@@ -194,22 +195,30 @@ def _end(worker: UUID, verdicts: Sequence[Verdict], *, keep: bool, now: datetime
             "keep": keep,
         },
     )
-    yield from _settle(rows, _results(known), now=now)
+    skipped = {one.claim.id for one in known if isinstance(one, Cancelled) and one.skipped}
+    yield from _settle(rows, _results(known), skipped=skipped, now=now)
     return states_of(rows)
 
 
-def _settle(rows: Sequence[Row], results: Mapping[int, str], *, now: datetime | None) -> Steps[None]:
+def _settle(
+    rows: Sequence[Row],
+    results: Mapping[int, str],
+    *,
+    skipped: Collection[int] = (),
+    now: datetime | None,
+) -> Steps[None]:
     """Do what the ends of these jobs concern apart from the jobs.
 
     Args:
         rows: the id, the state and ``at_end`` of each job that has ended.
         results: what they returned, as it is stored, where they returned something.
+        skipped: those that a condition of their flow kept from running.
         now: the instant to record; the database's own by default.
     """
     concerned = [row for row in rows if row[2]]
     if in_flows := {row[0]: JobState(row[1]) for row in concerned if row[2] & AtEnd.FLOW}:
         concerns = {row[0]: row[2] for row in concerned}
-        yield from following.ended(in_flows, concerns, results, now=now)
+        yield from following.ended(in_flows, concerns, results, skipped=skipped, now=now)
     if awaited := [row[0] for row in concerned if row[2] & AtEnd.TELL]:
         yield from tell_ended(awaited)
 

@@ -92,7 +92,7 @@ def drain(
         now = queue.database.run(control.clock())
     loop = Loop(queue.aclose)
     with _at(queue, now):
-        database = queue.database
+        database = shift.executor.database = queue.database
         while database.run(ticks.fire_due()).more:
             pass
         try:
@@ -144,7 +144,7 @@ async def adrain(
     if now is None and _clock_of(queue) is None:
         now = await queue.database.arun(control.clock())
     with _at(queue, now):
-        database = queue.database
+        database = shift.executor.database = queue.database
         while (await database.arun(ticks.fire_due())).more:
             pass
         try:

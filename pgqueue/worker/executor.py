@@ -102,7 +102,7 @@ class Executor:
 
     def clear_result(self, task: str, stored: str) -> str:
         """The stored result of a job of this task, as JSON in clear."""
-        return node_result_text(self._codec, task, stored)
+        return node_result_text(self.codec, task, stored)
 
     def verdict(self, ctx: Context, error: BaseException) -> Verdict:
         """What an error makes of an attempt. It is judged once: retry policies may draw random delays."""
@@ -140,10 +140,11 @@ class Executor:
             verdict = self._returned(task, attempt, value)
             if attempt.context._additions and isinstance(verdict, Succeeded):  # noqa: SLF001 - for the worker alone
                 await self.database.arun(self._completion(attempt, verdict))
-                return self._noted_completion(attempt, verdict)
-            return verdict
+                self._note_completion(attempt, verdict)
+                return None
         except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
             return self._raised(task, attempt, error)
+        return verdict
 
     def run_plain(self, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Verdict | None:
         """Run an attempt of a plain function, in the current thread.
@@ -167,10 +168,11 @@ class Executor:
             verdict = self._returned(task, attempt, value)
             if attempt.context._additions and isinstance(verdict, Succeeded):  # noqa: SLF001 - for the worker alone
                 self.database.run(self._completion(attempt, verdict))
-                return self._noted_completion(attempt, verdict)
-            return verdict
+                self._note_completion(attempt, verdict)
+                return None
         except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
             return self._raised(task, attempt, error)
+        return verdict
 
     def timed_out(self, attempt: Attempt) -> Verdict | None:
         """The verdict on a plain function that has taken too long."""
@@ -204,7 +206,9 @@ class Executor:
         context._facts = facts  # noqa: SLF001 - for the worker alone
         if facts is None or facts.skip_if is None or not holds(facts.skip_if, context.results):
             return None
-        said = AttemptError(attempt.claim.attempt, "Skipped", f"the condition of its node holds: {facts.skip_if}")
+        said = AttemptError(
+            attempt.claim.attempt, "Skipped", f"the condition of its node holds: {facts.skip_if}"
+        )
         return Cancelled(attempt.claim, said, skipped=True)
 
     def _completion(self, attempt: Attempt, done: Succeeded) -> Plan[States]:
@@ -212,7 +216,7 @@ class Executor:
         additions = attempt.context._additions  # noqa: SLF001 - for the worker alone
         return flow_growth.complete(done, additions, keep=self.keeps_history)
 
-    def _noted_completion(self, attempt: Attempt, done: Succeeded) -> None:
+    def _note_completion(self, attempt: Attempt, done: Succeeded) -> None:
         attempt.context.completed = True
         self.observers.ended([done])
 

@@ -1,0 +1,225 @@
+"""What a job of a flow knows of the nodes before it, and what it adds to the flow."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from flows.world import World, a_world
+
+from pgqueue import Context, JobState, Workflow, chain, group, result
+from pgqueue.errors import FlowError, InvalidOption
+
+world = a_world
+
+
+@pytest.fixture
+def seen(world: World) -> list[Any]:
+    """What tasks saw of the nodes before them."""
+
+    @world.queue.task(name="look")
+    def look(ctx: Context) -> dict[str, Any]:
+        found = dict(ctx.results)
+        world.noted.append(found)
+        return found
+
+    @world.queue.task(name="look_async")
+    async def look_async(ctx: Context) -> None:
+        world.noted.append((ctx.results.previous, ctx.flow.name, ctx.flow.node))
+
+    return world.noted
+
+
+def test_a_job_sees_what_the_nodes_before_it_returned(world: World, seen: list[Any]) -> None:
+    look = world.queue.tasks["look"]
+    flow = Workflow("shop")
+    flow.add("a", world.note.call({"rows": 3}))
+    flow.add("b", world.note.call("b"), after="a")
+    flow.add("beside", world.note.call("beside"))
+    flow.add("pages", group([world.note.call(n) for n in range(3)]), after="b")
+    flow.add("inner", chain(world.note.call("x"), look.call()), after="pages")
+    flow.add("end", world.queue.tasks["look_async"].call(), after="inner")
+    flow.enqueue()
+    world.run()
+    inside, end = seen[-2:]
+    assert inside == {"a": {"rows": 3}, "b": "b", "pages": [0, 1, 2], "1": "x"}
+    assert end == ({"1": "x", "2": inside}, "shop", "end")
+
+
+def test_the_result_of_a_task_is_typed_and_a_missing_name_says_what_there_is(world: World) -> None:
+    @world.queue.task(name="count")
+    def count() -> tuple[int, int]:
+        return 3, 4
+
+    @world.queue.task(name="use")
+    def use(ctx: Context) -> None:
+        world.noted.append(ctx.results.of(count))
+        with pytest.raises(LookupError) as unknown:
+            _ = ctx.results["cuont"]
+        with pytest.raises(LookupError) as other:
+            ctx.results.of(world.note)
+        world.noted += [str(unknown.value), str(other.value)]
+        world.noted.append(ctx.results.state("count"))
+
+    flow = Workflow()
+    flow.add("count", count.call())
+    flow.add("use", use.call(), after="count")
+    flow.enqueue()
+    world.run()
+    typed, unknown, other, state = world.noted
+    assert typed == (3, 4)
+    assert "did you mean 'count'" in unknown
+    assert "0 nodes before this job are of task note" in other
+    assert state == "succeeded"
+
+
+def test_a_job_of_no_flow_has_no_results_and_no_flow(world: World) -> None:
+    @world.queue.task(name="alone")
+    def alone(ctx: Context) -> None:
+        assert dict(ctx.results) == {}
+        with pytest.raises(FlowError, match="is not part of a chain"):
+            _ = ctx.flow
+        world.noted.append("seen")
+
+    alone.enqueue()
+    world.run()
+    assert world.noted == ["seen"]
+
+
+@pytest.mark.parametrize(("rows", "ran"), [(0, ["after"]), (2, ["load", "after"])])
+def test_a_condition_on_a_result_skips_a_node_and_what_follows_goes_on(
+    world: World, rows: int, ran: list[str]
+) -> None:
+    flow = Workflow()
+    flow.add("extract", world.note.call({"rows": rows, "of": ["x"]}))
+    nothing = (result("extract")["rows"] == 0) & ~(result("extract")["of"][0] == "y")
+    flow.add("load", world.note.call("load"), after="extract", skip_if=nothing)
+    flow.add("after", world.note.call("after"), after="load")
+    handle = flow.enqueue()
+    world.run()
+    assert world.noted[1:] == ran
+    assert world.nodes["load"] == ("succeeded" if rows else "skipped")
+    assert handle.jobs[1].status() is (JobState.SUCCEEDED if rows else JobState.CANCELLED)
+    assert world.states == ["succeeded"]
+
+
+def test_a_condition_that_makes_no_sense_fails_its_own_job_only(world: World) -> None:
+    flow = Workflow()
+    flow.add("extract", world.note.call(None))
+    odd = world.note.using(max_attempts=1).call("odd")
+    flow.add("odd", odd, after="extract", skip_if=result("extract")["rows"] > 3)
+    flow.add("other", world.note.call("other"), after="extract")
+    flow.enqueue()
+    world.run()
+    assert world.noted == [None, "other"]
+    assert world.nodes["odd"] == "failed"
+    with pytest.raises(InvalidOption, match="there is no node 'nowhere'"):
+        _with_condition_on("nowhere", world).enqueue()
+
+
+def _with_condition_on(name: str, world: World) -> Workflow:
+    flow = Workflow()
+    flow.add("a", world.note.call(1), skip_if=result(name) == 1)
+    return flow
+
+
+def test_what_a_job_adds_runs_after_it_and_what_is_told_to_waits_for_it(world: World) -> None:
+    @world.queue.task(name="plan")
+    def plan(ctx: Context) -> None:
+        world.noted.append("plan")
+        ctx.flow.add("check", world.note.call("check"), before="publish")
+        ctx.flow.add(
+            "pages", group([world.note.call("p"), world.note.call("q")]), after="check", before=["publish"]
+        )
+        ctx.flow.add("aside", chain(world.note.call("aside"), world.note.call("last")), after=["beside"])
+
+    flow = Workflow()
+    flow.add("beside", world.note.using(priority=1).call("beside"))
+    flow.add("plan", plan.call())
+    flow.add("publish", world.note.call("publish"), after="plan")
+    flow.enqueue()
+    world.run()
+    order = [what for what in world.noted if what not in {"aside", "last"}]
+    assert order == ["beside", "plan", "check", "p", "q", "publish"]
+    assert world.noted.index("aside") < world.noted.index("last")
+    assert world.states == ["succeeded"]
+    assert set(world.nodes.values()) == {"succeeded"}
+
+
+def test_a_job_that_fails_adds_nothing_and_one_that_runs_again_adds_it_once(world: World) -> None:
+    @world.queue.task(name="plan", max_attempts=3)
+    def plan(ctx: Context) -> None:
+        ctx.flow.add("check", world.note.call("check"))
+        world.noted.append(ctx.attempt)
+        if ctx.attempt < 2:
+            raise ValueError("again")
+
+    chain(plan.call(), world.note.call("end")).enqueue()
+    world.run()
+    while world.count("jobs"):
+        world.rows(
+            "update pgqueue.jobs set run_at = now(), status = 'ready' where status = 'scheduled' returning id"
+        )
+        world.run()
+    assert Counter(world.noted) == Counter([1, 2, "check", "end"])
+
+
+def test_members_are_added_to_a_group_from_inside_and_what_follows_waits_for_them(world: World) -> None:
+    @world.queue.task(name="crawl")
+    def crawl(ctx: Context, depth: int) -> int:
+        world.noted.append(depth)
+        ctx.flow.extend(crawl.call(depth - 1) for _ in range(2 if depth else 0))
+        return depth
+
+    @world.queue.task(name="sum_up")
+    def sum_up(ctx: Context) -> None:
+        world.noted.append(sorted(ctx.results["members"]))
+
+    group([crawl.call(3)], on_success=sum_up.call()).enqueue()
+    world.run()
+    assert world.noted[-1] == sorted(world.noted[:-1])
+    assert Counter(world.noted[:-1]) == Counter({3: 1, 2: 2, 1: 4, 0: 8})
+    assert world.states == ["succeeded"]
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"name": "end"}, "has this node already"),
+        ({"name": "x", "after": "nowhere"}, "no node 'nowhere'"),
+        ({"name": "x", "before": "first"}, "has started or ended"),
+        ({"name": "x", "after": "last", "before": "end"}, "wait for each other"),
+    ],
+)
+def test_what_does_not_fit_fails_the_job_and_changes_nothing(
+    world: World, how: dict[str, Any], words: str
+) -> None:
+    @world.queue.task(name="plan", max_attempts=1)
+    def plan(ctx: Context) -> None:
+        ctx.flow.add(part=world.note.call("x"), **how)
+
+    flow = Workflow()
+    flow.add("first", world.note.using(priority=1).call("first"))
+    flow.add("plan", plan.call())
+    flow.add("end", world.note.call("end"), after="plan")
+    flow.add("last", world.note.call("last"), after="end")
+    flow.enqueue()
+    world.run()
+    (died,) = world.queue.jobs(state="dead")
+    assert words in died.errors[-1].message
+    assert "x" not in world.nodes
+    assert world.states == ["failed"]
+
+
+def test_what_is_added_in_the_jobs_own_transaction_commits_with_it(world: World) -> None:
+    @world.queue.task(name="plan", max_attempts=1)
+    def plan(ctx: Context, *, fails: bool) -> None:
+        with ctx.transaction():
+            ctx.flow.add("check", world.note.call("check"))
+            if fails:
+                raise ValueError("no")
+
+    for fails in (True, False):
+        chain(plan.call(fails=fails)).enqueue()
+    world.run()
+    assert world.noted == ["check"]
+    assert world.states == ["failed", "succeeded"]
