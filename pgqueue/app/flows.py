@@ -6,15 +6,19 @@ What they are made of is in :mod:`pgqueue.values.flow`, how the queue adds them 
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeAlias, Union
+from typing import Any, NamedTuple, TypeAlias, Union
+
+import msgspec
 
 from pgqueue.app.enqueuing import Enqueuing
 from pgqueue.app.flow_handle import FlowHandle
 from pgqueue.app.flow_nodes import IF_FAILED, After, IfFailed, Node, rules_of
-from pgqueue.app.task import Call
-from pgqueue.errors import InvalidOption
+from pgqueue.app.task import Call, Task
+from pgqueue.errors import Duration, InvalidOption, as_limit
 from pgqueue.values.condition import Condition
 from pgqueue.values.flow import (
+    MAP,
+    WAIT,
     EdgeRule,
     NewFlow,
     NodeKind,
@@ -26,7 +30,8 @@ from pgqueue.values.flow import (
     unknown_node,
 )
 from pgqueue.values.job import NewJob
-from pgqueue.values.options import check_key, one_of
+from pgqueue.values.options import check_key, check_name, one_of
+from pgqueue.values.signal import check_signal
 
 Part: TypeAlias = Union[Call[Any], "Flow"]
 
@@ -152,6 +157,31 @@ class Group(Flow):
         return Parts(NodeKind.WORKFLOW, [Step(members, "members"), *after])
 
 
+class _Map(Flow):
+    """A group of one job, which adds a job for each item of a list."""
+
+    _kind = "map"
+
+    def __init__(self, task: Task[..., Any], over: str | Node) -> None:
+        self.name = task.name
+        self._call: Call[Any] = Call(
+            _expanding(task, over.name if isinstance(over, Node) else over), task.queue_object
+        )
+
+    def _members(self) -> Iterable[Part]:
+        return [self._call]
+
+    def as_part(self) -> Parts:
+        """As :meth:`Flow.as_part`."""
+        return Parts(NodeKind.GROUP, [Step(self._call.as_part(), spec={"expands": True})])
+
+
+class _Wait(NamedTuple):
+    """A job that waits for a signal."""
+
+    job: NewJob
+
+
 class Workflow(Flow):
     """Named parts of which each may wait for others: a directed graph without cycles."""
 
@@ -183,7 +213,7 @@ class Workflow(Flow):
         self.key = key
         self.in_turn = in_turn
         self._if_failed = EdgeRule(one_of("if_failed", if_failed, IF_FAILED))
-        self._nodes: dict[str, tuple[Part, dict[str, EdgeRule], Condition | None]] = {}
+        self._nodes: dict[str, tuple[Part | _Wait, dict[str, EdgeRule], Condition | None]] = {}
 
     def add(
         self,
@@ -211,23 +241,87 @@ class Workflow(Flow):
         Raises:
             InvalidOption: the name is taken, or a value is out of its range.
         """
-        check_node_name(name)
-        if name in self._nodes:
-            raise InvalidOption(
-                f"name={name!r}: workflow {self.name!r} has this node already; use another name"
-            )
-        rule = self._if_failed if if_failed is None else EdgeRule(one_of("if_failed", if_failed, IF_FAILED))
         if skip_if is not None and isinstance(part, Flow):
             raise InvalidOption(f"{name}: skip_if is for a single job; give it to the parts of this flow")
         if skip_if is not None and not isinstance(skip_if, Condition):
             raise InvalidOption(
                 f"{name}: skip_if={skip_if!r:.80}: write a condition, such as result('extract') == 0"
             )
-        self._nodes[name] = checked_part(part, name), rules_of(after, rule), skip_if
+        return self._put(name, checked_part(part, name), self._rules(after, if_failed), skip_if)
+
+    def map(
+        self,
+        name: str,
+        task: Task[..., Any],
+        *,
+        over: str | Node,
+        after: After = (),
+        if_failed: IfFailed | None = None,
+    ) -> Node:
+        """Add a group that is filled when it starts: one job of a task for each item of the list that a node returned.
+
+        What follows the group waits for all these jobs, and finds their results as a list, in the order of the items.
+
+        Args:
+            name: what the group is called.
+            task: the task, or ``task.using(...)``; it is given one item.
+            over: the node that returns the list. An empty list makes an empty group.
+            after: other nodes for which the group waits.
+            if_failed: as for :meth:`add`.
+
+        Raises:
+            InvalidOption: the name is taken, or a value is out of its range.
+        """
+        return self._put(name, _Map(task, over), self._rules(over, if_failed) | self._rules(after, if_failed))
+
+    def wait(
+        self,
+        name: str,
+        *,
+        signal: str | None = None,
+        timeout: Duration | None = None,
+        queue: str = "default",
+        after: After = (),
+        if_failed: IfFailed | None = None,
+    ) -> Node:
+        """Add a node that waits for a signal to the workflow, holding no worker. Its result is what came with the signal.
+
+        Args:
+            name: what it is called.
+            signal: the name of the signal; by default the node's name. ``handle.signal(name, payload)`` sends it.
+            timeout: seconds, or a timedelta, from the time when it begins to wait; after that it fails.
+            queue: in which queue its job is, which a worker runs when it begins and when it ends to wait.
+            after: as for :meth:`add`.
+            if_failed: as for :meth:`add`.
+
+        Raises:
+            InvalidOption: the name is taken, or a value is out of its range.
+        """
+        limit = as_limit("timeout", timeout)
+        said = {
+            "signal": check_signal(signal or name),
+            "timeout": None if limit is None else limit.total_seconds(),
+        }
+        job = NewJob(WAIT, msgspec.json.encode(said), check_name("queue", queue), 0, 3)
+        return self._put(name, _Wait(job), self._rules(after, if_failed))
+
+    def _put(
+        self, name: str, part: Part | _Wait, rules: dict[str, EdgeRule], skip_if: Condition | None = None
+    ) -> Node:
+        check_node_name(name)
+        if name in self._nodes:
+            raise InvalidOption(
+                f"name={name!r}: workflow {self.name!r} has this node already; use another name"
+            )
+        self._nodes[name] = part, rules, skip_if
         return Node(name)
 
+    def _rules(self, after: After, if_failed: IfFailed | None) -> dict[str, EdgeRule]:
+        rule = self._if_failed if if_failed is None else EdgeRule(one_of("if_failed", if_failed, IF_FAILED))
+        return rules_of(after, rule)
+
     def _members(self) -> Iterable[Part]:
-        return [part for part, _, _ in self._nodes.values()]
+        return [part for part, _, _ in self._nodes.values() if not isinstance(part, _Wait)]
 
     def as_part(self) -> Parts:
         """As :meth:`Flow.as_part`."""
@@ -240,7 +334,7 @@ class Workflow(Flow):
         check_acyclic({name: [*after] for name, (_, after, _) in self._nodes.items()})
         steps = [
             Step(
-                part.as_part(),
+                Call(part.job, self._queue()).as_part() if isinstance(part, _Wait) else part.as_part(),
                 name,
                 [(places[other], rule) for other, rule in after.items()],
                 None if skip_if is None else {"skip_if": skip_if.form},
@@ -305,3 +399,26 @@ def checked_part(part: object, where: str) -> Part:
 def _jobs_of(new: NewFlow) -> list[NewJob]:
     """The jobs of a flow, in the order of their ids."""
     return [node.job for node in nodes_of(new.parts) if node.job is not None]
+
+
+def _expanding(task: Task[..., Any], over: str) -> NewJob:
+    """The job that adds a job of a task for each item of the result of a node."""
+    options = task.options
+    if options.unique_key is not None:
+        raise InvalidOption(
+            f"map over {over!r}: all jobs would have the unique key {options.unique_key!r}; use Unique(by=...)"
+        )
+    given = {
+        "queue": options.queue,
+        "priority": options.priority,
+        "max_attempts": options.max_attempts,
+        "run_at": options.run_at,
+        "delay": None if options.delay is None else options.delay.total_seconds(),
+        "meta": None if options.meta is None else msgspec.json.decode(options.meta),
+    }
+    said = {
+        "task": task.name,
+        "over": over,
+        "options": {name: value for name, value in given.items() if value is not None},
+    }
+    return NewJob(MAP, msgspec.json.encode(said), options.queue, options.priority, options.max_attempts)

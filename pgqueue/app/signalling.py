@@ -5,6 +5,7 @@ How a task waits is in :mod:`pgqueue.app.waits`; how both meet is in :mod:`pgque
 
 from typing import Any, TypeVar
 
+from pgqueue.app.flow_handle import FlowHandle
 from pgqueue.app.handle import JobHandle
 from pgqueue.app.jobs import Jobs
 from pgqueue.errors import InvalidCallback, InvalidOption, PayloadTooLarge, SignalRefused
@@ -13,7 +14,7 @@ from pgqueue.store.plan import Plan
 from pgqueue.values.codec import encoded_payload
 from pgqueue.values.options import check_text
 from pgqueue.values.payload import DEFAULT_LIMIT, encode_result
-from pgqueue.values.signal import check_signal, job_target, key_target
+from pgqueue.values.signal import check_signal, flow_target, job_target, key_target
 
 T = TypeVar("T")
 
@@ -34,7 +35,7 @@ class Signalling(Jobs):
 
     def signal(
         self,
-        target: JobHandle[Any] | int | str,
+        target: JobHandle[Any] | FlowHandle | int | str,
         name: str,
         payload: object = None,
         *,
@@ -45,7 +46,7 @@ class Signalling(Jobs):
         A signal that comes before anything waits for it is kept: to a job until that has ended, to a key for 30 days.
 
         Args:
-            target: a job's handle or id; or a key, a text that the tasks name with ``ctx.wait_for(..., key=...)``.
+            target: the handle of a job, a chain, a group or a workflow; a job's id; or a key, a text that the tasks name with ``ctx.wait_for(..., key=...)``.
             name: which signal.
             payload: what ``ctx.wait_for`` returns: anything that has a JSON form.
             connection: send on this connection, in its current transaction.
@@ -63,7 +64,7 @@ class Signalling(Jobs):
 
     async def asignal(
         self,
-        target: JobHandle[Any] | int | str,
+        target: JobHandle[Any] | FlowHandle | int | str,
         name: str,
         payload: object = None,
         *,
@@ -122,12 +123,16 @@ def _target_of(target: object) -> str:
     match target:
         case JobHandle():
             return job_target(target.id)
+        case FlowHandle():
+            return flow_target(target.id)
         case str():
             return key_target(target)
         case int() if not isinstance(target, bool) and 0 < target <= LARGEST_ID:
             return job_target(target)
         case _:
-            raise InvalidOption(f"signal({target!r:.80}): give a job's handle, its id, or a key")
+            raise InvalidOption(
+                f"signal({target!r:.80}): give the handle of a job or a flow, a job's id, or a key"
+            )
 
 
 def _checked_token(token: str) -> str:

@@ -11,7 +11,7 @@ from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan
 from pgqueue.values.codec import Codec, payload_text, value_of
 from pgqueue.values.job import Claim
-from pgqueue.values.signal import Awaited, check_signal, job_target, key_target
+from pgqueue.values.signal import Awaited, check_signal, flow_target, job_target, key_target
 
 
 class Host(Protocol):
@@ -87,6 +87,12 @@ class CanWait:
     async def acallback(self, name: str, *, timeout: Duration | None = None) -> str:  # noqa: ASYNC109 - as the blocking one
         """As :meth:`callback`, awaited."""
         return await self._host.database.arun(_callback(self.job.id, name, timeout))
+
+
+def signal_of_flow(ctx: CanWait, flow_id: int, name: str, timeout: Duration | None) -> Any:  # noqa: ANN401 - any JSON
+    """As :meth:`CanWait.wait_for`, for a signal that is sent to the whole flow."""
+    awaited = Awaited(ctx.job.id, check_signal(name), flow_target(flow_id), as_limit("timeout", timeout))
+    return _payload(awaited, ctx._host.database.run(signals.look(awaited)), ctx._host.codec)  # noqa: SLF001 - of this module's own class
 
 
 def _for_signal(job_id: int, name: str, key: str | None, timeout: Duration | None) -> Awaited:

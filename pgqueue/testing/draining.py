@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from pgqueue.app import builtin
 from pgqueue.app.context import Context
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import InvalidOption, JobControl, JobError
@@ -190,6 +191,7 @@ class Shift:
             raise InvalidOption(f"drain({queue!r}): give the queue; every job that is due in it is run")
         if limit < 1:
             raise InvalidOption(f"limit={limit!r}: run at least one job")
+        builtin.register(queue)
         self._queue = queue
         self._queues = None if queues is None else check_queues(queues)
         for name in self._queues or ():

@@ -15,6 +15,11 @@ from pgqueue.values.job import AtEnd, NewJob
 from pgqueue.values.nearest import did_you_mean
 from pgqueue.values.options import LONGEST_NAME, check_text
 
+MAP = "pgqueue.map"
+"""The task that fills a group with a job for each item of a list."""
+WAIT = "pgqueue.wait"
+"""The task that waits for a signal to a flow."""
+BUILTIN = frozenset({MAP, WAIT})
 PORTION = 512
 """Members of a group that are counted, and released, together."""
 LARGEST_FLOW = 1_000_000

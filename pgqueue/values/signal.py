@@ -53,6 +53,11 @@ def job_target(job_id: int) -> str:
     return f"job:{job_id}"
 
 
+def flow_target(flow_id: int) -> str:
+    """The target that is a whole chain, group or workflow."""
+    return f"flow:{flow_id}"
+
+
 def key_target(key: str) -> str:
     """The target that is a key, a text for which any number of jobs may wait.
 

@@ -27,10 +27,12 @@ from uuid import UUID
 
 import psycopg
 
+from pgqueue.app import builtin
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.schedules import said
 from pgqueue.errors import ConnectionFailed, Duration, InvalidOption, PgQueueError, as_delay, as_limit
 from pgqueue.store import schema, upkeep
+from pgqueue.values.flow import BUILTIN
 from pgqueue.values.lease import BLOCKED_AFTER, GRACE, LEASE, POLL, SWEEP
 from pgqueue.values.options import check_queues
 from pgqueue.worker import joblog
@@ -108,6 +110,7 @@ class Worker:
         for task in queue.tasks.values():
             _ = task.signature
         queue.schedules.declared()  # refuses arguments that do not fit
+        builtin.register(queue)
         self.parts = Parts(queue, options)
 
     @property
@@ -162,7 +165,9 @@ class Worker:
         await self.parts.heartbeat.start()
         await self._store_retention()
         await self._apply_schedules()
-        joblog.started(self.id, connection.info, self.queues, list(self.queue.tasks))
+        joblog.started(
+            self.id, connection.info, self.queues, [name for name in self.queue.tasks if name not in BUILTIN]
+        )
 
     async def _store_retention(self) -> None:
         """Retention is a property of the queue: what this program says is stored, and holds for every program."""

@@ -223,3 +223,56 @@ def test_what_is_added_in_the_jobs_own_transaction_commits_with_it(world: World)
     world.run()
     assert world.noted == ["check"]
     assert world.states == ["failed", "succeeded"]
+
+
+@pytest.mark.parametrize("items", [[], ["a"], [f"item {n}" for n in range(700)]])
+def test_a_map_runs_a_job_for_each_item_and_what_follows_waits_for_all(
+    world: World, items: list[str]
+) -> None:
+    @world.queue.task(name="sum_up")
+    def sum_up(ctx: Context) -> None:
+        world.noted.append(ctx.results["each"])
+
+    flow = Workflow()
+    flow.add("list", world.note.call(items))
+    each = flow.map("each", world.note.using(priority=3), over="list")
+    flow.add("end", sum_up.call(), after=each)
+    flow.enqueue()
+    world.run()
+    assert world.noted == [items, *items, items]
+    assert world.states == ["succeeded"]
+
+
+def test_a_map_over_what_is_no_list_fails_with_a_message_that_says_so(world: World) -> None:
+    flow = Workflow()
+    flow.add("list", world.note.call({"a": 1}))
+    flow.map("each", world.note, over="list")
+    flow.add("end", world.note.call("end"), after="each")
+    flow.enqueue()
+    world.run()
+    (died,) = world.queue.jobs(state="dead")
+    assert "map over 'list': its result is {'a': 1}, and not a list" in died.errors[-1].message
+    assert world.nodes == {"list": "succeeded", "each": "failed", "end": "cancelled"}
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_node_waits_for_a_signal_to_its_workflow(world: World, *, early: bool) -> None:
+    @world.queue.task(name="look")
+    def look(ctx: Context) -> None:
+        world.noted.append(ctx.results["approved"])
+
+    flow = Workflow()
+    flow.add("first", world.note.call("first"))
+    flow.wait("approved", after="first")
+    flow.add("end", look.call(), after="approved")
+    handle = flow.enqueue()
+    if early:
+        assert world.queue.signal(handle, "approved", {"by": "ann"})
+    world.run()
+    if not early:
+        assert world.noted == ["first"]
+        assert world.queue.signal(handle, "approved", {"by": "ann"})
+        world.run()
+    assert not world.queue.signal(handle, "approved", {"by": "bob"}) if world.states == ["running"] else True
+    assert world.noted == ["first", {"by": "ann"}]
+    assert world.states == ["succeeded"]
