@@ -7,7 +7,6 @@ import typing as _typing
 
 from pgqueue.app.context import Context
 from pgqueue.app.flow_handle import FlowHandle
-from pgqueue.app.flow_inside import FlowInside
 from pgqueue.app.flow_nodes import Node
 from pgqueue.app.flows import Flow, Workflow, chain, group
 from pgqueue.app.handle import JobHandle
@@ -40,7 +39,6 @@ __all__ = [
     "Dead",
     "Flow",
     "FlowHandle",
-    "FlowInside",
     "Job",
     "JobHandle",
     "JobPart",

@@ -37,4 +37,4 @@ def register(queue: Registry) -> None:
 
     for name, function in ((MAP, expand), (WAIT, wait)):
         if name not in queue.tasks:
-            queue.add_builtin(name, function, JobOptions(), Retry())
+            queue._add_builtin(name, function, JobOptions(), Retry())  # noqa: SLF001 - the queue's own side of it

@@ -164,9 +164,8 @@ class _Map(Flow):
 
     def __init__(self, task: Task[..., Any], over: str | Node) -> None:
         self.name = task.name
-        self._call: Call[Any] = Call(
-            _expanding(task, over.name if isinstance(over, Node) else over), task.queue_object
-        )
+        source = over.name if isinstance(over, Node) else over
+        self._call: Call[Any] = Call(_expanding(task, source), task._queue)  # noqa: SLF001 - the task's own side of it
 
     def _members(self) -> Iterable[Part]:
         return [self._call]

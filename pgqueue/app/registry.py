@@ -169,7 +169,9 @@ class Registry(Enqueuing):
         """
         return name in self._tasks
 
-    def add_builtin(self, name: str, function: Callable[..., Any], options: JobOptions, retry: Retry) -> None:
+    def _add_builtin(
+        self, name: str, function: Callable[..., Any], options: JobOptions, retry: Retry
+    ) -> None:
         """Register a task of pgqueue's own, around which nothing of the app runs."""
         self._tasks[name] = Task(
             function, self, middleware=(), name=name, options=options, retry=retry, timeout=None

@@ -194,11 +194,6 @@ class Task(Generic[P, R]):
         """Whether it enqueues on a connection of the caller's, by ``using(connection=...)``."""
         return self._connection is not None
 
-    @property
-    def queue_object(self) -> Enqueuing:
-        """The queue on which it was registered."""
-        return self._queue
-
     def compose(self, middleware: Sequence[Middleware]) -> None:
         """Have this middleware, and no other, around the attempts of this task from now on."""
         self.middleware = tuple(middleware)

@@ -18,7 +18,7 @@ import psycopg
 
 from pgqueue.app.progress import Board
 from pgqueue.errors import ConnectionFailed
-from pgqueue.store import claim, following, notes, signals, ticks, upkeep
+from pgqueue.store import claim, flow_upkeep, following, notes, signals, ticks, upkeep
 from pgqueue.store.plan import Plan
 from pgqueue.store.sweep import arun_sweep, reclaiming
 from pgqueue.values.job import Claim
@@ -55,6 +55,9 @@ TIDYING: Sequence[Callable[[], Plan[int]]] = (
     upkeep.drop_ticks,
     upkeep.drop_notes,
     upkeep.drop_signals,
+    flow_upkeep.settle_stranded,
+    flow_upkeep.settle_purged,
+    flow_upkeep.drop_flows,
 )
 """What can wait, in this order; each step commits by itself."""
 DROPPING = frozenset({upkeep.drop_history, upkeep.drop_strays, upkeep.drop_dead})

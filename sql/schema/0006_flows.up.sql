@@ -15,6 +15,7 @@ comment on table pgqueue.flows is 'Chains, groups and workflows.';
 comment on column pgqueue.flows.key is 'At most one flow of a key runs at a time. Null: no limit.';
 comment on column pgqueue.flows.state is 'waiting: another flow of its key runs.';
 create index flows_key on pgqueue.flows (key, id) where key is not null and ended_at is null;
+create index flows_live on pgqueue.flows (id) where ended_at is null;
 create index flows_ended_at on pgqueue.flows (ended_at) where ended_at is not null;
 
 -- No index holds what the end of a job changes (state, result, waits_for), so that a node is updated in place.
