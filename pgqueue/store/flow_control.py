@@ -184,7 +184,7 @@ def retry(flow_id: int, what: What, *, now: datetime | None = None) -> Steps[int
     jobs = yield from _bring_back(loaded, changes, now=now)
     yield from _put(loaded, changes, jobs)
     settled = [node for node, its in changes.states.items() if its is NodeState.RELEASED and node not in jobs]
-    yield from following.settle(settled, now=now)  # a group that has no open member
+    yield from following.resume({}, settled, now=now)  # a group that has no open member
     if any(changes.states[node] is NodeState.RELEASED for node in jobs):
         yield from wake()
     return len(jobs)
