@@ -47,19 +47,11 @@ async def test_a_flow_exists_if_the_transaction_commits_and_only_then(ask: Ask) 
         handle = await enqueued(a_flow(world), ask)
         assert queue.jobs() == []
     ran = await adrain(queue)
-    assert [one.id for one in ran] == [
-        job.id for job in sorted(handle.jobs, key=lambda job: order(job.id, handle))
-    ]
+    assert [one.id for one in ran] == [job.id for job in handle.jobs]
     assert world.noted == [1, NASTY, NASTY, NASTY, "last"]
     assert queue.jobs(unique_key=NASTY)[0].meta == {"a": NASTY}
     await queue.aclose()
     queue.close()
-
-
-def order(job_id: int, handle: FlowHandle) -> int:
-    """The last part stands before the members of the first one among the flow's jobs, and runs after them."""
-    ids = [job.id for job in handle.jobs]
-    return len(ids) if job_id == ids[0] else ids.index(job_id)
 
 
 async def test_a_large_flow_is_copied_whole(ask: Ask) -> None:

@@ -94,7 +94,7 @@ def test_the_callback_for_a_failure_that_failed_is_not_needed_if_the_group_has_s
 ) -> None:
     handle = group([world.note.call("fail")], on_failure=world.note.call("fail, too")).enqueue()
     world.run()
-    assert world.queue.retry(max(job.id for job in handle.jobs))
+    assert world.queue.retry(min(job.id for job in handle.jobs))
     assert again(world) == ["fail"]
     assert world.nodes == {"members": "succeeded", "on_failure": "failed"}
     assert handle.retry() == 0
