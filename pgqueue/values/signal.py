@@ -4,7 +4,6 @@ A *target* is a text: ``job:ID``, ``flow:ID`` or ``key:TEXT``. A job that waits 
 ``signal:TARGET:NAME``, or ``timer:NAME``. A name has no colon, so a reason can be taken apart again.
 """
 
-import re
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -15,7 +14,6 @@ LONGEST_NAMED = 200
 """Characters of a reason, or of a key, in a sentence."""
 LONGEST_KEY = 296
 """Characters of a key; with its prefix it is a target."""
-TARGET = re.compile(r"(job|flow):[1-9][0-9]{0,17}|key:(?s:.){1,296}")
 
 
 class Awaited(NamedTuple):
@@ -69,17 +67,6 @@ def key_target(key: str) -> str:
             f"key={key!r:.200}: use a string of 1 to {LONGEST_KEY} characters; hash what is longer"
         )
     return f"key:{check_text('key', key)}"
-
-
-def check_target(target: str) -> str:
-    """Check a target that a user wrote, and return it.
-
-    Raises:
-        InvalidOption: it is none.
-    """
-    if not TARGET.fullmatch(check_text("target", target)):
-        raise InvalidOption(f"target={target!r:.200}: use a job's id, key:TEXT or flow:ID")
-    return target
 
 
 def check_signal(name: str) -> str:

@@ -179,12 +179,12 @@ class Upkeep:
 
     async def _found_due(self, polled: upkeep.Polled) -> bool:
         """Do what a poll has found to be due, a share of each kind; whether there was anything."""
-        admitted = polled.wait_in == 0 and await self._admit_waiting()
         fires = polled.schedule_in is not None and polled.schedule_in <= 0
         if fires:
             await self._fire_schedules()
         if polled.flow_work:
             await self._work_in_flows()
+        admitted = polled.wait_in == 0 and await self._admit_waiting()
         return admitted or fires or polled.flow_work
 
     async def return_stale(self) -> None:
@@ -249,7 +249,7 @@ class Upkeep:
             self._signals.look.set()
 
     async def _admit_waiting(self) -> bool:
-        """Admit jobs whose signal came while they began to wait, or whose deadline has passed; whether there were any."""
+        """Admit jobs whose signal or deadline is there; whether there were any."""
         done = await self._connections.upkeep.run(signals.admit_due())
         if done.refused:
             log.error("jobs set aside: not admitted by the database", extra={"jobs": list(done.refused)})
