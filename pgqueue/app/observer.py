@@ -24,7 +24,9 @@ class Observer:
     def enqueued(self, jobs: Sequence[NewJob], results: Sequence[Enqueued]) -> None:
         """The database has taken these enqueues; ``results`` says what became of each.
 
-        An enqueue in a transaction of the caller is told of at once: a rollback afterwards is not.
+        An enqueue in a transaction of the caller is told of at once: a rollback afterwards is not. Jobs that the database adds
+        itself are not told of: those of schedules, and of the SQL function ``pgqueue.enqueue``. No ``NewJob`` of them passes
+        through Python. Their claims, starts and ends are told of.
         """
 
     def claimed(self, claims: Sequence[Claim]) -> None:

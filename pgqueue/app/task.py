@@ -100,7 +100,7 @@ class Task(Generic[P, R]):
         """Call the function here and now, as if it were no task."""
         return self.function(*args, **kwargs)
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Enqueue a call with these arguments.
 
         Returns:
@@ -113,11 +113,11 @@ class Task(Generic[P, R]):
         """
         return self._queue._add([self._job(args, kwargs)], self._connection)[0]  # noqa: SLF001 - the queue's own side of it
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """As :meth:`enqueue`, awaited."""
         return (await self._queue._aadd([self._job(args, kwargs)], self._connection))[0]  # noqa: SLF001 - the queue's own side of it
 
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A call to hand to ``enqueue_many``; checked now, enqueued there.
 
         Raises:

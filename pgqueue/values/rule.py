@@ -46,6 +46,18 @@ ALIASES = {
 }
 
 
+DAY = -3
+FIELDS = {
+    "second": (-6, "second", "0 to 59"),
+    "minute": (-5, "minute", "0 to 59"),
+    "hour": (-4, "hour", "0 to 23"),
+    "day-of-month": (DAY, "day of the month", "1 to 31, or L for the last"),
+    "month": (-2, "month", "1 to 12, or JAN to DEC"),
+    "day-of-week": (-1, "day of the week", "0 to 7, or SUN to SAT"),
+}
+"""What the parser calls each field: its place, its name and its values."""
+
+
 class Note(StrEnum):
     """What a clock change does to a tick."""
 
@@ -119,7 +131,7 @@ class Every:
         """Refuse an interval that is too short or too long."""
         if not SHORTEST_INTERVAL <= self.interval <= LONGEST_INTERVAL:
             raise InvalidOption(
-                f"every={self.interval!r}: use seconds or a timedelta from 1 second to 10 years"
+                f"every={self.interval}: use seconds or a timedelta from 1 second to 10 years"
             )
 
     def after(self, instant: datetime) -> Iterator[Tick]:
@@ -268,7 +280,22 @@ def _mistake(fields: tuple[str, ...], said: str) -> str:
             f"it has {len(fields)} fields; use 5 (minute, hour, day of the month, month, day of the week), "
             "or 6, with seconds first"
         )
-    return f"{said or 'it does not parse'}: no time matches it, or the field is not in cron's form"
+    place, name, values = FIELDS.get(said.removeprefix("Bad "), (0, "", ""))
+    if not name:
+        return "it is not in cron's form"
+    if place == DAY and _parses([*fields[:-2], "*", fields[-1]]):
+        return f"no month of {fields[-2]!r} has a day {fields[DAY]!r}; correct the day or the month"
+    return f"the {name} is {fields[place]!r}; use {values}, with lists (1,3), ranges (1-3) and steps (*/3)"
+
+
+def _parses(fields: list[str]) -> bool:
+    from cronsim import CronSim, CronSimError  # noqa: PLC0415 - for the apps that have schedules
+
+    try:
+        CronSim(" ".join(fields), EPOCH.replace(tzinfo=None))
+    except (CronSimError, AssertionError, ValueError):
+        return False
+    return True
 
 
 def check_choice(what: str, value: str | None, known: tuple[str, ...]) -> None:

@@ -80,9 +80,9 @@ class Timing:
     def __post_init__(self) -> None:
         """Refuse values that are out of range."""
         if sum(one is not None for one in (self.cron, self.every, self.at)) != 1:
-            raise InvalidOption(
-                f"cron={self.cron!r}, every={self.every!r}, at={self.at!r}: give exactly one of the three"
-            )
+            options = (("cron", self.cron), ("every", self.every), ("at", self.at))
+            given = ", ".join(f"{name}={value!r}" for name, value in options if value is not None)
+            raise InvalidOption(f"{given or 'cron=, every=, at= are missing'}: give exactly one of the three")
         for what in ("every", "jitter", "grace"):
             object.__setattr__(self, what, as_duration(what, getattr(self, what)))
         for what in ("at", "anchor", "start", "end"):
@@ -141,7 +141,8 @@ class Timing:
         for what, longest in (("jitter", LONGEST_JITTER), ("grace", LONGEST_GRACE)):
             if not timedelta(0) <= getattr(self, what) <= longest:
                 raise InvalidOption(
-                    f"{what}={getattr(self, what)}: use a length of time from zero to {longest}"
+                    f"{what}={getattr(self, what)}: use a length of time from zero to {longest.days or 1} "
+                    f"{'day' if longest.days else 'hour'}"
                 )
         limit = self.missed_limit
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_MISSED:

@@ -163,14 +163,23 @@ def test_expressions_of_every_form(alias: str, after: str, expected: str) -> Non
 @pytest.mark.parametrize(
     ("expression", "says"),
     [
-        ("0 0 31 2 *", "Bad day-of-month: no time matches it"),
+        ("0 0 31 2 *", "no month of '2' has a day '31'; correct the day or the month"),
         ("* * * *", "it has 4 fields; use 5"),
+        ("31 February", "it has 2 fields"),
+        ("0 0 30,31 2 *", "no month of '2' has a day '30,31'"),
+        ("0 0 32 * *", "the day of the month is '32'; use 1 to 31"),
+        ("0 0 32 2 *", "the day of the month is '32'; use 1 to 31"),
+        ("0 25 * * *", "the hour is '25'; use 0 to 23"),
+        ("61 * * * * *", "the second is '61'; use 0 to 59"),
+        ("0 0 * 13 *", "the month is '13'; use 1 to 12, or JAN to DEC"),
+        ("0 0 * * MOON", "the day of the week is 'MOON'; use 0 to 7, or SUN to SAT"),
+        ("0 5-1 * * *", "the hour is '5-1'"),
         ("@dayly", "use one of @yearly"),
-        ("61 * * * *", "Bad minute"),
+        ("61 * * * *", "the minute is '61'; use 0 to 59"),
         ("* * * * * " + "*," * 200, "use a text of 1 to 200 characters"),
         ("", "use a text of 1 to 200 characters"),
-        ("*/0 * * * *", "Bad minute"),
-        ("0 0 * * \N{ARABIC-INDIC DIGIT ONE}", "Bad day-of-week"),
+        ("*/0 * * * *", "the minute is '*/0'; use 0 to 59"),
+        ("0 0 * * \N{ARABIC-INDIC DIGIT ONE}", "the day of the week is"),
     ],
 )
 def test_impossible_expressions_are_refused_by_name(expression: str, says: str) -> None:

@@ -340,3 +340,19 @@ def test_a_take_that_loses_its_lease_tells_that_its_jobs_are_lost(queue: PgQueue
     with pytest.raises(Superseded):
         take.__exit__(None, None, None)
     assert noting.ids("lost") == [job.id]
+
+
+async def test_jobs_of_schedules_are_told_of_from_their_claim_on(queue: PgQueue, running: Running) -> None:
+    """The database adds them: no NewJob passes through Python, whichever worker fires the tick."""
+    noting = Noting()
+    queue.observe(noting)
+
+    @queue.task(name="look")
+    def look() -> None: ...
+
+    queue.schedules.add("each second", look.call(), every=1)
+    async with running(queue):
+        await until(lambda: any(event == "ended" for event, _ in noting.calls))
+    queue.schedules.fire("each second")
+    events = {event for event, _ in noting.calls}
+    assert events == {"claimed", "started", "ended"}
