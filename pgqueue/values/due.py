@@ -49,11 +49,9 @@ def due(timing: Timing, settled: datetime, now: datetime, *, at_once: int = AT_O
         now: the instant.
         at_once: at most how many ticks to fire.
     """
-    settled, now = (
-        settled.astimezone(UTC),
-        now.astimezone(UTC),
-    )  # drivers return them in the session's zone, and Python
-    if now <= settled:  # compares and adds within one zone by what its clocks show
+    # Drivers return instants in the session's zone, and Python compares and adds within one zone by what its clocks show.
+    settled, now = settled.astimezone(UTC), now.astimezone(UTC)
+    if now <= settled:
         return Due((), settled, timing.next(settled))
     in_time = max(settled, now - timing.grace - MICROSECOND)
     fire, later = _missed(timing, settled, in_time), None

@@ -174,10 +174,7 @@ class Cron:
 
     def after(self, instant: datetime) -> Iterator[Tick]:
         """See :class:`Rule`."""
-        cursor, inclusive = (
-            max(instant, FIRST_TIME).astimezone(UTC),
-            False,
-        )  # the session's zone, as drivers return it
+        cursor, inclusive = max(instant, FIRST_TIME).astimezone(UTC), False
         while cursor < LAST_TIME:
             segment = segment_at(self.zone, cursor)
             first = segment.wall(cursor)

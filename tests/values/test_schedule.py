@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, get_args
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
@@ -184,3 +185,11 @@ def test_a_stretch_of_the_past_may_begin_before_any_tick() -> None:
     assert len(past("one", yearly, datetime.min.replace(tzinfo=UTC), NOON, NOON)) == NOON.year - 1900 + (
         NOON.month > 1
     )
+
+
+def test_a_look_in_the_hour_in_which_clocks_go_back_fires_as_any_other() -> None:
+    """02:59 in summer time is before 02:00:10 in winter time; in Python it is not, if both are in this zone."""
+    berlin, change = ZoneInfo("Europe/Berlin"), datetime(2026, 10, 25, 1, tzinfo=UTC)
+    settled, now = (change - MINUTE).astimezone(berlin), (change + MINUTE / 6).astimezone(berlin)
+    found = Due((change,), now.astimezone(UTC), change + MINUTE)
+    assert due(Timing(every=MINUTE), settled, now) == found
