@@ -26,10 +26,16 @@ HOUR = 3600.0
 
 
 @pytest.fixture
-def told(queue: PgQueue) -> PgQueue:
-    """A queue whose waiting callers learn nothing by checks: only notifications tell them."""
+def told(queue: PgQueue, caplog: pytest.LogCaptureFixture) -> Iterator[PgQueue]:
+    """A queue whose waiting callers learn nothing by checks and looks of their own: only notifications tell them."""
     queue.database.ends.poll = HOUR
-    return queue
+    yield queue
+    assert not looked_by_themselves(caplog)
+
+
+def looked_by_themselves(caplog: pytest.LogCaptureFixture) -> bool:
+    """Whether the log says that callers were left to look by themselves."""
+    return any("each looks by itself" in record.msg for record in caplog.get_records("call"))
 
 
 @pytest.fixture
@@ -225,20 +231,34 @@ def test_a_connection_that_goes_silent_is_replaced(
 
 
 def test_where_notifications_cannot_arrive_a_caller_finds_the_end_by_checks(
-    dsn: str, queue: PgQueue, note: Any, threads: ThreadPoolExecutor
+    queue: PgQueue,
+    note: Any,
+    threads: ThreadPoolExecutor,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    pooled = PgQueue(dsn, behind_pooler=True)
+    checked, check = threading.Event(), waiting.live_ids
+
+    def checking(job_ids: Any) -> Any:
+        checked.set()
+        return check(job_ids)
+
+    monkeypatch.setattr(waiting, "live_ids", checking)
+    pooled = PgQueue(queue.database.dsn, behind_pooler=True)
     pooled.database.ends.poll = 0.05
     job = note.enqueue()
     found: Future[Any] = threads.submit(pooled.result, job.id, timeout=GUARD)
     wait_until(lambda: pooled.database.ends.waits)
+    assert checked.wait(GUARD)
+    assert marked(queue) == 0
     end_one(queue)
     assert found.result(GUARD) is None
+    assert not looked_by_themselves(caplog)
     pooled.close()
 
 
 def test_a_role_that_may_only_read_waits_by_checks(
-    dsn: str, queue: PgQueue, note: Any, threads: ThreadPoolExecutor
+    dsn: str, queue: PgQueue, note: Any, threads: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
 ) -> None:
     reading = PgQueue(f"{dsn}&options=-c%20default_transaction_read_only%3Don")
     reading.database.ends.poll = 0.05
@@ -248,6 +268,7 @@ def test_a_role_that_may_only_read_waits_by_checks(
     end_one(queue)
     assert found.result(GUARD) is None
     assert ask(queue, "select count(*) from pgqueue.jobs where at_end is not null") == [(0,)]
+    assert not looked_by_themselves(caplog)
     reading.close()
 
 
@@ -418,10 +439,12 @@ def test_what_is_said_on_the_channel_is_no_order(
 
 
 def test_a_caller_that_waits_no_longer_leaves_nothing_behind(told: PgQueue, note: Any) -> None:
+    told.database.ends.linger = 0.01
     job = note.enqueue()
     with pytest.raises(JobNotDone, match=f"job {job.id} has not ended within 0.1 s: it is ready"):
         job.result(timeout=0.1)
     assert not told.database.ends.busy
+    wait_until(lambda: not told.database.ends.connected)
 
 
 async def test_a_cancelled_wait_leaves_the_job_and_nothing_else(told: PgQueue, note: Any) -> None:
@@ -558,7 +581,7 @@ def test_close_ends_the_thread_and_leaves_callers_what_they_wait_for(
 
 
 def test_a_failure_of_the_thread_leaves_callers_to_look_themselves(
-    told: PgQueue, note: Any, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, caplog: Any
+    queue: PgQueue, note: Any, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("broken")
@@ -567,12 +590,12 @@ def test_a_failure_of_the_thread_leaves_callers_to_look_themselves(
     job = note.enqueue()
     found = threads.submit(job.result, GUARD)
     wait_until(lambda: "each looks by itself" in caplog.text)
-    end_one(told)
+    end_one(queue)
     assert found.result(GUARD) is None
 
 
 def test_where_no_connection_can_be_made_each_caller_looks_itself(
-    told: PgQueue, note: Any, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, caplog: Any
+    queue: PgQueue, note: Any, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     """As behind a pooler that the queue is not told of, which refuses the connection's settings."""
 
@@ -580,19 +603,20 @@ def test_where_no_connection_can_be_made_each_caller_looks_itself(
         raise ConnectionFailed("too many connections")
 
     job = note.enqueue()
-    monkeypatch.setattr(told.database, "connect", refused)
+    monkeypatch.setattr(queue.database, "connect", refused)
     found = threads.submit(job.result, GUARD)
     wait_until(lambda: "each looks by itself: too many connections" in caplog.text)
     monkeypatch.undo()
-    end_one(told)
+    end_one(queue)
     assert found.result(GUARD) is None
 
 
-def test_in_memory_no_thread_waits(queue: PgQueue, note: Any) -> None:
+def test_in_memory_no_thread_waits(queue: PgQueue, note: Any, caplog: pytest.LogCaptureFixture) -> None:
     with in_memory(queue) as memory:
         with pytest.raises(JobNotDone):
-            note.enqueue().result(timeout=0.05)
+            note.enqueue().result(timeout=0.2)
         assert not memory.ends.connected
+    assert not looked_by_themselves(caplog)
 
 
 def test_due_jobs_are_taken_out_once_and_in_time() -> None:
