@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from pgqueue.errors import FlowNotFound, FlowRefused
 from pgqueue.store import admission, following
 from pgqueue.store.arrays import numbers, texts
 from pgqueue.store.ending import AT_ONCE, cancelled
@@ -20,13 +19,24 @@ from pgqueue.store.plan import Copy, Statement, Steps, plan
 from pgqueue.store.sweep import Sweep
 from pgqueue.store.waking import tell_ended, wake
 from pgqueue.values.flow import PORTION, EdgeRule, NodeKind, NodeState
-from pgqueue.values.flow_retry import EdgeNow, NodeNow, Rerun, What, rerun
+from pgqueue.values.flow_retry import (
+    NAMED,
+    EdgeNow,
+    NodeNow,
+    Rerun,
+    What,
+    not_ended,
+    not_found,
+    not_retried,
+    out_of_turn,
+    rerun,
+    spoken_node,
+    why_missing,
+)
 from pgqueue.values.job import AtEnd, JobState
 
 LAST = (1 << 63) - 1, (1 << 31) - 1
 """Behind every node: a group's id, and a place in it."""
-NAMED = 5
-"""Parts that an error names, at most."""
 
 
 class _Portion(NamedTuple):
@@ -150,8 +160,7 @@ class _Loaded(NamedTuple):
     at_end: AtEnd
 
     def __str__(self) -> str:
-        said = repr(self.name) if self.name is not None else f"{self.task} at place {self.now.place}"
-        return f"{said} (job {self.job})"
+        return spoken_node(self.name, self.task, self.now.place, self.job)
 
 
 @plan(transaction=True)
@@ -172,8 +181,7 @@ def retry(flow_id: int, what: What, *, now: datetime | None = None) -> Steps[int
     """
     key, state, ended = yield from _take(flow_id)
     if not ended and (state == "cancelled" or what == "all"):
-        remedy = "wait until its running jobs have ended" if state == "cancelled" else "cancel it first"
-        raise FlowRefused(f"flow {flow_id} has not ended; {remedy}, and retry again")
+        raise not_ended(flow_id, state)
     if key is not None and ended:
         yield from _require_turn(flow_id, key)
     loaded, edges = yield from _load(flow_id)
@@ -193,7 +201,7 @@ def retry(flow_id: int, what: What, *, now: datetime | None = None) -> Steps[int
 def _take(flow_id: int) -> Steps[tuple[str | None, str, bool]]:
     rows = yield Statement("flows/take", {"flow": flow_id})
     if not rows:
-        raise FlowNotFound(f"no record of flow {flow_id}: not committed (yet), rolled back, or deleted")
+        raise not_found(flow_id)
     key, state, ended = rows[0]
     return key, state, ended
 
@@ -201,10 +209,7 @@ def _take(flow_id: int) -> Steps[tuple[str | None, str, bool]]:
 def _require_turn(flow_id: int, key: str) -> Steps[None]:
     yield Statement("flows/lock_key", {"keys": texts([key])})
     if rows := (yield Statement("flows/rival", {"key": key, "flow": flow_id})):
-        raise FlowRefused(
-            f"flow {flow_id} cannot be retried: flow {rows[0][0]} of the same key {key!r} has not ended; "
-            "wait for it, or cancel it, and retry again"
-        )
+        raise out_of_turn(flow_id, rows[0][0], key)
 
 
 def _load(flow_id: int) -> Steps[tuple[dict[int, _Loaded], list[EdgeNow]]]:
@@ -267,22 +272,8 @@ def _bring_back(
 def _refuse(missing: Sequence[_Loaded]) -> Steps[None]:
     by_job = {_job(node): node for node in missing[:NAMED]}
     rows = yield Statement("flows/not_retried", {"ids": numbers([*by_job])})
-    more = f"; and {len(missing) - NAMED} others" if len(missing) > NAMED else ""
-    raise FlowRefused(
-        "the flow was not retried: "
-        + "; ".join(f"{by_job[job]}: {_why_not(known, key, twin)}" for job, known, key, twin in rows)
-        + more
-    )
-
-
-def _why_not(known: bool, key: str | None, twin: int | None) -> str:  # noqa: FBT001 - a column
-    if twin is not None:
-        return f"live job {twin} has its unique key {key!r}; cancel that job, or wait until it has ended"
-    if not known:
-        return "there is no record of its job any more; enqueue the flow again"
-    return (
-        "its arguments were not kept, or its key was taken meanwhile; retry again, or enqueue the flow again"
-    )
+    reasons = [why_missing(str(by_job[job]), *why) for job, *why in rows]
+    raise not_retried(reasons, others=len(missing) - len(reasons))
 
 
 def _put(loaded: Mapping[int, _Loaded], changes: Rerun, jobs: Mapping[int, int]) -> Steps[None]:

@@ -13,7 +13,14 @@ from pgqueue.testing.modes import swapped
 
 T = TypeVar("T")
 
-ENQUEUES = {"enqueue.enqueue", "enqueue.enqueue_many", "flows.add", "signals.send", "signals.resolve"}
+ENQUEUES = {
+    "enqueue.enqueue",
+    "enqueue.enqueue_many",
+    "flows.add",
+    "flow_control.retry",
+    "signals.send",
+    "signals.resolve",
+}
 """The plans after which jobs are run, by name."""
 
 

@@ -5,11 +5,9 @@ ends, all of it at once. What an edge means is decided in :func:`pgqueue.values.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import count
-from typing import TYPE_CHECKING
 
 from pgqueue.store.flows import Added
 from pgqueue.store.following import NODE_STATES
@@ -25,10 +23,7 @@ from pgqueue.values.flow import (
     job_key_taken,
     nodes_of,
 )
-from pgqueue.values.job import JobState
-
-if TYPE_CHECKING:
-    from pgqueue.testing.table import Table
+from pgqueue.values.job import JobState, NewJob
 
 WAITING, RELEASED, CANCELLED = NodeState.WAITING, NodeState.RELEASED, NodeState.CANCELLED
 
@@ -45,6 +40,16 @@ class Flow:
 
 
 @dataclass(slots=True, eq=False)
+class Edge:
+    """A node waits for another one."""
+
+    before: "Node"
+    after: "Node"
+    rule: EdgeRule
+    met: bool = False
+
+
+@dataclass(slots=True, eq=False)
 class Node:
     """A node of a flow: a job, or a group of nodes."""
 
@@ -57,23 +62,25 @@ class Node:
     result: bytes | None = None
     members: "list[Node]" = field(default_factory=list)
     open: int = 0
-    failed: bool = False
-    edges: "list[tuple[Node, EdgeRule]]" = field(default_factory=list)
-    """The nodes that wait for this one, but for those that it has let go on."""
+    failed: int = 0
+    edges: list[Edge] = field(default_factory=list)
+    """To the nodes that wait for this one."""
 
 
 class Flows:
     """All flows of a queue."""
 
-    def __init__(self, table: "Table") -> None:
+    def __init__(
+        self, insert: Callable[[NewJob, datetime], Row], holder: Callable[[str | None], Row | None]
+    ) -> None:
         """Begin with none.
 
         Args:
-            table: the jobs; it reports those that end.
+            insert: adds a blocked job.
+            holder: the live job that has a unique key.
         """
-        self._table = table
-        table.on_end = self.ended
-        self._ids = count(1)
+        self._insert = insert
+        self._holder = holder
         self._flows: list[Flow] = []
         self._of_job: dict[int, Node] = {}
         self._events: deque[tuple[Node, NodeState]] = deque()
@@ -81,15 +88,15 @@ class Flows:
     def add(self, flow: NewFlow, *, now: datetime) -> Added:
         """Add a flow and all its jobs."""
         nodes = nodes_of(flow.parts)
-        runs = next(self._unended(flow.key), None) is None
+        runs = next(self.unended(flow.key), None) is None
         if flow.key is not None and not runs and not flow.in_turn:
             raise flow_key_taken(flow.key)
         self._require_free_keys(nodes)
-        added = Flow(next(self._ids), flow, "running" if runs else "waiting")
+        added = Flow(len(self._flows) + 1, flow, "running" if runs else "waiting")
         self._flows.append(added)
         added.nodes = self._made(added, nodes, now)
-        self._release(added.nodes[0], now)
-        self._follow_events(now)
+        self.release(added.nodes[0], now)
+        self.follow_events(now)
         return Added(added.id, [node.job.id for node in added.nodes if node.job is not None])
 
     def ended(self, row: Row, now: datetime) -> None:
@@ -97,7 +104,50 @@ class Flows:
         if (node := self._of_job.get(row.id)) is not None:
             node.result = row.result
             self._end(node, NODE_STATES[row.state], now)
-            self._follow_events(now)
+            self.follow_events(now)
+
+    def __contains__(self, job_id: int) -> bool:
+        """Whether a job is in a flow."""
+        return job_id in self._of_job
+
+    def flow(self, flow_id: int) -> Flow | None:
+        """One flow."""
+        return self._flows[flow_id - 1] if 1 <= flow_id <= len(self._flows) else None
+
+    def abandon(self, node: Node, now: datetime) -> None:
+        """End a node of a cancelled flow, and its job. What waits for it is not told."""
+        if node.job is not None and not node.job.state.ended:
+            node.job.end(JobState.CANCELLED, now)
+        node.state = CANCELLED
+        if node.parent is None:
+            self.end_flow(node.flow, CANCELLED, now)
+        else:
+            node.parent.open -= 1
+            node.parent.failed += 1
+
+    def renew(self, node: Node, now: datetime) -> None:
+        """Give a node whose job has ended, and has not failed, a new job like that one."""
+        assert node.job is not None  # noqa: S101 - only asked of nodes that have one
+        before, node.job = node.job, self._insert(node.job.new, now)
+        node.job.run_at, node.job.unique_key = max(before.run_at, now), before.unique_key
+        self._of_job[node.job.id] = node
+
+    def bars(self, job_id: int) -> bool:
+        """Whether a dead job must not run: its flow has ended, and another flow of its key has not."""
+        node = self._of_job.get(job_id)
+        return node is not None and node.flow.ended_at is not None and any(self.unended(node.flow.new.key))
+
+    def reopen(self, job_id: int) -> None:
+        """Note that a dead job runs again: its node, the groups that it is in, and its flow have not ended."""
+        node = self._of_job.get(job_id)
+        while node is not None and node.state is NodeState.FAILED:
+            node.state, node.result = RELEASED, None
+            if node.parent is None:
+                node.flow.state, node.flow.ended_at = "running", None
+            else:
+                node.parent.open += 1
+                node.parent.failed -= 1
+            node = node.parent
 
     @property
     def states(self) -> list[str]:
@@ -112,14 +162,14 @@ class Flows:
     def _require_free_keys(self, nodes: list[NewNode]) -> None:
         keys = sorted(node.job.unique_key for node in nodes if node.job and node.job.unique_key)
         for place, key in enumerate(keys):
-            if key in keys[:place] or self._table.holder(key) is not None:
+            if key in keys[:place] or self._holder(key) is not None:
                 raise job_key_taken(key)
 
     def _made(self, flow: Flow, given: list[NewNode], now: datetime) -> list[Node]:
         nodes: list[Node] = []
         for new in given:
             parent = None if new.parent is None else nodes[new.parent]
-            job = None if new.job is None else self._table.insert(new.job, now)
+            job = None if new.job is None else self._insert(new.job, now)
             node = Node(new, flow, parent, job, len(new.after))
             nodes.append(node)
             if parent is not None:
@@ -129,13 +179,14 @@ class Flows:
                 self._of_job[job.id] = node
         for node in nodes:
             for before, rule in node.new.after:
-                nodes[before].edges.append((node, rule))
+                nodes[before].edges.append(Edge(nodes[before], node, rule))
         return nodes
 
-    def _unended(self, key: str | None) -> Iterator[Flow]:
+    def unended(self, key: str | None) -> Iterator[Flow]:
+        """The flows of a key that have not ended."""
         return (flow for flow in self._flows if key is not None and flow.new.key == key and not flow.ended_at)
 
-    def _release(self, node: Node, now: datetime) -> None:
+    def release(self, node: Node, now: datetime) -> None:
         """Release a node that waits for no other, if its group is: its job is admitted; what members do is an event."""
         parent = RELEASED if node.parent is None else node.parent.state
         if node.state is not WAITING or parent is not RELEASED or node.flow.state != "running":
@@ -154,32 +205,30 @@ class Flows:
             node.state = state
             self._events.append((node, state))
 
-    def _follow_events(self, now: datetime) -> None:
+    def follow_events(self, now: datetime) -> None:
         """Do what follows from events, until nothing follows any more."""
         while self._events:
             node, state = self._events.popleft()
             if state is RELEASED:
                 for member in node.members:
                     if not member.waits_for:
-                        self._release(member, now)
-                self._close(node, now)
+                        self.release(member, now)
+                self.close(node, now)
                 continue
             self._follow_edges(node, state, now)
             if state is not NodeState.FAILING:
                 self._leave(node, now)
 
     def _follow_edges(self, node: Node, state: NodeState, now: datetime) -> None:
-        edges, node.edges = node.edges, []
-        for to, rule in edges:
-            effect = effect_of(rule, state)
-            if effect is not Effect.MEET:
-                node.edges.append((to, rule))
-            else:
-                to.waits_for -= 1
-                if not to.waits_for:
-                    self._release(to, now)
-            if to.state is WAITING and effect in {Effect.CANCEL, Effect.SKIP}:
-                self._end(to, CANCELLED if effect is Effect.CANCEL else NodeState.SKIPPED, now)
+        for edge in node.edges:
+            effect = None if edge.met else effect_of(edge.rule, state)
+            if effect is Effect.MEET:
+                edge.met = True
+                edge.after.waits_for -= 1
+                if not edge.after.waits_for:
+                    self.release(edge.after, now)
+            elif effect is not None and edge.after.state is WAITING:
+                self._end(edge.after, CANCELLED if effect is Effect.CANCEL else NodeState.SKIPPED, now)
 
     def _leave(self, node: Node, now: datetime) -> None:
         """Tell the group that a node is in of its end; cancel its own members that have not run."""
@@ -187,24 +236,24 @@ class Flows:
             if member.state is WAITING:
                 self._end(member, CANCELLED, now)
         if node.parent is None:
-            self._end_flow(node.flow, node.state, now)
+            self.end_flow(node.flow, node.state, now)
             return
         node.parent.open -= 1
         if node.state.is_failure:
-            node.parent.failed = True
+            node.parent.failed += 1
             self._events.append((node.parent, NodeState.FAILING))
-        self._close(node.parent, now)
+        self.close(node.parent, now)
 
-    def _close(self, group: Node, now: datetime) -> None:
-        """End a released group whose members have all ended."""
-        if group.state is RELEASED and not group.open:
+    def close(self, group: Node, now: datetime) -> None:
+        """End a node if it is a released group whose members have all ended."""
+        if group.job is None and group.state is RELEASED and not group.open:
             self._end(group, NodeState.FAILED if group.failed else NodeState.SUCCEEDED, now)
 
-    def _end_flow(self, flow: Flow, state: NodeState, now: datetime) -> None:
+    def end_flow(self, flow: Flow, state: NodeState, now: datetime) -> None:
         """End a flow whose root has ended, and start the next one of its key."""
         flow.state = flow.state if flow.state == CANCELLED else state
         flow.ended_at = now
-        following = next(self._unended(flow.new.key), None)
+        following = next(self.unended(flow.new.key), None)
         if following is not None and following.state == "waiting":
             following.state = "running"
-            self._release(following.nodes[0], now)
+            self.release(following.nodes[0], now)

@@ -12,7 +12,7 @@ from pgqueue.errors import NotInMemory
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan
 from pgqueue.testing.clock import Clock
-from pgqueue.testing.flows import Flows
+from pgqueue.testing.flow_control import FlowControl
 from pgqueue.testing.notes import Notebook
 from pgqueue.testing.schedules import Calendar
 from pgqueue.testing.table import Table
@@ -56,7 +56,11 @@ SIGNALS = frozenset({"signals.send", "signals.resolve", "signals.callback", "sig
 NOTES = frozenset({"notes.recall", "notes.recall_long", "notes.keep", "notes.report", "notes.progress"})
 """Those about what jobs note, which :class:`Notebook` answers in the same way."""
 FLOWS = frozenset({"flows.add"})
-"""Those about chains, groups and workflows, which :class:`Flows` answers in the same way."""
+"""Those that add chains, groups and workflows, which :class:`Flows` answers in the same way."""
+FLOW_CONTROL = frozenset(
+    f"flow_control.{name}" for name in ("begin_cancel", "ask", "cancel_portion", "end_root", "retry")
+)
+"""Those that cancel and retry them, which :class:`FlowControl` answers in the same way."""
 TIMED = "control.clock"
 """The plan that asks for the time; it takes none."""
 
@@ -86,13 +90,14 @@ class Memory(Database):
     def clear(self) -> None:
         """Forget every job, what it noted, every flow, signal and schedule."""
         table = Table()
-        self.flows = Flows(table)
+        self.flows = table.flows
         self._answers: dict[str, object] = {
             **dict.fromkeys(ANSWERED, table),
             **dict.fromkeys(CALENDAR, Calendar(table.enqueue, table.show)),
             **dict.fromkeys(NOTES, Notebook(table)),
             **dict.fromkeys(SIGNALS, table.mailbox),
             **dict.fromkeys(FLOWS, self.flows),
+            **dict.fromkeys(FLOW_CONTROL, FlowControl(table)),
         }
 
     def run(self, plan: Plan[T], connection: object = None) -> T:  # noqa: ARG002 - there is no transaction to join

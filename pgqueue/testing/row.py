@@ -94,6 +94,16 @@ class Row:
         if seconds is not None:
             self.started_at = now - timedelta(seconds=seconds)
 
+    def matches(self, task: str | None, queue: str | None, error: str | None = None) -> bool:
+        """Whether it is of this task, in this queue, and its last error of this type; None: any."""
+        failed_so = error is None or bool(self.errors and f".{self.errors[-1].type}".endswith(f".{error}"))
+        return task in (None, self.new.task) and queue in (None, self.new.queue) and failed_so
+
+    def revive(self, state: JobState, now: datetime) -> None:
+        """Run again after its death, with all its attempts."""
+        self.wait(state)
+        self.attempts, self.run_at, self.ended_at, self.reason = 0, now, None, None
+
     def admit(self, now: datetime) -> None:
         """Stand in line, or in the calendar, since nothing is left to wait for."""
         self.state = JobState.SCHEDULED if self.run_at > now else JobState.READY

@@ -7,7 +7,7 @@ to one client that has no other beside it. What is decided elsewhere is not deci
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import count
 from uuid import UUID
@@ -17,6 +17,7 @@ from pgqueue.store.claim import WorkerInfo
 from pgqueue.store.ending import States
 from pgqueue.store.standings import RATED
 from pgqueue.store.waiting import Look
+from pgqueue.testing.flows import Flows
 from pgqueue.testing.mailbox import Mailbox
 from pgqueue.testing.row import Row
 from pgqueue.values.job import AttemptError, Claim, Enqueued, Job, JobState, NewJob, Outcome, QueueCount
@@ -28,11 +29,7 @@ from pgqueue.values.why import Why, explain
 
 
 class Table:
-    """All jobs of a queue, and what is known of its workers.
-
-    Attributes:
-        on_end: called with each job that ends, and the instant.
-    """
+    """All jobs of a queue, and what is known of its workers."""
 
     def __init__(self) -> None:
         """Begin with no job."""
@@ -42,7 +39,7 @@ class Table:
         self._leases: dict[UUID, datetime] = {}
         self._paused: set[str] = set()
         self._holds: dict[str, tuple[int, datetime]] = {}
-        self.on_end: Callable[[Row, datetime], None] = lambda _row, _now: None
+        self.flows = Flows(self.insert, self.holder)
 
     def clock(self, *, now: datetime) -> datetime:
         """What time it is."""
@@ -110,7 +107,7 @@ class Table:
             row.shown()
             for row in reversed(self._rows.values())
             if (states is None or row.state in states)
-            and _matches(row, task, queue)
+            and row.matches(task, queue)
             and unique_key in (None, row.unique_key)
             and (before is None or row.id < before)
         ]
@@ -154,7 +151,7 @@ class Table:
             row.cancel_requested = True
         else:
             row.end(JobState.CANCELLED, now)
-            self.on_end(row, now)
+            self.flows.ended(row, now)
         return row.state
 
     def retry(self, job_id: int, *, without_key: bool, now: datetime) -> Retried:
@@ -234,8 +231,8 @@ class Table:
                 self._record(row, verdict, now)
                 done[row.id] = row.state
                 if row.state.ended:
-                    self.on_end(row, now)
-                if row.state is JobState.SUCCEEDED and not keep:
+                    self.flows.ended(row, now)
+                if row.state is JobState.SUCCEEDED and not keep and row.id not in self.flows:
                     del self._rows[row.id]
         return done
 
@@ -283,7 +280,7 @@ class Table:
                 row.end(JobState.DEAD, now)
                 row.reason = "exhausted"
             if row.state.ended:
-                self.on_end(row, now)
+                self.flows.ended(row, now)
 
     def _collision(self, job: NewJob, key: str, now: datetime) -> Enqueued | None:
         """What to say to an enqueue whose unique key is taken; None: it is free."""
@@ -320,33 +317,28 @@ class Table:
         for row in self._rows.values():
             if row.state is JobState.DEAD and (job_ids is None or row.id in job_ids):
                 died_before = before is None or (row.ended_at is not None and row.ended_at < before)
-                if died_before and _matches(row, task, queue) and _failed_with(row, error):
+                if died_before and row.matches(task, queue, error):
                     yield row
 
     def _revive(self, job_ids: Sequence[int], *, without_key: bool, now: datetime) -> Retried:
-        """Make dead jobs ready, unless a live job has their key."""
+        """Make dead jobs ready, unless a live job has their key or another flow has their flow's."""
         revived, held = list[int](), list[Held]()
-        for row in self._dead(job_ids):
+        barred = {job_id for job_id in job_ids if self.flows.bars(job_id)}
+        for row in self._dead([job_id for job_id in job_ids if job_id not in barred]):
             key = None if without_key else row.unique_key
             twin = self.holder(key)
             if twin is not None and key is not None:
                 held.append(Held(row.id, twin.id, key))
                 continue
-            row.wait(JobState.READY)
+            row.revive(JobState.READY, now)
+            row.unique_key = key
             self.mailbox.revive(row.id)
-            row.attempts, row.run_at, row.ended_at, row.reason, row.unique_key = 0, now, None, None, key
+            self.flows.reopen(row.id)
             revived.append(row.id)
-        known = {*revived, *(one.id for one in held)}
-        return Retried(tuple(revived), tuple(held), (), tuple(one for one in job_ids if one not in known))
+        known = {*revived, *barred, *(one.id for one in held)}
+        left = tuple(one for one in job_ids if one not in known)
+        return Retried(tuple(revived), tuple(held), (), left, tuple(sorted(barred)))
 
 
 def _run_at(job: NewJob, now: datetime) -> datetime:
     return job.run_at or now + (job.delay or timedelta(0))
-
-
-def _failed_with(row: Row, error: str | None) -> bool:
-    return error is None or bool(row.errors and f".{row.errors[-1].type}".endswith(f".{error}"))
-
-
-def _matches(row: Row, task: str | None, queue: str | None) -> bool:
-    return task in (None, row.new.task) and queue in (None, row.new.queue)

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from pgqueue.errors import FlowNotFound, FlowRefused
 from pgqueue.values.flow import PORTION, EdgeRule, NodeKind, NodeState
 
 What: TypeAlias = Literal["failed", "downstream", "all"]
@@ -19,6 +20,8 @@ WHAT: tuple[What, ...] = ("failed", "downstream", "all")
 OPEN = frozenset({NodeState.WAITING, NodeState.RELEASED})
 DONE = frozenset({NodeState.SUCCEEDED, NodeState.SKIPPED})
 FAILURES = frozenset({NodeState.FAILED, NodeState.CANCELLED})
+NAMED = 5
+"""Parts that an error names, at most."""
 
 
 class NodeNow(msgspec.Struct, frozen=True):
@@ -177,3 +180,44 @@ class _Graph:
             node.parent == group and node.state in FAILURES and node.id not in again
             for node in self.nodes.values()
         )
+
+
+def spoken_node(name: str | None, task: str | None, place: int, job: int | None) -> str:
+    """The node of a job, in words."""
+    return f"{repr(name) if name is not None else f'{task} at place {place}'} (job {job})"
+
+
+def why_missing(node: str, known: bool, key: str | None, twin: int | None) -> str:  # noqa: FBT001 - a column
+    """Why the job of a node does not come back: a live job has its key, or there is no record of it."""
+    if twin is not None:
+        said = f"live job {twin} has its unique key {key!r}; cancel that job, or wait until it has ended"
+    elif not known:
+        said = "there is no record of its job any more; enqueue the flow again"
+    else:
+        said = "its arguments were not kept, or its key was taken meanwhile; retry again, or enqueue the flow again"
+    return f"{node}: {said}"
+
+
+def not_retried(reasons: Sequence[str], *, others: int) -> FlowRefused:
+    """What to raise where jobs of a flow do not come back."""
+    more = f"; and {others} others" if others else ""
+    return FlowRefused("the flow was not retried: " + "; ".join(reasons) + more)
+
+
+def not_ended(flow_id: int, state: str) -> FlowRefused:
+    """What to raise where a flow cannot be retried yet."""
+    remedy = "wait until its running jobs have ended" if state == "cancelled" else "cancel it first"
+    return FlowRefused(f"flow {flow_id} has not ended; {remedy}, and retry again")
+
+
+def out_of_turn(flow_id: int, rival: int, key: str) -> FlowRefused:
+    """What to raise where another flow of the same key has not ended."""
+    return FlowRefused(
+        f"flow {flow_id} cannot be retried: flow {rival} of the same key {key!r} has not ended; "
+        "wait for it, or cancel it, and retry again"
+    )
+
+
+def not_found(flow_id: int) -> FlowNotFound:
+    """What to raise where there is no such flow."""
+    return FlowNotFound(f"no record of flow {flow_id}: not committed (yet), rolled back, or deleted")

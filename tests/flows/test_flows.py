@@ -2,13 +2,16 @@
 
 import random
 from collections import Counter
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from flows.world import World, every_world
+from neighbours.places import MINUTE
 
-from pgqueue import JobState, Workflow, chain, group
+from pgqueue import JobState, Outcome, Unique, Workflow, chain, group
 from pgqueue.errors import FlowRefused, InvalidOption
+from pgqueue.testing import assert_enqueued, dying
 
 world = every_world
 
@@ -165,6 +168,56 @@ def test_a_large_group_behind_a_step_is_released_whole(world: World) -> None:
     assert world.noted == ["first", *range(2000), "last"]
     assert world.states == ["succeeded"]
     assert world.waiting == 0
+
+
+def test_a_job_waits_for_the_others_and_for_its_time(world: World) -> None:
+    now = datetime.now(UTC)
+    handle = chain(
+        world.note.using(run_at=now + 2 * MINUTE).call(1),
+        world.note.using(run_at=now + MINUTE).call(2),
+        world.note.using(run_at=now + 4 * MINUTE).call(3),
+    ).enqueue()
+    assert world.run(now=now + 1.5 * MINUTE) == []
+    assert [job.status() for job in handle.jobs] == [
+        JobState.SCHEDULED,
+        JobState.BLOCKED,
+        JobState.BLOCKED,
+    ]
+    world.run(now=now + 3 * MINUTE)
+    assert (world.noted, handle.jobs[2].status()) == ([1, 2], JobState.SCHEDULED)
+    world.run(now=now + 5 * MINUTE)
+    assert (world.noted, world.states) == ([1, 2, 3], ["succeeded"])
+
+
+def test_what_a_lost_worker_ended_for_good_has_failed(world: World) -> None:
+    handle = chain(world.note.using(max_attempts=1).call(1), world.note.call(2)).enqueue()
+    now = datetime.now(UTC)
+    with dying(world.note):
+        world.run(now=now)
+    assert [job.status() for job in handle.jobs] == [JobState.RUNNING, JobState.BLOCKED]
+    world.run(now=now + MINUTE)
+    assert [job.status() for job in handle.jobs] == [JobState.DEAD, JobState.CANCELLED]
+    assert (world.states, world.waiting) == (["failed"], 0)
+
+
+def test_a_blocked_job_says_so_and_is_found_like_any_other(world: World) -> None:
+    handle = chain(world.note.call(1), world.note.using(priority=5).call(2)).enqueue()
+    assert [job.id for job in assert_enqueued(world.note, args=(2,), priority=5, count=1)] == [
+        handle.jobs[1].id
+    ]
+    assert_enqueued(world.note, count=2)
+    why = world.queue.why(handle.jobs[1].id)
+    assert (why.state, why.reason) == (JobState.BLOCKED, "blocked")
+
+
+def test_an_enqueue_that_meets_the_key_of_a_blocked_job_leaves_it_blocked(world: World) -> None:
+    keyed = world.note.using(unique_key="k")
+    handle = chain(world.note.call(1), keyed.call(2)).enqueue()
+    other = keyed.using(unique=Unique(collision="replace")).enqueue(3)
+    assert (other.id, other.outcome) == (handle.jobs[1].id, Outcome.REPLACED)
+    assert other.status() is JobState.BLOCKED
+    world.run()
+    assert (world.noted, world.states) == ([1, 3], ["succeeded"])
 
 
 def test_of_one_key_one_flow_runs_and_the_next_in_turn(world: World) -> None:

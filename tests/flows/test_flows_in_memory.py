@@ -1,18 +1,22 @@
 """Flows in memory: any flow ends there as it does on PostgreSQL."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
+import pytest
 from flows.world import World
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from neighbours.places import empty, one_database
 
-from pgqueue import PgQueue, Workflow, chain, group
+from pgqueue import JobState, PgQueue, Workflow, chain, group
+from pgqueue.app.flow_handle import FlowHandle
 from pgqueue.app.flows import Flow
 from pgqueue.app.task import Call
-from pgqueue.testing import in_database, in_memory
+from pgqueue.errors import FlowRefused
+from pgqueue.testing import eager, in_database, in_memory
 
 database = one_database
 
@@ -71,31 +75,131 @@ def build(world: World, shape: Any) -> Call[Any] | Flow:
             return world.note.call(shape)
 
 
+STEERING = st.sampled_from(
+    ["cancel", "failed", "downstream", "all", "one dead", "all dead", "enqueue, cancel", "get well", "purge"]
+)
+
+
+def seen(world: World) -> list[Any]:
+    """All that can be seen of the flows and of their jobs."""
+    jobs = [(job.id - world.ids[0], job.state, job.attempts) for job in world.queue.jobs(limit=1000)]
+    return [world.noted[:], jobs, world.states, world.node_states]
+
+
+def enqueued(world: World, shape: Any) -> FlowHandle:
+    """Enqueue a flow of the key of all the others."""
+    flow = Workflow(key="k", in_turn=True)
+    flow.add("all", build(world, shape))
+    flow.add("always", world.note.call("ok"), after="all", if_failed="continue")
+    handle = flow.enqueue()
+    world.ids += sorted(job.id for job in handle.jobs)
+    return handle
+
+
+def steered(world: World, handles: list[FlowHandle], shape: Any, what: str) -> object:  # noqa: PLR0911 - a row for each
+    """Do something with the flows; what was answered."""
+    match what:
+        case "failed" | "downstream" | "all":
+            try:
+                return [handle.retry(what=what) for handle in handles]
+            except FlowRefused as error:
+                return re.sub(r"job \d+|flow \d+", "", str(error))
+        case "cancel":
+            return [handle.cancel() for handle in handles]
+        case "enqueue, cancel":
+            return enqueued(world, shape).cancel()
+        case "get well":
+            world.well = True
+        case "one dead":
+            return [len(world.queue.retry(job.id)) for job in world.queue.jobs(state="dead")[:1]]
+        case "all dead":
+            done = world.queue.retry_dead()
+            return len(done), len(done.out_of_turn)
+        case "purge":
+            return world.queue.purge_dead(everything=True)
+    return None
+
+
 def outcome(
-    queue: PgQueue, connection: psycopg.Connection[Any] | None, shapes: list[Any], early: list[int]
+    queue: PgQueue,
+    connection: psycopg.Connection[Any] | None,
+    shapes: list[Any],
+    early: list[int],
+    then: list[str],
 ) -> Any:
-    """Enqueue these flows, all of one key, cancel some jobs, and run everything; all that can be seen of it."""
+    """Enqueue these flows, cancel some jobs, run everything, and do other things; all that can be seen of it."""
     world = World(queue, connection)
-    for shape in shapes:
-        flow = Workflow(key="k", in_turn=True)
-        flow.add("all", build(world, shape))
-        flow.add("always", world.note.call("ok"), after="all", if_failed="continue")
-        world.ids += [job.id for job in flow.enqueue().jobs]
-    first = min(world.ids)
+    handles = [enqueued(world, shape) for shape in shapes]
     for place in early:
-        queue.cancel(first + place)
-    ran = [job_id - first for job_id in world.run()]
-    jobs = {job.id - first: job.state for job in queue.jobs(limit=1000)}
-    return ran, world.noted, jobs, world.states, world.node_states
+        queue.cancel(world.ids[0] + place)
+    story: list[Any] = [[job_id - world.ids[0] for job_id in world.run()], seen(world)]
+    for what in then:
+        story += [what, steered(world, handles, shapes[0], what), seen(world)]
+        world.run()
+        story += [seen(world)]
+    return story
 
 
 @settings(max_examples=30, phases=[Phase.generate, Phase.shrink])
-@given(shapes=st.lists(FLOWS, min_size=1, max_size=2), early=st.lists(st.integers(0, 9), max_size=2))
-def test_any_flows_end_in_memory_as_on_postgresql(database: str, shapes: list[Any], early: list[int]) -> None:
+@given(
+    shapes=st.lists(FLOWS, min_size=1, max_size=2),
+    early=st.lists(st.integers(0, 9), max_size=2),
+    then=st.lists(STEERING, max_size=4),
+)
+def test_any_flows_end_in_memory_as_on_postgresql(
+    database: str, shapes: list[Any], early: list[int], then: list[str]
+) -> None:
     queue = PgQueue("")
     empty(database)
     with in_database(queue, database), psycopg.connect(database, autocommit=True) as connection:
-        stored = outcome(queue, connection, shapes, early)
+        stored = outcome(queue, connection, shapes, early, then)
     queue = PgQueue("")
     with in_memory(queue):
-        assert outcome(queue, None, shapes, early) == stored
+        assert outcome(queue, None, shapes, early, then) == stored
+
+
+def test_an_eager_enqueue_runs_the_whole_flow_in_order() -> None:
+    queue = PgQueue("")
+    world = World(queue, None)
+    with eager(queue):
+        handle = chain(
+            world.note.call(1),
+            group([world.note.call(2), world.note.call(3)], on_end=world.note.call(4)),
+            world.note.call(5),
+        ).enqueue()
+        assert world.noted == [1, 2, 3, 4, 5]
+        assert {job.status() for job in handle.jobs} == {JobState.SUCCEEDED}
+
+
+async def test_an_eager_enqueue_raises_what_a_job_raised_and_the_rest_is_cancelled() -> None:
+    queue = PgQueue("")
+
+    @queue.task(max_attempts=1)
+    async def fail() -> None:
+        raise ConnectionError("no mail server")
+
+    with eager(queue):
+        with pytest.raises(ConnectionError, match="no mail server"):
+            await chain(fail.call(), fail.call()).aenqueue()
+        assert [job.state for job in queue.jobs()] == [JobState.CANCELLED, JobState.DEAD]
+
+
+def test_a_retry_runs_at_once_in_eager_mode() -> None:
+    queue = PgQueue("")
+    world = World(queue, None)
+    with eager(queue):
+        handle = chain(world.note.call("fail"), world.note.call(2)).enqueue()
+        world.well = True
+        assert handle.retry() == 2
+        assert world.noted == ["fail", "fail", 2]
+
+
+def test_jobs_of_flows_are_kept_in_memory_without_a_history() -> None:
+    queue = PgQueue("", history=0)
+    world = World(queue, None)
+    with in_memory(queue):
+        flow = chain(world.note.call(1), world.note.call(2)).enqueue()
+        world.note.enqueue(3)
+        world.run()
+        assert len(queue.jobs()) == 2
+        assert flow.retry(what="all") == 2

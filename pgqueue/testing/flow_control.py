@@ -1,0 +1,168 @@
+"""Flows in memory: how they are cancelled, and run again.
+
+Each public method of :class:`FlowControl` answers the plan of its name in :mod:`pgqueue.store.flow_control`. What a retry
+changes is decided in :mod:`pgqueue.values.flow_retry`.
+"""
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pgqueue.testing.flows import RELEASED, WAITING, Flow, Node
+from pgqueue.values.flow import NodeState
+from pgqueue.values.flow_retry import (
+    NAMED,
+    EdgeNow,
+    NodeNow,
+    Rerun,
+    What,
+    not_ended,
+    not_found,
+    not_retried,
+    out_of_turn,
+    rerun,
+    spoken_node,
+    why_missing,
+)
+from pgqueue.values.job import JobState
+
+if TYPE_CHECKING:
+    from pgqueue.testing.table import Table
+
+
+class FlowControl:
+    """Cancels and retries the flows of a queue."""
+
+    def __init__(self, table: "Table") -> None:
+        """Begin.
+
+        Args:
+            table: the jobs, and their flows.
+        """
+        self._table = table
+        self._flows = table.flows
+
+    def begin_cancel(self, flow_id: int) -> bool:
+        """Mark a flow as cancelled; False: it had ended."""
+        flow = self._flow(flow_id)
+        if flow.ended_at is None:
+            flow.state = "cancelled"
+        return flow.ended_at is None
+
+    def ask(self, flow_id: int) -> None:
+        """Ask a flow's running jobs to stop."""
+        for node in self._flow(flow_id).nodes:
+            if node.job is not None and node.job.state is JobState.RUNNING:
+                node.job.cancel_requested = True
+
+    def cancel_portion(
+        self,
+        flow_id: int,
+        after: tuple[int, int],  # noqa: ARG002 - all at once
+        *,
+        now: datetime,
+    ) -> tuple[bool, None]:
+        """End the nodes of a flow but for its running jobs and the groups that these are in."""
+        root, *nodes = self._flow(flow_id).nodes
+        ended = [node for node in nodes if node.state is WAITING or _is_due(node)]
+        for node in ended:
+            self._flows.abandon(node, now)
+        for group in [root, *nodes]:
+            self._flows.close(group, now)
+        self._flows.follow_events(now)
+        return False, None
+
+    def end_root(self, flow_id: int, *, now: datetime) -> None:
+        """End a cancelled flow that waited for its turn."""
+        root = self._flow(flow_id).nodes[0]
+        if root.state is WAITING:
+            self._flows.abandon(root, now)
+            self._flows.follow_events(now)
+
+    def retry(self, flow_id: int, what: What, *, now: datetime) -> int:
+        """Run parts of a flow again; how many jobs do."""
+        flow = self._flow(flow_id)
+        if flow.ended_at is None and (flow.state == "cancelled" or what == "all"):
+            raise not_ended(flow_id, flow.state)
+        rival = next(self._flows.unended(flow.new.key), None) if flow.ended_at is not None else None
+        if rival is not None:
+            raise out_of_turn(flow_id, rival.id, str(flow.new.key))
+        changes = rerun(*_loaded(flow), what)
+        if not changes.states and not changes.skipped:
+            return 0
+        back = [flow.nodes[place] for place in changes.states if flow.nodes[place].job is not None]
+        self._require_jobs(back)
+        flow.state, flow.ended_at = "running", None
+        self._bring_back(back, now)
+        _put(flow, changes)
+        for place, state in changes.states.items():
+            node = flow.nodes[place]
+            if state is RELEASED and node.job is not None:
+                node.job.admit(now)
+            self._flows.close(node, now)
+        self._flows.follow_events(now)
+        return len(back)
+
+    def _flow(self, flow_id: int) -> Flow:
+        flow = self._flows.flow(flow_id)
+        if flow is None:
+            raise not_found(flow_id)
+        return flow
+
+    def _require_jobs(self, nodes: Collection[Node]) -> None:
+        """Refuse a retry if the job of one of these nodes cannot come back."""
+        reasons: list[str] = []
+        for node in nodes:
+            assert node.new.job is not None  # noqa: S101 - only given nodes that have one
+            assert node.job is not None  # noqa: S101 - the same
+            known = self._table.show(node.job.id) is not None
+            twin = self._table.holder(node.job.unique_key)
+            if twin is not None or not known:
+                said = spoken_node(node.new.name, node.new.job.task, node.new.place, node.job.id)
+                reasons.append(
+                    why_missing(said, known, node.job.unique_key, None if twin is None else twin.id)
+                )
+        if reasons:
+            raise not_retried(reasons[:NAMED], others=len(reasons) - len(reasons[:NAMED]))
+
+    def _bring_back(self, nodes: Collection[Node], now: datetime) -> None:
+        """Have these nodes' jobs wait again: a dead one under its id, another one as a new job."""
+        for node in nodes:
+            if node.state is NodeState.FAILED and node.job is not None:
+                node.job.revive(JobState.BLOCKED, now)
+            else:
+                self._flows.renew(node, now)
+
+
+def _is_due(node: Node) -> bool:
+    """Whether nothing holds a node back, and no worker has its job."""
+    return node.state is RELEASED and node.job is not None and node.job.state is not JobState.RUNNING
+
+
+def _loaded(flow: Flow) -> tuple[list[NodeNow], list[EdgeNow]]:
+    places = {id(node): place for place, node in enumerate(flow.nodes)}
+    nodes = [
+        NodeNow(place, node.new.parent, node.new.place, node.new.kind, node.state, node.waits_for)
+        for place, node in enumerate(flow.nodes)
+    ]
+    edges = [
+        EdgeNow(places[id(edge.before)], places[id(edge.after)], edge.rule, edge.met)
+        for node in flow.nodes
+        for edge in node.edges
+    ]
+    return nodes, edges
+
+
+def _put(flow: Flow, changes: Rerun) -> None:
+    """Write the changes of the graph."""
+    places = {id(node): place for place, node in enumerate(flow.nodes)}
+    for place, state in [*changes.states.items(), *((one, NodeState.SKIPPED) for one in changes.skipped)]:
+        flow.nodes[place].state, flow.nodes[place].result = state, None
+    for place, waits_for in changes.waits_for.items():
+        flow.nodes[place].waits_for = waits_for
+    for node in flow.nodes:
+        for edge in node.edges:
+            edge.met = changes.met.get((places[id(edge.before)], places[id(edge.after)]), edge.met)
+    for (group, _), (opened, failed) in changes.counts.items():
+        flow.nodes[group].open += opened
+        flow.nodes[group].failed += failed
