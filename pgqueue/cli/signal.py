@@ -3,6 +3,7 @@
 import click
 import msgspec
 
+from pgqueue.app.flow_handle import FlowHandle
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.values import any_json
@@ -15,8 +16,8 @@ from pgqueue.errors import InvalidOption
 @click.argument("payload", metavar="[JSON]", type=any_json, required=False)
 @with_queue
 def signal(queue: PgQueue, /, *, target: str, name: str, payload: msgspec.Raw | None) -> None:
-    """Send the signal NAME to TARGET: a job's id, or key:TEXT. JSON is what the task gets."""
-    first = queue.signal(_read(target), name, payload)
+    """Send the signal NAME to TARGET: a job's id, key:TEXT or flow:ID. JSON is what the task gets."""
+    first = queue.signal(_read(queue, target), name, payload)
     click.echo(
         f"signal {name} sent to {target}"
         if first
@@ -24,9 +25,11 @@ def signal(queue: PgQueue, /, *, target: str, name: str, payload: msgspec.Raw | 
     )
 
 
-def _read(target: str) -> int | str:
+def _read(queue: PgQueue, target: str) -> FlowHandle | int | str:
     if target.isascii() and target.removeprefix("job:").isdigit():
         return int(target.removeprefix("job:"))
     if target.startswith("key:"):
         return target.removeprefix("key:")
-    raise InvalidOption(f"TARGET {target!r}: give a job's id, or key:TEXT")
+    if target.isascii() and target.startswith("flow:") and target.removeprefix("flow:").isdigit():
+        return FlowHandle(int(target.removeprefix("flow:")), queue, ())
+    raise InvalidOption(f"TARGET {target!r}: give a job's id, key:TEXT or flow:ID")

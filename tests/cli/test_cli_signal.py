@@ -40,9 +40,11 @@ def test_a_signal_is_sent_to_a_job_or_a_key_without_an_app(dsn: str, queue: PgQu
     ("words", "refusal"),
     [
         (["7", "approved"], "signal 'approved' to 7: the job has ended, or never was"),
-        (["order:42", "approved"], "TARGET 'order:42': give a job's id, or key:TEXT"),
+        (["order:42", "approved"], "TARGET 'order:42': give a job's id, key:TEXT or flow:ID"),
+        (["flow:77", "approved"], "the job has ended, or never was"),
+        (["flow:x", "approved"], "TARGET 'flow:x': give a job's id, key:TEXT or flow:ID"),
         (["key:", "approved"], "key='': use a string of 1 to 296 characters"),
-        (["0", "approved"], "signal(0): give a job's handle, its id, or a key"),
+        (["0", "approved"], "signal(0): give the handle of a job or a flow, a job's id, or a key"),
         (["7", "not one name"], "a name has no white space, comma or colon in it"),
         (["key:k", "approved", "yes"], "'yes' is no JSON"),
         (["key:k", "approved", '"\\u0000"'], "a string holds NUL"),
