@@ -108,15 +108,10 @@ class ScheduleAdmin(ReadOnlyAdmin):
         """Remove one."""
         project_queue().schedules.remove(obj.name)
 
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Remove several; those that code declares stay."""
-        chosen = list(queryset)
-        for row in chosen:
-            if row.module is None:
-                project_queue().schedules.remove(row.name)
-        if kept := [row.name for row in chosen if row.module is not None]:
-            text = f"Not deleted, since code declares them: {', '.join(kept)}. Remove the declaration and deploy."
-            self.message_user(request, text, messages.WARNING)
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:  # noqa: ARG002 - Django's call
+        """Remove several; Django has asked for each whether it may be deleted."""
+        for row in queryset:
+            project_queue().schedules.remove(row.name)
 
     def _edits(self, request: HttpRequest, obj: Any) -> bool:  # noqa: ANN401 - a schedule or None
         return self.has_add_permission(request) if obj is None else self.has_change_permission(request, obj)
