@@ -206,9 +206,7 @@ class Notes:
         if not kept:
             raise self._superseded(f"{_spoken(key)} was not recorded")
         if key == CHECKPOINT and self._known is not None:
-            self._known[key] = (
-                None  # to be asked for: the transaction in which it is noted may yet be rolled back
-            )
+            self._known[key] = None  # to be asked for: its transaction may yet be rolled back
 
     def _prepared(self, step: Step, value: object) -> tuple[str, Any]:
         """A result as it is to be stored, and as this attempt and later ones get it."""

@@ -10,7 +10,7 @@ from ciphers import Secret
 from neighbours.places import HOUR, MINUTE, NOON, a_clock, a_database, every_place, one_database
 from tenacity import wait_none
 
-from pgqueue import Context, JobState, PgQueue, Progress, Retry
+from pgqueue import Context, JobState, PgQueue, Progress, Retry, Superseded
 from pgqueue.errors import (
     ConfigurationError,
     InvalidOption,
@@ -319,6 +319,21 @@ def test_a_dead_job_that_is_retried_keeps_its_steps_and_its_checkpoint(queue: Pg
     assert later(queue) == [(1, JobState.SUCCEEDED)]
     assert calls == [1]
     assert found == [None, {"page": 7}]
+
+
+def test_a_superseded_attempt_records_nothing_and_is_told_so(queue: PgQueue) -> None:
+    @queue.task
+    def bill(ctx: Context) -> int:
+        if ctx.attempt == 1:
+            ctx.progress(1)
+            drain(queue, now=NOON + HOUR)
+        return ctx.run_step(f"charge {ctx.attempt}", lambda: ctx.attempt)
+
+    handle = bill.enqueue()
+    with pytest.raises(Superseded, match=r"attempt 1 no longer holds it; step 'charge 1' was not recorded"):
+        drain(queue, now=NOON)
+    assert handle.result(timeout=0) == 2
+    assert handle.progress() is None
 
 
 # Checkpoints

@@ -6,8 +6,9 @@ from datetime import timedelta
 from store.drivers import Ask, every_kind, one_database
 from store.samples import LEASE, MINUTE, NOON, SECOND, adding, error_of, new_job, shown, taking
 
-from pgqueue.store import claim, enqueue, finish, signals, upkeep
+from pgqueue.store import claim, enqueue, finish, notes, signals, upkeep
 from pgqueue.values.job import JobState, Outcome
+from pgqueue.values.note import Reported
 from pgqueue.values.signal import Awaited
 from pgqueue.values.unique import Unique
 from pgqueue.values.verdict import Again, Succeeded, Waits
@@ -45,6 +46,35 @@ async def test_a_batch_is_copied_and_claimed(ask: Ask) -> None:
 
     assert [one.id for one in taken] == [answer.id for answer in answers]
     assert [one.task for one in taken] == [job.task for job in batch]
+
+
+async def test_what_a_job_notes_is_read_back_as_it_was_written(ask: Ask) -> None:
+    await ask(adding(new_job(), new_job()))
+    one, other = await ask(taking())
+    step: notes.Key = ("step", 'it\'s "50 %" {é} %(name)s \\')
+    value, long = '{"b": "50 % é \\\\", "a": [1.50, null]}', f'"{"é" * 5_000}"'
+
+    assert await ask(notes.keep(one, step, value, now=NOON))
+    assert await ask(notes.keep(one, ("checkpoint", ""), "1", now=NOON))
+    assert await ask(notes.keep(one, ("checkpoint", ""), "2", now=NOON))
+    assert await ask(notes.recall(one.id)) == {step: value, ("checkpoint", ""): "2"}
+    assert await ask(notes.recall(other.id)) == {}
+    assert await ask(notes.recall_long(one.id, step)) == value
+    assert await ask(notes.keep(one, step, long, now=NOON))
+    assert await ask(notes.recall_long(one.id, step)) == long
+
+    said = '{"done": 1, "total": 2.5, "message": "it\'s \\"50 %\\""}'
+    await ask(notes.report([Reported(one, said), Reported(other, '{"done": 3}')], now=NOON))
+    noted = await ask(notes.progress(one.id))
+    assert noted is not None
+    assert (noted.progress.done, noted.progress.total, noted.progress.message) == (1, 2.5, 'it\'s "50 %"')
+    assert noted.progress.at == NOON
+    await ask(finish.finish(one.worker_id, [Succeeded(one, 1.0)], keep=True, now=NOON))
+    assert not await ask(notes.keep(one, step, "1", now=NOON))
+    assert await ask(upkeep.drop_notes()) >= 3
+    assert await ask(notes.recall(one.id)) == {}
+    assert await ask(notes.progress(one.id)) is None
+    assert await ask(notes.progress(other.id)) is not None
 
 
 async def test_a_lost_workers_job_is_reclaimed(ask: Ask) -> None:

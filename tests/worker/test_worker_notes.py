@@ -23,6 +23,12 @@ from pgqueue.worker.worker import Worker
 AT_ONCE = Retry(wait=wait_none())
 
 
+@pytest.fixture(autouse=True)
+def untidy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that starts deletes what ended jobs noted; these tests look at it."""
+    monkeypatch.setattr("pgqueue.worker.upkeep.TIDYING", ())
+
+
 def counting(queue: PgQueue, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the plans that tasks run from now on."""
     names: list[str] = []
@@ -254,7 +260,10 @@ async def test_no_other_service_waits_while_the_notes_are_locked(
     count.enqueue()
     with psycopg.connect(dsn) as locker:
         locker.execute("lock table pgqueue.notes in access exclusive mode")
-        async with running(queue, poll=timedelta(seconds=0.1), sweep=timedelta(seconds=0.1)):
+        often = timedelta(seconds=0.1)
+        async with running(
+            queue, poll=often, sweep=often, lease=timedelta(minutes=20)
+        ):  # a lock is waited for 5 min
             await until(
                 lambda: ask(
                     dsn, "select 1 from pg_locks where not granted and relation = 'pgqueue.notes'::regclass"
@@ -284,6 +293,21 @@ def test_a_take_writes_the_progress_of_its_jobs(queue: PgQueue) -> None:
             "it's number 1",
             "it's number 2",
         ]
+
+
+async def test_a_worker_deletes_what_ended_jobs_noted(
+    queue: PgQueue, running: Running, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+
+    @queue.task
+    def waits() -> None: ...
+
+    live = waits.using(delay=3600).enqueue()
+    for job_id in (live.id, live.id + 1):
+        ask(dsn, "insert into pgqueue.notes (job_id, kind, value) values (%s, 'checkpoint', '1')", job_id)
+    async with running(queue):
+        await until(lambda: ask(dsn, "select job_id from pgqueue.notes") == [(live.id,)])
 
 
 async def test_what_another_program_wrote_as_progress_is_no_error(queue: PgQueue, dsn: str) -> None:

@@ -25,6 +25,12 @@ AT_ONCE = Retry(wait=wait_none())
 SHORT = timedelta(seconds=3)
 
 
+@pytest.fixture(autouse=True)
+def untidy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that starts deletes what ended jobs noted; these tests look at it."""
+    monkeypatch.setattr("pgqueue.worker.upkeep.TIDYING", ())
+
+
 @pytest.mark.parametrize("task", ["charge", "charge_plain"])
 @pytest.mark.parametrize(
     ("dies", "runs"), [("before the record", [1, 2]), ("after the record", [1]), ("never", [1])]
@@ -32,7 +38,7 @@ SHORT = timedelta(seconds=3)
 def test_a_worker_that_is_killed_runs_a_step_again_only_if_it_was_not_recorded(
     queue: PgQueue, dsn: str, task: str, dies: str, runs: list[int]
 ) -> None:
-    job = getattr(Workshop(queue), task).enqueue(dies=dies)
+    getattr(Workshop(queue), task).enqueue(dies=dies)
     with processes(dsn) as start:
         first = start(concurrency=1, lease=1.0)
         if dies != "never":
@@ -40,7 +46,6 @@ def test_a_worker_that_is_killed_runs_a_step_again_only_if_it_was_not_recorded(
             start(concurrency=1, lease=1.0)
         wait_until(lambda: not live_jobs(dsn))
         assert ask(dsn, "select attempt from marks order by id") == [(attempt,) for attempt in runs]
-        assert ask(dsn, "select job_id, kind, name from pgqueue.notes") == [(job.id, "step", "charge")]
 
 
 def give_up() -> None:
@@ -90,6 +95,33 @@ async def test_a_superseded_attempt_records_nothing_and_is_told_so(
     assert record.state is JobState.SUCCEEDED
     assert ask(dsn, "select value::text from pgqueue.notes") == [(str(record.attempts),)]
     assert "attempt superseded: nothing more is recorded of it" in caplog.messages
+
+
+async def test_an_attempt_that_was_given_up_records_nothing_while_its_worker_runs_the_next(
+    queue: PgQueue, running: Running, dsn: str
+) -> None:
+    """Both attempts are of one worker: the number of the claim tells them apart."""
+    refused: list[int] = []
+    second, looked = threading.Event(), threading.Event()
+
+    @queue.task(timeout=1, retry=AT_ONCE)
+    def slow(ctx: Context) -> None:
+        if ctx.attempt > 1:
+            second.set()
+            looked.wait(60)
+            return
+        second.wait(60)
+        try:
+            ctx.checkpoint("late")
+        except Superseded:
+            refused.append(ctx.attempt)
+        looked.set()
+
+    job = slow.enqueue()
+    async with running(queue, concurrency=1):
+        await ended(queue, job)
+    assert refused == [1]
+    assert ask(dsn, "select 1 from pgqueue.notes") == []
 
 
 async def test_no_attempt_is_superseded_between_the_look_at_the_fence_and_the_record(
