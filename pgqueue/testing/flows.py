@@ -18,6 +18,7 @@ from pgqueue.values.flow import (
     NewFlow,
     NewNode,
     NodeState,
+    at_end,
     effect_of,
     flow_key_taken,
     job_key_taken,
@@ -99,16 +100,20 @@ class Flows:
         self.follow_events(now)
         return Added(added.id, [node.job.id for node in added.nodes if node.job is not None])
 
-    def ended(self, row: Row, now: datetime) -> None:
-        """Do what follows from the end of a job."""
+    def ended(self, row: Row, now: datetime, *, skipped: bool = False) -> None:
+        """Do what follows from the end of a job; ``skipped``: a condition kept it from running."""
         if (node := self._of_job.get(row.id)) is not None:
             node.result = row.result
-            self._end(node, NODE_STATES[row.state], now)
+            self._end(node, NodeState.SKIPPED if skipped else NODE_STATES[row.state], now)
             self.follow_events(now)
 
     def __contains__(self, job_id: int) -> bool:
         """Whether a job is in a flow."""
         return job_id in self._of_job
+
+    def of_job(self, job_id: int) -> Node | None:
+        """The node of a job."""
+        return self._of_job.get(job_id)
 
     def flow(self, flow_id: int) -> Flow | None:
         """One flow."""
@@ -130,6 +135,7 @@ class Flows:
         assert node.job is not None  # noqa: S101 - only asked of nodes that have one
         before, node.job = node.job, self._insert(node.job.new, now)
         node.job.run_at, node.job.unique_key = max(before.run_at, now), before.unique_key
+        node.job.at_end = before.at_end
         self._of_job[node.job.id] = node
 
     def bars(self, job_id: int) -> bool:
@@ -176,6 +182,7 @@ class Flows:
                 parent.members.append(node)
                 parent.open += 1
             if job is not None:
+                job.at_end = int(at_end(new, given))
                 self._of_job[job.id] = node
         for node in nodes:
             for before, rule in node.new.after:

@@ -30,6 +30,7 @@ class Row:
     errors: tuple[AttemptError, ...] = ()
     reason: str | None = None
     result: bytes | None = None
+    at_end: int | None = None
 
     @property
     def place(self) -> tuple[int, datetime, int]:
@@ -82,6 +83,7 @@ class Row:
             created_at=self.created_at,
             failing_seconds=0.0 if since is None else (now - since).total_seconds(),
             meta=None if self.new.meta is None else self.new.meta.decode(),
+            at_end=self.at_end,
         )
 
     def wait(self, state: JobState) -> None:

@@ -231,7 +231,7 @@ class Table:
                 self._record(row, verdict, now)
                 done[row.id] = row.state
                 if row.state.ended:
-                    self.flows.ended(row, now)
+                    self.flows.ended(row, now, skipped=isinstance(verdict, Cancelled) and verdict.skipped)
                 if row.state is JobState.SUCCEEDED and not keep and row.id not in self.flows:
                     del self._rows[row.id]
         return done
@@ -244,7 +244,7 @@ class Table:
         return (row.worker_id, row.fence) == (claim.worker_id, claim.fence)
 
     def _record(self, row: Row, verdict: Verdict, now: datetime) -> None:
-        if isinstance(verdict, Again | Died | Succeeded) and verdict.error is not None:
+        if isinstance(verdict, Again | Cancelled | Died | Succeeded) and verdict.error is not None:
             row.note(verdict.error, now)
         match verdict:
             case Succeeded(seconds=seconds, result=result):

@@ -4,12 +4,14 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from flows.world import World, a_world
+from flows.world import World, every_world
 
 from pgqueue import Context, JobState, Workflow, chain, group, result
 from pgqueue.errors import FlowError, InvalidOption
 
-world = a_world
+world = every_world
+STORED = pytest.mark.parametrize("world", ["database"], indirect=True)
+"""For what memory does not answer."""
 
 
 @pytest.fixture
@@ -29,6 +31,9 @@ def seen(world: World) -> list[Any]:
     return world.noted
 
 
+@pytest.mark.parametrize(
+    "world", ["memory", "database"], indirect=True
+)  # an async task needs an awaitable connection
 def test_a_job_sees_what_the_nodes_before_it_returned(world: World, seen: list[Any]) -> None:
     look = world.queue.tasks["look"]
     flow = Workflow("shop")
@@ -122,6 +127,7 @@ def _with_condition_on(name: str, world: World) -> Workflow:
     return flow
 
 
+@STORED
 def test_what_a_job_adds_runs_after_it_and_what_is_told_to_waits_for_it(world: World) -> None:
     @world.queue.task(name="plan")
     def plan(ctx: Context) -> None:
@@ -145,6 +151,7 @@ def test_what_a_job_adds_runs_after_it_and_what_is_told_to_waits_for_it(world: W
     assert set(world.nodes.values()) == {"succeeded"}
 
 
+@STORED
 def test_a_job_that_fails_adds_nothing_and_one_that_runs_again_adds_it_once(world: World) -> None:
     @world.queue.task(name="plan", max_attempts=3)
     def plan(ctx: Context) -> None:
@@ -163,6 +170,7 @@ def test_a_job_that_fails_adds_nothing_and_one_that_runs_again_adds_it_once(worl
     assert Counter(world.noted) == Counter([1, 2, "check", "end"])
 
 
+@STORED
 def test_members_are_added_to_a_group_from_inside_and_what_follows_waits_for_them(world: World) -> None:
     @world.queue.task(name="crawl")
     def crawl(ctx: Context, depth: int) -> int:
@@ -181,6 +189,7 @@ def test_members_are_added_to_a_group_from_inside_and_what_follows_waits_for_the
     assert world.states == ["succeeded"]
 
 
+@STORED
 @pytest.mark.parametrize(
     ("how", "words"),
     [
@@ -210,6 +219,7 @@ def test_what_does_not_fit_fails_the_job_and_changes_nothing(
     assert world.states == ["failed"]
 
 
+@STORED
 def test_what_is_added_in_the_jobs_own_transaction_commits_with_it(world: World) -> None:
     @world.queue.task(name="plan", max_attempts=1)
     def plan(ctx: Context, *, fails: bool) -> None:
@@ -225,6 +235,7 @@ def test_what_is_added_in_the_jobs_own_transaction_commits_with_it(world: World)
     assert world.states == ["failed", "succeeded"]
 
 
+@STORED
 @pytest.mark.parametrize("items", [[], ["a"], [f"item {n}" for n in range(700)]])
 def test_a_map_runs_a_job_for_each_item_and_what_follows_waits_for_all(
     world: World, items: list[str]
@@ -255,6 +266,7 @@ def test_a_map_over_what_is_no_list_fails_with_a_message_that_says_so(world: Wor
     assert world.nodes == {"list": "succeeded", "each": "failed", "end": "cancelled"}
 
 
+@STORED
 @pytest.mark.parametrize("early", [True, False])
 def test_a_node_waits_for_a_signal_to_its_workflow(world: World, *, early: bool) -> None:
     @world.queue.task(name="look")

@@ -11,12 +11,12 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from neighbours.places import empty, one_database
 
-from pgqueue import JobState, PgQueue, Workflow, chain, group
+from pgqueue import Context, JobState, PgQueue, Workflow, chain, group
 from pgqueue.app.flow_handle import FlowHandle
 from pgqueue.app.flows import Flow
 from pgqueue.app.task import Call
-from pgqueue.errors import FlowRefused
-from pgqueue.testing import eager, in_database, in_memory
+from pgqueue.errors import FlowRefused, NotInMemory
+from pgqueue.testing import drain, eager, in_database, in_memory
 
 database = one_database
 
@@ -169,6 +169,23 @@ def test_an_eager_enqueue_runs_the_whole_flow_in_order() -> None:
         ).enqueue()
         assert world.noted == [1, 2, 3, 4, 5]
         assert {job.status() for job in handle.jobs} == {JobState.SUCCEEDED}
+        assert (handle.status(), handle.join(0)) == ("succeeded", "succeeded")
+        assert handle.results() == {"1": 1, "3": 5}
+
+
+def test_what_flows_cannot_do_in_memory_is_refused_by_name() -> None:
+    queue = PgQueue("")
+
+    @queue.task
+    def grow(ctx: Context) -> None:
+        ctx.flow.add("more", grow.call())
+
+    flow = Workflow()
+    flow.add("grow", grow.call())
+    with in_memory(queue):
+        flow.enqueue()
+        with pytest.raises(NotInMemory, match=r"flow_growth\.complete"):
+            drain(queue)
 
 
 async def test_an_eager_enqueue_raises_what_a_job_raised_and_the_rest_is_cancelled() -> None:
