@@ -8,8 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias, Union
 
-import msgspec
-
 from pgqueue.app.enqueuing import Enqueuing
 from pgqueue.app.flow_handle import FlowHandle
 from pgqueue.app.flow_nodes import IF_FAILED, After, IfFailed, Node, rules_of
@@ -17,8 +15,6 @@ from pgqueue.app.task import Call, Task
 from pgqueue.errors import Duration, InvalidOption, as_limit
 from pgqueue.values.condition import Condition
 from pgqueue.values.flow import (
-    MAP,
-    WAIT,
     EdgeRule,
     NewFlow,
     NodeKind,
@@ -26,8 +22,10 @@ from pgqueue.values.flow import (
     Step,
     check_acyclic,
     check_node_name,
+    map_job,
     nodes_of,
     unknown_node,
+    wait_job,
 )
 from pgqueue.values.job import NewJob
 from pgqueue.values.options import check_key, check_name, one_of
@@ -165,7 +163,7 @@ class _Map(Flow):
     def __init__(self, task: Task[..., Any], over: str | Node) -> None:
         self.name = task.name
         source = over.name if isinstance(over, Node) else over
-        self._call: Call[Any] = Call(_expanding(task, source), task._queue)  # noqa: SLF001 - the task's own side of it
+        self._call: Call[Any] = Call(map_job(task.name, source, task.options), task._queue)  # noqa: SLF001 - the task's own side of it
 
     def _members(self) -> Iterable[Part]:
         return [self._call]
@@ -297,11 +295,7 @@ class Workflow(Flow):
             InvalidOption: the name is taken, or a value is out of its range.
         """
         limit = as_limit("timeout", timeout)
-        said = {
-            "signal": check_signal(signal or name),
-            "timeout": None if limit is None else limit.total_seconds(),
-        }
-        job = NewJob(WAIT, msgspec.json.encode(said), check_name("queue", queue), 0, 3)
+        job = wait_job(check_signal(signal or name), limit, check_name("queue", queue))
         return self._put(name, _Wait(job), self._rules(after, if_failed))
 
     def _put(
@@ -398,26 +392,3 @@ def checked_part(part: object, where: str) -> Part:
 def _jobs_of(new: NewFlow) -> list[NewJob]:
     """The jobs of a flow, in the order of their ids."""
     return [node.job for node in nodes_of(new.parts) if node.job is not None]
-
-
-def _expanding(task: Task[..., Any], over: str) -> NewJob:
-    """The job that adds a job of a task for each item of the result of a node."""
-    options = task.options
-    if options.unique_key is not None:
-        raise InvalidOption(
-            f"map over {over!r}: all jobs would have the unique key {options.unique_key!r}; use Unique(by=...)"
-        )
-    given = {
-        "queue": options.queue,
-        "priority": options.priority,
-        "max_attempts": options.max_attempts,
-        "run_at": options.run_at,
-        "delay": None if options.delay is None else options.delay.total_seconds(),
-        "meta": None if options.meta is None else msgspec.json.decode(options.meta),
-    }
-    said = {
-        "task": task.name,
-        "over": over,
-        "options": {name: value for name, value in given.items() if value is not None},
-    }
-    return NewJob(MAP, msgspec.json.encode(said), options.queue, options.priority, options.max_attempts)

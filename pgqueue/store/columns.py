@@ -74,7 +74,7 @@ _RESULT = Column("result", Type.JSONB, nullable=True)
 ENDED_IN = Column("ended_in", Type.BIGINT)
 """The transaction in which a job ended. The table itself fills it in."""
 
-_AT_END = Column("at_end", Type.SMALLINT, nullable=True)
+AT_END = Column("at_end", Type.SMALLINT, nullable=True)
 """What its end concerns: :class:`pgqueue.values.job.AtEnd`."""
 
 JOBS = _columns(
@@ -82,7 +82,7 @@ JOBS = _columns(
     (Column("claimed_at", Type.TIMESTAMP, nullable=True),),
     Type.JSON,
     Column("unknown_since", Type.TIMESTAMP, nullable=True),
-    _AT_END,
+    AT_END,
     marks=(
         Column("claims", Type.INTEGER),
         Column("unique_until_started", Type.BOOLEAN),
@@ -90,7 +90,7 @@ JOBS = _columns(
     ),
 )
 HISTORY = _columns("outcome", (_STARTED, Column("finished_at", Type.TIMESTAMP)), Type.JSON, _RESULT, ENDED_IN)
-DEAD = _columns("reason", (_STARTED, Column("died_at", Type.TIMESTAMP)), Type.JSONB, ENDED_IN, _AT_END)
+DEAD = _columns("reason", (_STARTED, Column("died_at", Type.TIMESTAMP)), Type.JSONB, ENDED_IN, AT_END)
 ALL_JOBS = _columns(
     "state",
     (_STARTED, Column("ended_at", Type.TIMESTAMP, nullable=True)),

@@ -9,6 +9,7 @@ import msgspec
 from pgqueue.errors import FlowNotFound
 from pgqueue.store.arrays import numbers
 from pgqueue.store.plan import Row, Statement, Steps, plan
+from pgqueue.values.codec import value_of
 from pgqueue.values.flow import EdgeRule, NodeKind, NodeState
 from pgqueue.values.flow_record import EdgeRecord, FlowRecord, FlowState, NodeRecord, explained
 from pgqueue.values.job import JobState
@@ -57,7 +58,7 @@ def flows(
         "most": MOST_COUNTED,
     }
     rows = yield Statement("flows/list", params)
-    return [_flow(row, None if row[7] is None else msgspec.json.decode(row[7])) for row in rows]
+    return [_flow(row, None if row[7] is None else value_of(row[7])) for row in rows]
 
 
 @plan

@@ -6,19 +6,23 @@ itself. :func:`nodes_of` makes the list that is stored; the root is its first no
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, TypeAlias
 
+import msgspec
+
 from pgqueue.errors import FlowRefused, InvalidOption
 from pgqueue.values.job import AtEnd, NewJob
 from pgqueue.values.nearest import did_you_mean
-from pgqueue.values.options import LONGEST_NAME, check_text
+from pgqueue.values.options import LONGEST_NAME, JobOptions, check_text
 
 MAP = "pgqueue.map"
 """The task that fills a group with a job for each item of a list."""
 WAIT = "pgqueue.wait"
 """The task that waits for a signal to a flow."""
+WAIT_ATTEMPTS = 3
 BUILTIN = frozenset({MAP, WAIT})
 PORTION = 512
 """Members of a group that are counted, and released, together."""
@@ -276,3 +280,48 @@ def job_key_taken(key: str | None) -> FlowRefused:
         f"unique_key={key!r}: a live job has this key, so the flow was not added; "
         f"queue.jobs(unique_key={key!r}) shows that job"
     )
+
+
+def map_job(task: str, over: str, options: JobOptions) -> NewJob:
+    """The job that fills a group: a job of a task for each item of the list that a node returned.
+
+    Args:
+        task: the name of the task.
+        over: the name of the node.
+        options: how the jobs are queued, and this one.
+
+    Raises:
+        InvalidOption: all jobs would have one unique key.
+    """
+    if options.unique_key is not None:
+        raise InvalidOption(
+            f"map over {over!r}: all jobs would have the unique key {options.unique_key!r}; use Unique(by=...)"
+        )
+    given = {
+        "queue": options.queue,
+        "priority": options.priority,
+        "max_attempts": options.max_attempts,
+        "run_at": options.run_at,
+        "delay": None if options.delay is None else options.delay.total_seconds(),
+        "meta": None if options.meta is None else msgspec.Raw(options.meta),
+    }
+    kept = {name: value for name, value in given.items() if value is not None}
+    args = msgspec.json.encode({"task": task, "over": over, "options": kept})
+    return NewJob(MAP, args, options.queue, options.priority, options.max_attempts)
+
+
+def wait_job(signal: str, timeout: timedelta | None, queue: str) -> NewJob:
+    """The job that waits for a signal to its flow.
+
+    Args:
+        signal: which.
+        timeout: how long, from its first attempt on; None: as long as it takes.
+        queue: in which queue it is.
+    """
+    seconds = None if timeout is None else timeout.total_seconds()
+    return NewJob(WAIT, msgspec.json.encode({"signal": signal, "timeout": seconds}), queue, 0, WAIT_ATTEMPTS)
+
+
+def spec_text(spec: Mapping[str, Any]) -> str:
+    """What else is stored with a node, as JSON."""
+    return msgspec.json.encode(spec).decode()

@@ -6,6 +6,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from pgqueue.errors import ResultNotKept
+from pgqueue.values.codec import value_of
 from pgqueue.values.flow import NodeKind, NodeState
 from pgqueue.values.nearest import did_you_mean
 from pgqueue.values.result import NOT_RETURNED, ReturnType
@@ -170,7 +171,7 @@ class Results(Mapping[str, Any]):
 
     def _decoded(self, task: str | None, stored: str | None) -> Any:  # noqa: ANN401 - any JSON
         text = self._text(task, stored)
-        return None if text is None else msgspec.json.decode(text)
+        return None if text is None else value_of(text)
 
     def _text(self, task: str | None, stored: str | None) -> str | None:
         if stored is None or task is None or stored == NOT_RETURNED.decode():
