@@ -10,7 +10,7 @@ from pgqueue.app.results import aended, ended, not_found, result_of
 from pgqueue.errors import InvalidOption, JobNotFound
 from pgqueue.store import control, notes, standings, waiting
 from pgqueue.store.database import Database
-from pgqueue.store.sweep import arun_sweep, run_sweep
+from pgqueue.store.sweep import aagain_after_deadlock, again_after_deadlock, arun_sweep, run_sweep
 from pgqueue.values.codec import Codec, encoded_key, opened
 from pgqueue.values.job import Job, JobState, QueueCount
 from pgqueue.values.note import Progress
@@ -120,11 +120,11 @@ class Jobs(FlowSteering):
         Returns:
             CANCELLED if it was waiting; RUNNING if its worker has been asked to stop it; None if it has ended.
         """
-        return self.database.run(control.cancel(_id(job_id)))
+        return again_after_deadlock(self.database.run)(control.cancel(_id(job_id)))
 
     async def acancel(self, job_id: int) -> JobState | None:
         """As :meth:`cancel`, awaited."""
-        return await self.database.arun(control.cancel(_id(job_id)))
+        return await aagain_after_deadlock(self.database.arun)(control.cancel(_id(job_id)))
 
     def retry(self, job_id: int, *, without_key: bool = False) -> Retried:
         """Make a job ready at once: a scheduled one before its time, a dead one with all its attempts.
@@ -136,11 +136,13 @@ class Jobs(FlowSteering):
         Returns:
             True as a boolean if the job is ready; else its fields say why not, and which live job has the unique key.
         """
-        return self.database.run(control.retry(_id(job_id), without_key=without_key))
+        return again_after_deadlock(self.database.run)(control.retry(_id(job_id), without_key=without_key))
 
     async def aretry(self, job_id: int, *, without_key: bool = False) -> Retried:
         """As :meth:`retry`, awaited."""
-        return await self.database.arun(control.retry(_id(job_id), without_key=without_key))
+        return await aagain_after_deadlock(self.database.arun)(
+            control.retry(_id(job_id), without_key=without_key)
+        )
 
     def retry_dead(
         self,

@@ -188,7 +188,8 @@ def retry(flow_id: int, what: What, *, now: datetime | None = None) -> Steps[int
     changes = rerun([node.now for node in loaded.values()], edges, what)
     if not changes.states and not changes.skipped:
         return 0
-    yield Statement("flows/put_state", {"flow": flow_id, "state": "running"}, returns=False)
+    if ended:  # one that waits for its turn goes on waiting
+        yield Statement("flows/put_state", {"flow": flow_id, "state": "running"}, returns=False)
     jobs = yield from _bring_back(loaded, changes, now=now)
     yield from _put(loaded, changes, jobs)
     settled = [node for node, its in changes.states.items() if its is NodeState.RELEASED and node not in jobs]

@@ -30,6 +30,7 @@ from pgqueue.errors import (
 from pgqueue.store import flow_facts, flow_growth
 from pgqueue.store.ending import States
 from pgqueue.store.plan import Plan
+from pgqueue.store.sweep import aagain_after_deadlock, again_after_deadlock
 from pgqueue.values.codec import args_text, encoded_result, node_result_text
 from pgqueue.values.condition import holds
 from pgqueue.values.job import AtEnd, AttemptError, Claim
@@ -139,7 +140,7 @@ class Executor:
                 value = await _rest(task, attempt, work, waits_for)
             verdict = self._returned(task, attempt, value)
             if attempt.context._additions and isinstance(verdict, Succeeded):  # noqa: SLF001 - for the worker alone
-                await self.database.arun(self._completion(attempt, verdict))
+                await aagain_after_deadlock(self.database.arun)(self._completion(attempt, verdict))
                 self._note_completion(attempt, verdict)
                 return None
         except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
@@ -167,7 +168,7 @@ class Executor:
                 value = _awaited(value, attempt, loop)
             verdict = self._returned(task, attempt, value)
             if attempt.context._additions and isinstance(verdict, Succeeded):  # noqa: SLF001 - for the worker alone
-                self.database.run(self._completion(attempt, verdict))
+                again_after_deadlock(self.database.run)(self._completion(attempt, verdict))
                 self._note_completion(attempt, verdict)
                 return None
         except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
