@@ -9,6 +9,7 @@ from flows.world import World, a_world
 
 from pgqueue import Flow, JobState, PgQueue, Workflow, chain, group
 from pgqueue.errors import FlowRefused, InvalidOption
+from pgqueue.store import upkeep
 from pgqueue.testing import drain
 
 world = a_world
@@ -171,7 +172,8 @@ def test_long_arguments_and_a_history_of_zero_are_no_hindrance(world: World, dsn
     def long(what: str) -> None:
         noted.append(what)
 
-    handle = chain(long.call("x" * 100_000), long.call("short")).enqueue()
+    queue.database.run(upkeep.keep_for(None, None, history_args=10, said_by="test"))
+    handle = chain(long.call("".join(map(str, range(30_000)))[:100_000]), long.call("short")).enqueue()
     other = long.enqueue("y" * 100_000)
     drain(queue)
     assert handle.retry(what="all") == 2
@@ -214,6 +216,7 @@ def test_one_dead_job_that_is_retried_puts_its_flow_right(world: World) -> None:
     dead = world.queue.jobs(state="dead")[0]
     assert world.queue.retry(dead.id)
     assert world.states == ["running"]
+    assert world.rows("select ended_at from pgqueue.flows") == [(None,)]
     assert world.nodes["members"] == "released"
     assert again(world) == ["fail", "waits"]
     assert world.nodes == {
