@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 from flows.world import World
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from neighbours.places import empty, one_database
 
@@ -140,12 +140,14 @@ def outcome(
     return story
 
 
-@settings(max_examples=30, phases=[Phase.generate, Phase.shrink])
+@settings(max_examples=30, phases=[Phase.explicit, Phase.generate, Phase.shrink])
 @given(
     shapes=st.lists(FLOWS, min_size=1, max_size=2),
     early=st.lists(st.integers(0, 9), max_size=2),
     then=st.lists(STEERING, max_size=4),
 )
+@example(shapes=[Chain(["fail", Group(["ok"], {})])], early=[], then=["one dead", "get well", "one dead"])
+@example(shapes=[Chain(["fail"]), Graph([("fail", {}), ("ok", {0: "wait"})])], early=[], then=["all dead"])
 def test_any_flows_end_in_memory_as_on_postgresql(
     database: str, shapes: list[Any], early: list[int], then: list[str]
 ) -> None:

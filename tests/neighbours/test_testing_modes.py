@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from neighbours.places import HOUR, NOON, a_database, one_database
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
 
-from pgqueue import Context, JobState, PgQueue, testing
+from pgqueue import Context, JobState, PgQueue, chain, testing
 from pgqueue.app.jobs import Jobs
 from pgqueue.errors import (
     ConfigurationError,
@@ -119,6 +119,9 @@ def test_the_app_gets_its_database_back_when_a_test_fails(app: PgQueue) -> None:
     assert app.database is real
 
 
+REFUSED = {"flow", "flows", "flow_nodes"}
+
+
 def test_every_method_of_a_queue_has_an_answer_in_memory(app: PgQueue) -> None:
     """Whatever the queue learns to do, memory must learn, too, or refuse in words."""
     given = {"queue": "mail", "timeout": 0}
@@ -135,9 +138,14 @@ def test_every_method_of_a_queue_has_an_answer_in_memory(app: PgQueue) -> None:
             wanted: dict[str, object] = {key: value for key, value in given.items() if key in parameters}
             if "job_id" in parameters:
                 wanted["job_id"] = send.enqueue().id
+            if "flow_id" in parameters:
+                wanted["flow_id"] = chain(send.call()).enqueue().id
+            if "parent" in parameters:
+                wanted["parent"] = 1
             if name == "result":
                 drain(app)  # else it would wait
-            method(app, **wanted)
+            with pytest.raises(NotInMemory) if name in REFUSED else nullcontext():
+                method(app, **wanted)
             tried.add(name)
     assert {
         "job",
@@ -149,6 +157,9 @@ def test_every_method_of_a_queue_has_an_answer_in_memory(app: PgQueue) -> None:
         "pause",
         "resume",
         "counts",
+        "cancel_flow",
+        "retry_flow",
+        *REFUSED,
     } <= tried
 
 
