@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from operator import attrgetter
 
 import psycopg
 
@@ -25,6 +26,7 @@ LISTEN_AGAIN = 1.0
 IDLE_AFTER = 10.0
 """Seconds. A transaction that began before the worker was set idle notifies no one of its jobs. The worker looks every
 ``poll`` for this long after the last activity, to find such jobs soon."""
+CONCERN = attrgetter("claim.at_end")
 REQUEUED = frozenset({Again, Returned, Unknown, Waits})
 
 
@@ -81,7 +83,7 @@ class Signals:
 
     def recorded(self, verdicts: Sequence[Verdict]) -> None:
         """The database has these verdicts: there is room, and the requeued jobs may run here again."""
-        if self.room_at >= 0:
+        if self.room_at >= 0 or any(map(CONCERN, verdicts)):  # what follows in a flow may be ready
             self.look.set()
         if REQUEUED.isdisjoint(
             map(type, verdicts)
