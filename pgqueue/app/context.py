@@ -34,7 +34,7 @@ from pgqueue.store.ending import States
 from pgqueue.store.joining import joinable
 from pgqueue.store.plan import Plan, arun, run
 from pgqueue.values.codec import object_of
-from pgqueue.values.flow import Addition
+from pgqueue.values.flow_addition import Addition
 from pgqueue.values.job import Claim
 from pgqueue.values.meta import SCHEDULED_FOR
 from pgqueue.values.note import checked_report

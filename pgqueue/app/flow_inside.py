@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from pgqueue.app.flow_nodes import After, CanBePart, IfFailed, rules_of
 from pgqueue.errors import FlowError, InvalidOption
 from pgqueue.values.condition import Condition
-from pgqueue.values.flow import Addition, EdgeRule, Parts, Step, check_node_name
+from pgqueue.values.flow import EdgeRule, Parts, Step, check_node_name
+from pgqueue.values.flow_addition import Addition
 from pgqueue.values.job import Claim, NewJob
 from pgqueue.values.results import Facts
 
@@ -72,7 +73,7 @@ class FlowInside:
             found = dict(rules_of(after, rule).items())
         spec = None if skip_if is None else {"skip_if": skip_if.form}
         step = Step(_part(part, name), check_node_name(name), (), spec)
-        names = [before] if isinstance(before, str) else [*before]
+        names = [before] if isinstance(before, str) else [*dict.fromkeys(before)]
         self._additions.append(Addition([step], None, found, names))
 
     def extend(self, parts: Iterable[CanBePart], *, into: str | None = None) -> None:

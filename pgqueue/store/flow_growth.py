@@ -7,14 +7,21 @@ follows them waits for the new nodes, too, however late they come.
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from pgqueue.errors import FlowRefused, Superseded
 from pgqueue.store import finish, flows, following
 from pgqueue.store.arrays import numbers, texts
 from pgqueue.store.ending import States
 from pgqueue.store.enqueue import reserve
 from pgqueue.store.plan import Copy, Statement, Steps, plan
-from pgqueue.values.flow import Addition, EdgeRule, NodeKind, NodeState, Parts, nodes_of
-from pgqueue.values.nearest import did_you_mean
+from pgqueue.values.flow import EdgeRule, NodeKind, NodeState, Parts, nodes_of
+from pgqueue.values.flow_addition import (
+    Addition,
+    check_names,
+    check_place,
+    has_started,
+    in_no_flow,
+    no_longer_held,
+    would_wait_for_each_other,
+)
 from pgqueue.values.verdict import Succeeded
 
 
@@ -38,8 +45,7 @@ def complete(
         yield from _add(done.claim.id, addition, now=now)
     states = yield from finish.record(done.claim.worker_id, [done], keep=keep, now=now)
     if not states:
-        job = done.claim
-        raise Superseded(f"job {job.id}: attempt {job.attempt} no longer holds it; rolled back")
+        raise no_longer_held(done.claim)
     return states
 
 
@@ -54,18 +60,9 @@ class _Place:
         next: the place of its next member.
     """
 
-    def __init__(self, row: tuple[int, int, str, int | None, str, str, int | None], into: str | None) -> None:
+    def __init__(self, row: tuple[int, int, str, int, str, str | None, int | None], into: str | None) -> None:
         own, flow, flow_state, group, kind, state, last = row
-        if group is None:
-            raise FlowRefused(
-                f"into={into!r}: there is no group of this name beside the job's node, or around it"
-            )
-        if flow_state != "running" or state != NodeState.RELEASED:
-            raise FlowRefused(
-                f"flow {flow} is {flow_state}"
-                if flow_state != "running"
-                else f"group {into!r} is {state}; nothing can be added"
-            )
+        check_place(into, flow, flow_state, state)
         self.own = own
         self.flow = flow
         self.group = group
@@ -78,7 +75,7 @@ def _place(job_id: int, into: str | None) -> Steps[_Place]:
     params = {"job": job_id, "name": into}
     rows = yield Statement("flows/growing", params)
     if not rows:
-        raise FlowRefused(f"job {job_id} is not part of a flow")
+        raise in_no_flow(job_id)
     if rows[0][3] is not None and rows[0][4] == NodeKind.GROUP:
         yield Statement("flows/lock_last_count", {"node": rows[0][3]})
     yield Statement("flows/lock", {"jobs": numbers([job_id]), "nodes": numbers([])})
@@ -88,8 +85,6 @@ def _place(job_id: int, into: str | None) -> Steps[_Place]:
 
 def _add(job_id: int, addition: Addition, *, now: datetime | None) -> Steps[None]:
     place = yield from _place(job_id, addition.into)
-    if any(step.name is not None for step in addition.steps) and place.kind is not NodeKind.WORKFLOW:
-        raise FlowRefused("add(): this job is a member of a group, not a node of a workflow; use extend()")
     named = yield from _named(place, addition)
     nodes = nodes_of(Parts(place.kind, addition.steps))
     firsts = [at for at, node in enumerate(nodes) if node.parent == 0]
@@ -121,23 +116,12 @@ def _add(job_id: int, addition: Addition, *, now: datetime | None) -> Steps[None
 
 def _named(place: _Place, addition: Addition) -> Steps[dict[str, tuple[int, NodeState]]]:
     """The existing nodes that an addition names; refuse what is not there, and names that are taken."""
-    wanted = [*(name for name in addition.after or () if name is not None), *addition.before]
-    new = [step.name for step in addition.steps if step.name is not None]
-    if not wanted and not new:
-        return {}
-    rows = yield Statement(
-        "flows/named", {"parent": place.group, "names": texts(dict.fromkeys([*wanted, *new]))}
-    )
-    known = {name: (node, NodeState(state)) for name, node, state in rows}
-    for name in new:
-        if name in known:
-            raise FlowRefused(f"add({name!r}): the workflow has this node already; use another name")
-    for name in wanted:
-        if name not in known:
-            raise FlowRefused(
-                f"add(): there is no node {name!r} beside this job's{did_you_mean(name, known)}"
-            )
-    return {name: known[name] for name in wanted}
+    known: dict[str, tuple[int, NodeState]] = {}
+    if names := [*dict.fromkeys([*addition.known_names, *addition.new_names])]:
+        rows = yield Statement("flows/named", {"parent": place.group, "names": texts(names)})
+        known = {name: (node, NodeState(state)) for name, node, state in rows}
+    check_names(addition, place.kind, known)
+    return {name: known[name] for name in addition.known_names}
 
 
 def _hold(held: Sequence[int], new: Sequence[int], *, after: Collection[int]) -> Steps[None]:
@@ -147,13 +131,9 @@ def _hold(held: Sequence[int], new: Sequence[int], *, after: Collection[int]) ->
     params = {"nodes": numbers([*held]), "counts": numbers([len(new)] * len(held))}
     waiting = {row[0] for row in (yield Statement("flows/hold", params))}
     if len(waiting) < len({*held}):
-        raise FlowRefused(
-            "add(before=...): one of these nodes has started or ended; it cannot wait for another one"
-        )
+        raise has_started()
     if after and (yield Statement("flows/reaches", {"starts": numbers([*held]), "ends": numbers([*after])})):
-        raise FlowRefused(
-            "add(): a node of after= waits for one of before=, so they would wait for each other"
-        )
+        raise would_wait_for_each_other()
     yield Copy(
         "flows/copy_edges", [flows.edge_row(one, node, EdgeRule.CANCEL) for node in held for one in new]
     )

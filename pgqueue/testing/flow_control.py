@@ -118,7 +118,7 @@ class FlowControl:
             known = self._table.show(node.job.id) is not None
             twin = self._table.holder(node.job.unique_key)
             if twin is not None or not known:
-                said = spoken_node(node.new.name, node.new.job.task, node.new.place, node.job.id)
+                said = spoken_node(node.new.name, node.new.job.task, node.place, node.job.id)
                 reasons.append(
                     why_missing(said, known, node.job.unique_key, None if twin is None else twin.id)
                 )
@@ -130,6 +130,7 @@ class FlowControl:
         for node in nodes:
             if node.state is NodeState.FAILED and node.job is not None:
                 node.job.revive(JobState.BLOCKED, now)
+                self._table.mailbox.revive(node.job.id)
             else:
                 self._flows.renew(node, now)
 
@@ -142,7 +143,14 @@ def _is_due(node: Node) -> bool:
 def _loaded(flow: Flow) -> tuple[list[NodeNow], list[EdgeNow]]:
     places = {id(node): place for place, node in enumerate(flow.nodes)}
     nodes = [
-        NodeNow(place, node.new.parent, node.new.place, node.new.kind, node.state, node.waits_for)
+        NodeNow(
+            place,
+            None if node.parent is None else places[id(node.parent)],
+            node.place,
+            node.new.kind,
+            node.state,
+            node.waits_for,
+        )
         for place, node in enumerate(flow.nodes)
     ]
     edges = [

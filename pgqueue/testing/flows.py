@@ -5,9 +5,10 @@ ends, all of it at once. What an edge means is decided in :func:`pgqueue.values.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import count
 
 from pgqueue.store.flows import Added
 from pgqueue.store.following import NODE_STATES
@@ -17,6 +18,7 @@ from pgqueue.values.flow import (
     Effect,
     NewFlow,
     NewNode,
+    Nodes,
     NodeState,
     at_end,
     effect_of,
@@ -36,6 +38,7 @@ class Flow:
     id: int
     new: NewFlow
     state: str
+    created_at: datetime
     nodes: "list[Node]" = field(default_factory=list)
     ended_at: datetime | None = None
 
@@ -52,11 +55,13 @@ class Edge:
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A node of a flow: a job, or a group of nodes."""
+    """A node of a flow: a job, or a group of nodes; ``new.parent`` and ``new.place`` are those among what was added with it."""
 
+    id: int
     new: NewNode
     flow: Flow
     parent: "Node | None"
+    place: int
     job: Row | None
     waits_for: int
     state: NodeState = WAITING
@@ -84,6 +89,7 @@ class Flows:
         self._holder = holder
         self._flows: list[Flow] = []
         self._of_job: dict[int, Node] = {}
+        self._ids = count(1)
         self._events: deque[tuple[Node, NodeState]] = deque()
 
     def add(self, flow: NewFlow, *, now: datetime) -> Added:
@@ -92,10 +98,9 @@ class Flows:
         runs = next(self.unended(flow.key), None) is None
         if flow.key is not None and not runs and not flow.in_turn:
             raise flow_key_taken(flow.key)
-        self._require_free_keys(nodes)
-        added = Flow(len(self._flows) + 1, flow, "running" if runs else "waiting")
+        added = Flow(len(self._flows) + 1, flow, "running" if runs else "waiting", now)
+        self.made(added, nodes, now)
         self._flows.append(added)
-        added.nodes = self._made(added, nodes, now)
         self.release(added.nodes[0], now)
         self.follow_events(now)
         return Added(added.id, [node.job.id for node in added.nodes if node.job is not None])
@@ -165,18 +170,35 @@ class Flows:
         """All nodes, those of the oldest flow first."""
         return [node for flow in self._flows for node in flow.nodes]
 
-    def _require_free_keys(self, nodes: list[NewNode]) -> None:
+    def _require_free_keys(self, nodes: Nodes) -> None:
         keys = sorted(node.job.unique_key for node in nodes if node.job and node.job.unique_key)
         for place, key in enumerate(keys):
             if key in keys[:place] or self._holder(key) is not None:
                 raise job_key_taken(key)
 
-    def _made(self, flow: Flow, given: list[NewNode], now: datetime) -> list[Node]:
-        nodes: list[Node] = []
-        for new in given:
+    def made(self, flow: Flow, given: Nodes, now: datetime, *, root: Node | None = None) -> list[Node]:
+        """Make nodes and their jobs, all waiting.
+
+        Args:
+            flow: which they are part of.
+            given: the nodes; the first one is the root.
+            now: the instant.
+            root: the existing group that is the root; None: it is new, too.
+
+        Returns:
+            The new nodes.
+
+        Raises:
+            FlowRefused: a live job has the unique key of one of the jobs.
+        """
+        self._require_free_keys(given)
+        nodes = [] if root is None else [root]
+        shift = 0 if root is None or not root.members else root.members[-1].place + 1
+        for new in given[len(nodes) :]:
             parent = None if new.parent is None else nodes[new.parent]
             job = None if new.job is None else self._insert(new.job, now)
-            node = Node(new, flow, parent, job, len(new.after))
+            place = new.place + (shift if parent is root else 0)
+            node = Node(next(self._ids), new, flow, parent, place, job, len(new.after))
             nodes.append(node)
             if parent is not None:
                 parent.members.append(node)
@@ -184,10 +206,18 @@ class Flows:
             if job is not None:
                 job.at_end = int(at_end(new, given))
                 self._of_job[job.id] = node
-        for node in nodes:
-            for before, rule in node.new.after:
+        for node, new in zip(nodes, given, strict=True):
+            for before, rule in new.after:
                 nodes[before].edges.append(Edge(nodes[before], node, rule))
-        return nodes
+        made = nodes if root is None else nodes[1:]
+        flow.nodes += made
+        return made
+
+    def forget(self, nodes: Iterable[Node]) -> None:
+        """Forget the jobs of nodes that were not added after all."""
+        for node in nodes:
+            if node.job is not None:
+                del self._of_job[node.job.id]
 
     def unended(self, key: str | None) -> Iterator[Flow]:
         """The flows of a key that have not ended."""
@@ -225,6 +255,11 @@ class Flows:
             self._follow_edges(node, state, now)
             if state is not NodeState.FAILING:
                 self._leave(node, now)
+
+    def follow_again(self, node: Node, now: datetime) -> None:
+        """Do what follows from the end of a node, if it has ended, for nodes that wait for it since then."""
+        if node.state not in {WAITING, RELEASED}:
+            self._follow_edges(node, node.state, now)
 
     def _follow_edges(self, node: Node, state: NodeState, now: datetime) -> None:
         for edge in node.edges:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from pgqueue.store.signals import Looked, Sent
+from pgqueue.testing.flows import Flows
 from pgqueue.testing.row import Row
 from pgqueue.values.job import JobState
 from pgqueue.values.signal import Awaited, reason_of
@@ -17,13 +18,15 @@ from pgqueue.values.why import blocked
 class Mailbox:
     """The signals that were sent, and what jobs wait for."""
 
-    def __init__(self, rows: Mapping[int, Row]) -> None:
+    def __init__(self, rows: Mapping[int, Row], flows: Flows) -> None:
         """Begin with no signal.
 
         Args:
             rows: the jobs, by id.
+            flows: the flows.
         """
         self._rows = rows
+        self._flows = flows
         self._sent: dict[tuple[str, str], str | None] = {}
         self._deadlines: dict[tuple[int, str], datetime] = {}
         self._passed: set[tuple[int, str]] = set()
@@ -34,9 +37,7 @@ class Mailbox:
         """Keep a signal, and admit the jobs that wait for it."""
         if (target, name) in self._sent:
             return "repeated"
-        kind, _, which = target.partition(":")
-        row = self._rows.get(int(which)) if kind == "job" else None
-        if kind == "flow" or (kind == "job" and (row is None or row.state.ended)):
+        if self._is_gone(target):
             return "gone"
         self._sent[target, name] = payload
         for job_id, awaited in list(self._waiting.items()):
@@ -99,6 +100,17 @@ class Mailbox:
             return None
         until = self._deadlines.get((job_id, awaited.reason))
         return blocked(job_id, [awaited.reason], [None if until is None else (until - now).total_seconds()])
+
+    def _is_gone(self, target: str) -> bool:
+        """Whether the job or the flow that a signal is for has ended, or never was."""
+        kind, _, which = target.partition(":")
+        if kind == "job":
+            row = self._rows.get(int(which))
+            return row is None or row.state.ended
+        if kind == "flow":
+            flow = self._flows.flow(int(which))
+            return flow is None or flow.ended_at is not None
+        return False
 
     def _note_deadline(self, awaited: Awaited, now: datetime) -> None:
         if awaited.timeout is not None:

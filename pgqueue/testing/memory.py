@@ -14,6 +14,7 @@ from pgqueue.store.plan import Plan
 from pgqueue.testing.clock import Clock
 from pgqueue.testing.flow_control import FlowControl
 from pgqueue.testing.flow_facts import FlowFacts
+from pgqueue.testing.flow_growth import FlowGrowth
 from pgqueue.testing.notes import Notebook
 from pgqueue.testing.schedules import Calendar
 from pgqueue.testing.table import Table
@@ -62,6 +63,8 @@ FLOW_CONTROL = frozenset(
     f"flow_control.{name}" for name in ("begin_cancel", "ask", "cancel_portion", "end_root", "retry")
 )
 """Those that cancel and retry them, which :class:`FlowControl` answers in the same way."""
+FLOW_GROWTH = frozenset({"flow_growth.complete"})
+"""The one by which jobs add to them, which :class:`FlowGrowth` answers in the same way."""
 FLOW_FACTS = frozenset({"flow_facts.facts", "flow_looking.state", "flow_looking.results"})
 """Those that look at them, which :class:`FlowFacts` answers in the same way."""
 TIMED = "control.clock"
@@ -101,6 +104,7 @@ class Memory(Database):
             **dict.fromkeys(SIGNALS, table.mailbox),
             **dict.fromkeys(FLOWS, self.flows),
             **dict.fromkeys(FLOW_CONTROL, FlowControl(table)),
+            **dict.fromkeys(FLOW_GROWTH, FlowGrowth(table)),
             **dict.fromkeys(FLOW_FACTS, FlowFacts(table.flows)),
         }
 

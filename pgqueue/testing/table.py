@@ -34,12 +34,12 @@ class Table:
     def __init__(self) -> None:
         """Begin with no job."""
         self._rows: dict[int, Row] = {}
-        self.mailbox = Mailbox(self._rows)
         self._ids = count(1)
         self._leases: dict[UUID, datetime] = {}
         self._paused: set[str] = set()
         self._holds: dict[str, tuple[int, datetime]] = {}
         self.flows = Flows(self.insert, self.holder)
+        self.mailbox = Mailbox(self._rows, self.flows)
 
     def clock(self, *, now: datetime) -> datetime:
         """What time it is."""
@@ -64,6 +64,11 @@ class Table:
         row = Row(next(self._ids), job, JobState.BLOCKED, _run_at(job, now), now, job.unique_key)
         self._rows[row.id] = row
         return row
+
+    def forget(self, job_ids: Iterable[int]) -> None:
+        """Drop jobs that were not added after all."""
+        for job_id in job_ids:
+            del self._rows[job_id]
 
     def show(self, job_id: int) -> Job | None:
         """One job."""

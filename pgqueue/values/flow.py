@@ -143,23 +143,6 @@ class NewFlow:
     in_turn: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Addition:
-    """Nodes that a running job adds to its flow; they exist if the job succeeds.
-
-    Attributes:
-        steps: the new nodes; their ``after`` names each other by place.
-        into: the name of the group that they become members of; None: the group that the job is in.
-        after: existing nodes for which all of them wait, by name; None stands for the job's own node.
-        before: existing nodes that wait for them, by name.
-    """
-
-    steps: Sequence[Step]
-    into: str | None = None
-    after: Mapping[str | None, EdgeRule] | None = None
-    before: Sequence[str] = ()
-
-
 @dataclass(slots=True)
 class NewNode:
     """A node to be stored.

@@ -16,6 +16,7 @@ found as (
     union all
     select node.id, around.depth
     from around join pgqueue.nodes as node on node.parent_id = around.parent_id and node.name = %(name)s::text
+    where node.kind <> 'job'
 )
 select own.id, own.flow_id, flow.state, node.id, node.kind, node.state,
        (select last.place from pgqueue.nodes as last

@@ -1,6 +1,6 @@
 -- flows/revive: return dead jobs of a flow to their lines, or block them again; which.
--- index: dead_jobs_pkey, jobs_unique_key
--- locks: the given dead jobs, in order of their ids; then the keys, in their order; the caller has locked the flow
+-- index: dead_jobs_pkey, jobs_unique_key, deadlines_pkey
+-- locks: the given dead jobs, in order of their ids; then the keys, in their order; their deadlines; the caller has locked the flow
 -- run by: PgQueue.retry_flow
 with given as (
     select id, status from unnest(%(ids)s::bigint[], %(statuses)s::text[]) as one (id, status)
@@ -18,5 +18,8 @@ revived as (
     order by unique_key collate "C"
     on conflict do nothing
     returning id
+),
+undecided as (  -- it waits anew: a wait that timed out may have been why it died
+    delete from pgqueue.deadlines where job_id = any(array(select id from revived))
 )
 delete from pgqueue.dead_jobs where id in (select id from revived) returning id

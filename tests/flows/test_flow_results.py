@@ -1,16 +1,18 @@
 """What a job of a flow knows of the nodes before it, and what it adds to the flow."""
 
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from flows.world import World, every_world
 
-from pgqueue import Context, JobState, Workflow, chain, group, result
-from pgqueue.errors import FlowError, InvalidOption
+from pgqueue import Context, JobState, Task, Workflow, chain, group, result
+from pgqueue.app.flow_handle import FlowHandle
+from pgqueue.errors import FlowError, InvalidOption, SignalRefused
 
 world = every_world
-STORED = pytest.mark.parametrize("world", ["database"], indirect=True)
+STORED = pytest.mark.parametrize("world", ["database", "transaction"], indirect=True)
 """For what memory does not answer."""
 
 
@@ -31,9 +33,6 @@ def seen(world: World) -> list[Any]:
     return world.noted
 
 
-@pytest.mark.parametrize(
-    "world", ["memory", "database"], indirect=True
-)  # an async task needs an awaitable connection
 def test_a_job_sees_what_the_nodes_before_it_returned(world: World, seen: list[Any]) -> None:
     look = world.queue.tasks["look"]
     flow = Workflow("shop")
@@ -127,7 +126,6 @@ def _with_condition_on(name: str, world: World) -> Workflow:
     return flow
 
 
-@STORED
 def test_what_a_job_adds_runs_after_it_and_what_is_told_to_waits_for_it(world: World) -> None:
     @world.queue.task(name="plan")
     def plan(ctx: Context) -> None:
@@ -151,7 +149,6 @@ def test_what_a_job_adds_runs_after_it_and_what_is_told_to_waits_for_it(world: W
     assert set(world.nodes.values()) == {"succeeded"}
 
 
-@STORED
 def test_a_job_that_fails_adds_nothing_and_one_that_runs_again_adds_it_once(world: World) -> None:
     @world.queue.task(name="plan", max_attempts=3)
     def plan(ctx: Context) -> None:
@@ -162,15 +159,11 @@ def test_a_job_that_fails_adds_nothing_and_one_that_runs_again_adds_it_once(worl
 
     chain(plan.call(), world.note.call("end")).enqueue()
     world.run()
-    while world.count("jobs"):
-        world.rows(
-            "update pgqueue.jobs set run_at = now(), status = 'ready' where status = 'scheduled' returning id"
-        )
-        world.run()
+    world.run(now=datetime.now(UTC) + timedelta(hours=1))
+    assert not world.waiting
     assert Counter(world.noted) == Counter([1, 2, "check", "end"])
 
 
-@STORED
 def test_members_are_added_to_a_group_from_inside_and_what_follows_waits_for_them(world: World) -> None:
     @world.queue.task(name="crawl")
     def crawl(ctx: Context, depth: int) -> int:
@@ -189,7 +182,6 @@ def test_members_are_added_to_a_group_from_inside_and_what_follows_waits_for_the
     assert world.states == ["succeeded"]
 
 
-@STORED
 @pytest.mark.parametrize(
     ("how", "words"),
     [
@@ -197,6 +189,7 @@ def test_members_are_added_to_a_group_from_inside_and_what_follows_waits_for_the
         ({"name": "x", "after": "nowhere"}, "no node 'nowhere'"),
         ({"name": "x", "before": "first"}, "has started or ended"),
         ({"name": "x", "after": "last", "before": "end"}, "wait for each other"),
+        ({"name": "x", "after": "end", "before": "end"}, "wait for each other"),
     ],
 )
 def test_what_does_not_fit_fails_the_job_and_changes_nothing(
@@ -204,19 +197,63 @@ def test_what_does_not_fit_fails_the_job_and_changes_nothing(
 ) -> None:
     @world.queue.task(name="plan", max_attempts=1)
     def plan(ctx: Context) -> None:
+        ctx.flow.add("fits", chain(world.note.call("y"), world.note.call("z")), before=["end", "end"])
         ctx.flow.add(part=world.note.call("x"), **how)
 
+    _planned(world, plan)
+    world.run()
+    (died,) = world.queue.jobs(state="dead")
+    assert words in died.errors[-1].message
+    assert world.nodes == {"first": "succeeded", "plan": "failed", "end": "cancelled", "last": "cancelled"}
+    assert world.states == ["failed"]
+    assert world.noted == ["first"]
+    assert len(world.queue.jobs(limit=100)) == 4
+
+
+@pytest.mark.parametrize(
+    ("into", "words"),
+    [
+        ("nowhere", "no group of this name"),
+        ("plan", "no group of this name"),
+        ("waiting", "group 'waiting' is waiting"),
+        ("empty", "group 'empty' is succeeded"),
+    ],
+)
+def test_members_are_added_to_groups_that_run_only(world: World, into: str, words: str) -> None:
+    @world.queue.task(name="plan", max_attempts=1)
+    def plan(ctx: Context) -> None:
+        ctx.flow.add("empty", group([]), after=[])
+        ctx.flow.extend([world.note.call("x")], into=into)
+
+    shape = Workflow()
+    shape.add("plan", plan.call())
+    shape.add("waiting", group([world.note.call("waiting")]), after="plan")
+    flow = shape.enqueue()
+    world.run()
+    (died,) = world.queue.jobs(state="dead")
+    assert words in died.errors[-1].message
+    assert "empty" not in world.nodes
+    assert flow.status() == "failed"
+
+
+def test_a_name_that_is_given_twice_is_waited_for_once(world: World) -> None:
+    @world.queue.task(name="plan", max_attempts=1)
+    def plan(ctx: Context) -> None:
+        ctx.flow.add("x", world.note.call("x"), before=["end", "end"], after=["first", "plan", "first"])
+
+    flow = _planned(world, plan)
+    world.run()
+    assert world.noted == ["first", "x", "end", "last"]
+    assert flow.status() == "succeeded"
+
+
+def _planned(world: World, plan: Task[..., Any]) -> FlowHandle:
     flow = Workflow()
     flow.add("first", world.note.using(priority=1).call("first"))
     flow.add("plan", plan.call())
     flow.add("end", world.note.call("end"), after="plan")
     flow.add("last", world.note.call("last"), after="end")
-    flow.enqueue()
-    world.run()
-    (died,) = world.queue.jobs(state="dead")
-    assert words in died.errors[-1].message
-    assert "x" not in world.nodes
-    assert world.states == ["failed"]
+    return flow.enqueue()
 
 
 @STORED
@@ -235,7 +272,6 @@ def test_what_is_added_in_the_jobs_own_transaction_commits_with_it(world: World)
     assert world.states == ["failed", "succeeded"]
 
 
-@STORED
 @pytest.mark.parametrize("items", [[], ["a"], [f"item {n}" for n in range(700)]])
 def test_a_map_runs_a_job_for_each_item_and_what_follows_waits_for_all(
     world: World, items: list[str]
@@ -266,7 +302,6 @@ def test_a_map_over_what_is_no_list_fails_with_a_message_that_says_so(world: Wor
     assert world.nodes == {"list": "succeeded", "each": "failed", "end": "cancelled"}
 
 
-@STORED
 @pytest.mark.parametrize("early", [True, False])
 def test_a_node_waits_for_a_signal_to_its_workflow(world: World, *, early: bool) -> None:
     @world.queue.task(name="look")
@@ -285,6 +320,29 @@ def test_a_node_waits_for_a_signal_to_its_workflow(world: World, *, early: bool)
         assert world.noted == ["first"]
         assert world.queue.signal(handle, "approved", {"by": "ann"})
         world.run()
-    assert not world.queue.signal(handle, "approved", {"by": "bob"}) if world.states == ["running"] else True
     assert world.noted == ["first", {"by": "ann"}]
     assert world.states == ["succeeded"]
+    assert not world.queue.signal(handle, "approved", {"by": "bob"})
+    with pytest.raises(SignalRefused, match="has ended"):
+        world.queue.signal(handle, "rejected")
+
+
+def test_a_node_that_has_waited_too_long_fails_and_waits_anew_when_it_is_retried(world: World) -> None:
+    flow = Workflow()
+    flow.wait("approved", timeout=60)
+    flow.add("end", world.note.call("end"), after="approved")
+    handle = flow.enqueue()
+    later = datetime.now(UTC)
+    for _ in range(2):
+        world.run(now=later)
+        assert world.states == ["running"]
+        later += timedelta(seconds=61)
+        world.run(now=later)
+        assert world.nodes == {"approved": "failed", "end": "cancelled"}
+        assert "did not come before its deadline" in world.queue.jobs(state="dead")[0].errors[-1].message
+        assert handle.retry(what="downstream") == 2
+    world.run(now=later)
+    assert world.queue.signal(handle, "approved")
+    world.run(now=later)
+    assert world.noted == ["end"]
+    assert handle.status() == "succeeded"

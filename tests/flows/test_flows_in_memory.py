@@ -21,7 +21,7 @@ from pgqueue.testing import drain, eager, in_database, in_memory
 database = one_database
 
 RULES = ["cancel", "continue", "wait"]
-LEAVES = st.sampled_from(["ok", "ok", "ok", "fail", "cancel 0", "cancel 3", "cancel 7"])
+LEAVES = st.sampled_from(["ok", "ok", "ok", "fail", "grow", "cancel 0", "cancel 3", "cancel 7"])
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,8 @@ def build(world: World, shape: Any) -> Call[Any] | Flow:
                 rules: Any = {f"n{one}": rule for one, rule in after.items() if one < place}
                 flow.add(f"n{place}", build(world, part), after=rules)
             return flow
+        case "grow":
+            return world.queue.tasks["grow"].call()
         case _:
             return world.note.call(shape)
 
@@ -129,6 +131,12 @@ def outcome(
 ) -> Any:
     """Enqueue these flows, cancel some jobs, run everything, and do other things; all that can be seen of it."""
     world = World(queue, connection)
+
+    @queue.task(name="grow")
+    def grow(ctx: Context) -> None:
+        world.noted.append("grow")
+        ctx.flow.extend([world.note.call("ok"), chain(world.note.call("ok"), world.note.call("fail"))])
+
     handles = [enqueued(world, shape) for shape in shapes]
     for place in early:
         queue.cancel(world.ids[0] + place)
@@ -147,6 +155,7 @@ def outcome(
     then=st.lists(STEERING, max_size=4),
 )
 @example(shapes=[Chain(["fail", Group(["ok"], {})])], early=[], then=["one dead", "get well", "one dead"])
+@example(shapes=[Group(["grow", "ok"], {"on_failure": "grow"})], early=[], then=["all", "get well", "failed"])
 @example(shapes=[Chain(["fail"]), Graph([("fail", {}), ("ok", {0: "wait"})])], early=[], then=["all dead"])
 def test_any_flows_end_in_memory_as_on_postgresql(
     database: str, shapes: list[Any], early: list[int], then: list[str]
@@ -175,18 +184,19 @@ def test_an_eager_enqueue_runs_the_whole_flow_in_order() -> None:
         assert handle.results() == {"1": 1, "3": 5}
 
 
-def test_what_flows_cannot_do_in_memory_is_refused_by_name() -> None:
+def test_what_a_job_adds_in_its_own_transaction_is_refused_in_memory() -> None:
     queue = PgQueue("")
 
     @queue.task
     def grow(ctx: Context) -> None:
-        ctx.flow.add("more", grow.call())
+        with ctx.transaction():
+            ctx.flow.add("more", grow.call())
 
     flow = Workflow()
     flow.add("grow", grow.call())
     with in_memory(queue):
         flow.enqueue()
-        with pytest.raises(NotInMemory, match=r"flow_growth\.complete"):
+        with pytest.raises(NotInMemory, match=r"ctx\.transaction\(\)"):
             drain(queue)
 
 

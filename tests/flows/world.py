@@ -75,9 +75,10 @@ class World:
 
     @property
     def node_states(self) -> list[str]:
-        """The states of all nodes, in the order in which they were given."""
+        """The states of all nodes, in the order in which they were added."""
         if self._connection is None:
-            return [node.state.value for node in self._memory.flows.nodes]
+            nodes = sorted(self._memory.flows.nodes, key=lambda node: node.id)
+            return [node.state.value for node in nodes]
         return [state for (state,) in self.rows("select state from pgqueue.nodes order by id")]
 
     @property
