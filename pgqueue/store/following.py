@@ -19,10 +19,11 @@ from pgqueue.store.waking import tell_ended
 from pgqueue.values.flow import NodeKind, NodeState
 from pgqueue.values.job import AtEnd, JobState
 
-DEPTH = 200
-"""Nodes one behind the other that one transaction cancels."""
+FOLLOWED_AT_ONCE = 2_000
+"""Edges that one statement follows, and nodes that one cancels."""
 WORK_AT_ONCE = 20
 """Pieces of work that one run of a worker's upkeep does, each in a transaction of its own."""
+OPEN = frozenset({NodeState.WAITING, NodeState.RELEASED})
 NODE_STATES: Mapping[JobState, NodeState] = {
     JobState.SUCCEEDED: NodeState.SUCCEEDED,
     JobState.DEAD: NodeState.FAILED,
@@ -103,17 +104,19 @@ def work(*, now: datetime | None = None) -> Steps[bool]:
     rows = yield Statement("flows/take_work", {})
     if not rows:
         return False
-    ((node, task, portion),) = rows
-    yield from _lock(nodes=[node])
+    nodes = sorted({row[0] for row in rows})
+    yield from _lock(nodes=nodes)
+    found = yield Statement("flows/states", {"nodes": numbers(nodes)})
+    states = {node: NodeState(state) for node, state in found}
     todo = _Todo()
-    match task:
-        case "enter":
-            todo.entering[node] = portion
-        case "doom":
-            todo.doomed_groups[node] = portion
-        case _:
-            rows = yield Statement("flows/states", {"nodes": numbers([node])})
-            todo.ended |= {node_id: NodeState(state) for node_id, state in rows}
+    for node, task, portion in rows:
+        match task, states.get(node):  # a flow that was retried meanwhile has begun anew
+            case "enter", NodeState.RELEASED:
+                todo.entering[node] = portion
+            case "doom", NodeState.CANCELLED | NodeState.SKIPPED:
+                todo.doomed_groups[node] = portion
+            case "follow", NodeState() as state if state not in OPEN:
+                todo.ended[node] = state
     yield from _do(todo, now=now)
     return True
 
@@ -207,9 +210,19 @@ def _follow(todo: _Todo) -> Steps[None]:
     todo.ended, todo.failing = {}, set()
     nodes = sorted(events)
     rows = yield Statement(
-        "flows/follow", {"nodes": numbers(nodes), "states": texts(events[node] for node in nodes)}
+        "flows/follow",
+        {
+            "nodes": numbers(nodes),
+            "states": texts(events[node] for node in nodes),
+            "limit": FOLLOWED_AT_ONCE,
+        },
     )
+    if any(node is None for node, _ in rows):
+        ended = [node for node in nodes if events[node] is not NodeState.FAILING]
+        yield from _postpone([(node, "follow", 0) for node in ended])
     for node, effect in rows:
+        if node is None:
+            continue
         {"release": todo.released, "skip": todo.skipped, "cancel": todo.doomed}[effect].add(node)
     todo.released -= todo.skipped | todo.doomed
 
@@ -217,7 +230,9 @@ def _follow(todo: _Todo) -> Steps[None]:
 def _doom(todo: _Todo, *, now: datetime | None) -> Steps[None]:
     """Cancel nodes, and those that are cancelled because of them."""
     nodes, todo.doomed = sorted(todo.doomed), set()
-    rows = yield Statement("flows/doom", {"nodes": numbers(nodes), "depth": DEPTH})
+    rows = yield Statement(
+        "flows/doom", {"nodes": numbers(nodes), "limit": max(FOLLOWED_AT_ONCE, len(nodes))}
+    )
     todo.released -= {row[0] for row in rows}
     yield from _cancel_jobs([row[4] for row in rows if row[4] is not None], now=now)
     yield from _postpone([(row[0], "follow", 0) for row in rows if row[5]])

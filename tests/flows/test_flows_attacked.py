@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, LiteralString
 
 import psycopg
@@ -11,7 +11,9 @@ import pytest
 from flows.world import World, a_world
 from running import Running
 
-from pgqueue import Context, JobState, Workflow, chain, group
+from pgqueue import Context, JobState, PgQueue, Workflow, chain, group
+from pgqueue.store import following
+from pgqueue.store.session import PLANNER
 
 world = a_world
 LOCK_FLOW: LiteralString = "select id from pgqueue.flows for no key update"
@@ -41,10 +43,10 @@ def deadlock(dsn: str, holds: LiteralString, wants: str) -> Iterator[Callable[[]
 def test_a_cancel_of_a_job_is_tried_again_after_a_deadlock(world: World, dsn: str) -> None:
     _, second, _ = chain(*map(world.note.call, range(3))).enqueue().jobs
     with deadlock(dsn, LOCK_FLOW, LOCK_JOB % second.id) as close:
-        closing = threading.Thread(target=close)
-        closing.start()
+        closer = threading.Thread(target=close)
+        closer.start()
         assert second.cancel() is JobState.CANCELLED
-        closing.join()
+        closer.join()
     world.run()
     assert world.noted == [0]
     assert (world.states, world.waiting) == (["failed"], 0)
@@ -54,10 +56,10 @@ def test_a_retry_of_a_job_is_tried_again_after_a_deadlock(world: World, dsn: str
     (job,) = group([world.note.call("fail")]).enqueue().jobs
     world.run()
     with deadlock(dsn, LOCK_COUNT, LOCK_FLOW) as close:
-        closing = threading.Thread(target=close)
-        closing.start()
+        closer = threading.Thread(target=close)
+        closer.start()
         assert world.queue.retry(job.id)
-        closing.join()
+        closer.join()
     assert world.states == ["running"]
 
 
@@ -77,11 +79,11 @@ async def test_a_job_that_adds_to_its_flow_is_completed_after_a_deadlock(
     task: Any = world.queue.task(name="grow", max_attempts=1)(grow if plain else agrow)
     handle = await group([task.call()]).aenqueue()
     with deadlock(dsn, LOCK_FLOW, LOCK_COUNT) as close:
-        closing = threading.Thread(target=close)
-        closing.start()
+        closer = threading.Thread(target=close)
+        closer.start()
         async with running(world.queue):
             assert await handle.ajoin(timeout=20) == "succeeded"
-        closing.join()
+        closer.join()
     assert (ran, world.noted) == ([1], ["added"])
 
 
@@ -98,3 +100,66 @@ def test_a_retry_of_a_flow_that_waits_for_its_turn_does_not_start_it(world: Worl
     world.run()
     assert sorted(world.noted) == ["a0", "a1", "b0", "b1"]
     assert (world.states, world.waiting) == (["succeeded", "succeeded"], 0)
+
+
+def tangle(world: World, nodes: int, ways: int) -> Workflow:
+    """A workflow whose first node fails. Each other one waits for those just before it, so that many ways lead to it."""
+    flow = Workflow()
+    flow.add("n0", world.note.call("fail"))
+    for place in range(1, nodes):
+        before = range(max(0, place - ways), place)
+        flow.add(f"n{place}", world.note.call(place), after=[f"n{one}" for one in before])
+    return flow
+
+
+def test_each_node_is_visited_once_however_many_ways_lead_to_it(dsn: str) -> None:
+    settings = {**PLANNER, "statement_timeout": "3s"}  # as a worker's connection
+    options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+    queue = PgQueue(psycopg.conninfo.make_conninfo(dsn, options=options))
+    with psycopg.connect(dsn, autocommit=True) as connection, closing(queue):
+        world = World(queue, connection)
+        tangle(world, 2000, 40).enqueue()
+        world.run()
+        assert (world.states, world.waiting) == (["failed"], 0)
+
+
+def test_a_graph_is_cancelled_in_small_portions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "FOLLOWED_AT_ONCE", 3)
+    tangle(world, 200, 3).enqueue()
+    world.run()
+    assert (world.states, world.waiting) == (["failed"], 0)
+    assert world.rows("select from pgqueue.nodes where state in ('waiting', 'released')") == []
+
+
+@pytest.mark.parametrize("what", ["succeeds", "fail"])
+def test_nodes_that_many_others_wait_for_are_followed_in_portions(
+    world: World, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.setattr(following, "FOLLOWED_AT_ONCE", 3)
+    flow = Workflow()
+    for name in "ab":
+        flow.add(name, world.note.call(what))
+    for number in range(20):
+        rules: dict[str, Any] = {"a": "cancel", "b": "continue"}
+        flow.add(f"n{number}", world.note.call(number), after=rules)
+    handle = flow.enqueue()
+    world.run()
+    assert sorted(map(str, world.noted)) == sorted(
+        [what] * 2 + [str(n) for n in range(20 if what == "succeeds" else 0)]
+    )
+    assert world.waiting == 0
+    assert handle.status() == ("succeeded" if what == "succeeds" else "failed")
+
+
+def test_work_that_is_left_from_before_a_retry_cancels_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "FOLLOWED_AT_ONCE", 3)
+    inner = group([world.note.call(n) for n in range(3, 1100)])
+    handle = chain(*map(world.note.call, [1]), inner, *map(world.note.call, range(4))).enqueue()
+    handle.jobs[0].cancel()
+    assert world.rows("select task from pgqueue.flow_work order by task") == [("doom",), ("follow",)]
+    handle.retry()
+    world.run()
+    assert (world.states, world.waiting) == (["succeeded"], 0)
+    assert len(world.noted) == 1 + 1097 + 4
