@@ -80,6 +80,15 @@ async def asteps_on(connection: object, catalogue: Catalogue) -> RunsAsync:
     return steps
 
 
+async def is_blocking(connection: object) -> bool:
+    """Whether the driver's connection that a user's connection is or holds is used without awaiting.
+
+    Raises:
+        UnsupportedConnection: it is of a driver that is not known here.
+    """
+    return not _driver_of(await aunwrap(connection), connection).awaits
+
+
 def psycopg_connection(connection: object) -> psycopg.Connection[Any]:
     """The blocking psycopg connection that a user's connection is or holds, where psycopg's own methods are needed.
 

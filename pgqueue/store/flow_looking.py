@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from pgqueue.errors import FlowNotFound
 from pgqueue.store.arrays import numbers
 from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.values.codec import value_of
 from pgqueue.values.flow import EdgeRule, NodeKind, NodeState
 from pgqueue.values.flow_record import EdgeRecord, FlowRecord, FlowState, NodeRecord, explained
+from pgqueue.values.flow_retry import not_found
 from pgqueue.values.job import JobState
 
 MOST_COUNTED = 10_000
@@ -129,7 +129,7 @@ def results(flow_id: int) -> Steps[list[StoredResult]]:
 def _row(flow_id: int) -> Steps[Row]:
     rows = yield Statement("flows/show", {"flow": flow_id})
     if not rows:
-        raise FlowNotFound(f"no record of flow {flow_id}: not committed (yet), rolled back, or deleted")
+        raise not_found(flow_id)
     return rows[0]
 
 

@@ -1,21 +1,14 @@
-"""What is known of flows in memory: by a job, of the nodes before its own; by callers, how a flow stands.
+"""Flows in memory, as their jobs see them: the nodes before a job's own.
 
-Each public method of :class:`FlowFacts` answers the plan of its name in :mod:`pgqueue.store.flow_facts` or
-:mod:`pgqueue.store.flow_looking`.
+:class:`FlowFacts` answers the plan of :mod:`pgqueue.store.flow_facts`.
 """
 
-from collections.abc import Iterator
-
-from pgqueue.store.flow_looking import StoredResult
-from pgqueue.testing.flows import Flow, Flows, Node
-from pgqueue.values.flow import NodeState
-from pgqueue.values.flow_record import FlowState
-from pgqueue.values.flow_retry import not_found
+from pgqueue.testing.flows import Flows, Node
 from pgqueue.values.results import LARGEST_RESULTS, Before, Facts
 
 
 class FlowFacts:
-    """Looks at the flows of a queue."""
+    """Tells jobs what came before them."""
 
     def __init__(self, flows: Flows) -> None:
         """Begin.
@@ -33,22 +26,6 @@ class FlowFacts:
         before = [_before(one, depth) for one, depth in _nodes_before(node).items()]
         skip_if = None if node.new.spec is None else node.new.spec.get("skip_if")
         return Facts(node.flow.id, node.flow.new.name, node.new.name, skip_if, before)
-
-    def state(self, flow_id: int) -> tuple[FlowState, bool]:
-        """The state of a flow, and whether it has ended."""
-        flow = self._flow(flow_id)
-        return FlowState(flow.state), flow.ended_at is not None
-
-    def results(self, flow_id: int) -> list[StoredResult]:
-        """What the named jobs of a flow returned, in their order."""
-        root = self._flow(flow_id).nodes[0]
-        return [*_results(root)]
-
-    def _flow(self, flow_id: int) -> Flow:
-        flow = self._flows.flow(flow_id)
-        if flow is None:
-            raise not_found(flow_id)
-        return flow
 
 
 def _nodes_before(node: Node) -> dict[Node, int | None]:
@@ -75,32 +52,17 @@ def _nodes_before(node: Node) -> dict[Node, int | None]:
 
 def _before(node: Node, depth: int | None) -> Before:
     members = [one for one in node.members if "expands" not in (one.new.spec or {})]
-    results = [_text(one) for one in members]
+    results = [one.result_text for one in members]
     size = sum(len(one) for one in results if one is not None)
     return Before(
         node.new.name,
         node.new.kind,
         node.state,
-        _task(node),
+        node.task,
         depth,
-        _text(node),
+        node.result_text,
         [one.new.name for one in members],
-        [_task(one) for one in members],
+        [one.task for one in members],
         results if size <= LARGEST_RESULTS else None,
         size,
     )
-
-
-def _results(root: Node) -> Iterator[StoredResult]:
-    for node in root.members:
-        if node.new.job is not None and node.new.name is not None and node.state is NodeState.SUCCEEDED:
-            meta = None if node.new.job.meta is None else node.new.job.meta.decode()
-            yield StoredResult(node.new.name, node.new.job.task, _text(node), meta)
-
-
-def _task(node: Node) -> str | None:
-    return None if node.new.job is None else node.new.job.task
-
-
-def _text(node: Node) -> str | None:
-    return None if node.result is None else node.result.decode()

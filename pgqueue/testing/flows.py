@@ -72,6 +72,21 @@ class Node:
     edges: list[Edge] = field(default_factory=list)
     """To the nodes that wait for this one."""
 
+    @property
+    def task(self) -> str | None:
+        """The task of its job; None: it is a group."""
+        return None if self.new.job is None else self.new.job.task
+
+    @property
+    def label(self) -> str:
+        """What it is called: its name, else its task, else what kind of node it is."""
+        return self.new.name or self.task or self.new.kind
+
+    @property
+    def result_text(self) -> str | None:
+        """What its job returned, as it is stored; None: nothing."""
+        return None if self.result is None else self.result.decode()
+
 
 class Flows:
     """All flows of a queue."""
@@ -159,6 +174,11 @@ class Flows:
                 node.parent.open += 1
                 node.parent.failed -= 1
             node = node.parent
+
+    @property
+    def newest_first(self) -> Iterator[Flow]:
+        """All flows."""
+        return reversed(self._flows)
 
     @property
     def states(self) -> list[str]:

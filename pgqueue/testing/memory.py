@@ -15,6 +15,7 @@ from pgqueue.testing.clock import Clock
 from pgqueue.testing.flow_control import FlowControl
 from pgqueue.testing.flow_facts import FlowFacts
 from pgqueue.testing.flow_growth import FlowGrowth
+from pgqueue.testing.flow_looking import FlowLooks
 from pgqueue.testing.notes import Notebook
 from pgqueue.testing.schedules import Calendar
 from pgqueue.testing.table import Table
@@ -65,8 +66,10 @@ FLOW_CONTROL = frozenset(
 """Those that cancel and retry them, which :class:`FlowControl` answers in the same way."""
 FLOW_GROWTH = frozenset({"flow_growth.complete"})
 """The one by which jobs add to them, which :class:`FlowGrowth` answers in the same way."""
-FLOW_FACTS = frozenset({"flow_facts.facts", "flow_looking.state", "flow_looking.results"})
-"""Those that look at them, which :class:`FlowFacts` answers in the same way."""
+FLOW_FACTS = frozenset({"flow_facts.facts"})
+"""The one by which jobs know what came before them, which :class:`FlowFacts` answers in the same way."""
+FLOW_LOOKS = frozenset(f"flow_looking.{name}" for name in ("flows", "flow", "nodes", "state", "results"))
+"""Those by which callers look at them, which :class:`FlowLooks` answers in the same way."""
 TIMED = "control.clock"
 """The plan that asks for the time; it takes none."""
 
@@ -106,6 +109,7 @@ class Memory(Database):
             **dict.fromkeys(FLOW_CONTROL, FlowControl(table)),
             **dict.fromkeys(FLOW_GROWTH, FlowGrowth(table)),
             **dict.fromkeys(FLOW_FACTS, FlowFacts(table.flows)),
+            **dict.fromkeys(FLOW_LOOKS, FlowLooks(table.flows)),
         }
 
     def run(self, plan: Plan[T], connection: object = None) -> T:  # noqa: ARG002 - there is no transaction to join

@@ -82,7 +82,7 @@ def in_transaction(queue: PgQueue, connection: object, *, clock: Clock | None = 
 
     Args:
         queue: the app's.
-        connection: any that jobs can be enqueued on; one for asyncio serves the awaited methods only.
+        connection: any that jobs can be enqueued on; a blocking one serves the awaited methods, too.
         clock: what time it is for jobs; by default the database's own.
 
     Yields:

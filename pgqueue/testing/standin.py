@@ -8,7 +8,7 @@ import psycopg
 
 from pgqueue.store.connection import OwnAsyncConnection
 from pgqueue.store.database import Database
-from pgqueue.store.drivers import psycopg_async_connection, psycopg_connection
+from pgqueue.store.drivers import is_blocking, psycopg_async_connection, psycopg_connection
 from pgqueue.store.joining import OWN_CONNECTION
 from pgqueue.store.plan import Plan
 from pgqueue.testing.clock import Clock
@@ -54,8 +54,11 @@ class StandIn:
         return self.real.run(self._dated(plan), self._chosen(connection))
 
     async def arun(self, plan: Plan[T], connection: object = None) -> T:
-        """Run a plan, as :meth:`Database.arun` does."""
-        return await self.real.arun(self._dated(plan), self._chosen(connection))
+        """Run a plan, as :meth:`Database.arun` does; on a test's blocking connection, without awaiting."""
+        chosen = self._chosen(connection)
+        if chosen is not None and chosen is self._connection and await is_blocking(chosen):
+            return self.run(plan, connection)
+        return await self.real.arun(self._dated(plan), chosen)
 
     @contextmanager
     def transaction(self) -> Iterator[psycopg.Connection[Any]]:

@@ -17,6 +17,7 @@ from pgqueue.app.flows import Flow
 from pgqueue.app.task import Call
 from pgqueue.errors import FlowRefused, NotInMemory
 from pgqueue.testing import drain, eager, in_database, in_memory
+from pgqueue.values.flow_record import FlowRecord
 
 database = one_database
 
@@ -82,10 +83,34 @@ STEERING = st.sampled_from(
 )
 
 
+def drawn(flow: FlowRecord) -> list[Any]:
+    """A flow and its nodes, without the ids that differ between two databases."""
+    places = {node.id: place for place, node in enumerate(flow.nodes)}
+    rows: list[Any] = [(flow.kind, flow.state, flow.ended_at is None, flow.counts)]
+    for node in flow.nodes:
+        after = [(places[one.node], one.label, one.state, one.rule, one.met) for one in node.after]
+        why = re.sub(r"jobs show \d+|flow \d+", "", node.why or "")
+        job = node.job_state, node.attempts, node.max_attempts, node.queue, node.cancel_requested
+        row = (
+            places.get(node.parent or 0),
+            node.place,
+            node.label,
+            node.state,
+            *job,
+            after,
+            node.members,
+            why,
+        )
+        rows.append(row)
+    return rows
+
+
 def seen(world: World) -> list[Any]:
     """All that can be seen of the flows and of their jobs."""
+    listed = [(flow.state, flow.counts) for flow in world.queue.flows()]
+    shown = [drawn(world.queue.flow(flow.id)) for flow in world.queue.flows()]
     jobs = [(job.id - world.ids[0], job.state, job.attempts) for job in world.queue.jobs(limit=1000)]
-    return [world.noted[:], jobs, world.states, world.node_states]
+    return [world.noted[:], jobs, world.states, world.node_states, listed, shown]
 
 
 def enqueued(world: World, shape: Any) -> FlowHandle:
@@ -140,7 +165,8 @@ def outcome(
     handles = [enqueued(world, shape) for shape in shapes]
     for place in early:
         queue.cancel(world.ids[0] + place)
-    story: list[Any] = [[job_id - world.ids[0] for job_id in world.run()], seen(world)]
+    story: list[Any] = [seen(world)]
+    story += [[job_id - world.ids[0] for job_id in world.run()], seen(world)]
     for what in then:
         story += [what, steered(world, handles, shapes[0], what), seen(world)]
         world.run()

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from click.testing import CliRunner
-from flows.world import World, a_world
+from flows.world import World, every_world
 
 from pgqueue import Codec, JobPart, PgQueue, Workflow, chain, group
 from pgqueue.cli.main import main
@@ -18,7 +18,9 @@ from pgqueue.values.flow_drawing import WIDTH, drawn, levels_of, mermaid
 from pgqueue.values.flow_record import FlowRecord, FlowState
 from pgqueue.values.flow_svg import svg
 
-world = a_world
+world = every_world
+STORED = pytest.mark.parametrize("world", ["database"], indirect=True)
+"""For the command, and for what reads tables."""
 HOSTILE = [
     '</svg><script>alert("x")</script>',
     'a"]; click n1 "javascript:x" %% `end`',
@@ -58,17 +60,21 @@ def test_a_list_shows_flows_newest_first_and_how_their_jobs_stand(world: World) 
 
 
 def test_each_node_says_why_it_waits(world: World) -> None:
+    @world.queue.task(name="watch")
+    def watch() -> None:
+        world.noted.append(why(handle.show())["right"])
+        handle.jobs[1].cancel()
+        world.noted.append(str(why(handle.show())["right"]).removeprefix(world.noted[0]))
+
     flow = Workflow("shop", key="k")
     flow.add("left", world.note.using(queue="other").call(1))
-    flow.add("right", world.note.using(priority=5).call("fail"))
+    flow.add("right", watch.using(priority=5).call())
     flow.add("later", world.note.using(delay=3600).call(3))
     flow.add("both", world.note.call(4), after={"left": "cancel", "right": "wait"})
     flow.add("many", group([world.note.call(5), world.note.call(6)]), after="both")
     handle = flow.enqueue()
-    with world.queue.take(1, queues=["default"]):
-        assert why(handle.show())["right"] == "running: attempt 1 of 25"
-        handle.jobs[1].cancel()
-        assert why(handle.show())["right"].endswith("; its worker has been asked to stop it")  # type: ignore[union-attr]
+    drain(world.queue, queues=["default"])
+    assert world.noted == ["running: attempt 1 of 25", "; its worker has been asked to stop it"]
     found = handle.show()
     said = why(found)
     assert said["left"] == f"in queue 'other'; see `pgqueue jobs show {handle.jobs[0].id}`"
@@ -104,6 +110,7 @@ def test_a_flow_that_waits_for_its_turn_names_the_one_before(world: World) -> No
     assert f"behind flow {handles[0].id} of key 'k'" in drawn(handles[1].show())
 
 
+@STORED
 def test_a_large_group_is_summed_up_in_little_time_and_given_in_pages(world: World) -> None:
     handle = group([world.note.call(n) for n in range(100_000)], on_end=world.note.call("end")).enqueue()
     world.rows("select 1 from pg_stat_force_next_flush()")
@@ -127,6 +134,22 @@ def test_a_large_group_is_summed_up_in_little_time_and_given_in_pages(world: Wor
     assert handle.retry() == 100_001
     assert world.count("jobs") == 100_001
     assert handle.show().counts == {"waiting": 1, "released": 100_000}
+
+
+def test_the_members_of_a_large_group_are_counted_and_given_in_pages(world: World) -> None:
+    handle = group([world.note.call(n) for n in range(513)], on_end=world.note.call("end")).enqueue()
+    found = handle.show()
+    assert found.counts == {"waiting": 1, "released": 513}
+    assert [node.label for node in found.nodes] == ["workflow", "members", "on_end"]
+    assert found.nodes[1].members == {"released": 513}
+    assert found.nodes[1].why == "its parts: 513 released"
+    pages = [world.queue.flow_nodes(handle.id, parent=found.nodes[1].id, after=n, limit=3) for n in (-1, 511)]
+    assert [[node.place for node in page] for page in pages] == [[0, 1, 2], [512]]
+    (last,) = pages[1]
+    assert last.why == f"in queue 'default'; see `pgqueue jobs show {last.job_id}`"
+    assert world.queue.flow_nodes(handle.id, parent=found.nodes[1].id, state="waiting") == []
+    (waits,) = world.queue.flow_nodes(handle.id, parent=found.nodes[0].id, state="waiting")
+    assert waits.why == "waits for 'members' (running)"
 
 
 def test_a_handle_waits_for_the_end_and_has_the_results_of_named_nodes(world: World) -> None:
@@ -163,6 +186,7 @@ async def test_awaited_all_is_the_same(world: World) -> None:
     await world.queue.aclose()
 
 
+@STORED
 def test_results_are_decoded(dsn: str, world: World) -> None:
     class Turned(Codec):
         def encode(self, data: bytes, part: JobPart) -> str:  # noqa: ARG002
@@ -186,6 +210,7 @@ def test_results_are_decoded(dsn: str, world: World) -> None:
     queue.close()
 
 
+@STORED
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_names_break_no_drawing(name: str, world: World) -> None:
     flow = Workflow(name, key=name)
@@ -219,6 +244,7 @@ def test_two_hundred_nodes_fit_a_terminal_in_the_order_in_which_they_can_run(wor
     assert sorted(set(levels.values())) == [*range(10)]
 
 
+@STORED
 def test_the_command_lists_draws_cancels_and_retries(world: World, tmp_path: object) -> None:
     def said(*arguments: str, code: int = 0) -> str:
         dsn = str(world.queue.database.dsn)
