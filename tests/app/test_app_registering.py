@@ -17,6 +17,7 @@ from pgqueue import PgQueue, Retry, Unique, Worker
 from pgqueue.app import enqueuing
 from pgqueue.errors import DuplicateTask, InvalidOption, JobNotFound
 from pgqueue.testing import in_memory
+from pgqueue.values.flow import BUILTIN
 
 
 def stream() -> Iterator[int]:
@@ -315,7 +316,7 @@ def test_the_decorators_options_too(memory_queue: PgQueue) -> None:
 
 
 def test_the_worker_stands_at_the_top_and_is_loaded_when_asked_for() -> None:
-    assert Worker(PgQueue("")).queue.tasks == {}
+    assert {*Worker(PgQueue("")).queue.tasks} == BUILTIN
     program = (
         "import sys, pgqueue\nassert 'pgqueue.worker.worker' not in sys.modules\n"
         "from pgqueue import Worker\nassert Worker is sys.modules['pgqueue.worker.worker'].Worker"
