@@ -68,8 +68,13 @@ def finish(
         The state that each job is in now; a job that is missing was superseded.
     """
     done = record(worker, verdicts, keep=keep, now=now)
-    several = any(one & AtEnd.FLOW for one in map(_at_end, verdicts) if one) or Waits in map(type, verdicts)
-    return done.in_transaction() if several else done
+    several = any(map(_at_end, verdicts)) and any(map(is_in_flow, verdicts))
+    return done.in_transaction() if several or Waits in map(type, verdicts) else done
+
+
+def is_in_flow(verdict: Verdict) -> bool:
+    """Whether it is a verdict on a job of a flow."""
+    return bool(AtEnd.FLOW & (verdict.claim.at_end or 0))
 
 
 @plan
@@ -96,7 +101,7 @@ def record(
 def finish_unlocked(
     worker: UUID, verdicts: Sequence[Verdict], *, keep: bool
 ) -> Steps[tuple[States, set[int]]]:
-    """Record those verdicts whose jobs no other transaction has locked.
+    """Record those verdicts whose jobs, and whose flows, no other transaction has locked.
 
     Args:
         worker: whose attempts they were.
@@ -108,6 +113,8 @@ def finish_unlocked(
     """
     rows = yield Statement("unlocked", {"ids": numbers([verdict.claim.id for verdict in verdicts])})
     locked = {row[0] for row in rows if not row[1]}
+    if in_flows := {one.claim.id for one in verdicts if is_in_flow(one)} - locked:
+        locked |= in_flows - (yield from following.lock_free(jobs=in_flows))[0]
     free = [verdict for verdict in verdicts if verdict.claim.id not in locked]
     return (yield from finish(worker, free, keep=keep)), locked
 

@@ -25,7 +25,9 @@ def settle_stranded(*, limit: int = SETTLED_AT_ONCE, now: datetime | None = None
         limit: at most how many; a later run finds the others.
         now: the instant to record; the database's own by default.
     """
-    rows = yield Statement("flows/stranded", {"limit": limit})
+    found = yield Statement("flows/stranded", {"limit": limit})
+    free, _ = yield from following.lock_free(jobs=[row[0] for row in found])
+    rows = [row for row in found if row[0] in free]
     if rows:
         states = {job_id: JobState(state) for job_id, state, _ in rows}
         results = {job_id: result for job_id, _, result in rows if result is not None}
@@ -42,9 +44,9 @@ def settle_purged(*, limit: int = SETTLED_AT_ONCE, now: datetime | None = None) 
         now: the instant to record; the database's own by default.
     """
     rows = yield Statement("flows/purged", {"limit": limit})
-    nodes = [row[0] for row in rows]
+    _, free = yield from following.lock_free(nodes=[row[0] for row in rows])
+    nodes = sorted(free)
     if nodes:
-        yield Statement("flows/lock", {"jobs": numbers([]), "nodes": numbers(nodes)})
         yield from _stop_waiting(nodes)
         yield from following.resume(dict.fromkeys(nodes, NodeState.FAILED), (), now=now)
     return len(nodes)

@@ -313,6 +313,17 @@ def _postpone(rows: Collection[tuple[int, str, int]]) -> Steps[None]:
         yield Statement("flows/postpone", params)
 
 
+@plan(transaction=True)
+def lock_free(*, jobs: Collection[int] = (), nodes: Collection[int] = ()) -> Steps[tuple[set[int], set[int]]]:
+    """Lock the flows of these jobs and nodes, but for those that another transaction has locked.
+
+    Returns:
+        The jobs and the nodes whose flows are locked for this transaction now.
+    """
+    rows = yield Statement("flows/free", {"jobs": numbers([*jobs]), "nodes": numbers([*nodes])})
+    return {row[1] for row in rows} & {*jobs}, {row[0] for row in rows} & {*nodes}
+
+
 def _lock(*, jobs: Collection[int] = (), nodes: Collection[int] = ()) -> Steps[None]:
     yield Statement("flows/lock", {"jobs": numbers([*jobs]), "nodes": numbers([*nodes])})
 

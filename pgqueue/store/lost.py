@@ -13,11 +13,12 @@ from uuid import UUID
 
 import msgspec
 
+from pgqueue.store import following
 from pgqueue.store.arrays import numbers
 from pgqueue.store.ending import States
 from pgqueue.store.finish import finish
 from pgqueue.store.plan import Statement, Steps, plan
-from pgqueue.values.job import Claim
+from pgqueue.values.job import AtEnd, Claim
 from pgqueue.values.verdict import Verdict
 
 AT_ONCE = 500
@@ -71,11 +72,14 @@ def end(found: dict[int, UUID], judge: Judge, *, now: datetime | None = None) ->
         now: the instant to record; the database's own by default.
 
     Returns:
-        The state that each is in now. A job that another transaction has locked, or that has ended, is left out.
+        The state that each is in now. A job that has ended, or that another transaction has locked, or its flow, is left out.
     """
     workers = [*set(found.values())]
     rows = yield Statement("take_over", {"ids": numbers([*found]), "workers": workers, "now": now})
     taken = [TakenOver(Claim(*row[:-1]), row[-1]) for row in rows]
+    if in_flows := {one.claim.id for one in taken if AtEnd.FLOW & (one.claim.at_end or 0)}:
+        free = (yield from following.lock_free(jobs=in_flows))[0]
+        taken = [one for one in taken if one.claim.id in free or one.claim.id not in in_flows]
     states: States = {}
     for worker, some in _by_worker(taken):
         states |= yield from finish(worker, [judge(one) for one in some], keep=True, now=now)

@@ -10,6 +10,7 @@ Two things can go wrong with a batch.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,12 +89,16 @@ class Recorder:
     async def _write_unlocked(self, batch: Sequence[Verdict]) -> Written:
         """Another transaction has locked a row: record the others. If it has locked the table, all wait."""
         before = self._connection.losses
-        encoded = with_encoded_errors(self._codec, batch)
-        plan = finish.finish_unlocked(batch[0].claim.worker_id, encoded, keep=self._keep)
-        try:
-            done, locked = await self._run(plan)
-        except psycopg.errors.LockNotAvailable:
-            done, locked = {}, {verdict.claim.id for verdict in batch}
+        done: States = {}
+        locked = {verdict.claim.id for verdict in batch}
+        # If it is not a job's row or a flow's, it may be the count of a group: then the jobs of flows have to wait.
+        for some in (batch, [verdict for verdict in batch if not finish.is_in_flow(verdict)]):
+            encoded = with_encoded_errors(self._codec, some)
+            plan = finish.finish_unlocked(batch[0].claim.worker_id, encoded, keep=self._keep)
+            with suppress(psycopg.errors.LockNotAvailable):
+                done, held = await self._run(plan)
+                locked = held | (locked - {verdict.claim.id for verdict in some})
+                break
         later = [(LOCKED_FOR, verdict) for verdict in batch if verdict.claim.id in locked]
         # Of several kinds, the first may have been recorded before the lock was met.
         certain = self._connection.losses == before and len({*map(type, batch)}) == 1
