@@ -100,12 +100,15 @@ def abandon(nodes: Collection[int], *, now: datetime | None = None) -> Steps[Non
 
 @plan(transaction=True)
 def work(*, now: datetime | None = None) -> Steps[bool]:
-    """Do one piece of the work that is left in flows; False: there is none."""
+    """Do one piece of the work that is left in flows; False: there is none, or its flow is locked."""
     rows = yield Statement("flows/take_work", {})
     if not rows:
         return False
-    nodes = sorted({row[0] for row in rows})
-    yield from _lock(nodes=nodes)
+    _, free = yield from lock_free(nodes={row[0] for row in rows})
+    busy = [(node, task, portion) for node, task, portion in rows if node not in free]
+    yield from _postpone(busy, tells=False)
+    rows = [row for row in rows if row[0] in free]
+    nodes = sorted(free)
     found = yield Statement("flows/states", {"nodes": numbers(nodes)})
     states = {node: NodeState(state) for node, state in found}
     todo = _Todo()
@@ -118,7 +121,7 @@ def work(*, now: datetime | None = None) -> Steps[bool]:
             case "follow", NodeState() as state if state not in OPEN:
                 todo.ended[node] = state
     yield from _do(todo, now=now)
-    return True
+    return bool(rows)
 
 
 class _Todo:
@@ -306,10 +309,15 @@ def _cancel_jobs(job_ids: Collection[int], *, now: datetime | None) -> Steps[Non
         yield from tell_ended([row[0] for row in rows if row[2] and row[2] & AtEnd.TELL])
 
 
-def _postpone(rows: Collection[tuple[int, str, int]]) -> Steps[None]:
+def _postpone(rows: Collection[tuple[int, str, int]], *, tells: bool = True) -> Steps[None]:
     if rows:
         nodes, tasks, portions = zip(*rows, strict=True)
-        params = {"nodes": numbers(nodes), "tasks": texts(tasks), "portions": numbers(portions)}
+        params = {
+            "nodes": numbers(nodes),
+            "tasks": texts(tasks),
+            "portions": numbers(portions),
+            "tells": tells,
+        }
         yield Statement("flows/postpone", params)
 
 

@@ -182,10 +182,9 @@ class Upkeep:
         fires = polled.schedule_in is not None and polled.schedule_in <= 0
         if fires:
             await self._fire_schedules()
-        if polled.flow_work:
-            await self._work_in_flows()
+        worked = polled.flow_work and await self._work_in_flows()
         admitted = polled.wait_in == 0 and await self._admit_waiting()
-        return admitted or fires or polled.flow_work
+        return admitted or fires or worked
 
     async def return_stale(self) -> None:
         """Requeue claims that wait although nothing has been claimed for a while: other workers may run them."""
@@ -242,11 +241,13 @@ class Upkeep:
                     "schedule set aside: change it, or resume it", extra={"schedule": name, "error": error}
                 )
 
-    async def _work_in_flows(self) -> None:
-        """Do what earlier transactions left to do in flows, a piece in each transaction."""
-        until = time.monotonic() + FIRING
+    async def _work_in_flows(self) -> bool:
+        """Do what earlier transactions left to do in flows, a piece in each transaction; whether anything was done."""
+        until, worked = time.monotonic() + FIRING, False
         while time.monotonic() < until and await self._connections.upkeep.run(following.work()):
             self._signals.look.set()
+            worked = True
+        return worked
 
     async def _admit_waiting(self) -> bool:
         """Admit jobs whose signal or deadline is there; whether there were any."""

@@ -8,4 +8,4 @@ with added as (
     from unnest(%(nodes)s::bigint[], %(tasks)s::text[], %(portions)s::integer[]) as one (node_id, task, portion)
     returning id
 )
-select pg_notify('pgqueue.wake', 'flow') from (select from added limit 1) as one
+select pg_notify('pgqueue.wake', 'flow') from (select from added limit 1) as one where %(tells)s::boolean

@@ -278,7 +278,7 @@ def test_sleepers_are_woken_for_what_became_ready() -> None:
 
 
 def test_a_retried_dead_job_wakes_sleepers_through_the_insert_alone() -> None:
-    assert _told(control.retry(1), [], [(1,)]) == (Retried((1,)), ["run_now", "revive"])
+    assert _told(control.retry(1), [], [], [(1,)]) == (Retried((1,)), ["run_now", "flows/lock", "revive"])
 
 
 def test_finishing_sends_one_statement_for_successes_and_at_most_two_for_any_batch() -> None:
