@@ -273,7 +273,8 @@ def _bring_back(
 def _refuse(missing: Sequence[_Loaded]) -> Steps[None]:
     by_job = {_job(node): node for node in missing[:NAMED]}
     rows = yield Statement("flows/not_retried", {"ids": numbers([*by_job])})
-    reasons = [why_missing(str(by_job[job]), *why) for job, *why in rows]
+    known = {job: why for job, *why in rows}
+    reasons = [why_missing(str(node), *known[job]) for job, node in by_job.items()]
     raise not_retried(reasons, others=len(missing) - len(reasons))
 
 

@@ -22,7 +22,7 @@ from pgqueue.values.flow_record import FlowRecord
 database = one_database
 
 RULES = ["cancel", "continue", "wait"]
-LEAVES = st.sampled_from(["ok", "ok", "ok", "fail", "grow", "cancel 0", "cancel 3", "cancel 7"])
+LEAVES = st.sampled_from(["ok", "ok", "ok", "fail", "grow", "add", "cancel 0", "cancel 3", "cancel 7"])
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ def build(world: World, shape: Any) -> Call[Any] | Flow:
                 rules: Any = {f"n{one}": rule for one, rule in after.items() if one < place}
                 flow.add(f"n{place}", build(world, part), after=rules)
             return flow
-        case "grow":
-            return world.queue.tasks["grow"].call()
+        case "grow" | "add":
+            return world.queue.tasks[shape].call()
         case _:
             return world.note.call(shape)
 
@@ -162,6 +162,13 @@ def outcome(
         world.noted.append("grow")
         ctx.flow.extend([world.note.call("ok"), chain(world.note.call("ok"), world.note.call("fail"))])
 
+    @queue.task(name="add", max_attempts=1)
+    def add(ctx: Context) -> None:
+        world.noted.append("add")
+        ctx.flow.add("x", group([]), after=[])
+        ctx.flow.add("y", world.note.call("fail"), after=["x", "n0"], before=["n3"], if_failed="continue")
+        ctx.flow.add("z", grow.call(), after=["n1"], before="n3")
+
     handles = [enqueued(world, shape) for shape in shapes]
     for place in early:
         queue.cancel(world.ids[0] + place)
@@ -182,6 +189,20 @@ def outcome(
 )
 @example(shapes=[Chain(["fail", Group(["ok"], {})])], early=[], then=["one dead", "get well", "one dead"])
 @example(shapes=[Group(["grow", "ok"], {"on_failure": "grow"})], early=[], then=["all", "get well", "failed"])
+@example(
+    shapes=[
+        Graph(
+            [
+                ("fail", {}),
+                ("ok", {}),
+                ("add", {1: "wait"}),
+                (Group(["ok"], {}), {0: "continue", 2: "cancel"}),
+            ]
+        )
+    ],
+    early=[],
+    then=["failed", "get well", "downstream", "all"],
+)
 @example(shapes=[Chain(["fail"]), Graph([("fail", {}), ("ok", {0: "wait"})])], early=[], then=["all dead"])
 def test_any_flows_end_in_memory_as_on_postgresql(
     database: str, shapes: list[Any], early: list[int], then: list[str]
@@ -237,6 +258,30 @@ async def test_an_eager_enqueue_raises_what_a_job_raised_and_the_rest_is_cancell
         with pytest.raises(ConnectionError, match="no mail server"):
             await chain(fail.call(), fail.call()).aenqueue()
         assert [job.state for job in queue.jobs()] == [JobState.CANCELLED, JobState.DEAD]
+
+
+def test_an_eager_flow_grows_maps_and_goes_on_at_its_signal() -> None:
+    queue = PgQueue("")
+    world = World(queue, None)
+
+    @queue.task(name="plan")
+    async def plan(ctx: Context) -> list[int]:
+        ctx.flow.add("check", world.note.call("check"), before="each")
+        return [1, 2]
+
+    flow = Workflow()
+    flow.add("plan", plan.call())
+    flow.map("each", world.note, over="plan")
+    flow.wait("approved", after="each")
+    flow.add("end", world.note.call("end"), after="approved")
+    with eager(queue):
+        handle = flow.enqueue()
+        assert world.noted == ["check", 1, 2]
+        waiting = next(node for node in handle.show().nodes if node.name == "approved")
+        assert waiting.why == f"its job is blocked; see `pgqueue jobs show {waiting.job_id}`"
+        assert queue.signal(handle, "approved")
+        assert world.noted[3:] == ["end"]
+        assert handle.show().counts == {"succeeded": 7}
 
 
 def test_a_retry_runs_at_once_in_eager_mode() -> None:
