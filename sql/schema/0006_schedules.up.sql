@@ -43,3 +43,20 @@ begin
 end $$;
 comment on function pgqueue.fire_due_ticks is
     'Notes ticks of schedules, each at most once, and adds their jobs; a schedule that the database refuses is returned with why.';
+
+-- While overlap is allow, nothing asks which jobs of a schedule are live. When it is changed, those of its latest ticks are
+-- found, so that the next tick does not overlap them.
+create function pgqueue.find_live_jobs() returns trigger language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    new.live_jobs := array(
+        select job.id
+        from (select job_id from pgqueue.schedule_ticks where schedule = new.name and job_id is not null
+              order by at desc limit 1000) as tick
+        join pgqueue.jobs as job on job.id = tick.job_id
+        order by job.id);
+    return new;
+end $$;
+create trigger schedules_overlap before update of overlap on pgqueue.schedules
+    for each row when (old.overlap = 'allow' and new.overlap <> 'allow') execute function pgqueue.find_live_jobs();
+create trigger schedules_added before insert on pgqueue.schedules  -- one of this name may have been removed
+    for each row when (new.overlap <> 'allow') execute function pgqueue.find_live_jobs();

@@ -1,5 +1,6 @@
 """Why a job does not run: what is said of it, and what JobNotDone says when the time is over."""
 
+import re
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -88,7 +89,8 @@ def test_a_job_that_workers_put_back_for_want_of_its_task_says_since_when(queue:
     job = note.enqueue()
     worker(queue)
     ask(queue, "update pgqueue.jobs set unknown_since = now() - interval '5 minutes'")
-    assert "for 5 min workers without task 'note' have put it back" in said(queue, job.id)[1]
+    told = said(queue, job.id)[1]  # a busy machine takes a second to ask
+    assert re.search(r"for 5(\.\d+)? min workers without task 'note' have put it back", told)
 
 
 def test_a_ready_job_says_how_many_come_before_it(queue: PgQueue, note: Any) -> None:
