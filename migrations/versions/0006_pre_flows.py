@@ -7,7 +7,13 @@ down_revision = "0005"
 branch_labels = None
 depends_on = None
 
-PARTS = ("ends", "notes", "signals", "flows", "schedules")
+PARTS = (
+    "ends",
+    "notes",
+    "signals",
+    "flows",
+    "schedules",
+)  # the first takes the locks, on the way down the last
 
 
 def upgrade() -> None:

@@ -1,5 +1,25 @@
 -- Takes away how this release fires schedules that are due.
 
+-- The tables that this revision and those before it change are asked for in short attempts, as on the way up.
+do $$
+declare
+    before constant text := current_setting('lock_timeout');
+begin
+    for attempt in 1 .. 120 loop
+        begin
+            perform set_config('lock_timeout', '200ms', true);
+            lock table pgqueue.job_history, pgqueue.dead_jobs, pgqueue.jobs, pgqueue.workers, pgqueue.departed, pgqueue.waits, pgqueue.schedules;
+            perform set_config('lock_timeout', before, true);
+            return;
+        exception when lock_not_available then
+            perform pg_sleep(0.3);
+        end;
+    end loop;
+    raise lock_not_available using
+        message = 'another transaction has kept pgqueue.jobs, job_history, dead_jobs, workers, departed, waits or schedules open for a minute',
+        hint = 'Nothing was changed. End it (pg_locks and pg_stat_activity say whose it is), then migrate again.';
+end $$;
+
 drop trigger schedules_added on pgqueue.schedules;
 drop trigger schedules_overlap on pgqueue.schedules;
 drop function pgqueue.find_live_jobs();
