@@ -33,7 +33,7 @@ COPIES = sorted(set(CATALOGUE) - set(OURS))
 STATEMENTS = sorted(set(SQL) - set(COPIES))
 READ_ALIKE = {
     *("bool", "int2", "int4", "int8", "float8", "text", "varchar", "timestamptz", "uuid", "void"),
-    *("int8[]", "text[]"),
+    *("int8[]", "float8[]", "text[]"),
 }
 """Types of columns that both drivers read as the same Python values."""
 
