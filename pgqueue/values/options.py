@@ -1,6 +1,6 @@
 """The options of an enqueue: checked where they are written, never in the worker."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
@@ -15,9 +15,9 @@ DEFAULT_UNIQUE = Unique()
 LONGEST_NAME, LONGEST_NAME_BYTES = 200, 249
 """In a lake a queue is a folder, ``queue=...``, and a folder's name has at most 255 bytes."""
 LONGEST_KEY, LONGEST_KEY_BYTES = 1_000, 2_600
+"""An entry of an index has at most 2,704 bytes."""
 LONGEST_PAGE = 10_000
 """Rows of one answer."""
-"""An entry of an index has at most 2,704 bytes."""
 NO_NAMES = {"__HIVE_DEFAULT_PARTITION__"}
 """Spark's folder for an empty name, in a lake."""
 FIRST_TIME, LAST_TIME = datetime(1900, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
@@ -115,14 +115,20 @@ def check_queues(names: Iterable[str]) -> list[str]:
     return checked
 
 
-def one_of(what: str, value: str, choices: Iterable[str]) -> str:
+def one_of(what: str, value: str, choices: Iterable[str], *, listed: Callable[[str], str] = str) -> str:
     """Check that a value is one of several, and return it.
+
+    Args:
+        what: the option's name.
+        value: what was given.
+        choices: what is allowed.
+        listed: how the message writes a choice; ``repr`` for an option that is written in Python only.
 
     Raises:
         InvalidOption: it is none of them; the message lists them.
     """
     if value not in (known := [*choices]):
-        raise InvalidOption(f"{what}={value!r:.80}: use one of {', '.join(known)}")
+        raise InvalidOption(f"{what}={value!r:.80}: use one of {', '.join(map(listed, known))}")
     return value
 
 

@@ -24,7 +24,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple, Protocol, get_args
 
 from pgqueue.errors import InvalidOption
-from pgqueue.values.options import FIRST_TIME, LAST_TIME
+from pgqueue.values.options import FIRST_TIME, LAST_TIME, one_of
 from pgqueue.values.zone import SECOND, Segment, find_zone, segment_at
 
 Gap = Literal["skip", "shift"]
@@ -166,11 +166,9 @@ class Cron:
         """Refuse what is no expression, and decide what is left open."""
         fields = _fields(self.expression)
         find_zone(self.zone)
-        check_choice("gap", self.gap, get_args(Gap))
-        check_choice("repeat", self.repeat, get_args(Repeat))
         elapsed = any(field.startswith("*") for field in fields[-5:-3])
-        object.__setattr__(self, "gap", self.gap or ("skip" if elapsed else "shift"))
-        object.__setattr__(self, "repeat", self.repeat or ("twice" if elapsed else "once"))
+        self._choose("gap", get_args(Gap), "skip" if elapsed else "shift")
+        self._choose("repeat", get_args(Repeat), "twice" if elapsed else "once")
 
     def after(self, instant: datetime) -> Iterator[Tick]:
         """See :class:`Rule`."""
@@ -201,6 +199,13 @@ class Cron:
             if changed := self._in_gap(segment):
                 yield changed
             cursor = segment.start
+
+    def _choose(self, what: str, choices: tuple[str, ...], default: str) -> None:
+        """Set an option that was left open to its default, and check one that was given."""
+        given = getattr(self, what)
+        object.__setattr__(
+            self, what, default if given is None else one_of(what, given, choices, listed=repr)
+        )
 
     def _within(self, segment: Segment, walls: Iterator[datetime]) -> Generator[Tick, None, datetime | None]:
         """The ticks of matching wall times, as long as they are in the segment; returns the first that is not."""
@@ -293,13 +298,3 @@ def _parses(fields: list[str]) -> bool:
     except (CronSimError, AssertionError, ValueError):
         return False
     return True
-
-
-def check_choice(what: str, value: str | None, known: tuple[str, ...]) -> None:
-    """Refuse a value that is none of those known; None is accepted.
-
-    Raises:
-        InvalidOption: it is none of them.
-    """
-    if value is not None and value not in known:
-        raise InvalidOption(f"{what}={value!r}: use one of {', '.join(map(repr, known))}")

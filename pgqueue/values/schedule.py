@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 from pgqueue.errors import InvalidOption, as_duration
 from pgqueue.values.job import NewJob
-from pgqueue.values.options import check_instant, check_text
+from pgqueue.values.options import check_instant, check_text, one_of
 from pgqueue.values.rule import (
     EPOCH,
     MICROSECOND,
@@ -25,7 +25,6 @@ from pgqueue.values.rule import (
     Repeat,
     Rule,
     Tick,
-    check_choice,
 )
 from pgqueue.values.zone import find_zone
 
@@ -88,9 +87,7 @@ class Timing:
         for what in ("at", "anchor", "start", "end"):
             object.__setattr__(self, what, _instant(what, getattr(self, what)))
         for what, choices in (("missed", Missed), ("overlap", Overlap)):
-            if getattr(self, what) is None:
-                raise InvalidOption(f"{what}=None: use one of {', '.join(map(repr, get_args(choices)))}")
-            check_choice(what, getattr(self, what), get_args(choices))
+            one_of(what, getattr(self, what), get_args(choices), listed=repr)
         self._check_lengths()
         self._check_bounds()
         _ = self.rule
