@@ -6,12 +6,22 @@ adds nothing, and one that runs again does not add it twice.
 
 from collections.abc import Iterable
 
-from pgqueue.app.flow_nodes import After, CanBePart, IfFailed, rules_of
-from pgqueue.errors import FlowError, InvalidOption
+from pgqueue.app.flow_nodes import (
+    After,
+    CanBePart,
+    IfFailed,
+    check_condition,
+    checked_part,
+    names_of,
+    rule_of,
+    rules_of,
+    spec_of,
+)
+from pgqueue.errors import FlowError
 from pgqueue.values.condition import Condition
 from pgqueue.values.flow import EdgeRule, Parts, Step, check_node_name
 from pgqueue.values.flow_addition import Addition
-from pgqueue.values.job import Claim, NewJob
+from pgqueue.values.job import Claim
 from pgqueue.values.results import Facts
 
 
@@ -67,14 +77,14 @@ class FlowInside:
         Raises:
             InvalidOption: a value is out of its range.
         """
-        rule = EdgeRule(if_failed)
+        what = checked_part(part, check_node_name(name)).as_part()
+        check_condition(skip_if, name, of_job=not isinstance(what, Parts))
+        rule = rule_of(if_failed)
         found: dict[str | None, EdgeRule] = {None: rule}
         if after is not None:
             found = dict(rules_of(after, rule).items())
-        spec = None if skip_if is None else {"skip_if": skip_if.form}
-        step = Step(_part(part, name), check_node_name(name), (), spec)
-        names = [before] if isinstance(before, str) else [*dict.fromkeys(before)]
-        self._additions.append(Addition([step], None, found, names))
+        step = Step(what, name, (), spec_of(skip_if))
+        self._additions.append(Addition([step], None, found, names_of("before", before)))
 
     def extend(self, parts: Iterable[CanBePart], *, into: str | None = None) -> None:
         """Add members to a group, once this job succeeds. What follows the group waits for them, too.
@@ -86,14 +96,6 @@ class FlowInside:
         Raises:
             InvalidOption: one of them is something else.
         """
-        steps = [Step(_part(part, "extend")) for part in parts]
+        steps = [Step(checked_part(part, "extend").as_part()) for part in parts]
         if steps:
             self._additions.append(Addition(steps, into))
-
-
-def _part(part: object, where: str) -> NewJob | Parts:
-    if not hasattr(part, "as_part"):
-        raise InvalidOption(
-            f"{where}: {part!r:.80} is no part of a flow; give task.call(...), a chain, a group or a workflow"
-        )
-    return part.as_part()  # type: ignore[no-any-return]  # as CanBePart says

@@ -1,9 +1,10 @@
-"""How nodes of a workflow are named, and what it means that one waits for others."""
+"""The options of a node of a workflow, checked: for a flow that is built, and for what a running job adds to its flow."""
 
 from collections.abc import Iterable, Mapping
-from typing import Literal, Protocol, TypeAlias, Union
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, Union
 
 from pgqueue.errors import InvalidOption
+from pgqueue.values.condition import Condition
 from pgqueue.values.flow import EdgeRule, Parts
 from pgqueue.values.job import NewJob
 from pgqueue.values.options import one_of
@@ -11,6 +12,7 @@ from pgqueue.values.options import one_of
 IfFailed = Literal["cancel", "continue", "wait"]
 After: TypeAlias = Union[str, "Node", Iterable[Union[str, "Node"]], Mapping[Union[str, "Node"], IfFailed]]
 IF_FAILED = ("cancel", "continue", "wait")
+P = TypeVar("P", bound="CanBePart")
 
 
 class CanBePart(Protocol):
@@ -38,6 +40,57 @@ class Node:
         return f"<Node {self.name!r}>"
 
 
+def checked_part(part: P, where: str) -> P:
+    """Check that something can be a part of a flow, and return it.
+
+    Raises:
+        InvalidOption: it cannot.
+    """
+    if hasattr(type(part), "as_part"):
+        return part
+    remedy = (
+        "write task.call(...)"
+        if hasattr(part, "call")
+        else "give task.call(...), a chain, a group or a workflow"
+    )
+    raise InvalidOption(f"{where}: {part!r:.80} is no part of a flow; {remedy}")
+
+
+def check_condition(skip_if: Condition | None, name: str, *, of_job: bool) -> None:
+    """Check that a node can have a condition.
+
+    Args:
+        skip_if: the condition; None: it has none.
+        name: the node's name.
+        of_job: whether the node is a single job.
+
+    Raises:
+        InvalidOption: it cannot.
+    """
+    if skip_if is None:
+        return
+    if not of_job:
+        raise InvalidOption(f"{name}: skip_if is for a single job; give it to the parts of this flow")
+    if not isinstance(skip_if, Condition):
+        raise InvalidOption(
+            f"{name}: skip_if={skip_if!r:.80}: write a condition, such as result('extract') == 0"
+        )
+
+
+def spec_of(skip_if: Condition | None) -> dict[str, Any] | None:
+    """What is stored with a node that has this condition."""
+    return None if skip_if is None else {"skip_if": skip_if.form}
+
+
+def rule_of(if_failed: IfFailed) -> EdgeRule:
+    """What happens to a node if one that it waits for fails.
+
+    Raises:
+        InvalidOption: it is none of the three.
+    """
+    return EdgeRule(one_of("if_failed", if_failed, IF_FAILED))
+
+
 def rules_of(after: object, rule: EdgeRule) -> dict[str, EdgeRule]:
     """The nodes that ``after`` names, and what happens if each fails; ``rule``, where it does not say it.
 
@@ -45,17 +98,26 @@ def rules_of(after: object, rule: EdgeRule) -> dict[str, EdgeRule]:
         InvalidOption: it names something else.
     """
     if isinstance(after, Mapping):
-        return {_name(one): EdgeRule(one_of("after", how, IF_FAILED)) for one, how in after.items()}
-    if isinstance(after, str | Node):
-        after = [after]
-    if not isinstance(after, Iterable):
-        raise InvalidOption(f"after={after!r:.80}: give names of nodes")
-    return {_name(one): rule for one in after}
+        return {_name("after", one): EdgeRule(one_of("after", how, IF_FAILED)) for one, how in after.items()}
+    return dict.fromkeys(names_of("after", after), rule)
 
 
-def _name(given: object) -> str:
+def names_of(what: str, nodes: object) -> list[str]:
+    """The names of nodes, each once: of one node, or of several.
+
+    Raises:
+        InvalidOption: something else was given for the option ``what``.
+    """
+    if isinstance(nodes, str | Node):
+        nodes = [nodes]
+    if not isinstance(nodes, Iterable):
+        raise InvalidOption(f"{what}={nodes!r:.80}: give names of nodes")
+    return [*dict.fromkeys(_name(what, one) for one in nodes)]
+
+
+def _name(what: str, given: object) -> str:
     if isinstance(given, Node):
         return given.name
     if isinstance(given, str):
         return given
-    raise InvalidOption(f"after: {given!r:.80} is no node; give its name, or what add() returned")
+    raise InvalidOption(f"{what}: {given!r:.80} is no node; give its name, or what add() returned")

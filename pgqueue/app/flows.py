@@ -10,7 +10,16 @@ from typing import Any, NamedTuple, TypeAlias, Union
 
 from pgqueue.app.enqueuing import Enqueuing
 from pgqueue.app.flow_handle import FlowHandle
-from pgqueue.app.flow_nodes import IF_FAILED, After, IfFailed, Node, rules_of
+from pgqueue.app.flow_nodes import (
+    After,
+    IfFailed,
+    Node,
+    check_condition,
+    checked_part,
+    rule_of,
+    rules_of,
+    spec_of,
+)
 from pgqueue.app.task import Call, Task
 from pgqueue.errors import Duration, InvalidOption, as_limit
 from pgqueue.values.condition import Condition
@@ -28,7 +37,7 @@ from pgqueue.values.flow import (
     wait_job,
 )
 from pgqueue.values.job import NewJob
-from pgqueue.values.options import check_key, check_name, one_of
+from pgqueue.values.options import check_key, check_name
 from pgqueue.values.signal import check_signal
 
 Part: TypeAlias = Union[Call[Any], "Flow"]
@@ -209,7 +218,7 @@ class Workflow(Flow):
             raise InvalidOption("in_turn=True needs a key: flows of which key take turns?")
         self.key = key
         self.in_turn = in_turn
-        self._if_failed = EdgeRule(one_of("if_failed", if_failed, IF_FAILED))
+        self._if_failed = rule_of(if_failed)
         self._nodes: dict[str, tuple[Part | _Wait, dict[str, EdgeRule], Condition | None]] = {}
 
     def add(
@@ -238,12 +247,7 @@ class Workflow(Flow):
         Raises:
             InvalidOption: the name is taken, or a value is out of its range.
         """
-        if skip_if is not None and isinstance(part, Flow):
-            raise InvalidOption(f"{name}: skip_if is for a single job; give it to the parts of this flow")
-        if skip_if is not None and not isinstance(skip_if, Condition):
-            raise InvalidOption(
-                f"{name}: skip_if={skip_if!r:.80}: write a condition, such as result('extract') == 0"
-            )
+        check_condition(skip_if, name, of_job=not isinstance(part, Flow))
         return self._put(name, checked_part(part, name), self._rules(after, if_failed), skip_if)
 
     def map(
@@ -310,8 +314,7 @@ class Workflow(Flow):
         return Node(name)
 
     def _rules(self, after: After, if_failed: IfFailed | None) -> dict[str, EdgeRule]:
-        rule = self._if_failed if if_failed is None else EdgeRule(one_of("if_failed", if_failed, IF_FAILED))
-        return rules_of(after, rule)
+        return rules_of(after, self._if_failed if if_failed is None else rule_of(if_failed))
 
     def _members(self) -> Iterable[Part]:
         return [part for part, _, _ in self._nodes.values() if not isinstance(part, _Wait)]
@@ -330,7 +333,7 @@ class Workflow(Flow):
                 Call(part.job, self._queue()).as_part() if isinstance(part, _Wait) else part.as_part(),
                 name,
                 [(places[other], rule) for other, rule in after.items()],
-                None if skip_if is None else {"skip_if": skip_if.form},
+                spec_of(skip_if),
             )
             for name, (part, after, skip_if) in self._nodes.items()
         ]
@@ -371,22 +374,6 @@ def group(
         InvalidOption: one of them is something else.
     """
     return Group(parts, on_failure=on_failure, on_success=on_success, on_end=on_end, name=name)
-
-
-def checked_part(part: object, where: str) -> Part:
-    """Check that something can be a part of a flow, and return it.
-
-    Raises:
-        InvalidOption: it cannot.
-    """
-    if isinstance(part, Call | Flow):
-        return part
-    remedy = (
-        "write task.call(...)"
-        if hasattr(part, "call")
-        else "give task.call(...), a chain, a group or a workflow"
-    )
-    raise InvalidOption(f"{where}: {part!r:.80} is no part of a flow; {remedy}")
 
 
 def _jobs_of(new: NewFlow) -> list[NewJob]:
