@@ -77,18 +77,18 @@ class Enqueuing(Signalling):
                 done = await self.database.arun(plan, connection)
         return self._handles(jobs, done)
 
-    def _add_flow(self, flow: NewFlow, jobs: Sequence[NewJob], connection: object = None) -> Added:
-        """Add a flow, whose jobs these are, as :meth:`_add` adds jobs."""
+    def _add_flow(self, flow: NewFlow, connection: object = None) -> Added:
+        """Add a flow as :meth:`_add` adds jobs."""
         _warn_of_blocked_loop()
-        return self._flow_added(jobs, self.database.run(flows.add(flow), connection))
+        return self._flow_added(flow, self.database.run(flows.add(flow), connection))
 
-    async def _aadd_flow(self, flow: NewFlow, jobs: Sequence[NewJob], connection: object = None) -> Added:
+    async def _aadd_flow(self, flow: NewFlow, connection: object = None) -> Added:
         """As :meth:`_add_flow`, awaited."""
-        return self._flow_added(jobs, await self.database.arun(flows.add(flow), connection))
+        return self._flow_added(flow, await self.database.arun(flows.add(flow), connection))
 
-    def _flow_added(self, jobs: Sequence[NewJob], added: Added) -> Added:
+    def _flow_added(self, flow: NewFlow, added: Added) -> Added:
         if self.observers.enqueued:
-            self.observers.enqueued(jobs, [Enqueued(job_id) for job_id in added.jobs])
+            self.observers.enqueued(flow.jobs, [Enqueued(job_id) for job_id in added.jobs])
         return added
 
     def _kept(self, jobs: Iterable[NewJob]) -> Iterable[NewJob]:

@@ -6,6 +6,7 @@ What they are made of is in :mod:`pgqueue.values.flow`, how the queue adds them 
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any, NamedTuple, TypeAlias, Union
 
 from pgqueue.app.enqueuing import Enqueuing
@@ -32,7 +33,6 @@ from pgqueue.values.flow import (
     check_acyclic,
     check_node_name,
     map_job,
-    nodes_of,
     unknown_node,
     wait_job,
 )
@@ -65,14 +65,14 @@ class Flow(ABC):
                 a node waits for one that there is not.
             FlowRefused: another flow of its key runs, or a live job has the unique key of one of its jobs.
         """
-        queue, new = self._queue(), self._prepared()
-        added = queue._add_flow(new, _jobs_of(new), connection)  # noqa: SLF001 - the queue's own side of it
+        queue = self._queue()
+        added = queue._add_flow(self._prepared(), connection)  # noqa: SLF001 - the queue's own side of it
         return FlowHandle(added.id, queue, added.jobs)
 
     async def aenqueue(self, *, connection: object = None) -> FlowHandle:
         """As :meth:`enqueue`, awaited."""
-        queue, new = self._queue(), self._prepared()
-        added = await queue._aadd_flow(new, _jobs_of(new), connection)  # noqa: SLF001 - the queue's own side of it
+        queue = self._queue()
+        added = await queue._aadd_flow(self._prepared(), connection)  # noqa: SLF001 - the queue's own side of it
         return FlowHandle(added.id, queue, added.jobs)
 
     @abstractmethod
@@ -328,9 +328,10 @@ class Workflow(Flow):
                 if other not in places:
                     raise unknown_node(other, [*places], of=f"{self.name}, node {name!r}")
         check_acyclic({name: [*after] for name, (_, after, _) in self._nodes.items()})
+        queue = cache(self._queue)  # looked for once, and only if a node waits for a signal
         steps = [
             Step(
-                Call(part.job, self._queue()).as_part() if isinstance(part, _Wait) else part.as_part(),
+                Call(part.job, queue()).as_part() if isinstance(part, _Wait) else part.as_part(),
                 name,
                 [(places[other], rule) for other, rule in after.items()],
                 spec_of(skip_if),
@@ -374,8 +375,3 @@ def group(
         InvalidOption: one of them is something else.
     """
     return Group(parts, on_failure=on_failure, on_success=on_success, on_end=on_end, name=name)
-
-
-def _jobs_of(new: NewFlow) -> list[NewJob]:
-    """The jobs of a flow, in the order of their ids."""
-    return [node.job for node in nodes_of(new.parts) if node.job is not None]

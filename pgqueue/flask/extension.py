@@ -205,19 +205,19 @@ class PgQueueFlask(PgQueue):
             return await super()._aadd(jobs, connection)
         return await asyncio.to_thread(self._enqueue_in, session, jobs)  # the session's driver blocks
 
-    def _add_flow(self, flow: NewFlow, jobs: Sequence[NewJob], connection: object = None) -> Added:
+    def _add_flow(self, flow: NewFlow, connection: object = None) -> Added:
         """Add a flow, in the app's session unless a connection is given."""
         session = self._session(connection)
         if session is None:
-            return super()._add_flow(flow, jobs, connection)
-        return self._add_flow_in(session, flow, jobs)
+            return super()._add_flow(flow, connection)
+        return self._add_flow_in(session, flow)
 
-    async def _aadd_flow(self, flow: NewFlow, jobs: Sequence[NewJob], connection: object = None) -> Added:
+    async def _aadd_flow(self, flow: NewFlow, connection: object = None) -> Added:
         """Add a flow, in the app's session unless a connection is given."""
         session = None if self.database.joins(connection) else self._session(connection)
         if session is None:
-            return await super()._aadd_flow(flow, jobs, connection)
-        return await asyncio.to_thread(self._add_flow_in, session, flow, jobs)  # the session's driver blocks
+            return await super()._aadd_flow(flow, connection)
+        return await asyncio.to_thread(self._add_flow_in, session, flow)  # the session's driver blocks
 
     def _tell(self, plan: Plan[T], connection: object) -> T:
         """Send a signal in the app's session unless a connection is given."""
@@ -252,9 +252,9 @@ class PgQueueFlask(PgQueue):
         watch(session, [handle.id for handle in handles], tasks)
         return handles
 
-    def _add_flow_in(self, session: "Session", flow: NewFlow, jobs: Sequence[NewJob]) -> Added:
-        added = super()._add_flow(flow, jobs, session)
-        watch(session, added.jobs, Counter(job.task for job in jobs))
+    def _add_flow_in(self, session: "Session", flow: NewFlow) -> Added:
+        added = super()._add_flow(flow, session)
+        watch(session, added.jobs, Counter(job.task for job in flow.jobs))
         return added
 
     def _app(self) -> Flask:

@@ -142,6 +142,11 @@ class NewFlow:
     key: str | None = None
     in_turn: bool = False
 
+    @property
+    def jobs(self) -> list[NewJob]:
+        """Its jobs, in the order of their ids; made from its parts each time."""
+        return [node.job for node in nodes_of(self.parts) if node.job is not None]
+
 
 @dataclass(slots=True)
 class NewNode:

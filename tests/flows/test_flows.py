@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,9 +10,10 @@ import pytest
 from flows.world import World, every_world
 from neighbours.places import MINUTE
 
-from pgqueue import JobState, Outcome, Unique, Workflow, chain, group
+from pgqueue import JobState, Observer, Outcome, Unique, Workflow, chain, group
 from pgqueue.errors import FlowRefused, InvalidOption
 from pgqueue.testing import assert_enqueued, dying
+from pgqueue.values.job import Enqueued, NewJob
 
 world = every_world
 
@@ -218,6 +220,18 @@ def test_an_enqueue_that_meets_the_key_of_a_blocked_job_leaves_it_blocked(world:
     assert other.status() is JobState.BLOCKED
     world.run()
     assert (world.noted, world.states) == ([1, 3], ["succeeded"])
+
+
+def test_an_observer_is_told_of_the_jobs_of_a_flow_with_their_ids(world: World) -> None:
+    told: list[tuple[int, bytes]] = []
+
+    class Noting(Observer):
+        def enqueued(self, jobs: Sequence[NewJob], results: Sequence[Enqueued]) -> None:
+            told.extend((done.id, job.args) for job, done in zip(jobs, results, strict=True))
+
+    world.queue.observe(Noting())
+    flow = chain(world.note.call(1), group([world.note.call(2), world.note.call(3)])).enqueue()
+    assert told == [(flow.jobs[n].id, b'{"what":%d}' % (n + 1)) for n in range(3)]
 
 
 def test_of_one_key_one_flow_runs_and_the_next_in_turn(world: World) -> None:
