@@ -1,6 +1,7 @@
 """One attempt, top to bottom: read the arguments, call the task, judge what came of it.
 
-What becomes of the job is decided by the pure rules of :mod:`pgqueue.values.verdict`; the completer records it.
+What becomes of the job is decided by the pure rules of :mod:`pgqueue.values.verdict`; the completer records it. What is
+different for a job in a flow is in :mod:`pgqueue.worker.flow_attempts`.
 """
 
 import asyncio
@@ -27,17 +28,11 @@ from pgqueue.errors import (
     TimedOut,
     UnknownTask,
 )
-from pgqueue.store import flow_facts, flow_growth
-from pgqueue.store.ending import States
-from pgqueue.store.plan import Plan
-from pgqueue.store.sweep import aagain_after_deadlock, again_after_deadlock
 from pgqueue.values.codec import args_text, encoded_result, node_result_text
-from pgqueue.values.condition import holds
-from pgqueue.values.job import AtEnd, AttemptError, Claim
+from pgqueue.values.job import Claim
 from pgqueue.values.nearest import nearest
 from pgqueue.values.payload import encode_result
 from pgqueue.values.result import NOT_RETURNED
-from pgqueue.values.results import Facts
 from pgqueue.values.retry import Retry
 from pgqueue.values.verdict import (
     Again,
@@ -52,7 +47,7 @@ from pgqueue.values.verdict import (
     unlogged,
     without_result,
 )
-from pgqueue.worker import joblog
+from pgqueue.worker import flow_attempts, joblog
 from pgqueue.worker.claims import Attempt, Stop
 from pgqueue.worker.joblog import worker_log
 
@@ -127,9 +122,9 @@ class Executor:
         if task is None:
             return await self._unregistered(attempt)
         try:
-            if attempt.claim.at_end and self._asks(task, attempt.claim):
-                facts = await self.database.arun(flow_facts.facts(attempt.claim.id))
-                if (skipped := self._skipped(attempt, facts)) is not None:
+            if attempt.claim.at_end and flow_attempts.asks(task, attempt.claim.at_end):
+                skipped = await flow_attempts.askipped(self, attempt)
+                if skipped is not None:
                     return skipped
             work = self._called(task, attempt)
             try:
@@ -140,8 +135,7 @@ class Executor:
                 value = await _rest(task, attempt, work, waits_for)
             verdict = self._returned(task, attempt, value)
             if attempt.context._additions and isinstance(verdict, Succeeded):  # noqa: SLF001 - for the worker alone
-                await aagain_after_deadlock(self.database.arun)(self._completion(attempt, verdict))
-                self._note_completion(attempt, verdict)
+                await flow_attempts.acomplete(self, attempt, verdict)
                 return None
         except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
             return self._raised(task, attempt, error)
@@ -159,17 +153,16 @@ class Executor:
         """
         task = _task_of(attempt)
         try:
-            if attempt.claim.at_end and self._asks(task, attempt.claim):
-                facts = self.database.run(flow_facts.facts(attempt.claim.id))
-                if (skipped := self._skipped(attempt, facts)) is not None:
+            if attempt.claim.at_end and flow_attempts.asks(task, attempt.claim.at_end):
+                skipped = flow_attempts.skipped(self, attempt)
+                if skipped is not None:
                     return skipped
             value = self._called(task, attempt)
             if inspect.isawaitable(value):
                 value = _awaited(value, attempt, loop)
             verdict = self._returned(task, attempt, value)
             if attempt.context._additions and isinstance(verdict, Succeeded):  # noqa: SLF001 - for the worker alone
-                again_after_deadlock(self.database.run)(self._completion(attempt, verdict))
-                self._note_completion(attempt, verdict)
+                flow_attempts.complete(self, attempt, verdict)
                 return None
         except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
             return self._raised(task, attempt, error)
@@ -195,31 +188,6 @@ class Executor:
         except PayloadNotDecodable as error:
             raise _Undecodable(error) from error
         return task.function(*args, **kwargs) if around is None else around(attempt.context, args, kwargs)
-
-    def _asks(self, task: Task[..., Any], claim: Claim) -> bool:
-        """Whether an attempt of a job in a flow needs to know what came before it."""
-        at_end = AtEnd(claim.at_end or 0)
-        return AtEnd.ASKS in at_end or (AtEnd.FLOW in at_end and task.signature.takes_context)
-
-    def _skipped(self, attempt: Attempt, facts: Facts | None) -> Cancelled | None:
-        """Give the attempt what it may know of its flow; the verdict, if a condition keeps the job from running."""
-        context = attempt.context
-        context._facts = facts  # noqa: SLF001 - for the worker alone
-        if facts is None or facts.skip_if is None or not holds(facts.skip_if, context.results):
-            return None
-        said = AttemptError(
-            attempt.claim.attempt, "Skipped", f"the condition of its node holds: {facts.skip_if}"
-        )
-        return Cancelled(attempt.claim, said, skipped=True)
-
-    def _completion(self, attempt: Attempt, done: Succeeded) -> Plan[States]:
-        """What completes a job that has added nodes to its flow."""
-        additions = attempt.context._additions  # noqa: SLF001 - for the worker alone
-        return flow_growth.complete(done, additions, keep=self.keeps_history)
-
-    def _note_completion(self, attempt: Attempt, done: Succeeded) -> None:
-        attempt.context.completed = True
-        self.observers.ended([done])
 
     def _judge(self, ctx: Context, error: BaseException) -> Verdict:
         task = self._tasks[ctx.job.task]
