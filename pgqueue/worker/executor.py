@@ -1,7 +1,8 @@
 """One attempt, top to bottom: read the arguments, call the task, judge what came of it.
 
 What becomes of the job is decided by the pure rules of :mod:`pgqueue.values.verdict`; the completer records it. What is
-different for a job in a flow is in :mod:`pgqueue.worker.flow_attempts`.
+different for a job in a flow is in :mod:`pgqueue.worker.flow_attempts`, and how a coroutine is awaited in
+:mod:`pgqueue.worker.awaiting`.
 """
 
 import asyncio
@@ -9,11 +10,9 @@ import concurrent.futures
 import inspect
 import math
 import time
-from collections.abc import Awaitable, Coroutine, Generator
 from datetime import timedelta
-from functools import partial
-from types import AsyncGeneratorType, GeneratorType, coroutine
-from typing import Any, TypeVar
+from types import AsyncGeneratorType, GeneratorType
+from typing import Any
 
 from pgqueue.app.context import Context
 from pgqueue.app.observer import Observers
@@ -25,7 +24,6 @@ from pgqueue.errors import (
     PayloadNotDecodable,
     PayloadTooLarge,
     Superseded,
-    TimedOut,
     UnknownTask,
 )
 from pgqueue.values.codec import args_text, encoded_result, node_result_text
@@ -48,10 +46,10 @@ from pgqueue.values.verdict import (
     without_result,
 )
 from pgqueue.worker import flow_attempts, joblog
+from pgqueue.worker.awaiting import awaited, rest, timed_out
 from pgqueue.worker.claims import Attempt, Stop
 from pgqueue.worker.joblog import worker_log
 
-T = TypeVar("T")
 log = worker_log()
 
 NEVER_RAN = (GeneratorType, AsyncGeneratorType)
@@ -132,7 +130,7 @@ class Executor:
             except StopIteration as end:
                 value = end.value
             else:
-                value = await _rest(task, attempt, work, waits_for)
+                value = await rest(task, attempt, work, waits_for)
             verdict = self._returned(task, attempt, value)
             if attempt.context._additions and isinstance(verdict, Succeeded):  # noqa: SLF001 - for the worker alone
                 await flow_attempts.acomplete(self, attempt, verdict)
@@ -159,7 +157,7 @@ class Executor:
                     return skipped
             value = self._called(task, attempt)
             if inspect.isawaitable(value):
-                value = _awaited(value, attempt, loop)
+                value = awaited(value, attempt, loop)
             verdict = self._returned(task, attempt, value)
             if attempt.context._additions and isinstance(verdict, Succeeded):  # noqa: SLF001 - for the worker alone
                 flow_attempts.complete(self, attempt, verdict)
@@ -173,7 +171,7 @@ class Executor:
         task = _task_of(attempt)
         if attempt.runner is not None:
             attempt.runner.cancel()
-        return self._failed(task, attempt, _timed_out(attempt, task.timeout))
+        return self._failed(task, attempt, timed_out(attempt, task.timeout))
 
     def stopped(self, attempt: Attempt) -> Verdict | None:
         """The verdict on an attempt that was told to stop, and has stopped."""
@@ -320,58 +318,3 @@ def limit(attempt: Attempt) -> float:
 def _task_of(attempt: Attempt) -> Task[..., Any]:
     assert attempt.task is not None  # noqa: S101 - only an attempt that runs its task comes here
     return attempt.task
-
-
-def _timed_out(attempt: Attempt, timeout: timedelta | None) -> TimedOut:
-    attempt.context.cancelled = True
-    return TimedOut(f"the attempt took longer than the task's timeout of {timeout}")
-
-
-async def _rest(task: Task[..., Any], attempt: Attempt, work: Coroutine[Any, Any, T], waits_for: object) -> T:
-    """Await the rest of a task's coroutine, within its timeout."""
-    if task.timeout is None:
-        return await _resumed(work, waits_for)
-    left = task.timeout.total_seconds() - attempt.context.seconds
-    try:
-        async with asyncio.timeout(left) as clock:
-            return await _resumed(work, waits_for)
-    except TimeoutError as error:
-        if clock.expired():  # else it is the task's own
-            raise _timed_out(attempt, task.timeout) from error
-        raise
-
-
-@coroutine
-def _resumed(work: Coroutine[Any, Any, T], waits_for: object) -> Generator[Any, Any, T]:
-    """The rest of a coroutine, for the current task to await.
-
-    Args:
-        work: the coroutine; ``send(None)`` was called once.
-        waits_for: what that returned.
-
-    Returns:
-        What the coroutine returns.
-    """
-    while True:
-        try:
-            answer = yield waits_for
-        except BaseException as error:  # noqa: BLE001 - a cancellation, most likely; it is the coroutine's
-            step = partial(work.throw, error)
-        else:
-            step = partial(work.send, answer)
-        try:
-            waits_for = step()
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]  # StopIteration types a return value as Any
-
-
-def _awaited(value: Awaitable[Any], attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:  # noqa: ANN401 - the task's own value
-    """Await, in the loop, what a plain function returned."""
-
-    async def wait() -> Any:  # noqa: ANN401 - the task's own value
-        return await value
-
-    attempt.runner = future = asyncio.run_coroutine_threadsafe(wait(), loop)
-    if attempt.stopped is not None:  # told before there was anything to cancel
-        future.cancel()
-    return future.result()
