@@ -25,7 +25,7 @@ create table pgqueue.nodes (
     parent_id bigint,
     place     integer not null,
     name      text    check (length(name) between 1 and 200),
-    kind      text    not null check (kind in ('job', 'group', 'workflow', 'signal', 'timer')),
+    kind      text    not null check (kind in ('job', 'group', 'workflow')),
     state     text    not null default 'waiting' check (state in
                       ('waiting', 'released', 'succeeded', 'failed', 'cancelled', 'skipped')),
     waits_for integer not null default 0,
@@ -35,7 +35,7 @@ create table pgqueue.nodes (
     spec      jsonb
 ) with (fillfactor = 70);
 comment on table pgqueue.nodes is
-    'The parts of a flow: a job, a group of nodes, or something to wait for. A flow''s root is a group without a parent.';
+    'The parts of a flow: each is a job, or a group of nodes. A flow''s root is a group without a parent.';
 comment on column pgqueue.nodes.parent_id is 'The group that it is in; null: it is the root.';
 comment on column pgqueue.nodes.task is 'The task of its job.';
 comment on column pgqueue.nodes.place is 'Which one in its group, from 0.';
