@@ -17,7 +17,8 @@ from django.db import connection
 from django.test import Client, override_settings
 from django.test.utils import CaptureQueriesContext
 from docs.pages import DOCS, blocks, words_in_code
-from neighbours.django_backend_database import database, emptied
+from neighbours import django_admin_pages
+from neighbours.django_backend_database import database
 from pytest_postgresql.executors import NoopExecutor
 
 from pgqueue.django import queue
@@ -43,25 +44,13 @@ ERROR = {
 }
 
 
+empty, client = django_admin_pages.an_empty_database, django_admin_pages.a_client
+
+
 @pytest.fixture(scope="module")
 def shared(django_server: NoopExecutor) -> Iterator[dict[str, str]]:
     with database(django_server, "pgqueue_test_django_admin") as where:
         yield where
-
-
-@pytest.fixture(autouse=True)
-def empty(shared: dict[str, str]) -> Iterator[None]:
-    with emptied(shared):
-        User.objects.all().delete()
-        yield
-
-
-@pytest.fixture
-def client() -> Client:
-    """A browser in which an administrator has logged in."""
-    found = Client()
-    found.force_login(User.objects.create_superuser("root"))
-    return found
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from urllib.parse import quote
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
+from neighbours import django_admin_pages
 from neighbours.django_backend_database import database, emptied
 from pytest_postgresql.executors import NoopExecutor
 
@@ -62,6 +62,9 @@ WORKER = (
 LISTS = {name: f"/admin/pgqueue/{name}/" for name in ("job", "deadjob", "queue", "worker")}
 
 
+empty, client = django_admin_pages.an_empty_database, django_admin_pages.a_client
+
+
 @pytest.fixture(scope="module")
 def shared(django_server: NoopExecutor) -> Iterator[dict[str, str]]:
     """A database as it is after an upgrade: with rows from the time when nothing was refused."""
@@ -69,21 +72,6 @@ def shared(django_server: NoopExecutor) -> Iterator[dict[str, str]]:
         with connection.cursor() as cursor:
             cursor.execute("alter domain pgqueue.arguments drop constraint if exists arguments_fit")
         yield where
-
-
-@pytest.fixture(autouse=True)
-def empty(shared: dict[str, str]) -> Iterator[None]:
-    with emptied(shared):
-        User.objects.all().delete()
-        yield
-
-
-@pytest.fixture
-def client() -> Client:
-    """A browser in which an administrator has logged in."""
-    found = Client()
-    found.force_login(User.objects.create_superuser("root"))
-    return found
 
 
 @pytest.fixture

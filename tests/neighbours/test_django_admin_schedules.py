@@ -12,7 +12,8 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
 from django.db import connection
 from django.test import Client
-from neighbours.django_backend_database import database, emptied
+from neighbours import django_admin_pages
+from neighbours.django_backend_database import database
 from pytest_postgresql.executors import NoopExecutor
 
 from pgqueue import Task
@@ -40,25 +41,13 @@ FORM: dict[str, str] = {
 WHEN = datetime(2031, 5, 4, 12, 0, 1, 234567, tzinfo=UTC)
 
 
+empty, client = django_admin_pages.an_empty_database, django_admin_pages.a_client
+
+
 @pytest.fixture(scope="module")
 def shared(django_server: NoopExecutor) -> Iterator[dict[str, str]]:
     with database(django_server, "pgqueue_test_django_admin_schedules") as where:
         yield where
-
-
-@pytest.fixture(autouse=True)
-def empty(shared: dict[str, str]) -> Iterator[None]:
-    with emptied(shared):
-        User.objects.all().delete()
-        yield
-
-
-@pytest.fixture
-def client() -> Client:
-    """A browser in which an administrator has logged in."""
-    found = Client()
-    found.force_login(User.objects.create_superuser("root"))
-    return found
 
 
 @pytest.fixture
