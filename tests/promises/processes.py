@@ -100,10 +100,33 @@ def processes(dsn: str) -> Iterator[Start]:
 
 @contextmanager
 def closed_gate(dsn: str) -> Iterator[Callable[[], object]]:
-    """Tasks at the gate wait until ``open_gate()`` or the end of the block."""
+    """Tasks, and the inserts of :func:`gate_inserts`, wait until ``open_gate()`` or the end of the block."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("select pg_advisory_lock(1)")
         yield lambda: connection.execute("select pg_advisory_unlock_all()")
+
+
+def gate_inserts(dsn: str, moment: LiteralString, table: LiteralString) -> None:
+    """Have each insert into a table wait at the gate, ``before`` or ``after`` its rows are written."""
+    ask(
+        dsn,
+        f"""
+        create function wait_at_the_gate() returns trigger language plpgsql as $$
+        begin
+            perform pg_advisory_xact_lock_shared(1);
+            return null;
+        end $$;
+        create trigger wait_at_the_gate {moment} insert on {table} for each statement execute function wait_at_the_gate();
+        """,
+    )
+
+
+def at_the_gate(dsn: str) -> list[int]:
+    """The backends that wait at the gate."""
+    statement: LiteralString = (
+        "select pid from pg_stat_activity where datname = current_database() and wait_event = 'advisory'"
+    )
+    return [pid for (pid,) in ask(dsn, statement)]
 
 
 def live_jobs(dsn: str) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 from looking import ask, wait_until
-from promises.processes import processes, run_on
+from promises.processes import at_the_gate, closed_gate, gate_inserts, processes, run_on
 from promises.workshop import Workshop
 
 from pgqueue import PgQueue
@@ -14,23 +14,6 @@ from pgqueue.store import schedules, ticks
 from pgqueue.values.schedule import NewSchedule, Timing
 
 SECOND = timedelta(seconds=1)
-SLOWLY = """
-    create function wait_at_the_gate() returns trigger language plpgsql as $$
-    begin
-        perform pg_advisory_xact_lock_shared(77);
-        return null;
-    end $$;
-    create trigger wait_at_the_gate before insert on pgqueue.jobs for each statement execute function wait_at_the_gate();
-"""
-"""The job of a tick is added only when the gate is open; the tick is noted before."""
-
-
-def at_the_gate(dsn: str) -> list[tuple[int]]:
-    """The backends that wait for the gate."""
-    statement = (
-        "select pid from pg_stat_activity where datname = current_database() and wait_event = 'advisory'"
-    )
-    return ask(dsn, statement)
 
 
 def store(dsn: str, **timing: Any) -> None:
@@ -70,15 +53,14 @@ def test_each_tick_has_one_job_while_workers_are_killed(dsn: str) -> None:
 
 
 def test_a_worker_that_is_killed_between_tick_and_job_leaves_neither_and_another_fires_it(dsn: str) -> None:
-    with processes(dsn) as start, psycopg.connect(dsn, autocommit=True) as gate:
+    with processes(dsn) as start, closed_gate(dsn) as open_gate:
         store(dsn, at=ask(dsn, "select clock_timestamp() + interval '2 seconds'")[0][0])
-        gate.execute(SLOWLY)
-        gate.execute("select pg_advisory_lock(77)")
+        gate_inserts(dsn, "before", "pgqueue.jobs")  # the tick is noted, and its job not added yet
         first = start(lease=2.0)
         wait_until(lambda: len(at_the_gate(dsn)) == 1)
         first.kill()
         assert fired(dsn) == []
-        gate.execute("select pg_advisory_unlock_all()")
+        open_gate()
         wait_until(lambda: not at_the_gate(dsn))
         assert (fired(dsn), jobs_of_ticks(dsn)) == ([], [])
         start(lease=2.0)

@@ -3,29 +3,13 @@
 import signal
 from functools import partial
 
-import psycopg
 import pytest
 from looking import ask, wait_until
-from promises.processes import live_jobs, processes
+from promises.processes import at_the_gate, closed_gate, gate_inserts, live_jobs, processes
 from promises.workshop import Workshop
 
 from pgqueue import JobState, PgQueue
 from pgqueue.app.handle import JobHandle
-
-AT_THE_GATE = """
-    create function wait_at_the_gate() returns trigger language plpgsql as $$
-    begin
-        perform pg_advisory_xact_lock_shared(77);
-        return null;
-    end $$;
-    create trigger wait_at_the_gate after insert on pgqueue.waits for each statement execute function wait_at_the_gate();
-"""
-"""A worker that blocks a job stops before its commit, until the gate is open."""
-
-
-def _at_the_gate(dsn: str) -> list[tuple[int]]:
-    held = "select pid from pg_locks where locktype = 'advisory' and objid = 77 and not granted"
-    return ask(dsn, held)
 
 
 def _blocked(queue: PgQueue) -> int:
@@ -41,18 +25,17 @@ def _waiting(dsn: str, count: int = 1) -> tuple[PgQueue, list[JobHandle[int]]]:
 def test_a_signal_that_is_committed_while_a_worker_blocks_its_job_is_not_lost(
     dsn: str, *, killed: bool
 ) -> None:
-    with processes(dsn) as start, psycopg.connect(dsn, autocommit=True) as gate:
-        ask(dsn, AT_THE_GATE)
-        gate.execute("select pg_advisory_lock(77)")
+    with processes(dsn) as start, closed_gate(dsn) as open_gate:
+        gate_inserts(dsn, "after", "pgqueue.waits")  # a worker that blocks a job stops before its commit
         queue, (job,) = _waiting(dsn)
         worker = start(lease=2.0)
-        wait_until(partial(_at_the_gate, dsn))
+        wait_until(partial(at_the_gate, dsn))
 
         assert queue.signal("k", "go", 7)  # it does not see that the job waits; nor did the worker see it
         if killed:
             worker.signal(signal.SIGKILL)
             start(lease=2.0)
-        gate.execute("select pg_advisory_unlock_all()")
+        open_gate()
 
         assert job.result(timeout=60) == 7
         queue.close()
