@@ -1,7 +1,7 @@
 """An HTTP door for callbacks: a WSGI and an ASGI application, which resolve the tokens of ``ctx.callback()``.
 
-``POST .../TOKEN`` with a JSON body, or none, sends the signal that the token stands for. The token is what authorises the
-request, so let nobody log the path. The answers are JSON:
+``POST .../TOKEN`` with a JSON body, or none, sends the signal that the token stands for. The token authorises the
+request, so keep the path out of access logs. The answers are JSON:
 
 =====  ==========================================================================================================
 200    ``{"resolved": true}``; false: it was resolved before, and the first payload stays, so a repeated request is safe

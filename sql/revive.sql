@@ -21,7 +21,7 @@ revived as (
     on conflict do nothing
     returning id
 ),
-undecided as (  -- it waits anew: a wait that timed out may have been why it died
+undecided as (  -- it waits again: a wait that timed out may have been why it died
     delete from pgqueue.deadlines where job_id = any(array(select id from revived))
 )
 delete from pgqueue.dead_jobs

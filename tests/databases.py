@@ -68,7 +68,7 @@ class Copies:
                     name = f"{self._template}_{number}"
                     _do(connection, "create database {} template {} strategy file_copy", name, self._template)
                     self._ready.put(name)
-        except BaseException as error:  # noqa: BLE001 - whoever waits for a copy is to hear of it
+        except BaseException as error:  # noqa: BLE001 - it is raised in the thread that waits for a copy
             self._ready.put(error)
 
     def _drop_used(self, connection: psycopg.Connection[object]) -> None:

@@ -3,7 +3,7 @@
 The statements of ``sql/`` are written once for all drivers and rewritten here once a process: ``%(name)s::type``
 becomes ``$1::text::type``. Each parameter travels as text, as PostgreSQL itself would write it, and the cast in the
 statement makes of it what it is to be. So no codec that the user may have set for a type has a say in it. What comes
-back is of types that asyncpg and psycopg read alike; JSON, which they do not, is cast to text, by the statement or here.
+back is of types that asyncpg and psycopg read in the same way; JSON, which they do not, is cast to text, by the statement or here.
 """
 
 import asyncio

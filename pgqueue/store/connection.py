@@ -227,5 +227,5 @@ def _is_to_begin(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[A
 
 
 def _with_json_as_text(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> None:
-    """Have JSON come as its text, whatever the user has set for the type; the queue decodes it by the task's annotations."""
+    """Have JSON come as its text, also if the user has set another loader for the type; the queue decodes it by the task's annotations."""
     cursor.adapters.register_loader("json", TextBinaryLoader)

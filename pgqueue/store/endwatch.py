@@ -128,7 +128,7 @@ class EndWatch:
         self._bell.ring()
 
     def join(self, timeout: float) -> None:
-        """Wait until the thread has ended, for so many seconds at most."""
+        """Wait until the thread has ended, at most ``timeout`` seconds."""
         self._thread.join(timeout)
 
     def _run(self) -> None:

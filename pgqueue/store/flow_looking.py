@@ -63,7 +63,7 @@ def flows(
 
 @plan
 def flow(flow_id: int) -> Steps[FlowRecord]:
-    """A flow, and its nodes but for the members of large groups.
+    """A flow, and its nodes except the members of large groups.
 
     Raises:
         FlowNotFound: there is no record of it.

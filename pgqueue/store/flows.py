@@ -97,7 +97,7 @@ class New:
         clock: the instant at which they are added.
         first: the index of the first one that is new: 1 if the root exists.
         before: the existing nodes for which a new one waits, and what happens if they fail, by the index of the new one.
-        released: whether nothing holds a node back.
+        released: whether a node waits for nothing.
         jobs: the id of the job of each node that has one, by the node's index.
     """
 

@@ -62,7 +62,7 @@ class FlowControl:
         *,
         now: datetime,
     ) -> tuple[bool, None]:
-        """End the nodes of a flow but for its running jobs and the groups that these are in."""
+        """End the nodes of a flow except its running jobs and the groups that these are in."""
         root, *nodes = self._flow(flow_id).nodes
         ended = [node for node in nodes if node.state is WAITING or _is_due(node)]
         for node in ended:
@@ -136,7 +136,7 @@ class FlowControl:
 
 
 def _is_due(node: Node) -> bool:
-    """Whether nothing holds a node back, and no worker has its job."""
+    """Whether a node waits for nothing, and no worker has its job."""
     return node.state is RELEASED and node.job is not None and node.job.state is not JobState.RUNNING
 
 

@@ -48,7 +48,7 @@ class FlowLooks:
         return [_record(flow, counts=len(flow.nodes) <= MOST_COUNTED) for flow in found[:limit]]
 
     def flow(self, flow_id: int) -> FlowRecord:
-        """A flow, and its nodes but for the members of large groups."""
+        """A flow, and its nodes except the members of large groups."""
         flow = self._flow(flow_id)
         nodes = sorted(_shown(flow.nodes[0])[:MOST_SHOWN], key=lambda node: node.id)
         return _record(flow, counts=True, nodes=_explained(flow, nodes, self._behind(flow), counted=True))
@@ -116,7 +116,7 @@ def _counts(nodes: Iterable[Node]) -> dict[NodeState, int]:
 
 
 def _shown(root: Node) -> list[Node]:
-    """A group and its members, and theirs, but for the members of groups of more than one portion."""
+    """A group, its members, and their members, except those of groups of more than one portion."""
     found = [root]
     for node in found:  # which grows
         if not any(member.place >= PORTION for member in node.members):

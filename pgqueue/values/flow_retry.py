@@ -1,4 +1,4 @@
-"""What a retry of a flow changes in its graph: which nodes run again, which of them wait, and what is counted anew.
+"""What a retry of a flow changes in its graph: which nodes run again, which of them wait, and what is counted again.
 
 Pure rules over loaded nodes and edges. How jobs come back is decided in :mod:`pgqueue.store.flow_control`.
 

@@ -1,4 +1,4 @@
--- flows/renew: add jobs of a flow that have ended anew, from the history, under new ids; those ids, and the jobs' states.
+-- flows/renew: add jobs of a flow that have ended again, from the history, under new ids; those ids, and the jobs' states.
 -- index: job_history_id, jobs_unique_key
 -- locks: the keys, in their order; the caller has locked the flow
 -- run by: PgQueue.retry_flow

@@ -1,4 +1,4 @@
--- flows/show_nodes: the nodes of a flow, and where their jobs stand, but for the members of groups of more than one portion.
+-- flows/show_nodes: the nodes of a flow, and where their jobs stand, except the members of groups of more than one portion.
 -- index: nodes_flow, node_counts_pkey, nodes_pkey, jobs_pkey
 -- locks: none
 -- run by: PgQueue.flow

@@ -2,8 +2,8 @@
 -- index: flows_live, nodes_flow, jobs_pkey, dead_jobs_pkey
 -- locks: none
 -- run by: worker upkeep
--- why: one snapshot shows both the job and its node, or neither, as a transaction has left them; of a job that is nowhere,
---      somebody has deleted the row: it counts as cancelled
+-- why: one snapshot shows both the job and its node, or neither, as a transaction has left them; a job without any
+--      record was deleted by another program: it counts as cancelled
 select node.job_id,
        case when exists (select from pgqueue.dead_jobs where id = node.job_id) then 'dead'
             else coalesce((select outcome from pgqueue.job_history where id = node.job_id limit 1), 'cancelled') end,

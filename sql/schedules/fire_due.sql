@@ -1,4 +1,4 @@
--- schedules/fire_due: note due ticks, each at most once, and add their jobs; what is refused or held up does not keep others back.
+-- schedules/fire_due: note due ticks, each at most once, and add their jobs; one that is refused or has to wait does not delay the others.
 -- index: none: fire_due_ticks uses schedule_ticks_pkey
 -- locks: the new rows; one that another transaction holds is waited for 0.3 s
 -- run by: worker upkeep, drain

@@ -39,7 +39,7 @@ comment on table pgqueue.nodes is
 comment on column pgqueue.nodes.parent_id is 'The group that it is in; null: it is the root.';
 comment on column pgqueue.nodes.task is 'The task of its job.';
 comment on column pgqueue.nodes.place is 'Which one in its group, from 0.';
-comment on column pgqueue.nodes.state is 'waiting: for others; released: nothing holds it back.';
+comment on column pgqueue.nodes.state is 'waiting: for others; released: it waits for nothing.';
 comment on column pgqueue.nodes.waits_for is 'How many of the edges to it are not met.';
 create index nodes_flow on pgqueue.nodes (flow_id, parent_id, place);
 create unique index nodes_job on pgqueue.nodes (job_id) where job_id is not null;
@@ -75,7 +75,7 @@ create table pgqueue.flow_work (
     task    text   not null check (task in ('enter', 'follow', 'doom')),
     portion integer not null default 0
 );
-comment on table pgqueue.flow_work is 'What workers have yet to do in flows: release the members of a large group, follow edges, cancel nodes.';
+comment on table pgqueue.flow_work is 'What is left for workers to do in flows: release the members of a large group, follow edges, cancel nodes.';
 
 -- For the roles that have rights to the jobs: what they do to those, they may do to these.
 do $$

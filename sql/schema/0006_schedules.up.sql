@@ -1,6 +1,6 @@
--- Firing schedules that are due: what the database refuses, or another transaction holds up, keeps no other schedule back.
+-- Firing schedules that are due: one that the database refuses, or that waits for another transaction, delays no other one.
 
--- As fire_ticks, which workers of the former release and manual runs call, with two differences. Whatever a trigger raises is
+-- As fire_ticks, which workers of the former release and manual runs call, with two differences. Any error that a trigger raises is
 -- the error of its schedule, not only errors of four classes. And a tick whose job waits for another transaction, which holds
 -- the unique key and has not ended, is not waited for: its state is 'busy', and nothing is noted of it. What ends the whole
 -- statement is what is wrong with the server or the transaction: connections, resources, a deadlock, a cancellation.

@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def _compare(queue: PgQueue, connection: psycopg.Connection[Any]) -> None:
-    """Each in turn, so that what else the machine does meets all alike."""
+    """Each in turn, so that other load of the machine slows all of them down in the same way."""
     connection.execute("create table bare (job bigint, name text, value json, primary key (job, name))")
     bare = "insert into bare values (1, %s, '1')"
     seconds: dict[str, list[float]] = defaultdict(list)

@@ -17,7 +17,7 @@ NASTY = 'a\\b\tc\nd "é" %s %(x)s'
 
 
 async def enqueued(flow: Flow, ask: Ask) -> FlowHandle:
-    """Enqueue a flow on the connection, in whatever transaction there is."""
+    """Enqueue a flow on the connection, in its current transaction, if it has one."""
     if ask.kind.awaits:
         return await flow.aenqueue(connection=ask.connection)
     return flow.enqueue(connection=ask.connection)

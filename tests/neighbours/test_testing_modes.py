@@ -120,7 +120,7 @@ def test_the_app_gets_its_database_back_when_a_test_fails(app: PgQueue) -> None:
 
 
 def test_every_method_of_a_queue_has_an_answer_in_memory(app: PgQueue) -> None:
-    """Whatever the queue learns to do, memory must learn, too."""
+    """Memory has an answer for every plan of the queue."""
     given = {"queue": "mail", "timeout": 0}
     tried = set()
 

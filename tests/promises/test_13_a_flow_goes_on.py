@@ -27,7 +27,7 @@ class Killed(Exception):
 
 
 class Dying:
-    """A connection whose program is killed after so many statements."""
+    """A connection whose program is killed after a given number of statements."""
 
     def __init__(self, connection: psycopg.Connection[Any], statements: int) -> None:
         """Count down from ``statements``."""

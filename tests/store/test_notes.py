@@ -102,7 +102,7 @@ def test_two_tidiers_and_a_job_that_notes_at_the_same_time_disturb_each_other_in
             with psycopg.connect(dsn, autocommit=True) as mine:
                 while not stop.is_set():
                     ask(mine, upkeep.drop_notes())
-        except BaseException as error:  # noqa: BLE001 - the test's thread is to hear of it
+        except BaseException as error:  # noqa: BLE001 - it fails the test, in the test's own thread
             failures.append(error)
 
     threads = [threading.Thread(target=tidy) for _ in range(2)]

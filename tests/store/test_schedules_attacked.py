@@ -227,7 +227,7 @@ def test_a_name_that_only_sql_could_give_is_steered_like_any_other(
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("overlap", ["allow", "skip", "queue"])
-def test_nonsense_by_hand_keeps_no_other_schedule_back(
+def test_nonsense_by_hand_delays_no_other_schedule(
     own: psycopg.Connection[Any], harm: str, overlap: str
 ) -> None:
     add(own, *(every_minute(f"schedule {n}", overlap=overlap) for n in range(3)))

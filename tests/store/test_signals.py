@@ -1,4 +1,4 @@
-"""Signals and waits: a job that waits for one is blocked, and is admitted once, whatever happens at the same instant."""
+"""Signals and waits: a job that waits for one is blocked, and is admitted once, also if both happen at the same instant."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -193,7 +193,7 @@ def test_deadlines_of_many_jobs_pass_in_portions(connection: Connection) -> None
     assert len(ask(connection, taking(count=count, now=NOON + MINUTE))) == count
 
 
-def test_a_job_that_another_transaction_has_locked_does_not_keep_the_others_back(dsn: str) -> None:
+def test_a_job_that_another_transaction_has_locked_does_not_delay_the_others(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as own, psycopg.connect(dsn) as other:
         first, second = (_blocked(own, timeout=MINUTE) for _ in range(2))
         other.execute("select from pgqueue.jobs where id = %s for update", [first])
@@ -282,7 +282,7 @@ def test_a_signal_from_an_old_snapshot_is_not_lost(dsn: str) -> None:
 
 
 def test_settling_waits_for_a_worker_that_is_blocking_jobs(dsn: str) -> None:
-    """Else it would see neither the wait, which is not committed, nor would the wait have seen the signal."""
+    """Else settling would not see the wait, which is not committed, and the wait would not have seen the signal."""
     with (
         psycopg.connect(dsn, autocommit=True) as own,
         psycopg.connect(dsn) as worker,
@@ -351,7 +351,7 @@ def test_a_long_open_sender_keeps_no_other_job_from_waiting(dsn: str) -> None:
         assert ask(own, signals.admit_due()).handled == 1
 
 
-# -- what becomes of signals that nobody needs
+# -- when signals are deleted that no job needs
 
 
 def test_signals_and_deadlines_go_when_their_job_is_gone_and_those_to_keys_after_30_days(
