@@ -68,13 +68,17 @@ def finish(
         The state that each job is in now; a job that is missing was superseded.
     """
     done = record(worker, verdicts, keep=keep, now=now)
-    several = any(map(_at_end, verdicts)) and any(map(is_in_flow, verdicts))
-    return done.in_transaction() if several or Waits in map(type, verdicts) else done
+    return done.in_transaction() if any_in_flow(verdicts) or Waits in map(type, verdicts) else done
+
+
+def any_in_flow(verdicts: Iterable[Verdict]) -> bool:
+    """Whether one of them is on a job of a flow."""
+    return any(at_end & AtEnd.FLOW for at_end in {*map(_at_end, verdicts)} if at_end)
 
 
 def is_in_flow(verdict: Verdict) -> bool:
     """Whether it is a verdict on a job of a flow."""
-    return bool(AtEnd.FLOW & (verdict.claim.at_end or 0))
+    return bool((verdict.claim.at_end or 0) & AtEnd.FLOW)
 
 
 @plan
@@ -222,12 +226,9 @@ def _settle(
         skipped: those that a condition of their flow kept from running.
         now: the instant to record; the database's own by default.
     """
-    concerned = [row for row in rows if row[2]]
-    if in_flows := {row[0]: JobState(row[1]) for row in concerned if row[2] & AtEnd.FLOW}:
-        concerns = {row[0]: row[2] for row in concerned}
-        yield from following.ended(in_flows, concerns, results, skipped=skipped, now=now)
-    if awaited := [row[0] for row in concerned if row[2] & AtEnd.TELL]:
-        yield from tell_ended(awaited)
+    if in_flows := [row for row in rows if row[2] and row[2] & AtEnd.FLOW]:
+        yield from following.ended(in_flows, results, skipped=skipped, now=now)
+    yield from tell_ended(rows)
 
 
 def _results(verdicts: Iterable[Verdict]) -> dict[int, str]:

@@ -102,7 +102,7 @@ def cancel_portion(flow_id: int, after: tuple[int, int], *, now: datetime | None
     ended = yield from cancelled([row[3] for row in rows if row[4]], now=now)
     gone = {row[0] for row in ended}
     yield from admission.forget(gone)
-    yield from tell_ended([row[0] for row in ended if row[2] and row[2] & AtEnd.TELL])
+    yield from tell_ended(ended)
     nodes = [node for node, _, _, job, _ in rows if job is None or job in gone]
     if nodes:
         yield from following.abandon(nodes, now=now)
@@ -157,7 +157,7 @@ class _Loaded(NamedTuple):
     job: int | None
     name: str | None
     task: str | None
-    at_end: AtEnd
+    at_end: int
 
     def __str__(self) -> str:
         return spoken_node(self.name, self.task, self.now.place, self.job)
@@ -260,7 +260,7 @@ def _bring_back(
                 "ids": [*map(_job, part)],
                 "new_ids": [jobs[node.now.id] for node in part],
                 "statuses": [*_statuses(part, changes)],
-                "at_ends": [int(node.at_end) for node in part],
+                "at_ends": [node.at_end for node in part],
                 "now": now,
             },
         )

@@ -11,7 +11,7 @@ from pgqueue.store import following
 from pgqueue.store.arrays import numbers
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.flow import NodeState
-from pgqueue.values.job import AtEnd, JobState
+from pgqueue.values.job import AtEnd
 
 SETTLED_AT_ONCE = 500
 DROPPED_AT_ONCE = 10_000
@@ -29,9 +29,9 @@ def settle_stranded(*, limit: int = SETTLED_AT_ONCE, now: datetime | None = None
     free, _ = yield from following.lock_free(jobs=[row[0] for row in found])
     rows = [row for row in found if row[0] in free]
     if rows:
-        states = {job_id: JobState(state) for job_id, state, _ in rows}
+        ended = [(job_id, state, AtEnd.FLOW) for job_id, state, _ in rows]
         results = {job_id: result for job_id, _, result in rows if result is not None}
-        yield from following.ended(states, dict.fromkeys(states, int(AtEnd.FLOW)), results, now=now)
+        yield from following.ended(ended, results, now=now)
     return len(rows)
 
 

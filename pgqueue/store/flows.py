@@ -213,7 +213,7 @@ def _write_keyed_jobs(new: New) -> Steps[None]:
         "unique_keys": [job.unique_key for job in jobs],
         "unique_until_started": [job.unique.until == "started" for job in jobs],
         "metas": [None if job.meta is None else job.meta.decode() for job in jobs],
-        "at_ends": [int(at_end(new.nodes[at], new.nodes)) for at in places],
+        "at_ends": [at_end(new.nodes[at], new.nodes) for at in places],
     }
     added = {row[0] for row in (yield Statement("flows/add_keyed_jobs", params))}
     for at, job in zip(places, jobs, strict=True):

@@ -8,23 +8,24 @@ those counts are locked before it, never after. See ``docs/adr/0049-flows.md``.
 One transaction changes a bounded number of nodes. What is left then is a row of ``flow_work``, which a worker's upkeep takes.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from operator import itemgetter
 
 from pgqueue.store import admission
 from pgqueue.store.arrays import numbers, texts
-from pgqueue.store.ending import States, cancelled
-from pgqueue.store.plan import Statement, Steps, plan
+from pgqueue.store.ending import cancelled
+from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.store.waking import tell_ended
 from pgqueue.values.flow import NodeKind, NodeState
 from pgqueue.values.job import AtEnd, JobState
 
 FOLLOWED_AT_ONCE = 2_000
 """Edges that one statement follows, and nodes that one cancels."""
-WORK_AT_ONCE = 20
-"""Pieces of work that one run of a worker's upkeep does, each in a transaction of its own."""
+_WAY = itemgetter(1, 2)
+"""How a job ended, and what that concerns."""
 OPEN = frozenset({NodeState.WAITING, NodeState.RELEASED})
-NODE_STATES: Mapping[JobState, NodeState] = {
+NODE_STATES: Mapping[str, NodeState] = {
     JobState.SUCCEEDED: NodeState.SUCCEEDED,
     JobState.DEAD: NodeState.FAILED,
     JobState.CANCELLED: NodeState.CANCELLED,
@@ -33,8 +34,7 @@ NODE_STATES: Mapping[JobState, NodeState] = {
 
 @plan(transaction=True)
 def ended(
-    states: States,
-    concerns: Mapping[int, int],
+    rows: Sequence[Row],
     results: Mapping[int, str],
     *,
     skipped: Collection[int] = (),
@@ -43,32 +43,33 @@ def ended(
     """Note how jobs of flows ended, and do what follows. Run it in the transaction that ends them.
 
     Args:
-        states: how each of them ended.
-        concerns: ``at_end`` of each.
+        rows: the id, the state and ``at_end`` of each.
         results: what they returned, as it is stored, where they returned something.
         skipped: those of them that a condition of the flow kept from running.
         now: the instant; the database's own by default.
     """
-    ids = sorted(states)
-    counted_only = {job for job in ids if concerns[job] & AtEnd.MEMBER and states[job] is JobState.SUCCEEDED}
-    if len(counted_only) < len(ids):
-        yield from _lock(jobs=[job for job in ids if job not in counted_only])
-    found = [NodeState.SKIPPED if job in skipped else NODE_STATES[states[job]] for job in ids]
-    rows = yield Statement(
+    rows = sorted(rows)
+    jobs = [row[0] for row in rows]
+    ways = {*map(_WAY, rows)}  # a batch of many members has one: this takes no step of Python for each
+    counted = {way for way in ways if way[0] == JobState.SUCCEEDED and way[1] & AtEnd.MEMBER}
+    if counted != ways:
+        yield from _lock(jobs=[row[0] for row in rows if _WAY(row) not in counted])
+    succeeded = all(state == JobState.SUCCEEDED for state, _ in ways)
+    found = yield Statement(
         "flows/note_ended",
         {
-            "nodes": numbers([None] * len(ids)),
-            "jobs": numbers(ids),
-            "states": texts(found),
-            "results": texts(results.get(job) for job in ids),
+            "nodes": None,
+            "jobs": numbers(jobs),
+            "states": None if succeeded else texts(_node_state(row, skipped) for row in rows),
+            "results": texts(results.get(job) for job in jobs) if results else None,
         },
     )
-    if not rows:
+    if not found:
         return
-    if counted_only:
-        yield from _lock(nodes=[row[0] for row in rows])
+    if counted:
+        yield from _lock(nodes=[row[0] for row in found])
     todo = _Todo()
-    todo.note(rows)
+    todo.note(found)
     yield from _do(todo, now=now)
 
 
@@ -150,15 +151,16 @@ class _Todo:
         self.entering: dict[int, int] = {}
         self.roots: dict[int, NodeState] = {}
 
-    def note(self, rows: Iterable[tuple[int, int, int | None, str, bool | None]]) -> None:
+    def note(self, rows: Iterable[Row]) -> None:
         """Take in the answer of ``sql/flows/note_ended.sql``."""
-        for node, flow, parent, state, closed in rows:
-            self.ended[node] = NodeState(state)
+        for node, flow, parent, said in rows:
+            if said == "closing":
+                self.closing.add(node)
+                continue
+            state = self.ended[node] = NodeState(said)
             if parent is None:
-                self.roots[flow] = NodeState(state)
-            elif closed:
-                self.closing.add(parent)
-            if parent is not None and NodeState(state).is_failure:
+                self.roots[flow] = state
+            elif state.is_failure:
                 self.failing.add(parent)
 
 
@@ -191,6 +193,10 @@ def _close(todo: _Todo) -> Steps[None]:
     yield from _note_nodes(todo, states)
 
 
+def _node_state(row: Row, skipped: Collection[int]) -> NodeState:
+    return NodeState.SKIPPED if row[0] in skipped else NODE_STATES[row[1]]
+
+
 def _note_nodes(todo: _Todo, states: Mapping[int, NodeState]) -> Steps[None]:
     if not states:
         return
@@ -199,9 +205,9 @@ def _note_nodes(todo: _Todo, states: Mapping[int, NodeState]) -> Steps[None]:
         "flows/note_ended",
         {
             "nodes": numbers(nodes),
-            "jobs": numbers([None] * len(nodes)),
+            "jobs": None,
             "states": texts(states[node] for node in nodes),
-            "results": texts([None] * len(nodes)),
+            "results": None,
         },
     )
     todo.note(rows)
@@ -306,7 +312,7 @@ def _cancel_jobs(job_ids: Collection[int], *, now: datetime | None) -> Steps[Non
     if job_ids:
         yield from admission.forget(job_ids)
         rows = yield from cancelled(job_ids, now=now)
-        yield from tell_ended([row[0] for row in rows if row[2] and row[2] & AtEnd.TELL])
+        yield from tell_ended(rows)
 
 
 def _postpone(rows: Collection[tuple[int, str, int]], *, tells: bool = True) -> Steps[None]:

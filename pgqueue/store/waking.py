@@ -1,8 +1,9 @@
 """Notifications: to workers that sleep, and to programs that wait for a job to end."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
-from pgqueue.store.plan import Statement, Steps, plan
+from pgqueue.store.plan import Row, Statement, Steps, plan
+from pgqueue.values.job import AtEnd
 
 TOLD_AT_ONCE = 350
 """Ids in one notification, which holds fewer than 8,000 bytes."""
@@ -15,8 +16,13 @@ def wake() -> Steps[None]:
 
 
 @plan
-def tell_ended(job_ids: Sequence[int]) -> Steps[None]:
-    """Tell the programs that wait for these jobs that they have ended."""
-    for start in range(0, len(job_ids), TOLD_AT_ONCE):
-        said = ",".join(map(str, job_ids[start : start + TOLD_AT_ONCE]))
+def tell_ended(rows: Iterable[Row]) -> Steps[None]:
+    """Tell the programs that wait for jobs that these have ended.
+
+    Args:
+        rows: the id, the state and ``at_end`` of each job that has ended.
+    """
+    awaited = [row[0] for row in rows if row[2] and row[2] & AtEnd.TELL]
+    for start in range(0, len(awaited), TOLD_AT_ONCE):
+        said = ",".join(map(str, awaited[start : start + TOLD_AT_ONCE]))
         yield Statement("tell_ended", {"ids": said})

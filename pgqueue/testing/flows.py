@@ -224,7 +224,7 @@ class Flows:
                 parent.members.append(node)
                 parent.open += 1
             if job is not None:
-                job.at_end = int(at_end(new, given))
+                job.at_end = at_end(new, given)
                 self._of_job[job.id] = node
         for node, new in zip(nodes, given, strict=True):
             for before, rule in new.after:

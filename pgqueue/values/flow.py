@@ -211,9 +211,9 @@ def _add_members(nodes: Nodes, group: Parts, *, parent: int, depth: int) -> None
             members[before].followed = True
 
 
-def at_end(node: NewNode, nodes: Nodes) -> AtEnd:
-    """What the end of a node's job concerns."""
-    found = AtEnd.FLOW
+def at_end(node: NewNode, nodes: Nodes) -> int:
+    """What the end of a node's job concerns: bits of :class:`AtEnd`."""
+    found: int = AtEnd.FLOW
     if node.parent is not None and nodes[node.parent].kind is NodeKind.GROUP and not node.followed:
         found |= AtEnd.MEMBER
     if node.spec is not None and "skip_if" in node.spec:

@@ -13,9 +13,9 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from enum import IntFlag, StrEnum
+from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -106,16 +106,16 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     meta: bytes | None = None
 
 
-class AtEnd(IntFlag):
-    """What the end of a job concerns, apart from the job."""
+class AtEnd:
+    """What the end of a job concerns, apart from the job: bits. Plain numbers, as a worker looks at them for each job."""
 
-    TELL = 1
+    TELL: Final = 1
     """A program waits for it: it is notified."""
-    FLOW = 2
+    FLOW: Final = 2
     """The job is part of a flow: what follows is decided in the transaction that ends it."""
-    MEMBER = 4
+    MEMBER: Final = 4
     """In that flow it is a member of a group, and no other part waits for it alone."""
-    ASKS = 8
+    ASKS: Final = 8
     """In that flow it has a condition: the worker asks, before it starts an attempt, whether the job is to run."""
 
 
@@ -139,7 +139,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     a returned claim gives it back. Nor would a count kept with the job: a server that has lost the end of its log
     gives out the same ids again, and the new job of an id may be claimed by the worker that still runs the old one.
     ``failing_seconds`` is the time from the job's first failed attempt to this claim; 0 before any.
-    ``at_end`` is a sum of :class:`AtEnd`, or None.
+    ``at_end`` is a sum of bits of :class:`AtEnd`, or None.
     """
 
     id: int

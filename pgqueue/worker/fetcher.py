@@ -162,7 +162,7 @@ class Fetcher:
             if time.monotonic() - began > PAUSE:
                 self._unbroken_since = time.monotonic()
         elif found:
-            await asyncio.sleep(GATHER_FOR)
+            await self._wait(within=GATHER_FOR)  # what follows in a flow does not wait that long
         else:
             await self._set_idle(idle=True)  # then look once more, for what was committed before this
 

@@ -20,13 +20,10 @@ from pgqueue.values.results import Facts
 from pgqueue.values.verdict import Cancelled, Succeeded
 from pgqueue.worker.claims import Attempt
 
-FLOW, ASKS = int(AtEnd.FLOW), int(AtEnd.ASKS)
-"""As numbers: with flags the question takes 1.0 µs, with numbers 0.25 µs."""
-
 
 def asks(task: Task[..., Any], at_end: int) -> bool:
     """Whether an attempt has to know what came before it: its job has a condition, or its task may look."""
-    return bool(at_end & ASKS or (at_end & FLOW and task.signature.takes_context))
+    return bool(at_end & AtEnd.ASKS or (at_end & AtEnd.FLOW and task.signature.takes_context))
 
 
 def skipped(host: Host, attempt: Attempt) -> Cancelled | None:

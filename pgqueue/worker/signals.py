@@ -10,12 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from operator import attrgetter
 
 import psycopg
 
 from pgqueue.errors import ConnectionFailed
 from pgqueue.store.database import Database
+from pgqueue.store.finish import any_in_flow
 from pgqueue.store.listener import CANCEL, FLOW, listen
 from pgqueue.store.session import OWN
 from pgqueue.values.verdict import Again, Returned, Unknown, Verdict, Waits
@@ -26,7 +26,6 @@ LISTEN_AGAIN = 1.0
 IDLE_AFTER = 10.0
 """Seconds. A transaction that began before the worker was set idle notifies no one of its jobs. The worker looks every
 ``poll`` for this long after the last activity, to find such jobs soon."""
-CONCERN = attrgetter("claim.at_end")
 REQUEUED = frozenset({Again, Returned, Unknown, Waits})
 
 
@@ -83,7 +82,7 @@ class Signals:
 
     def recorded(self, verdicts: Sequence[Verdict]) -> None:
         """The database has these verdicts: there is room, and the requeued jobs may run here again."""
-        if self.room_at >= 0 or any(map(CONCERN, verdicts)):  # what follows in a flow may be ready
+        if self.room_at >= 0 or any_in_flow(verdicts):  # what follows in a flow may be ready
             self.look.set()
         if REQUEUED.isdisjoint(
             map(type, verdicts)

@@ -1,0 +1,103 @@
+"""Large groups: workers that end members of different portions at once do not wait, and one of them ends the group."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+from flows.world import World, a_world
+from store.crowd import ask, until_somebody_waits
+from store.samples import worker_info
+
+from pgqueue import group
+from pgqueue.store import claim, finish
+from pgqueue.store.ending import States
+from pgqueue.store.plan import Plan
+from pgqueue.values.flow import PORTION
+from pgqueue.values.job import Claim
+from pgqueue.values.lease import LEASE
+from pgqueue.values.verdict import Succeeded
+
+world = a_world
+
+
+def claimed(world: World, dsn: str, *, portions: int) -> list[list[Claim]]:
+    """Enqueue a group with a callback, and claim its members; those of each portion."""
+    count = PORTION * (portions - 1) + 3
+    members = (world.note.call(number) for number in range(count))
+    group(members, on_success=world.note.call("callback")).enqueue()
+    worker = worker_info()
+    with psycopg.connect(dsn, autocommit=True) as own:
+        ask(own, claim.register(worker, LEASE))
+        claims = ask(own, claim.claim(worker.id, {"default": count}))
+    return [claims[start : start + PORTION] for start in range(0, count, PORTION)]
+
+
+def ending(claims: Sequence[Claim]) -> Plan[States]:
+    """What ends these members as succeeded."""
+    return finish.finish(claims[0].worker_id, [Succeeded(one, 0.0) for one in claims], keep=True)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_last_two_portions_end_at_once(world: World, dsn: str, first: int) -> None:
+    members = claimed(world, dsn, portions=2)
+    with psycopg.connect(dsn) as early, psycopg.connect(dsn) as late, ThreadPoolExecutor(1) as thread:
+        ask(early, ending(members[first]))
+        other = thread.submit(ask, late, ending(members[1 - first]))
+        until_somebody_waits(dsn, unless=other.done)
+        early.commit()
+        other.result(timeout=30)
+        late.commit()
+    world.run()
+    assert world.noted == ["callback"]
+    assert world.states == ["succeeded"]
+
+
+def test_portions_end_at_once_while_another_is_open(world: World, dsn: str) -> None:
+    members = claimed(world, dsn, portions=3)
+    with psycopg.connect(dsn) as one, psycopg.connect(dsn) as two, psycopg.connect(dsn) as last:
+        for connection in (one, two):
+            connection.execute("set lock_timeout = '5s'")
+        ask(one, ending(members[0]))
+        ask(two, ending(members[1]))
+        two.commit()
+        one.commit()
+        ask(last, ending(members[2]))
+    world.run()
+    assert world.noted == ["callback"]
+    assert world.states == ["succeeded"]
+
+
+def test_a_portion_ends_while_the_flow_is_locked(world: World, dsn: str) -> None:
+    members = claimed(world, dsn, portions=2)
+    with psycopg.connect(dsn) as holder, psycopg.connect(dsn) as own:
+        holder.execute("select id from pgqueue.flows for update")
+        own.execute("set lock_timeout = '5s'")
+        assert len(ask(own, ending(members[0]))) == PORTION
+    with psycopg.connect(dsn) as own:
+        ask(own, ending(members[1]))
+    world.run()
+    assert world.noted == ["callback"]
+
+
+def test_a_portion_ends_while_a_member_of_another_does(world: World, dsn: str) -> None:
+    members = claimed(world, dsn, portions=3)
+    with psycopg.connect(dsn) as one, psycopg.connect(dsn) as other:
+        ask(other, ending(members[2][:1]))
+        one.execute("set lock_timeout = '5s'")
+        ask(one, ending(members[0]))
+        one.commit()
+        other.commit()
+        ask(other, ending(members[1]))
+        ask(other, ending(members[2][1:]))
+    world.run()
+    assert world.noted == ["callback"]
+
+
+def test_the_members_of_several_portions_end_in_one_transaction(world: World, dsn: str) -> None:
+    members = claimed(world, dsn, portions=3)
+    with psycopg.connect(dsn) as own, own.transaction():
+        for portion in members:
+            ask(own, ending(portion))
+    world.run()
+    assert world.noted == ["callback"]
