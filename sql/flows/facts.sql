@@ -3,7 +3,8 @@
 -- locks: none
 -- run by: worker runners, before an attempt of a job in a flow
 -- why: the nodes before it are those before the groups that it is in, too. More bytes of results than the bound are left
---      out, and the answer says so: one attempt must not fill the memory of its worker
+--      out, and the answer says so: one attempt must not fill the memory of its worker. offset 0 keeps the
+--      planner from joins that, without statistics, read all edges and nodes
 with recursive own as (
     select id, flow_id, parent_id, name, spec from pgqueue.nodes where job_id = %(job)s::bigint
 ),
@@ -14,9 +15,11 @@ around (id, parent_id, depth) as (
     from around join pgqueue.nodes as parent on parent.id = around.parent_id
 ),
 before (id, depth) as (
-    select edge.from_id, depth from around join pgqueue.edges as edge on edge.to_id = around.id
+    select edge.from_id, depth
+    from around cross join lateral (select from_id from pgqueue.edges where to_id = around.id offset 0) as edge
     union
-    select edge.from_id, null::integer from before join pgqueue.edges as edge on edge.to_id = before.id
+    select edge.from_id, null::integer
+    from before cross join lateral (select from_id from pgqueue.edges where to_id = before.id offset 0) as edge
 ),
 nearest as (
     select id, min(depth) as depth from before group by id
@@ -27,7 +30,7 @@ select own.flow_id, flow.name, own.name, own.spec->'skip_if',
 from own
 join pgqueue.flows as flow on flow.id = own.flow_id
 left join nearest on true
-left join pgqueue.nodes as node on node.id = nearest.id
+left join lateral (select * from pgqueue.nodes where id = nearest.id offset 0) as node on true
 left join lateral (
     select array_agg(member.name order by member.place) as names, array_agg(member.task order by member.place) as tasks,
            array_agg(member.result::text order by member.place) as results,

@@ -3,8 +3,9 @@
 import ast
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import psycopg
@@ -203,15 +204,24 @@ def test_no_index_but_the_keys_has_entries_of_running_jobs(busy_database: psycop
     assert re.search(r"WHERE \(+status\)?(::text)? = 'scheduled'", indices["jobs_scheduled"])
 
 
-def plan_of(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]:
-    """The plan that serves any parameters, in the session of whoever runs it; PREPARE works on every PostgreSQL."""
+def plan_of(
+    connection: psycopg.Connection[Any],
+    name: str,
+    settings: Iterable[str] | None = None,
+    given: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """The plan that serves any parameters, or the given ones, in the session that runs it, or with these settings.
+
+    PREPARE works on every PostgreSQL.
+    """
+    given = {**GIVEN.get(name, {}), **given}
     text = catalogue_of("pgqueue")[name].decode()
     places = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", text)))
     for number, place in enumerate(places, start=1):
         text = text.replace(f"%({place})s", f"${number}")
-    values = ", ".join(GIVEN.get(name, {}).get(place, "null") for place in places)
+    values = ", ".join(given.get(place, "null") for place in places)
     with connection.transaction(force_rollback=True):
-        for setting in settings_of(name):
+        for setting in settings_of(name) if settings is None else settings:
             connection.execute(f"set local {setting}")
         connection.execute(f"prepare planned as {text}".encode())
         explain = f"explain (format json) execute planned {f'({values})' if values else ''}"
