@@ -74,10 +74,12 @@ def rerun(nodes: Sequence[NodeNow], edges: Sequence[EdgeNow], what: What) -> Rer
     again = graph.chosen(what)
     skipped = graph.not_needed(again)
     again -= skipped | graph.inside(skipped)
+    failed = graph.still_failed(again)
     met = {
         (edge.before, edge.after): now
         for edge in edges
-        if (edge.before in again or edge.after in again) and (now := graph.is_met(edge, again)) != edge.met
+        if (edge.before in again or edge.after in again)
+        and (now := graph.is_met(edge, again, failed)) != edge.met
     }
     waits_for = graph.waits_for(again, met)
     states: dict[int, NodeState] = {}
@@ -94,6 +96,10 @@ class _Graph:
         self.nodes = {node.id: node for node in nodes}
         self.edges_to: dict[int, list[EdgeNow]] = defaultdict(list)
         self.edges_from: dict[int, list[EdgeNow]] = defaultdict(list)
+        self.members: dict[int, list[int]] = defaultdict(list)
+        for node in nodes:
+            if node.parent is not None:
+                self.members[node.parent].append(node.id)
         for edge in edges:
             self.edges_to[edge.after].append(edge)
             self.edges_from[edge.before].append(edge)
@@ -130,21 +136,29 @@ class _Graph:
 
     def inside(self, groups: Iterable[int]) -> set[int]:
         """All members of these groups, and theirs."""
-        around = {*groups}
         found: set[int] = set()
-        if around:
-            for node in self.nodes.values():  # a group comes before its members
-                if node.parent in around or node.parent in found:
-                    found.add(node.id)
+        todo = [*groups]
+        while todo:
+            members = self.members.get(todo.pop(), ())
+            found.update(members)
+            todo += members
         return found
 
-    def is_met(self, edge: EdgeNow, again: set[int]) -> bool:
-        """Whether an edge is met if these nodes run again."""
+    def still_failed(self, again: set[int]) -> set[int]:
+        """The groups that have a member which failed and does not run again."""
+        return {
+            node.parent
+            for node in self.nodes.values()
+            if node.parent is not None and node.state in FAILURES and node.id not in again
+        }
+
+    def is_met(self, edge: EdgeNow, again: set[int], failed: set[int]) -> bool:
+        """Whether an edge is met if these nodes run again, and these groups have failed all the same."""
         before = self.nodes[edge.before]
         if edge.before not in again and before.state in OPEN:
             return edge.met
         if edge.before in again:
-            return edge.rule is EdgeRule.FAILURE and self._keeps_failure(before.id, again)
+            return edge.rule is EdgeRule.FAILURE and before.id in failed
         if before.state in DONE:
             return edge.rule is not EdgeRule.FAILURE
         return edge.rule is not EdgeRule.WAIT
@@ -173,13 +187,6 @@ class _Graph:
     def _failed_above(self, node: NodeNow) -> Iterable[int]:
         while node.parent is not None and (node := self.nodes[node.parent]).state in FAILURES:
             yield node.id
-
-    def _keeps_failure(self, group: int, again: set[int]) -> bool:
-        """Whether a group that runs again has a member that failed and does not."""
-        return any(
-            node.parent == group and node.state in FAILURES and node.id not in again
-            for node in self.nodes.values()
-        )
 
 
 def spoken_node(name: str | None, task: str | None, place: int, job: int | None) -> str:

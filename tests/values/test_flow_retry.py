@@ -1,6 +1,7 @@
 """What a retry changes in the graph of a flow: pure rules, over any flow that a small model of the engine has run."""
 
 from collections import Counter, defaultdict
+from typing import Any, cast
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -227,3 +228,37 @@ def _counts(model: Model) -> dict[tuple[int, int], tuple[int, int]]:
             found[parent, node // PORTION][0] += model.states[node] in OPEN
             found[parent, node // PORTION][1] += model.states[node] in FAILURES
     return {group: (opened, failed) for group, (opened, failed) in found.items()}
+
+
+class Counted:
+    """A node that counts how often it is read."""
+
+    reads = 0
+
+    def __init__(self, node: NodeNow) -> None:
+        """Stand for a node."""
+        self._node = node
+
+    def __getattr__(self, name: str) -> Any:
+        Counted.reads += 1
+        return getattr(self._node, name)
+
+
+def test_a_retry_of_many_failed_groups_reads_each_node_a_few_times() -> None:
+    nodes = [NodeNow(0, None, 0, NodeKind.WORKFLOW, S.FAILED)]
+    edges = []
+    for group in range(1, 4001, 4):
+        nodes += [
+            NodeNow(group, 0, group, NodeKind.GROUP, S.FAILED),
+            NodeNow(group + 1, group, 0, NodeKind.JOB, S.FAILED),
+            NodeNow(group + 2, 0, group + 1, NodeKind.JOB, S.SUCCEEDED),
+            NodeNow(group + 3, 0, group + 2, NodeKind.WORKFLOW, S.SKIPPED),
+        ]
+        edges += [
+            EdgeNow(group, group + 2, EdgeRule.FAILURE, met=True),
+            EdgeNow(group, group + 3, EdgeRule.CONTINUE, met=True),
+        ]
+    Counted.reads = 0
+    changes = rerun(cast("list[NodeNow]", [Counted(node) for node in nodes]), edges, "downstream")
+    assert Counted.reads < 30 * len(nodes)
+    assert {group + 3 for group in range(1, 4001, 4)} <= changes.states.keys()
