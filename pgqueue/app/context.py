@@ -33,6 +33,7 @@ from pgqueue.store.connection import Awaiting, Blocking
 from pgqueue.store.ending import States
 from pgqueue.store.joining import joinable
 from pgqueue.store.plan import Plan, arun, run
+from pgqueue.store.sweep import aagain_after_deadlock, again_after_deadlock
 from pgqueue.values.codec import object_of
 from pgqueue.values.flow_addition import Addition
 from pgqueue.values.job import Claim
@@ -44,6 +45,7 @@ from pgqueue.values.verdict import Died, Succeeded, Verdict
 
 P = ParamSpec("P")
 T = TypeVar("T")
+R = TypeVar("R")
 
 logger = logging.getLogger("pgqueue.task")
 
@@ -316,7 +318,9 @@ class JobTransaction:
             with joinable(database.itself, connection):
                 yield connection
             done = self._success()
-            self._require_held(run(self._completion(done), Blocking(connection, database.catalogue)))
+            steps, plan = Blocking(connection, database.catalogue), self._completion(done)
+            again = again_after_deadlock if plan.kind.transaction else _once
+            self._require_held(again(lambda plan: run(plan, steps))(plan))
         self._note_completion(done)
 
     @asynccontextmanager
@@ -327,7 +331,9 @@ class JobTransaction:
             with joinable(database.itself, connection):
                 yield connection
             done = self._success()
-            self._require_held(await arun(self._completion(done), Awaiting(connection, database.catalogue)))
+            steps, plan = Awaiting(connection, database.catalogue), self._completion(done)
+            again = aagain_after_deadlock if plan.kind.transaction else _once
+            self._require_held(await again(lambda plan: arun(plan, steps))(plan))
         self._note_completion(done)
 
     def _success(self) -> Succeeded:
@@ -348,6 +354,11 @@ class JobTransaction:
         if done is not None:
             self._ctx.completed = True
             self._host.observers.ended([done])
+
+
+def _once(run: R) -> R:
+    """For a plan without a savepoint: a deadlock in it rolls back the task's own writes, too."""
+    return run
 
 
 class JobLogger(logging.LoggerAdapter[logging.Logger]):

@@ -31,7 +31,7 @@ from pgqueue.store import following
 from pgqueue.store.connection import OwnAsyncConnection, OwnConnection
 from pgqueue.store.plan import Plan, arun, run
 from pgqueue.store.session import cut_off
-from pgqueue.store.sweep import arun_sweep, reclaiming, run_sweep
+from pgqueue.store.sweep import aagain_after_deadlock, again_after_deadlock, arun_sweep, reclaiming, run_sweep
 from pgqueue.values.codec import object_of
 from pgqueue.values.job import Claim
 from pgqueue.values.note import checked_report
@@ -84,7 +84,7 @@ class Take(TakeBase):
             JobError: one of the jobs is settled already.
         """
         self.let_go(verdicts)
-        self.require_all(verdicts, self._run(self.recording(verdicts)))
+        self.require_all(verdicts, again_after_deadlock(self._run)(self.recording(verdicts)))
 
     def _give_up(self) -> None:
         try:
@@ -175,7 +175,7 @@ class AsyncTake(TakeBase):
     async def asettle(self, verdicts: list[Verdict]) -> None:
         """As :meth:`Take.settle`, awaited."""
         self.let_go(verdicts)
-        self.require_all(verdicts, await self._run(self.recording(verdicts)))
+        self.require_all(verdicts, await aagain_after_deadlock(self._run)(self.recording(verdicts)))
 
     async def _give_up(self) -> None:
         try:

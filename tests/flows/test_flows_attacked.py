@@ -12,6 +12,7 @@ from flows.world import World, a_world
 from running import Running
 
 from pgqueue import Context, JobState, PgQueue, Workflow, chain, group
+from pgqueue.errors import JobFailed
 from pgqueue.store import following
 from pgqueue.store.session import PLANNER
 
@@ -25,7 +26,7 @@ WAITS: LiteralString = (
 
 
 @contextmanager
-def deadlock(dsn: str, holds: LiteralString, wants: str) -> Iterator[Callable[[], None]]:
+def deadlock(dsn: str, holds: str, wants: str) -> Iterator[Callable[[], None]]:
     """Hold one lock; the call waits for a program that waits for it, and then wants the lock which that one holds."""
     with psycopg.connect(dsn) as connection, psycopg.connect(dsn, autocommit=True) as watch:
         connection.execute("set deadlock_timeout = '1min'")  # the other one is the victim
@@ -36,7 +37,7 @@ def deadlock(dsn: str, holds: LiteralString, wants: str) -> Iterator[Callable[[]
             connection.execute(wants.encode())
             connection.commit()
 
-        connection.execute(holds)
+        connection.execute(holds.encode())
         yield close
 
 
@@ -163,3 +164,80 @@ def test_work_that_is_left_from_before_a_retry_cancels_nothing(
     world.run()
     assert (world.states, world.waiting) == (["succeeded"], 0)
     assert len(world.noted) == 1 + 1097 + 4
+
+
+LOCK_OUTER: LiteralString = """select from pgqueue.node_counts where node_id in (
+    select id from pgqueue.nodes where parent_id is null) for update"""
+
+
+@contextmanager
+def crossing(dsn: str) -> Iterator[None]:
+    """Hold the count of the outermost group; when a program that has locked the flow waits for it, want the flow."""
+    with deadlock(dsn, LOCK_OUTER, LOCK_FLOW) as close:
+        closer = threading.Thread(target=close)
+        closer.start()
+        yield
+        closer.join()
+
+
+@pytest.mark.parametrize("plain", [True, False])
+async def test_a_jobs_own_transaction_goes_on_after_a_deadlock_in_the_counts_of_nested_groups(
+    world: World, dsn: str, running: Running, *, plain: bool
+) -> None:
+    ran = list[int]()
+
+    def write(ctx: Context) -> None:
+        ran.append(ctx.attempt)
+        with ctx.transaction() as connection:
+            connection.execute("create table written ()")
+
+    async def awrite(ctx: Context) -> None:
+        ran.append(ctx.attempt)
+        async with ctx.transaction() as connection:
+            await connection.execute("create table written ()")
+
+    task: Any = world.queue.task(name="write", max_attempts=1)(write if plain else awrite)
+    handle = await group([group([task.call()])]).aenqueue()
+    with crossing(dsn):
+        async with running(world.queue):
+            assert await handle.ajoin(timeout=20) == "succeeded"
+    assert ran == [1]
+    assert world.rows("select * from written") == []
+
+
+@pytest.mark.parametrize("plain", [True, False])
+async def test_a_take_goes_on_after_a_deadlock_in_the_counts_of_nested_groups(
+    world: World, dsn: str, *, plain: bool
+) -> None:
+    handle = await group([group([world.note.call(1)])]).aenqueue()
+    with crossing(dsn):
+        if plain:
+            with world.queue.take(1) as jobs:
+                assert len(jobs) == 1
+        else:
+            async with world.queue.atake(1) as jobs:
+                assert len(jobs) == 1
+    assert handle.status() == "succeeded"
+
+
+async def test_a_deadlock_that_rolls_back_the_tasks_own_writes_is_the_error_of_its_attempt(
+    queue: PgQueue, dsn: str, running: Running
+) -> None:
+    with psycopg.connect(dsn, autocommit=True) as own:
+        own.execute("create table written ()")
+
+    @queue.task(max_attempts=1)
+    def write(ctx: Context) -> None:
+        with deadlock(dsn, LOCK_JOB % ctx.job.id, "lock table written") as close:
+            closer = threading.Thread(target=close)
+            try:
+                with ctx.transaction() as connection:
+                    connection.execute("insert into written default values")
+                    closer.start()
+            finally:
+                closer.join()
+
+    job = await write.aenqueue()
+    async with running(queue):
+        with pytest.raises(JobFailed, match="deadlock detected"):
+            await job.aresult(timeout=20)
