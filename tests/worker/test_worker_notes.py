@@ -307,7 +307,8 @@ async def test_a_worker_deletes_what_ended_jobs_noted(
     for job_id in (live.id, live.id + 1):
         ask(dsn, "insert into pgqueue.notes (job_id, kind, value) values (%s, 'checkpoint', '1')", job_id)
     async with running(queue):
-        await until(lambda: ask(dsn, "select job_id from pgqueue.notes") == [(live.id,)])
+        await until(lambda: len(ask(dsn, "select job_id from pgqueue.notes")) < 2)
+    assert ask(dsn, "select job_id from pgqueue.notes") == [(live.id,)]
 
 
 async def test_what_another_program_wrote_as_progress_is_no_error(queue: PgQueue, dsn: str) -> None:

@@ -440,3 +440,5 @@ async def test_deadlines_are_found_within_about_a_second_by_an_idle_worker(
         job = asking["awaiting"].enqueue(timeout=1.5)
         await until(lambda: _is_blocked(job), guard=30)
         await until(lambda: job.status().ended, guard=30)
+    record = queue.job(job.id)
+    assert (record.state, record.errors[-1].type) == (JobState.DEAD, "pgqueue.errors.WaitTimedOut")
