@@ -40,6 +40,7 @@ check: $(VENV)/installed
 # processes share two cores; each has a server of its own. tests/conftest.py says which tests stay together, and which start
 # first.
 unit: $(VENV)/installed | pgbouncer java
+	@$(BIN)/pytest -qq --collect-only >$(VENV)/collected || { cat $(VENV)/collected; exit 1; }  # compiles the tests once
 	$(BIN)/pytest -q -n $(PROCESSES) $(PARALLEL)
 
 # The core suite again, on the PostgreSQL that Debian packages.
@@ -51,7 +52,9 @@ format: $(VENV)/installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Each command installs only what it needs: the demo 165 MB, its pipeline also Spark, the tests all extras.
+# Each command installs only what it needs: the demo 165 MB, its pipeline also Spark, the tests all extras. For the tests,
+# whose processes would otherwise compile the same modules at the same time, pip compiles each module once.
+$(VENV)/demo $(VENV)/demo-pipeline: COMPILE = --no-compile
 $(VENV)/demo: EXTRAS = embedded
 $(VENV)/demo-pipeline: EXTRAS = embedded,spark
 $(VENV)/installed: EXTRAS = dev
@@ -60,7 +63,7 @@ $(VENV)/demo $(VENV)/demo-pipeline $(VENV)/installed: pyproject.toml
 	    $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq python3-venv >/dev/null; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test $(VENV)/installed -nt pyproject.toml || { echo "installing pgqueue[$(EXTRAS)] into $(VENV)"; \
-	    $(BIN)/pip install -qq --no-compile --disable-pip-version-check -e ".[$(EXTRAS)]"; }
+	    $(BIN)/pip install -qq $(COMPILE) --disable-pip-version-check -e ".[$(EXTRAS)]"; }
 	@touch $@
 
 .PHONY: pgbouncer debian-postgresql java

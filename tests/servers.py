@@ -24,13 +24,18 @@ def use_memory() -> None:
         tempfile.tempdir = None
 
 
+def on_the_oldest() -> bool:
+    """Whether the tests run on Debian's PostgreSQL, the oldest that is supported."""
+    return not os.environ.get("PGQUEUE_TEST_DSN") and os.environ.get("PGQUEUE_TEST_SERVER") == "debian"
+
+
 @contextmanager
 def server() -> Iterator[str]:
     """The server to test on: PGQUEUE_TEST_DSN, or PGQUEUE_TEST_SERVER=debian, or the embedded one."""
     given = os.environ.get("PGQUEUE_TEST_DSN")
     if given:
         yield given
-    elif os.environ.get("PGQUEUE_TEST_SERVER") == "debian":
+    elif on_the_oldest():
         with debian_server() as dsn:
             yield dsn
     else:

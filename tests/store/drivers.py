@@ -27,6 +27,7 @@ from django.db.utils import ConnectionHandler
 from django.utils.functional import empty
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import dict_row
+from servers import on_the_oldest
 from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
@@ -281,6 +282,15 @@ DRIVERS = {
 The other kinds only wrap these: pgqueue runs its statements on a cursor of its own, whatever cursor or row factory
 the connection has. ``test_transactions.py`` and ``test_every_kind.py`` run on all of them and would see a difference.
 """
+ON_THE_OLDEST = {"psycopg", "asyncpg"}
+"""The drivers on which statements run on the oldest server too: one that sends text, and one that sends binary values and
+prepares each statement. How a driver writes a statement does not depend on the server, and PostgreSQL 18 sees all of them.
+Tests of every kind of connection run on all kinds there, too."""
+CHOSEN = ON_THE_OLDEST if on_the_oldest() else DRIVERS
+
+
+_sweeping: dict[str, psycopg.Connection[Any]] = {}
+"""The connection that empties a file's database before each of its tests, by DSN; a new one would cost as much again."""
 
 
 @pytest.fixture(scope="module")
@@ -288,7 +298,9 @@ def one_database(migrated_server: Any) -> Iterator[str]:
     """A database for a whole file of tests on every kind: emptying it takes a tenth of the time of a fresh one."""
     with psycopg.connect(dsn_of(migrated_server, "postgres"), autocommit=True) as connection:
         connection.execute(f'create database pgqueue_test_kinds template "{migrated_server.template_dbname}"')
-        yield dsn_of(migrated_server, "pgqueue_test_kinds")
+        where = dsn_of(migrated_server, "pgqueue_test_kinds")
+        with psycopg.connect(where, autocommit=True) as _sweeping[where]:
+            yield where
         connection.execute("drop database pgqueue_test_kinds with (force)")
 
 
@@ -302,7 +314,7 @@ async def every_kind(request: pytest.FixtureRequest, database: str) -> AsyncIter
         yield ask
 
 
-@pytest.fixture(params=[kind for kind in KINDS if kind.name in DRIVERS], ids=lambda kind: kind.name)
+@pytest.fixture(params=[kind for kind in KINDS if kind.name in CHOSEN], ids=lambda kind: kind.name)
 async def every_driver(request: pytest.FixtureRequest, database: str) -> AsyncIterator[Ask]:
     """A connection of every driver in turn, for tests of what a statement does; used as :func:`every_kind`."""
     async with _opened(request.param, database) as ask:
@@ -311,8 +323,7 @@ async def every_driver(request: pytest.FixtureRequest, database: str) -> AsyncIt
 
 @asynccontextmanager
 async def _opened(kind: Kind, database: str) -> AsyncIterator[Ask]:
-    with psycopg.connect(database) as connection:
-        _sweep(connection)
+    _sweep(_sweeping[database])
     async with _entered(kind.open(database)) as connection:
         yield Ask(kind, connection, database)
 
