@@ -2,14 +2,15 @@
 
 The protocol. A worker is a row in ``workers`` with a fresh uuid and a lease that it renews each beat; its
 claims are the ``running`` jobs that name the uuid. A sweeper that finds the lease in the past deletes the row
-(:mod:`pgqueue.store.upkeep`), and with it every claim: running jobs that name no known worker are reclaimed. ``renew`` and that deletion contend for one row, so exactly one of them wins: a worker that
-is told its lease is lost has lost every claim, and one that is not has kept them all.
+(:mod:`pgqueue.store.upkeep`), and with it every claim: running jobs that name no known worker are reclaimed. ``renew`` and
+that deletion contend for one row, so exactly one of them wins: a worker that is told its lease is lost has lost every
+claim, and one that is not has kept them all.
 
 Running jobs are in no index: each entry would be written at every claim and rarely read, and while a transaction holds
 a snapshot open, the entries of ended jobs would stay. Instead the table is read from end to end: when a worker left and
 may have held jobs, and when the answer to a claim was lost with its connection, so that jobs may be in the name of a
 worker that does not know of them. Such jobs go back unspent. Where the answer came and the worker could not handle it,
-those attempts end as failed, so that a job that breaks its worker runs out of attempts (:mod:`pgqueue.worker.reconcile`).
+those attempts end as failed, so that a job that breaks its worker runs out of attempts (:mod:`pgqueue.worker.reconciler`).
 """
 
 import os

@@ -20,9 +20,10 @@ from pgqueue.worker.fetcher import Fetcher
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.joblog import JobLog
 from pgqueue.worker.queues import Queues
+from pgqueue.worker.reconciler import Reconciler
 from pgqueue.worker.runners import Runners
 from pgqueue.worker.signals import Signals
-from pgqueue.worker.upkeep import Reconciler, Service, Upkeep
+from pgqueue.worker.upkeep import Service, Upkeep
 from pgqueue.worker.watch import Blocked, Watch
 
 

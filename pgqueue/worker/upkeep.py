@@ -1,7 +1,7 @@
 """What a worker does again and again: one row per service, in :meth:`Upkeep.services`.
 
-Some services keep this worker in order (:class:`Reconciler` compares what it knows with the database), the others the
-queue; what those do is in :mod:`pgqueue.store.upkeep`. Every worker runs every service, and any number of workers may run
+Some services keep this worker in order (:mod:`pgqueue.worker.reconciler` compares what it knows with the database), the
+others the queue; what those do is in :mod:`pgqueue.store.upkeep`. Every worker runs every service, and any number of workers may run
 one at the same time. A new service is one statement, one plan, one method and one row here, and one test.
 """
 
@@ -21,13 +21,11 @@ from pgqueue.errors import ConnectionFailed
 from pgqueue.store import claim, flow_upkeep, following, notes, signals, ticks, upkeep
 from pgqueue.store.plan import Plan
 from pgqueue.store.sweep import arun_sweep, reclaiming
-from pgqueue.values.job import Claim
-from pgqueue.values.verdict import Returned, Unknown, Verdict, Waits, describe, failed, lost
-from pgqueue.worker.completer import Completer
 from pgqueue.worker.connection import LONG_READ, Connections, WorkerConnection
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.joblog import worker_log
 from pgqueue.worker.queues import Queues
+from pgqueue.worker.reconciler import Reconciler
 from pgqueue.worker.runners import Runners
 from pgqueue.worker.signals import Signals
 
@@ -62,7 +60,6 @@ TIDYING: Sequence[Callable[[], Plan[int]]] = (
 """What can wait, in this order; each step commits by itself."""
 DROPPING = frozenset({upkeep.drop_history, upkeep.drop_strays, upkeep.drop_dead})
 """The steps that drop what is past the retention."""
-UNRECORDED = "ran this attempt, and could not record how it ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +107,7 @@ class Upkeep:
         *,
         heartbeat: Heartbeat,
         runners: Runners,
-        reconciler: "Reconciler",
+        reconciler: Reconciler,
         queues: Queues,
         board: Board,
         signals: Signals,
@@ -265,75 +262,6 @@ class Upkeep:
             self._signals.look.set()
 
 
-class Reconciler:
-    """Finds jobs that are in a worker's name and that it does not know of, and ends their claims.
-
-    They arise where the answer to a claim was lost with its connection, or a verdict changed nothing or was refused. No
-    sweep finds a job that is in the name of a living worker which does not know of it. So the database and the worker are
-    compared whenever something of that kind has happened, and always when the worker leaves. A claim that never started
-    is requeued unspent; an attempt that ran and left no verdict is spent, and so is one that may have ended the worker.
-
-    Running jobs are in no index: the jobs are read from end to end, on a connection that is opened for that, so that
-    neither claims nor verdicts wait. A claim that is answered while they are read does not count as unknown.
-    """
-
-    def __init__(self, connections: Connections, *, heartbeat: Heartbeat, completer: Completer) -> None:
-        """Start without doubts.
-
-        Args:
-            connections: the one on which jobs are claimed, and one to read the jobs.
-            heartbeat: the worker's id.
-            completer: every job that the worker knows, and the verdicts that raise doubts; records those on unknown jobs.
-        """
-        self._connections = connections
-        self._claiming = connections.claiming
-        self._heartbeat = heartbeat
-        self._completer = completer
-        self._losses_seen = 0
-        self._ran: set[int] = set()
-        self._one_at_a_time = asyncio.Lock()
-
-    async def run_once(self) -> None:
-        """Compare, if there is a reason."""
-        if self._doubtful() or self._claiming.losses != self._losses_seen:
-            await self.compare()
-
-    async def compare(self, failure: BaseException | None = None) -> None:
-        """Compare, and have the claims of unknown jobs ended.
-
-        Args:
-            failure: what ended this worker: a job that is unknown now may be the cause, so its attempt is spent.
-        """
-        async with self._one_at_a_time:  # that of a leaving worker may come while another is under way
-            await self._compare(failure)
-
-    def _doubtful(self) -> bool:
-        """Whether verdicts of this worker were refused or changed nothing; which of their attempts ran is noted."""
-        ours = [one for one in self._completer.take_doubts() if one.claim.worker_id == self._heartbeat.id]
-        self._ran.update(one.claim.id for one in ours if not isinstance(one, Returned | Unknown | Waits))
-        return bool(ours)
-
-    async def _compare(self, failure: BaseException | None) -> None:
-        self._doubtful()
-        losses, worker, ran = self._claiming.losses, self._heartbeat.id, set(self._ran)
-        before = set(self._completer.known())
-        ended = set(before)
-        self._completer.collect_dealt_with(ended)  # they may have been claimed a moment ago
-        try:
-            async with self._connections.for_once("compare") as own:
-                held = await own.run(claim.unknown_claims(worker, sorted(before)), bound=LONG_READ)
-            await self._claiming.settled()
-            known = ended.union(self._completer.known())
-        finally:
-            self._completer.collect_dealt_with(None)
-        self._losses_seen = losses
-        self._ran -= ran
-        unknown = [one for one in held if one.id not in known] if worker == self._heartbeat.id else []
-        if unknown:
-            log.warning("jobs were in this worker's name without its knowing", extra={"jobs": len(unknown)})
-            self._completer.add([_verdict(one, failure, ran=one.id in ran) for one in unknown])
-
-
 async def _try_step(connection: WorkerConnection, step: Callable[[], Plan[int]]) -> None:
     """Run a step of tidying. A step that fails is logged and tried again at the next run; the others go on."""
     try:
@@ -350,9 +278,3 @@ async def _try_step(connection: WorkerConnection, step: Callable[[], Plan[int]])
 def _about(seconds: float) -> float:
     """Give or take a tenth, so that workers that start together spread out."""
     return seconds * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - spreads load, no secret
-
-
-def _verdict(one: Claim, failure: BaseException | None, *, ran: bool) -> Verdict:
-    if failure is not None:
-        return failed(one, describe(failure, one.attempt))
-    return lost(one, seconds=0.0, how=UNRECORDED) if ran else Returned(one)
