@@ -34,11 +34,11 @@ from pgqueue.store.ending import States
 from pgqueue.store.joining import joinable
 from pgqueue.store.plan import Plan, arun, run
 from pgqueue.store.sweep import aagain_after_deadlock, again_after_deadlock
-from pgqueue.values.codec import object_of
 from pgqueue.values.flow_addition import Addition
 from pgqueue.values.job import Claim
 from pgqueue.values.meta import SCHEDULED_FOR
 from pgqueue.values.note import checked_report
+from pgqueue.values.readable import object_of
 from pgqueue.values.result import NOT_RETURNED
 from pgqueue.values.results import Facts, Results
 from pgqueue.values.verdict import Died, Succeeded, Verdict

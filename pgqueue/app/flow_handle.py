@@ -12,10 +12,11 @@ from pgqueue.errors import FlowNotDone, as_duration
 from pgqueue.store import flow_looking
 from pgqueue.store.flow_looking import StoredResult
 from pgqueue.store.joining import OWN_CONNECTION
-from pgqueue.values.codec import JobPart, opened_value, value_of
+from pgqueue.values.codec import JobPart, opened_value
 from pgqueue.values.flow_record import FlowRecord, FlowState
 from pgqueue.values.flow_retry import What
 from pgqueue.values.job import Enqueued
+from pgqueue.values.readable import value_of
 from pgqueue.values.result import NOT_RETURNED
 
 FIRST_LOOK, LONGEST_LOOK = 0.01, 1.0

@@ -25,10 +25,11 @@ from pgqueue.errors import (
 from pgqueue.store import notes
 from pgqueue.store.database import Database
 from pgqueue.store.notes import Key
-from pgqueue.values.codec import Codec, encoded_note, note_text, value_of
+from pgqueue.values.codec import Codec, encoded_note, note_text
 from pgqueue.values.job import Claim
 from pgqueue.values.note import check_step
 from pgqueue.values.payload import encode_result
+from pgqueue.values.readable import value_of
 from pgqueue.values.result import ReturnType, returned_by
 
 CHECKPOINT: Key = ("checkpoint", "")

@@ -11,9 +11,10 @@ import msgspec
 
 from pgqueue.errors import PayloadNotEncodable
 from pgqueue.store.notes import Noted
-from pgqueue.values.codec import UNREADABLE, Codec, opened_value
+from pgqueue.values.codec import Codec, opened_value
 from pgqueue.values.job import Claim
 from pgqueue.values.note import Progress, Report, Reported, encoded_report
+from pgqueue.values.readable import UNREADABLE
 
 log = logging.getLogger("pgqueue.task")
 

@@ -26,9 +26,10 @@ from pgqueue.store.ends import End
 from pgqueue.store.joining import OWN_CONNECTION
 from pgqueue.store.plan import Plan
 from pgqueue.store.waiting import Look
-from pgqueue.values.codec import Codec, opened, result_text, value_of
+from pgqueue.values.codec import Codec, opened, result_text
 from pgqueue.values.job import Job, JobState
 from pgqueue.values.lease import spoken
+from pgqueue.values.readable import value_of
 from pgqueue.values.result import NOT_RETURNED, ReturnType
 from pgqueue.values.verdict import why_not_kept
 from pgqueue.values.why import NO_RECORD, Why

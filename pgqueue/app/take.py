@@ -32,9 +32,9 @@ from pgqueue.store.connection import OwnAsyncConnection, OwnConnection
 from pgqueue.store.plan import Plan, arun, run
 from pgqueue.store.session import cut_off
 from pgqueue.store.sweep import aagain_after_deadlock, again_after_deadlock, arun_sweep, reclaiming, run_sweep
-from pgqueue.values.codec import object_of
 from pgqueue.values.job import Claim
 from pgqueue.values.note import checked_report
+from pgqueue.values.readable import object_of
 from pgqueue.values.verdict import Died, Verdict
 
 log = logging.getLogger("pgqueue.take")

@@ -9,8 +9,9 @@ from pgqueue.errors import Duration, Waiting, WaitTimedOut, as_limit
 from pgqueue.store import signals
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan
-from pgqueue.values.codec import Codec, payload_text, value_of
+from pgqueue.values.codec import Codec, payload_text
 from pgqueue.values.job import Claim
+from pgqueue.values.readable import value_of
 from pgqueue.values.signal import Awaited, check_signal, flow_target, job_target, key_target
 
 

@@ -19,7 +19,7 @@ from pgqueue.app.task import Call
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.django.models import Schedule as Row
 from pgqueue.errors import InvalidOption, PgQueueError
-from pgqueue.values.codec import UNREADABLE
+from pgqueue.values.readable import UNREADABLE
 from pgqueue.values.rule import Gap, Repeat
 from pgqueue.values.schedule import Missed, NewSchedule, Overlap, Timing
 from pgqueue.values.scheduled import Change, Schedule

@@ -8,11 +8,11 @@ import msgspec
 
 from pgqueue.store.arrays import numbers
 from pgqueue.store.plan import Row, Statement, Steps, plan
-from pgqueue.values.codec import value_of
 from pgqueue.values.flow import EdgeRule, NodeKind, NodeState
 from pgqueue.values.flow_record import EdgeRecord, FlowRecord, FlowState, NodeRecord, explained
 from pgqueue.values.flow_retry import not_found
 from pgqueue.values.job import JobState
+from pgqueue.values.readable import value_of
 
 MOST_COUNTED = 10_000
 """Nodes of a flow that a list counts."""

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pgqueue.store.plan import Row
-from pgqueue.values.codec import errors_of, object_of, value_of
 from pgqueue.values.job import Job, JobState
+from pgqueue.values.readable import errors_of, object_of, value_of
 
 
 def job_of(row: Row) -> Job:

@@ -12,8 +12,8 @@ from msgspec import structs
 
 from pgqueue.errors import UnknownSchedule
 from pgqueue.store.plan import Row, Statement, Steps, plan
-from pgqueue.values.codec import object_of
 from pgqueue.values.options import check_text
+from pgqueue.values.readable import object_of
 from pgqueue.values.schedule import NewSchedule, Timing
 from pgqueue.values.scheduled import Applied, Change, Schedule
 from pgqueue.values.unique import Unique

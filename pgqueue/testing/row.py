@@ -6,8 +6,8 @@ from uuid import UUID
 
 import msgspec
 
-from pgqueue.values.codec import object_of, value_of
 from pgqueue.values.job import AttemptError, Claim, Job, JobState, NewJob
+from pgqueue.values.readable import object_of, value_of
 
 
 @dataclass(slots=True)

@@ -11,10 +11,10 @@ import msgspec
 from pgqueue.errors import UnknownSchedule
 from pgqueue.store.schedules import NOT_THERE, Same, keeping_args
 from pgqueue.store.ticks import Fired
-from pgqueue.values.codec import object_of
 from pgqueue.values.due import FIRED, SKIPPED, WAITING, look, past
 from pgqueue.values.job import Enqueued, Job, NewJob, Outcome
 from pgqueue.values.meta import SCHEDULE, SCHEDULED_FOR
+from pgqueue.values.readable import object_of
 from pgqueue.values.rule import MICROSECOND
 from pgqueue.values.schedule import NewSchedule
 from pgqueue.values.scheduled import Applied, Change, Run, Schedule

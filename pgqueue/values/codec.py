@@ -8,8 +8,7 @@ every column and every reader of the tables admits. An error keeps its attempt, 
 are in ``encoded``. What is in no envelope was stored without a codec, and is read as it is. So encoded and plain
 jobs can be mixed, and a codec can be added to a queue that has jobs.
 
-Jobs that were enqueued before there were bounds, or written into the table by SQL, may hold what Python cannot read. A
-record shows such a value as its text, so that one job never fails a page of others.
+What is shown of a value that cannot be decoded is as for one that Python cannot read: :mod:`pgqueue.values.readable`.
 """
 
 import json
@@ -22,6 +21,7 @@ import msgspec
 from pgqueue.errors import InvalidOption, PayloadNotDecodable, PayloadNotEncodable
 from pgqueue.values.job import AttemptError, Claim, Job, NewJob
 from pgqueue.values.options import check_key, check_text
+from pgqueue.values.readable import SHOWN, UNREADABLE, object_of, value_of
 from pgqueue.values.storable import refuse_unstorable, settled
 from pgqueue.values.verdict import Verdict, text_of
 
@@ -29,10 +29,6 @@ ENVELOPE: Final = "$encoded"
 """The one key of an encoded value."""
 ENCODED: Final = "(encoded)"
 """The message of an encoded error, as it is shown without the codec."""
-UNREADABLE: Final = "(unreadable)"
-"""The one key of what is shown in place of a value that cannot be read; the value is its text, or why it is not."""
-SHOWN = 1_000
-"""Characters of that text."""
 LONGEST_ERROR = 64_000
 """Characters of an encoded error; a longer one is not kept, since the database might refuse it for ever."""
 
@@ -265,30 +261,6 @@ def _opened_error(codec: Codec, error: AttemptError, part: JobPart) -> AttemptEr
     return msgspec.structs.replace(error, message=said.message, traceback=said.traceback, encoded=None)
 
 
-def object_of(text: str | bytes) -> dict[str, Any]:
-    """A JSON object; what is none, or cannot be read, is shown as text."""
-    found = value_of(text)
-    if isinstance(found, str):  # what jsonb cannot hold, as pgqueue.as_jsonb() gives it
-        return {UNREADABLE: found[:SHOWN]}
-    return found if isinstance(found, dict) else _shown(text)
-
-
-def value_of(text: str | bytes) -> Any:  # noqa: ANN401 - any JSON
-    """A JSON value; what cannot be read is shown as text."""
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return _shown(text)
-
-
-def errors_of(text: str) -> tuple[AttemptError, ...]:
-    """The errors of a job; what cannot be read is shown as the message of one error."""
-    try:
-        return _errors.decode(text)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return (AttemptError(attempt=0, type=UNREADABLE, message=text[:SHOWN]),)
-
-
 class _Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text: str = msgspec.field(name=ENVELOPE)
 
@@ -300,7 +272,6 @@ class _Said(msgspec.Struct, frozen=True):
 
 _envelope = msgspec.json.Decoder(_Envelope)
 _said = msgspec.json.Decoder(_Said)
-_errors = msgspec.json.Decoder(tuple[AttemptError, ...])
 
 
 def _encode(codec: Codec, data: bytes, part: JobPart) -> bytes:
@@ -385,7 +356,3 @@ def _readable(read: Callable[[], Any]) -> Any:  # noqa: ANN401 - any JSON
         return read()
     except PayloadNotDecodable as error:
         return {UNREADABLE: str(error)[:SHOWN]}
-
-
-def _shown(text: str | bytes) -> dict[str, Any]:
-    return {UNREADABLE: (text if isinstance(text, str) else text.decode(errors="replace"))[:SHOWN]}

@@ -6,9 +6,9 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from pgqueue.errors import ResultNotKept
-from pgqueue.values.codec import value_of
 from pgqueue.values.flow import NodeKind, NodeState
 from pgqueue.values.nearest import did_you_mean
+from pgqueue.values.readable import value_of
 from pgqueue.values.result import NOT_RETURNED, ReturnType
 
 R_co = TypeVar("R_co", covariant=True)

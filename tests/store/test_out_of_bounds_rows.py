@@ -12,8 +12,8 @@ from store.samples import adding, new_job
 from pgqueue import PgQueue
 from pgqueue.errors import InvalidOption
 from pgqueue.store import control, schema
-from pgqueue.values.codec import UNREADABLE
 from pgqueue.values.job import Job, JobState
+from pgqueue.values.readable import UNREADABLE
 from pgqueue.values.retried import Retried
 
 if TYPE_CHECKING:
