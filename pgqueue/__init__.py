@@ -8,13 +8,14 @@ import typing as _typing
 from pgqueue.app.context import Context
 from pgqueue.app.flow_handle import FlowHandle
 from pgqueue.app.flow_nodes import Node
-from pgqueue.app.flows import Flow, Workflow, chain, group
+from pgqueue.app.flows import Flow, chain, group
 from pgqueue.app.handle import JobHandle
 from pgqueue.app.middleware import Middleware
 from pgqueue.app.observer import Observer
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.take import TakenJob
 from pgqueue.app.task import Call, Task
+from pgqueue.app.workflow import Workflow
 from pgqueue.errors import Dead, PgQueueError, RetryLater, Snooze, Superseded, WaitTimedOut
 from pgqueue.store.joining import OWN_CONNECTION
 from pgqueue.values.codec import Codec, JobPart
