@@ -47,7 +47,7 @@ class Tables:
         dead_jobs: jobs that will not run again unless a caller revives them.
         workers: the processes that run jobs.
         former_workers: ended worker processes, as long as there is history of their time.
-        queues: queues that were paused at least once; others need no row.
+        queues: queues that were paused, drained or given settings; others need no row.
         schedules: the rules by which jobs are enqueued, and those jobs.
         schedule_ticks: the ticks of schedules that were decided on.
         all_jobs: a view of all recorded jobs, live or ended, in one shape.
@@ -151,6 +151,15 @@ def _queues() -> list[Column[Any]]:
         Column("name", Text, primary_key=True),
         _optional("paused_at", _instant()),
         _required("created_at", _instant()),
+        *(_optional(name, Text()) for name in ("paused_by", "paused_why")),
+        _optional("drained_at", _instant()),
+        *(_optional(name, Text()) for name in ("drained_by", "drained_why")),
+        *(_optional(name, SmallInteger()) for name in ("priority", "max_attempts")),
+        _optional("timeout", INTERVAL()),
+        _optional("keep_history", Boolean()),
+        _optional("keep_dead", INTERVAL()),
+        _optional("set_at", _instant()),
+        _optional("set_by", Text()),
     ]
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
     from sqlalchemy import Connection
 
-REVISION = "0006"
+REVISION = "0007"
 """The revision for which this code is written."""
 
 _one_at_a_time = threading.RLock()

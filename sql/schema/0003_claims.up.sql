@@ -10,7 +10,7 @@ begin
     for attempt in 1 .. 120 loop
         begin
             perform set_config('lock_timeout', '200ms', true);
-            lock table pgqueue.job_history, pgqueue.jobs, pgqueue.dead_jobs, pgqueue.workers, pgqueue.departed;
+            lock table pgqueue.job_history, pgqueue.jobs, pgqueue.dead_jobs, pgqueue.workers, pgqueue.departed, pgqueue.queues;
             perform set_config('lock_timeout', before, true);
             return;
         exception when lock_not_available then

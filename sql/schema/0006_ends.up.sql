@@ -9,7 +9,7 @@ begin
     for attempt in 1 .. 120 loop
         begin
             perform set_config('lock_timeout', '200ms', true);
-            lock table pgqueue.dead_jobs, pgqueue.jobs, pgqueue.waits, pgqueue.schedules;
+            lock table pgqueue.dead_jobs, pgqueue.jobs, pgqueue.workers, pgqueue.queues, pgqueue.waits, pgqueue.schedules;
             perform set_config('lock_timeout', before, true);
             return;
         exception when lock_not_available then

@@ -18,7 +18,7 @@ from uuid import UUID, uuid4
 import psycopg
 
 FORMER = Path(__file__).parent / "former"
-RELEASES = ("0002", "0003", "0004", "0005")
+RELEASES = ("0002", "0003", "0004", "0005", "0006")
 STATEMENTS = {
     release: {
         str(file.relative_to(FORMER / release).with_suffix("")): file.read_text()
@@ -55,6 +55,7 @@ class FormerRelease:
         self._statements = STATEMENTS[release]
         self._counts_claims = release == "0002"
         self._no_meta = "" if release < "0004" else "\t\\N"
+        self._claimed_columns = 11 + (release >= "0004") + (release >= "0006")
         self._fences = count(1)
         self.id = uuid4()
 
@@ -121,7 +122,7 @@ class FormerRelease:
         rows = self.send(
             "claim", worker=self.id, queues=["default"], quotas=[most], limit=None, fence=fence, **line
         )
-        assert all(len(row) == (12 if self._no_meta else 11) for row in rows)
+        assert all(len(row) == self._claimed_columns for row in rows)
         assert self._counts_claims or all(row[1] == fence for row in rows)
         return [(row[0], row[1]) for row in rows]
 

@@ -328,8 +328,8 @@ def test_what_was_not_requeued_is_ended_only_if_somebody_asked_to_cancel_it() ->
     ("state", "error", "words"),
     [
         ((None, None), SchemaMissing, 'schema "shop" has no tables yet; run `pgqueue migrate`'),
-        (("0002", "0001"), SchemaTooOld, "at revision 0002, this code needs 0006; run `pgqueue migrate`"),
-        (("0009", "0007"), SchemaTooNew, "needs code written for 0007 or later; this is for 0006"),
+        (("0002", "0001"), SchemaTooOld, "at revision 0002, this code needs 0007; run `pgqueue migrate`"),
+        (("0009", "0008"), SchemaTooNew, "needs code written for 0008 or later; this is for 0007"),
     ],
 )
 def test_a_schema_that_does_not_fit_is_refused_with_the_remedy(

@@ -1,0 +1,24 @@
+"""Settings of queues."""
+
+from pgqueue.store.schema import run_revision_file
+
+revision = "0007"
+down_revision = "0006"
+branch_labels = None
+depends_on = None
+
+PARTS = ("queues",)
+LOCKS = "locks"
+"""The tables that the parts change are locked before the first of them, on the way up and on the way down."""
+
+
+def upgrade() -> None:
+    """Install it."""
+    for part in (LOCKS, *PARTS):
+        run_revision_file(f"0007_{part}.up")
+
+
+def downgrade() -> None:
+    """Take it away."""
+    for part in (LOCKS, *reversed(PARTS)):
+        run_revision_file(f"0007_{part}.down")

@@ -1,0 +1,14 @@
+"""Settings of queues."""
+
+from django.db import migrations
+
+from pgqueue.django.operations import Revision
+
+
+class Migration(migrations.Migration):
+    """Install it."""
+
+    dependencies = [("pgqueue", "0006_flows")]  # noqa: RUF012 - as Django has it
+    operations = [  # noqa: RUF012 - as Django has it
+        Revision("0007", before="0006"),
+    ]

@@ -1,0 +1,11 @@
+-- renew: extend a worker's lease, and say how the worker is; no row: the lease is lost.
+-- index: workers_pkey
+-- locks: the worker's own row
+-- run by: every beat
+update pgqueue.workers
+set lease_until = clock.now + %(lease)s::interval, blocked_since = clock.now - %(blocked_for)s::interval,
+    blocked_job = %(blocked_job)s::bigint, blocked_task = %(blocked_task)s::text, blocked_where = %(blocked_where)s::text,
+    not_returned = %(not_returned)s::integer
+from (select coalesce(%(now)s::timestamptz, now()) as now) as clock
+where id = %(worker)s::uuid
+returning id
