@@ -21,7 +21,7 @@ FOR_EVER = timedelta(hours=10)
 async def ended(queue: PgQueue, *jobs: JobHandle[Any]) -> list[Job]:
     """Wait until jobs have ended, and return what is recorded of them.
 
-    It never blocks the loop: where connections are few, the worker that has to end the jobs may hold the one that it needs.
+    It never blocks the loop: through a pool of few connections, a blocking look waits for one that the blocked worker holds.
     """
     async with asyncio.timeout(GUARD):
         for job in jobs:

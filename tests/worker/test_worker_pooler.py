@@ -145,9 +145,9 @@ async def test_a_direct_dsn_lets_a_sleeping_worker_be_woken(pooler: str, dsn: st
     queue = PgQueue(pooler, behind_pooler=True, direct_dsn=dsn)
     task = square(queue)
     async with running(queue, poll=FOR_EVER) as worker:
-        await ended(queue, task.enqueue(1))
+        await ended(queue, await task.aenqueue(1))
         await until(lambda: worker.inspect().waits)
-        (woken,) = await ended(queue, task.enqueue(2))
+        (woken,) = await ended(queue, await task.aenqueue(2))
     queue.close()
     assert woken.result == 4
 
@@ -175,6 +175,6 @@ async def test_nothing_that_a_worker_sets_is_left_on_the_poolers_connections(
 ) -> None:
     task = square(pooled)
     async with running(pooled, concurrency=2, poll=timedelta(seconds=0.1)):
-        await ended(pooled, *[task.enqueue(number) for number in range(20)])
+        await ended(pooled, *[await task.aenqueue(number) for number in range(20)])
     for _ in range(10):
         assert settings_of(pooler) - settings_of(dsn) == set()
