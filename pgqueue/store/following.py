@@ -111,15 +111,18 @@ def work(*, now: datetime | None = None) -> Steps[bool]:
     rows = [row for row in rows if row[0] in free]
     nodes = sorted(free)
     found = yield Statement("flows/states", {"nodes": numbers(nodes)})
-    states = {node: NodeState(state) for node, state in found}
+    states = {node: (NodeState(state), runs) for node, state, runs in found}
     todo = _Todo()
     for node, task, portion in rows:
-        match task, states.get(node):  # a flow that was retried meanwhile has begun anew
-            case "enter", NodeState.RELEASED:
+        match (
+            task,
+            states.get(node),
+        ):  # a flow that was retried or cancelled meanwhile has begun anew, or ends
+            case "enter", (NodeState.RELEASED, True):
                 todo.entering[node] = portion
-            case "doom", NodeState.CANCELLED | NodeState.SKIPPED:
+            case "doom", (NodeState.CANCELLED | NodeState.SKIPPED, _):
                 todo.doomed_groups[node] = portion
-            case "follow", NodeState() as state if state not in OPEN:
+            case "follow", (state, _) if state not in OPEN:
                 todo.ended[node] = state
     yield from _do(todo, now=now)
     return bool(rows)

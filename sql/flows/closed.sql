@@ -4,5 +4,5 @@
 -- run by: the plan that ends jobs of flows
 select id, flow_id, exists (select from pgqueue.node_counts where node_id = node.id and failed > 0)
 from pgqueue.nodes as node
-where id = any(%(nodes)s::bigint[]) and state = 'released' and kind in ('group', 'workflow')
+where id = any(%(nodes)s::bigint[]) and state = 'released'
   and not exists (select from pgqueue.node_counts where node_id = node.id and open > 0)

@@ -7,7 +7,7 @@ with entered as (
     from pgqueue.nodes as parent
     where parent.id = %(node)s::bigint and node.flow_id = parent.flow_id and node.parent_id = parent.id
       and node.place >= %(portion)s::integer * 512 and node.place < (%(portion)s::integer + 1) * 512
-      and node.waits_for = 0 and node.state = 'waiting' and parent.state = 'released'
+      and node.waits_for = 0 and node.state = 'waiting'
     returning node.id, node.kind, node.job_id, parent.kind = 'workflow' as may_have_waited
 )
 select id, kind, job_id, may_have_waited from entered
