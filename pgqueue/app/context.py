@@ -67,8 +67,8 @@ class Host(Keeps, Protocol):
     def returns_value(self, claim: Claim) -> bool:
         """Whether the claim's task says that it returns something."""
 
-    def clear_result(self, task: str, stored: str) -> str:
-        """The stored result of a job of this task, as JSON in clear."""
+    def clear_result(self, task: str, stored: str, meta: str | None) -> str:
+        """The stored result of a job of this task, and with this ``meta``, as JSON in clear."""
 
     def verdict(self, ctx: "Context", error: BaseException) -> Verdict:
         """What becomes of the job if its attempt ends with this error."""

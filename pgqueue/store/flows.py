@@ -28,6 +28,7 @@ from pgqueue.values.flow import (
     flow_key_taken,
     job_key_taken,
     nodes_of,
+    spec_of,
     spec_text,
 )
 from pgqueue.values.job import JobState, NewJob
@@ -255,7 +256,7 @@ def _node_row(new: New, at: int) -> bytes:
         len(node.after) + len(new.before.get(at, ())),
         _text(None if node.job is None else node.job.task),
         b"%d" % new.jobs[at] if at in new.jobs else NULL,
-        NULL if node.spec is None else _text(spec_text(node.spec)),
+        NULL if (spec := spec_of(node)) is None else _text(spec_text(spec)),
     )
 
 

@@ -65,4 +65,11 @@ def _before(node: Node, depth: int | None) -> Before:
         [one.task for one in members],
         results if size <= LARGEST_RESULTS else None,
         size,
+        _meta(node),
+        [_meta(one) for one in members],
     )
+
+
+def _meta(node: Node) -> str | None:
+    """What was sent along with the job of a node."""
+    return None if node.new.job is None or node.new.job.meta is None else node.new.job.meta.decode()

@@ -208,9 +208,9 @@ def result_text(codec: Codec | None, job: Job, text: str) -> str:
     return text if codec is None else _decode(codec, text, JobPart("result", job.task, job.meta))
 
 
-def node_result_text(codec: Codec | None, task: str, text: str) -> str:
+def node_result_text(codec: Codec | None, task: str, text: str, meta: str | None) -> str:
     """The stored result of another job of the same flow, as JSON; what raises is as for :func:`args_text`."""
-    return text if codec is None else _decode(codec, text, JobPart("result", task))
+    return text if codec is None else _decode(codec, text, JobPart("result", task, meta))
 
 
 def note_text(codec: Codec | None, claim: Claim, text: str) -> str:

@@ -295,7 +295,7 @@ def map_job(task: str, over: str, options: JobOptions) -> NewJob:
     }
     kept = {name: value for name, value in given.items() if value is not None}
     args = msgspec.json.encode({"task": task, "over": over, "options": kept})
-    return NewJob(MAP, args, options.queue, options.priority, options.max_attempts)
+    return NewJob(MAP, args, options.queue, options.priority, options.max_attempts, meta=options.meta)
 
 
 def wait_job(signal: str, timeout: timedelta | None, queue: str) -> NewJob:
@@ -308,6 +308,13 @@ def wait_job(signal: str, timeout: timedelta | None, queue: str) -> NewJob:
     """
     seconds = None if timeout is None else timeout.total_seconds()
     return NewJob(WAIT, msgspec.json.encode({"signal": signal, "timeout": seconds}), queue, 0, WAIT_ATTEMPTS)
+
+
+def spec_of(node: NewNode) -> Mapping[str, Any] | None:
+    """What else is stored with a node: also what was sent along with its job, which a codec may need to read its result."""
+    if node.job is None or node.job.meta is None:
+        return node.spec
+    return {**(node.spec or {}), "meta": msgspec.Raw(node.job.meta)}
 
 
 def spec_text(spec: Mapping[str, Any]) -> str:

@@ -43,6 +43,8 @@ class Before(msgspec.Struct, frozen=True):
         tasks: of a group, the tasks of the members.
         results: of a group, what they returned; None: too much.
         bytes: of a group, the size of all that.
+        meta: what was sent along with its job, as JSON, or None.
+        metas: of a group, the same of the members.
     """
 
     name: str | None
@@ -55,6 +57,8 @@ class Before(msgspec.Struct, frozen=True):
     tasks: Sequence[str | None] | None
     results: Sequence[str | None] | None
     bytes: int | None
+    meta: str | None
+    metas: Sequence[str | None] | None
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -84,12 +88,12 @@ class Results(Mapping[str, Any]):
 
     __slots__ = ("_clear", "_named", "_nodes")
 
-    def __init__(self, nodes: Sequence[Before], clear: Callable[[str, str], str]) -> None:
+    def __init__(self, nodes: Sequence[Before], clear: Callable[[str, str, str | None], str]) -> None:
         """Made by the worker.
 
         Args:
             nodes: the nodes before the job.
-            clear: decodes a stored result, given the name of its task, to JSON in clear.
+            clear: decodes a stored result to JSON in clear; it is given the name of its task, the result, and ``meta``.
         """
         self._nodes = nodes
         self._named = {node.name: node for node in nodes if node.name is not None}
@@ -142,7 +146,7 @@ class Results(Mapping[str, Any]):
                 + ("give name=... to say which" if found else "ctx.results shows what there is")
             )
         (node,) = found
-        text = self._text(node.task, node.result)
+        text = self._text(node.task, node.result, node.meta)
         return None if text is None else task.returns.decode(text)
 
     def state(self, name: str) -> str:
@@ -158,22 +162,21 @@ class Results(Mapping[str, Any]):
 
     def _value(self, node: Before) -> Any:  # noqa: ANN401 - any JSON
         if not node.kind.is_group:
-            return self._decoded(node.task, node.result)
+            return self._decoded(node.task, node.result, node.meta)
         if node.results is None and node.bytes:
             raise ResultNotKept(
                 f"the results of node {node.name!r} take {node.bytes:,} bytes, over the limit of {LARGEST_RESULTS:,}; "
                 "store large results elsewhere and return references"
             )
-        values = [
-            self._decoded(task, text) for task, text in zip(node.tasks or (), node.results or (), strict=True)
-        ]
+        stored = zip(node.tasks or (), node.results or (), node.metas or (), strict=True)
+        values = [self._decoded(*one) for one in stored]
         return values if node.kind is NodeKind.GROUP else dict(zip(node.names or (), values, strict=True))
 
-    def _decoded(self, task: str | None, stored: str | None) -> Any:  # noqa: ANN401 - any JSON
-        text = self._text(task, stored)
+    def _decoded(self, task: str | None, stored: str | None, meta: str | None) -> Any:  # noqa: ANN401 - any JSON
+        text = self._text(task, stored, meta)
         return None if text is None else value_of(text)
 
-    def _text(self, task: str | None, stored: str | None) -> str | None:
+    def _text(self, task: str | None, stored: str | None, meta: str | None) -> str | None:
         if stored is None or task is None or stored == NOT_RETURNED.decode():
             return None
-        return self._clear(task, stored)
+        return self._clear(task, stored, meta)

@@ -94,9 +94,9 @@ class Executor:
         """Whether a claim's task says that it returns something."""
         return self._tasks[claim.task].returns.is_value
 
-    def clear_result(self, task: str, stored: str) -> str:
-        """The stored result of a job of this task, as JSON in clear."""
-        return node_result_text(self.codec, task, stored)
+    def clear_result(self, task: str, stored: str, meta: str | None) -> str:
+        """The stored result of a job of this task, and with this ``meta``, as JSON in clear."""
+        return node_result_text(self.codec, task, stored, meta)
 
     def verdict(self, ctx: Context, error: BaseException) -> Verdict:
         """What an error makes of an attempt. It is judged once: retry policies may draw random delays."""

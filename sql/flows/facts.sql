@@ -26,7 +26,8 @@ nearest as (
 )
 select own.flow_id, flow.name, own.name, own.spec->'skip_if',
        node.name, node.kind, node.state, node.task, nearest.depth, node.result::text,
-       members.names, members.tasks, case when members.bytes <= %(bytes)s::bigint then members.results end, members.bytes
+       members.names, members.tasks, case when members.bytes <= %(bytes)s::bigint then members.results end, members.bytes,
+       node.spec->>'meta', members.metas
 from own
 join pgqueue.flows as flow on flow.id = own.flow_id
 left join nearest on true
@@ -34,6 +35,7 @@ left join lateral (select * from pgqueue.nodes where id = nearest.id offset 0) a
 left join lateral (
     select array_agg(member.name order by member.place) as names, array_agg(member.task order by member.place) as tasks,
            array_agg(member.result::text order by member.place) as results,
+           array_agg(member.spec->>'meta' order by member.place) as metas,
            coalesce(sum(pg_column_size(member.result)), 0) as bytes
     from pgqueue.nodes as member
     where member.flow_id = node.flow_id and member.parent_id = node.id and node.kind <> 'job' and member.spec->'expands' is null

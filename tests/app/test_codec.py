@@ -5,7 +5,7 @@ import base64
 import json
 import re
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -24,7 +24,7 @@ from tenacity import stop_after_attempt, wait_fixed
 from worker.helping import ended
 
 import pgqueue as package
-from pgqueue import Codec, Job, JobPart, JobState, PgQueue, Retry, Unique
+from pgqueue import Codec, Context, Job, JobPart, JobState, PgQueue, Retry, Unique, Workflow, group
 from pgqueue.errors import (
     InvalidOption,
     JobFailed,
@@ -676,3 +676,55 @@ def test_one_module_reads_and_writes_the_json_of_jobs() -> None:
         "values/storable.py",
         "values/unique.py",
     }
+
+
+class Tenants(Secret):
+    """A key for each tenant, which ``meta`` names."""
+
+    def __init__(self) -> None:
+        super().__init__("nobody's")
+
+    def encode(self, data: bytes, part: JobPart) -> str | bytes:
+        return Secret(part.meta["tenant"]).encode(data, part)
+
+    def decode(self, text: str, part: JobPart) -> bytes:
+        return Secret(part.meta["tenant"]).decode(text, part)
+
+
+@pytest.mark.parametrize("memory", [True, False])
+def test_results_in_a_flow_are_read_with_the_meta_of_their_own_jobs(dsn: str, *, memory: bool) -> None:
+    queue = PgQueue("" if memory else dsn, codec=Tenants())
+    read = list[Any]()
+
+    @queue.task(name="give")
+    def give(what: Any) -> Any:
+        return what
+
+    @queue.task(name="sum")
+    def total(ctx: Context) -> int:
+        read.append(dict(ctx.results))
+        read.append(ctx.results.of(give, "first"))
+        return 0
+
+    def of(tenant: str) -> Any:
+        return {"meta": {"tenant": tenant}}
+
+    flow = Workflow()
+    flow.add("first", give.using(**of("ann")).call(1))
+    flow.add("many", group([give.using(**of("bob")).call(2), give.using(**of("cy")).call(3)]), after="first")
+    flow.add("listed", give.using(**of("fay")).call([4]))
+    flow.map("mapped", give.using(**of("eve")), over="listed")
+    flow.add("last", total.using(**of("dee")).call(), after=["many", "mapped"])
+    with ExitStack() as stack:
+        if memory:
+            stack.enter_context(in_memory(queue))
+        handle = flow.enqueue()
+        if not memory:
+            with psycopg.connect(dsn, autocommit=True) as connection:
+                while drain(queue):
+                    connection.execute("delete from pgqueue.job_history")
+        else:
+            drain(queue)
+        assert read == [{"first": 1, "many": [2, 3], "listed": [4], "mapped": [4]}, 1]
+        assert handle.results() == {"first": 1, "listed": [4], "last": 0}
+    queue.close()
