@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from pgqueue.errors import LONGEST_DELAY
+from pgqueue.errors import LONGEST_DELAY, InvalidOption
+from pgqueue.values.load import read_bounds
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)")
@@ -59,6 +60,15 @@ class Length(LengthType):
 
 
 LENGTH, ABOVE_ZERO = Length(), Length(above_zero=True)
+
+
+def concurrency(value: str) -> int | tuple[int, int]:
+    """A number of slots, or a minimum and a maximum."""
+    try:
+        found = read_bounds(value)
+    except InvalidOption as error:
+        raise click.BadParameter(str(error)) from None
+    return found.minimum if found.fixed else (found.minimum, found.maximum)
 
 
 def day(value: str) -> date:

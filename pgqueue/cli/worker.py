@@ -20,7 +20,7 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli import logs
 from pgqueue.cli.app import Settings
 from pgqueue.cli.supervisor import Supervisor
-from pgqueue.cli.values import ABOVE_ZERO, LENGTH, names
+from pgqueue.cli.values import ABOVE_ZERO, LENGTH, concurrency, names
 from pgqueue.values.lease import BLOCKED_AFTER, GRACE, LEASE, POLL, SWEEP
 from pgqueue.worker.worker import Worker
 
@@ -43,7 +43,13 @@ def _seconds(length: timedelta) -> str:
 @click.option(
     "--queues", type=names, metavar="QUEUE,...", help="Serve only these queues, with commas between."
 )
-@option("--concurrency", type=int, default=20, help="How many jobs each process runs at a time.")
+@option(
+    "--concurrency",
+    type=concurrency,
+    metavar="N|MIN-MAX",
+    default="20",
+    help="How many jobs each process runs at a time. With 5-50 it chooses by its load.",
+)
 @option("--processes", type=click.IntRange(min=1), default=1, help="How many worker processes to run.")
 @option(
     "--lease",

@@ -85,7 +85,7 @@ class Claims:
 
     Attributes:
         lock: to be held for every change of more than one step.
-        size: how many slots there are.
+        size: how many slots there are; after :meth:`resize` more may be taken for a while.
         waiting: claims that have not started, in order.
         running: attempts by job id. The caller that removes an attempt from this map decides its verdict.
         verdicts: what the completer has to write, in order.
@@ -117,15 +117,23 @@ class Claims:
         self._tasks = tasks
         self._host = host
         self._former: set[UUID] = set()
-        self._closed = False
+        self._open = size  # slots in which attempts may start
 
     def room(self, ahead: int) -> int:
         """How many claims to add until every slot is full and ``ahead`` claims wait."""
         return self.size + ahead - len(self.running) - len(self.waiting)
 
+    def resize(self, size: int) -> None:
+        """Have this many slots. Attempts in slots beyond that go on, and the runner of such a slot leaves at their end."""
+        with self.lock:
+            if self._open:
+                self._open = size
+            self.size = size
+
     def close(self) -> None:
         """Start nothing more."""
-        self._closed = True
+        with self.lock:
+            self._open = 0
 
     def add(self, claims: Sequence[Claim]) -> bool:
         """Take claims of one worker id; False: its lease was lost, and they are no longer this worker's."""
@@ -142,7 +150,7 @@ class Claims:
             Whether it is to run plain functions; None: no runner is needed, or one is on its way.
         """
         with self.lock:
-            if self.coming or self._closed or not self.waiting or self.taken >= self.size:
+            if self.coming or not self.waiting or self.taken >= self._open:
                 return None
             self.coming = True
             self.taken += 1
@@ -157,7 +165,7 @@ class Claims:
     def take(self, *, plain: bool) -> Attempt | None:
         """Start the next attempt, if it is of the runner's kind; None: it is not, and the runner's slot is free."""
         with self.lock:
-            if self._closed or not self.waiting:
+            if self.taken > self._open or not self.waiting:
                 self.taken -= 1
                 return None
             claim = self.waiting[0]

@@ -46,7 +46,11 @@ SHORTEST_SAMPLE = 0.01
 
 
 class Fetcher:
-    """Claims jobs for the runners, and waits when there are none."""
+    """Claims jobs for the runners, and waits when there are none.
+
+    Attributes:
+        filled: whether the last claim found as many jobs as it asked for, so that more may be ready.
+    """
 
     def __init__(
         self,
@@ -80,6 +84,7 @@ class Fetcher:
         self._rate = Rate()
         self._portions = Portions()
         self._most = LARGEST_CLAIM
+        self.filled = False
         self._idle = True
         self._unbroken_since = time.monotonic()
         self._stopping = False
@@ -116,7 +121,8 @@ class Fetcher:
             self._signals.activity.touch()
             if self._idle and time.monotonic() - self._unbroken_since > BUSY_AFTER:
                 await self._set_idle(idle=False)
-        if len(found) < room and not self._queues.unfinished:
+        self.filled = len(found) >= room or self._queues.unfinished
+        if not self.filled:
             await self._rest(found=bool(found))
 
     async def _claimed(self, room: int) -> list[Claim] | None:

@@ -11,18 +11,21 @@ from uuid import UUID
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.values.job import Claim
 from pgqueue.values.lease import renew_every
+from pgqueue.values.load import Bounds
 from pgqueue.values.verdict import Verdict
 from pgqueue.worker.claims import Claims
 from pgqueue.worker.completer import Completer
 from pgqueue.worker.connection import Connections
 from pgqueue.worker.executor import Executor
 from pgqueue.worker.fetcher import Fetcher
+from pgqueue.worker.gauge import Gauge
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.joblog import JobLog
 from pgqueue.worker.queues import Queues
 from pgqueue.worker.reconciler import Reconciler
 from pgqueue.worker.runners import Runners
 from pgqueue.worker.signals import Signals
+from pgqueue.worker.slots import Slots
 from pgqueue.worker.upkeep import Service, Upkeep
 from pgqueue.worker.watch import Blocked, Watch
 
@@ -32,7 +35,7 @@ class Options:
     """What a worker was told, checked; see :class:`pgqueue.worker.worker.Worker`. Lengths of time are timedeltas."""
 
     queues: Sequence[str] | None
-    concurrency: int
+    concurrency: Bounds
     lease: timedelta
     poll: timedelta
     sweep: timedelta
@@ -88,7 +91,7 @@ class Parts:
         self.database = executor.database
         self.connections = connections = Connections(self.database, lease=options.lease)
         self.signals = signals = Signals()
-        self.claims = claims = Claims(options.concurrency, tasks=queue.tasks, host=executor)
+        self.claims = claims = Claims(options.concurrency.minimum, tasks=queue.tasks, host=executor)
         self.completer = completer = Completer(
             connections.finishing, claims, queue, signals=signals, observers=observers
         )
@@ -105,7 +108,7 @@ class Parts:
             signals=signals,
         )
         self.queues = queues = Queues(options.queues)
-        self.fetcher = Fetcher(
+        self.fetcher = fetcher = Fetcher(
             connections.claiming,
             claims=claims,
             runners=runners,
@@ -114,6 +117,8 @@ class Parts:
             queues=queues,
             signals=signals,
         )
+        gauge = Gauge(claims, fetcher, self.watch)
+        self.slots = slots = Slots(options.concurrency, claims, runners, self.database.pools, gauge.measure)
         self.reconciler = Reconciler(connections, heartbeat=heartbeat, completer=completer)
         self.upkeep = Upkeep(
             connections,
@@ -121,6 +126,7 @@ class Parts:
             runners=runners,
             reconciler=self.reconciler,
             queues=queues,
+            slots=slots,
             board=executor.board,
             signals=signals,
             poll=options.poll,

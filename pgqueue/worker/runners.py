@@ -106,6 +106,12 @@ class Runners:
         self._added_at = time.monotonic()
         self._summon()
 
+    def resize(self, size: int) -> None:
+        """Have this many slots, and use them. Called in the loop."""
+        self._claims.resize(size)
+        self._summon()
+        self._signals.look.set()
+
     def return_waiting(self, *, older_than: float = 0.0) -> int:
         """Requeue, unspent, the claims that have not started. May be called in any thread.
 

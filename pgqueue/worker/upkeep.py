@@ -28,6 +28,7 @@ from pgqueue.worker.queues import Queues
 from pgqueue.worker.reconciler import Reconciler
 from pgqueue.worker.runners import Runners
 from pgqueue.worker.signals import Signals
+from pgqueue.worker.slots import Slots
 
 log = worker_log()
 
@@ -109,6 +110,7 @@ class Upkeep:
         runners: Runners,
         reconciler: Reconciler,
         queues: Queues,
+        slots: Slots,
         board: Board,
         signals: Signals,
         poll: timedelta,
@@ -124,6 +126,7 @@ class Upkeep:
             runners: what it runs.
             reconciler: compares what the worker knows with the database.
             queues: what it serves.
+            slots: choose how many jobs it runs at a time.
             board: what its jobs report of their progress.
             signals: how the other parts are told, and tell.
             poll: the time between two polls while anything happens.
@@ -135,6 +138,7 @@ class Upkeep:
         self._runners = runners
         self._reconciler = reconciler
         self._queues = queues
+        self._slots = slots
         self._board = board
         self._signals = signals
         self._poll_every = poll.total_seconds()
@@ -147,6 +151,7 @@ class Upkeep:
         return (
             Service("compare what is held", compare_every, self._reconciler.run_once),
             Service("return stale claims", 1.0, self.return_stale),
+            Service("choose the number of slots", 1.0, self._slots.run_once, first=1.0),
             Service("write the progress of jobs", 1.0, self.write_progress),
             Service("ask which jobs to cancel", CANCEL_EVERY, self.stop_cancelled, nudge=signals.cancel),
             Service(

@@ -6,9 +6,11 @@ did not run at all (it was stopped, or code held the GIL) does not count: it is 
 """
 
 import asyncio
+import statistics
 import sys
 import sysconfig
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -74,6 +76,14 @@ class Watch:
         self._connection = connection
         self._after = after.total_seconds()
         self._answered_at = 0.0
+        self._answers: deque[float] = deque(maxlen=LOOKS * 4)
+        self._latency = 0.0
+
+    def latency(self) -> float:
+        """How many seconds the loop took to answer, on average since the last call; without an answer as before."""
+        if answers := [self._answers.popleft() for _ in range(len(self._answers))]:
+            self._latency = statistics.fmean(answers)
+        return self._latency
 
     def reported(self) -> BlockedLoop | None:
         """What blocks the loop, as the worker says it to others now; None: it runs."""
@@ -102,6 +112,7 @@ class Watch:
                 await self._while_blocked(asked_at)
             if not await self._rest():
                 unanswered = 0
+        self._answers.append(self._answered_at - asked_at)
         if self.blocked is not None:
             self._end(self._answered_at - asked_at)
 

@@ -30,10 +30,11 @@ import psycopg
 from pgqueue.app import builtin
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.schedules import said
-from pgqueue.errors import ConnectionFailed, Duration, InvalidOption, PgQueueError, as_delay, as_limit
+from pgqueue.errors import ConnectionFailed, Duration, PgQueueError, as_delay, as_limit
 from pgqueue.store import schema, upkeep
 from pgqueue.values.flow import BUILTIN
 from pgqueue.values.lease import BLOCKED_AFTER, GRACE, LEASE, POLL, SWEEP
+from pgqueue.values.load import checked_bounds
 from pgqueue.values.options import check_queues
 from pgqueue.worker import joblog
 from pgqueue.worker.claims import Stop
@@ -49,7 +50,7 @@ LAST_STEP_TIMEOUT = 2.0
 
 
 class Worker:
-    """Runs the jobs of a queue, ``concurrency`` at a time, until it is stopped.
+    """Runs the jobs of a queue, up to ``concurrency`` at a time, until it is stopped.
 
     Attributes:
         queue: whose tasks it runs.
@@ -65,7 +66,7 @@ class Worker:
         queue: PgQueue,
         *,
         queues: Sequence[str] | None = None,
-        concurrency: int = 20,
+        concurrency: int | tuple[int, int] = 20,
         lease: Duration = LEASE,
         poll: Duration = POLL,
         sweep: Duration = SWEEP,
@@ -78,7 +79,8 @@ class Worker:
         Args:
             queue: whose tasks to run.
             queues: the queues to serve, each in its turn; None: all.
-            concurrency: how many jobs to run at a time.
+            concurrency: how many jobs to run at a time; or a minimum and a maximum, ``(5, 50)``, between which the worker
+                chooses by its load.
             lease: how soon other workers may have the jobs if this process dies; renewed every third of it.
             poll: how often to look for jobs that no notification announced.
             sweep: how often to look for lost workers.
@@ -92,14 +94,12 @@ class Worker:
             InvalidOption: a value is out of its range.
             ConfigurationError: a task's annotations cannot be read.
         """
-        if concurrency < 1:
-            raise InvalidOption(f"concurrency={concurrency!r}: run at least one job at a time")
         self.queue = queue
         self.queues = _served(queue, queues)
         self._grace = as_delay("grace", grace).total_seconds()
         options = Options(
             queues=self.queues,
-            concurrency=concurrency,
+            concurrency=checked_bounds(concurrency),
             lease=as_limit("lease", lease),
             poll=as_limit("poll", poll),
             sweep=as_limit("sweep", sweep),
@@ -137,14 +137,13 @@ class Worker:
             ConnectionFailed: the database cannot be reached at the start; later on, the worker waits for it.
             SchemaError: the schema is missing, too old or too new.
         """
-        pools, concurrency = self.parts.database.pools, self.parts.claims.size
-        await pools.fit(concurrency)  # else jobs with a transaction each could wait for one another
+        await self.parts.slots.open()
         try:
             self.parts.signals.here()
             await self._check_in()
             await self._work()
         finally:
-            await pools.fit(-concurrency)
+            await self.parts.slots.close()
             await self.parts.close()
 
     async def _work(self) -> None:
