@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pytest_postgresql import factories
 from running import Running
-from servers import server, use_memory
+from servers import on_the_oldest, server, use_memory
 
 from pgqueue import PgQueue
 from pgqueue.spark.session import session
@@ -32,9 +32,12 @@ for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, signal.default_int_handler)
 
 # Compiling twice is worth it for programs that run for minutes. With one compiler Java has 48 MB for compiled code, which
-# Spark fills: methods are thrown out and compiled again. What a test starts inherits this as well.
+# Spark fills: methods are thrown out and compiled again. Spark's own classes need no verification. What a test starts
+# inherits this as well.
 os.environ.setdefault(
-    "SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+    "SPARK_SUBMIT_OPTS",
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
 )
 use_memory()
 
@@ -70,6 +73,27 @@ LONGEST = (
     "test_app_registering.py",
 )
 """The groups that take longest, and what starts processes; the order decides only how long the suite takes."""
+
+NOT_OF_THE_SERVER = (
+    "blocked",
+    "claims_in_memory",
+    "concurrency",
+    "joblog",
+    "marks",
+    "middleware",
+    "observers",
+    "outcomes",
+    "rest",
+    "retries",
+    "start",
+    "stop",
+    "threads",
+    "timeouts",
+)
+"""Tests of a worker whose subject is Python alone. On the oldest server their statements run in ``tests/store``, and
+workers in ``tests/promises`` and in the other files of ``tests/worker``."""
+
+collect_ignore = [f"worker/test_worker_{name}.py" for name in NOT_OF_THE_SERVER] if on_the_oldest() else []
 
 _open = ExitStack()
 
@@ -204,6 +228,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
             "spark.default.parallelism": "2",
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            # Else PySpark looks at the stack, and asks Java four questions, at each call: a fifth of a test's own CPU.
+            "spark.python.sql.dataFrameDebugging.enabled": "false",
         },
     )
     yield started

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -244,20 +244,33 @@ def _workers() -> Rows:
     return [{"at": at, **row} for at in range(HOURS)]
 
 
+class Template(NamedTuple):
+    """How long the jobs of an hour ran; many hours share one."""
+
+    number: int
+    runs: Floats
+    mean: float
+    quantiles: list[float]
+
+    @classmethod
+    def of(cls, number: int, runs: Floats) -> "Template":
+        return cls(number, runs, float(runs.mean()), np.quantile(runs, (0.5, 0.9, 0.99)).tolist())
+
+
 def _hours(spark: "SparkSession", made: World, first: int) -> "DataFrame":
     """The hours; sketches are those of a few templates, times as slow as the world says."""
-    templates: dict[tuple[int, float], tuple[int, Floats]] = {}
+    templates: dict[tuple[int, float], Template] = {}
     chance = np.random.default_rng(0)
     rows = []
     for names, values in made.tasks.items():
         for at in np.flatnonzero(values["jobs"]):
             key = (int(at) % TEMPLATES, float(values["slow"][at]))
             if key not in templates:
-                templates[key] = (len(templates), key[1] * chance.lognormal(0, 0.5, SPAN))
+                templates[key] = Template.of(len(templates), key[1] * chance.lognormal(0, 0.5, SPAN))
             if at >= first:
                 rows.append(_hour(names, int(at), templates[key], made))
     sketched = spark.createDataFrame(
-        [(number, float(run)) for number, runs in templates.values() for run in runs],
+        [(one.number, float(run)) for one in templates.values() for run in one.runs],
         "template int, run double",
     )
     sketches = sketched.groupBy("template").agg(
@@ -267,8 +280,8 @@ def _hours(spark: "SparkSession", made: World, first: int) -> "DataFrame":
     return _frame(spark, rows, "hours").join(F.broadcast(sketches), "template").drop("template")
 
 
-def _hour(names: tuple[str, str], at: int, template: tuple[int, Floats], made: World) -> dict[str, Any]:
-    (queue, task), values, (number, runs) = names, made.tasks[names], template
+def _hour(names: tuple[str, str], at: int, template: Template, made: World) -> dict[str, Any]:
+    (queue, task), values, (run_p50, run_p90, run_p99) = names, made.tasks[names], template.quantiles
     jobs, retries, wait = int(values["jobs"][at]), int(values["failed"][at]), float(values["wait"][at])
     promised = jobs if queue == "mail" else None
     return {
@@ -281,19 +294,19 @@ def _hour(names: tuple[str, str], at: int, template: tuple[int, Floats], made: W
         "dead": 0,
         "attempts": int(values["attempts"][at]),
         "retries": retries,
-        "run_seconds": float(runs.mean()) * SPAN,
+        "run_seconds": template.mean * SPAN,
         "wait_seconds": wait * jobs,
         "busy_seconds": float(made.busy[at]) * 36_000 if task == "send" else 0.0,
         "wait_p50": wait / 2,
         "wait_p90": wait,
         "wait_p99": wait * 2,
-        "run_p50": float(np.quantile(runs, 0.5)),
-        "run_p90": float(np.quantile(runs, 0.9)),
-        "run_p99": float(np.quantile(runs, 0.99)),
+        "run_p50": run_p50,
+        "run_p90": run_p90,
+        "run_p99": run_p99,
         "slo_good": promised and round(made.kept * promised),
         "slo_total": promised,
         "slo_objective": promised and 0.99,
-        "template": number,
+        "template": template.number,
     }
 
 
