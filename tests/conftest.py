@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -74,6 +75,9 @@ LONGEST = (
 )
 """The groups that take longest, and what starts processes; the order decides only how long the suite takes."""
 
+BEHIND_SPARK = 5
+"""By how much the processes of other tests are nicer: where all want a core, Spark's get three times as much."""
+
 NOT_OF_THE_SERVER = (
     "blocked",
     "claims_in_memory",
@@ -134,6 +138,17 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         "@" not in item.nodeid for item in session.items
     ):
         raise pytest.UsageError("pytest-xdist groups no tests under this pytest: pip install -e '.[dev]'")
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    """Have the tests that share Spark go before those beside them: they are one chain, the longest of the suite."""
+    if "PYTEST_XDIST_WORKER" in os.environ and not nodeid.endswith("@spark"):
+        _give_way()
+
+
+@cache
+def _give_way() -> None:
+    os.nice(BEHIND_SPARK)
 
 
 def _place(item: pytest.Item) -> int:
