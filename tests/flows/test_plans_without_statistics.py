@@ -34,7 +34,7 @@ def filled(dsn: str) -> Iterator[psycopg.Connection[Any]]:
 @pytest.mark.parametrize("mode", ["custom", "generic"])
 @pytest.mark.parametrize(
     "name",
-    ["doom", "facts", "kinds", "members", "put_edges", "put_nodes", "reaches", "show_edges"],
+    ["closed", "doom", "enter", "facts", "follow", "free", "kinds", "lock", "members", "note_ended", "put_edges", "put_nodes", "reaches", "release", "show_edges"],
 )
 def test_no_edges_and_nodes_are_read_from_end_to_end(
     filled: psycopg.Connection[Any], name: str, mode: str
