@@ -20,6 +20,7 @@ from pgqueue.errors import Dead, PgQueueError, RetryLater, Snooze, Superseded, W
 from pgqueue.store.joining import OWN_CONNECTION
 from pgqueue.values.codec import Codec, JobPart
 from pgqueue.values.condition import Condition, result
+from pgqueue.values.event import Event, WorkerEvent
 from pgqueue.values.job import AttemptError, Job, JobState, Outcome
 from pgqueue.values.note import Progress
 from pgqueue.values.retry import Retry
@@ -38,6 +39,7 @@ __all__ = [
     "Condition",
     "Context",
     "Dead",
+    "Event",
     "Flow",
     "FlowHandle",
     "Job",
@@ -61,6 +63,7 @@ __all__ = [
     "WaitTimedOut",
     "Why",
     "Worker",
+    "WorkerEvent",
     "Workflow",
     "__version__",
     "chain",

@@ -8,9 +8,10 @@ import logging
 from asyncio import _get_running_loop
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from pgqueue.app.handle import JobHandle
+from pgqueue.app.hooks import Hooks
 from pgqueue.app.observer import Observers
 from pgqueue.app.signalling import Signalling
 from pgqueue.errors import UnknownQueue
@@ -34,6 +35,7 @@ class Enqueuing(Signalling):
         queues: the queues there are; None: any.
         max_payload: the most bytes a job's arguments may take as JSON.
         observers: told of the jobs that were added.
+        hooks: the app's functions that are called with events.
     """
 
     _queues_setting: ClassVar[str] = "PgQueue(queues=...)"
@@ -41,6 +43,7 @@ class Enqueuing(Signalling):
     queues: frozenset[str] | None
     max_payload: int
     observers: Observers
+    hooks: Hooks
 
     def require_queue(self, queue: str) -> None:
         """Refuse a queue that was not declared, where queues are declared.
@@ -64,7 +67,10 @@ class Enqueuing(Signalling):
             case _:
                 plan = enqueue.enqueue_many(self._drawn(jobs, connection))
                 done = self.database.run(plan, connection)
-        return self._handles(jobs, done)
+        handles = self._handles(jobs, done)
+        if self.observers.enqueued:
+            self.hooks.flush()
+        return handles
 
     async def _aadd(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
         """As :meth:`_add`, awaited."""
@@ -75,16 +81,25 @@ class Enqueuing(Signalling):
             case _:
                 plan = enqueue.enqueue_many(self._drawn(jobs, connection))
                 done = await self.database.arun(plan, connection)
-        return self._handles(jobs, done)
+        handles = self._handles(jobs, done)
+        if self.observers.enqueued:
+            await self.hooks.aflush()
+        return handles
 
     def _add_flow(self, flow: NewFlow, connection: object = None) -> Added:
         """Add a flow as :meth:`_add` adds jobs."""
         _warn_of_blocked_loop()
-        return self._flow_added(flow, self.database.run(flows.add(flow), connection))
+        added = self._flow_added(flow, self.database.run(flows.add(flow), connection))
+        if self.observers.enqueued:
+            self.hooks.flush()
+        return added
 
     async def _aadd_flow(self, flow: NewFlow, connection: object = None) -> Added:
         """As :meth:`_add_flow`, awaited."""
-        return self._flow_added(flow, await self.database.arun(flows.add(flow), connection))
+        added = self._flow_added(flow, await self.database.arun(flows.add(flow), connection))
+        if self.observers.enqueued:
+            await self.hooks.aflush()
+        return added
 
     def _flow_added(self, flow: NewFlow, added: Added) -> Added:
         if self.observers.enqueued:
@@ -96,8 +111,8 @@ class Enqueuing(Signalling):
         return list(jobs) if self.observers.enqueued else jobs
 
     def _handles(self, jobs: Iterable[NewJob], results: Sequence[Enqueued]) -> list[JobHandle[Any]]:
-        if self.observers.enqueued:
-            self.observers.enqueued(cast("Sequence[NewJob]", jobs), results)
+        if self.observers.enqueued and isinstance(jobs, list):  # one added meanwhile is told of the next
+            self.observers.enqueued(jobs, results)
         return [JobHandle(one, self) for one in results]
 
     def _drawn(self, jobs: Iterable[NewJob], connection: object) -> Iterable[NewJob]:

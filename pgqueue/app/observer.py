@@ -8,11 +8,15 @@ import logging
 from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from weakref import WeakSet
 
 from pgqueue.values.job import Claim, Enqueued, NewJob
 from pgqueue.values.verdict import Verdict
 
 log = logging.getLogger("pgqueue.observer")
+
+EVENTS = ("enqueued", "claimed", "started", "ended", "lost", "reclaimed")
+"""The methods of :class:`Observer`."""
 
 
 class Observer:
@@ -44,24 +48,35 @@ class Observer:
         Nothing that the attempts did is recorded, and no ``ended`` follows.
         """
 
+    def reclaimed(self, verdicts: Sequence[Verdict]) -> None:
+        """This process has taken over jobs of lost workers, and the database has recorded these verdicts on their attempts.
+
+        The attempts started in other processes, so there was no ``started``, and no ``ended`` follows. The claims are
+        without arguments.
+        """
+
 
 class Event:
-    """One event, which is called with a batch. It is false if no observer is told of it."""
+    """One event, which is called with a batch. It is false if no observer is told of it.
 
-    __slots__ = ("_name", "_told")
+    Attributes:
+        told: what is called with each batch.
+    """
+
+    __slots__ = ("_name", "told")
 
     def __init__(self, name: str) -> None:
         """An event that no observer is told of."""
         self._name = name
-        self._told: tuple[Callable[..., object], ...] = ()
+        self.told: tuple[Callable[..., object], ...] = ()
 
     def __bool__(self) -> bool:
         """Whether an observer is told of it."""
-        return bool(self._told)
+        return bool(self.told)
 
     def __call__(self, *batch: Sequence[object]) -> None:
         """Tell the observers. Never raises."""
-        for tell in self._told:
+        for tell in self.told:
             try:
                 tell(*batch)
             except (
@@ -73,32 +88,38 @@ class Event:
                     told = {"observer": repr(tell), "event": self._name}
                     log.exception("an observer failed; jobs are not affected", extra=told)
 
-    def add(self, observer: Observer) -> None:
-        """Tell this observer, if it overrides the event."""
-        if getattr(type(observer), self._name) is not getattr(Observer, self._name):
-            self._told = (*self._told, getattr(observer, self._name))
-
 
 class Observers:
     """The observers of a queue, and one :class:`Event` for each method of :class:`Observer`."""
 
-    def __init__(self, *observers: Observer) -> None:
-        """Tell these observers."""
-        self._all: list[Observer] = []
+    def __init__(self) -> None:
+        """Tell no observer."""
         self.enqueued = Event("enqueued")
         self.claimed = Event("claimed")
         self.started = Event("started")
         self.ended = Event("ended")
         self.lost = Event("lost")
-        for one in observers:
-            self.add(one)
+        self.reclaimed = Event("reclaimed")
+        self._of_workers: WeakSet[Observers] = WeakSet()
 
     def add(self, observer: Observer) -> None:
-        """Tell this observer, too."""
-        self._all.append(observer)
-        for event in (self.enqueued, self.claimed, self.started, self.ended, self.lost):
-            event.add(observer)
+        """Tell this observer, too, of the events that it overrides."""
+        for name in EVENTS:
+            if getattr(type(observer), name) is not getattr(Observer, name):
+                self.tell(name, getattr(observer, name))
 
-    def and_also(self, observer: Observer) -> "Observers":
-        """These observers, and one that is told before them."""
-        return Observers(observer, *self._all)
+    def tell(self, name: str, function: Callable[..., object]) -> None:
+        """Call a function with the batches of one event. Workers that are running call it from now on."""
+        for observers in [self, *self._of_workers]:
+            event: Event = getattr(observers, name)
+            event.told = (*event.told, function)
+
+    def of_worker(self, observer: Observer) -> "Observers":
+        """These observers, with those that are added later, and one of a worker's own that is told before them."""
+        observers = Observers()
+        observers.add(observer)
+        for name in EVENTS:
+            event: Event = getattr(observers, name)
+            event.told += getattr(self, name).told
+        self._of_workers.add(observers)
+        return observers

@@ -6,11 +6,12 @@ Every public method runs one plan of the store. Methods that touch the database 
 Django's ``a`` prefix and the same parameters, which one test checks.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple, ParamSpec, Self, TypeVar
+from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, overload
 
 from pgqueue.app.handle import JobHandle
+from pgqueue.app.hooks import Hooks
 from pgqueue.app.middleware import Middleware, checked
 from pgqueue.app.observer import Observer, Observers
 from pgqueue.app.scheduling import Scheduling
@@ -20,6 +21,7 @@ from pgqueue.app.undertest import under_test
 from pgqueue.errors import Duration, InvalidOption, as_delay, as_duration, as_limit
 from pgqueue.store.database import Database
 from pgqueue.values.codec import Codec, checked_codec
+from pgqueue.values.event import Event, JobEventName, WorkerEvent, WorkerEventName
 from pgqueue.values.job import NewJob
 from pgqueue.values.lease import LEASE
 from pgqueue.values.options import check_number, check_queues
@@ -28,6 +30,8 @@ from pgqueue.values.retry import Retry
 
 P = ParamSpec("P")
 R = TypeVar("R")
+JobHook = TypeVar("JobHook", bound=Callable[[Event], object])
+WorkerHook = TypeVar("WorkerHook", bound=Callable[[WorkerEvent], object])
 
 
 class Rules(NamedTuple):
@@ -125,6 +129,9 @@ class PgQueue(Scheduling):
         self._tasks = {}
         self._declared = {}
         self.observers = Observers()
+        self.hooks = Hooks(
+            self.observers, codec=lambda: self.codec, in_test=lambda: self.database.calls_hooks
+        )
 
     def __repr__(self) -> str:
         """Like ``<PgQueue schema=pgqueue tasks=3>``."""
@@ -225,6 +232,35 @@ class PgQueue(Scheduling):
             observer: an instance of a subclass of :class:`pgqueue.Observer`.
         """
         self.observers.add(observer)
+
+    @overload
+    def on(self, event: JobEventName, /) -> Callable[[JobHook], JobHook]: ...
+    @overload
+    def on(self, event: WorkerEventName, /) -> Callable[[WorkerHook], WorkerHook]: ...
+    def on(self, event: str, /) -> Callable[[Any], Any]:
+        """Have a function called with each event of this name in this process: ``@queue.on("dead")``.
+
+        An ``async def`` function runs on the worker's event loop, every other one in a thread of its own. Neither holds up
+        a job, whatever it does. Workers that are running call it, too.
+
+        Args:
+            event: ``enqueued``, ``claimed``, ``started``, ``succeeded``, ``failed``, ``retried``, ``dead``, ``cancelled`` or
+                ``reclaimed``, with which the function is given an :class:`Event`; or ``worker_started`` or
+                ``worker_stopped``, with which it is given a :class:`WorkerEvent`.
+
+        Returns:
+            The decorator; the function stays what it is.
+
+        Raises:
+            InvalidOption: there is no such event, or this is no function.
+        """
+        self.hooks.require(event)
+
+        def register(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+            self.hooks.add(event, function)
+            return function
+
+        return register
 
     def close(self) -> None:
         """Close the connections kept for enqueuing."""

@@ -99,7 +99,7 @@ class Take(TakeBase):
         while True:
             polled = self._run(self.arrive())
             if polled.lost:
-                run_sweep(reclaiming(), self._run)
+                self.note_reclaimed(run_sweep(reclaiming(), self._run).verdicts)
             while polled.flow_work and self._run(following.work()):
                 pass
             pause = self.found(self._run(self.look()), polled)
@@ -190,7 +190,7 @@ class AsyncTake(TakeBase):
         while True:
             polled = await self._run(self.arrive())
             if polled.lost:
-                await arun_sweep(reclaiming(), self._run)
+                self.note_reclaimed((await arun_sweep(reclaiming(), self._run)).verdicts)
             while polled.flow_work and await self._run(following.work()):
                 pass
             pause = self.found(await self._run(self.look()), polled)

@@ -25,7 +25,7 @@ from pgqueue.values.codec import Codec, args_of, with_encoded_errors
 from pgqueue.values.job import Claim
 from pgqueue.values.lease import POLL, renew_every
 from pgqueue.values.retry import Retry
-from pgqueue.values.verdict import Again, Died, Returned, Succeeded, Verdict, describe, judge
+from pgqueue.values.verdict import Again, Died, Returned, Succeeded, Verdict, as_recorded, describe, judge
 
 SHORTEST_ANSWER_LIMIT = 10.0
 LONGEST_IDLE = 86_400.0
@@ -135,6 +135,11 @@ class TakeBase:
         longest = min(POLL.total_seconds(), renew_every(self.lease))
         return longest if polled.next_in is None else max(0.0, min(longest, polled.next_in))
 
+    def note_reclaimed(self, verdicts: Sequence[Verdict]) -> None:
+        """Tell of lost workers' jobs that this take has taken over on its way."""
+        if verdicts:
+            self.observers.reclaimed(verdicts)
+
     def unreadable(self) -> list[Died]:
         """Read the arguments of what is held; what cannot be read is held no more, and is to be recorded."""
         verdicts = []
@@ -231,7 +236,7 @@ class TakeBase:
             Superseded: some were not.
         """
         self.unsettled -= {verdict.claim.id for verdict in verdicts}
-        ended = [verdict for verdict in verdicts if verdict.claim.id in done]
+        ended = [as_recorded(one, done[one.claim.id]) for one in verdicts if one.claim.id in done]
         if ended:
             self.observers.ended(ended)
         lost = [verdict.claim for verdict in verdicts if verdict.claim.id not in done]

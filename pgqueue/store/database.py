@@ -47,6 +47,7 @@ class Database:
         pools: its connections.
         ends: who waits in this process for its jobs to end.
         in_memory: whether it stands in for a database in a test: its jobs run only when the test says so.
+        calls_hooks: whether it is a test's: hooks are called at once, in the caller.
     """
 
     dsn_hint: str = (
@@ -56,6 +57,7 @@ class Database:
     dsn_settings: ClassVar[str] = "--dsn, PGQUEUE_DSN or DATABASE_URL"
     migrate_hint: ClassVar[str] = MIGRATE_HINT
     in_memory: ClassVar[bool] = False
+    calls_hooks: ClassVar[bool] = False
 
     def __init__(
         self,

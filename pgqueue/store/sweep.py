@@ -13,7 +13,7 @@ that is refused as well, it is left as it is, logged, and tried again after :dat
 import logging
 from collections.abc import Awaitable, Callable, Generator
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -22,7 +22,7 @@ from pgqueue.errors import DatabaseError
 from pgqueue.store import lost, upkeep
 from pgqueue.store.plan import Plan, Steps, plan
 from pgqueue.values.job import JobState
-from pgqueue.values.verdict import Verdict, fallbacks
+from pgqueue.values.verdict import Verdict, as_recorded, fallbacks
 
 log = logging.getLogger("pgqueue.upkeep")
 
@@ -35,19 +35,37 @@ States: TypeAlias = dict[int, JobState]
 Sweep: TypeAlias = Generator[Plan[Any], Any, T]
 
 
-def reclaiming(*, now: datetime | None = None) -> Sweep[States]:
-    """End the claims of lost workers; the state that each job is in now."""
+class Reclaimed(NamedTuple):
+    """What became of lost workers' jobs.
+
+    Attributes:
+        states: the state that each job is in now.
+        verdicts: what the database has recorded of each.
+    """
+
+    states: States
+    verdicts: list[Verdict]
+
+
+def reclaiming(*, now: datetime | None = None) -> Sweep[Reclaimed]:
+    """End the claims of lost workers."""
+    judged: dict[int, Verdict] = {}
+
+    def judge(one: lost.TakenOver) -> Verdict:
+        verdict = judged[one.claim.id] = upkeep.judge_lost(one)
+        return verdict
+
     states: States
     try:
-        states = yield upkeep.reclaim(now=now)
+        states = yield upkeep.reclaim(judge=judge, now=now)
     except psycopg.Error as refusal:
         _require_connection(refusal)
         log.warning("lost workers' jobs are ended one batch at a time: all at once was refused: %s", refusal)
-        states = yield from _sweep_in_batches(now)
-    return states
+        states = yield from _sweep_in_batches(judge, now)
+    return Reclaimed(states, [as_recorded(judged[job_id], state) for job_id, state in states.items()])
 
 
-def _sweep_in_batches(now: datetime | None) -> Sweep[States]:
+def _sweep_in_batches(judge: lost.Judge, now: datetime | None) -> Sweep[States]:
     found: dict[int, UUID] = yield _found(now=now)
     states: States = {}
     refused: set[int] = set()
@@ -55,12 +73,12 @@ def _sweep_in_batches(now: datetime | None) -> Sweep[States]:
     while batches:
         batch = batches.pop()
         try:
-            states |= yield _ending(found, batch, upkeep.judge_lost, now)
+            states |= yield _ending(found, batch, judge, now)
         except psycopg.Error as refusal:
             _require_connection(refusal)
             if len(batch) > 1:
                 batches += [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
-            elif ended := (yield from _end_by_fallback(found, batch[0], refusal, now)):
+            elif ended := (yield from _end_by_fallback(found, batch[0], refusal, judge, now)):
                 states |= ended
             else:
                 refused.add(batch[0])
@@ -151,14 +169,14 @@ def _ending(
 
 
 def _end_by_fallback(
-    found: dict[int, UUID], job_id: int, refusal: psycopg.Error, now: datetime | None
+    found: dict[int, UUID], job_id: int, refusal: psycopg.Error, judge: lost.Judge, now: datetime | None
 ) -> Sweep[States]:
-    def judge(one: lost.TakenOver) -> Verdict:
-        return fallbacks(upkeep.judge_lost(one), refusal)[0]
+    def fall_back(one: lost.TakenOver) -> Verdict:
+        return fallbacks(judge(one), refusal)[0]
 
     states: States = {}
     try:
-        states = yield _ending(found, [job_id], judge, now)
+        states = yield _ending(found, [job_id], fall_back, now)
     except psycopg.Error as again:
         _require_connection(again)
         log.error(  # noqa: TRY400 - the refusal says it, where it came from does not

@@ -88,11 +88,15 @@ def arrive(worker: WorkerInfo, lease: timedelta, *, now: datetime | None = None)
 
 
 @plan(transaction=True)
-def reclaim(*, now: datetime | None = None) -> Steps[dict[int, JobState]]:
+def reclaim(*, judge: lost.Judge | None = None, now: datetime | None = None) -> Steps[dict[int, JobState]]:
     """Take workers whose lease has passed off the list, and end the claims of all that have left it.
 
     The rows of lost jobs are locked before they are ended. One job that the database
     refuses to end fails it all; :mod:`pgqueue.store.sweep` sets such a job aside.
+
+    Args:
+        judge: what becomes of each job; by default as :func:`judge_lost` says.
+        now: the instant; the database's own by default.
 
     Returns:
         The state that each reclaimed job is in now: ready, dead (out of attempts) or cancelled (as asked).
@@ -101,7 +105,7 @@ def reclaim(*, now: datetime | None = None) -> Steps[dict[int, JobState]]:
     if not workers:
         return {}
     found = yield from lost.left_behind(workers)
-    states = yield from lost.end_all(found, judge_lost, now=now)
+    states = yield from lost.end_all(found, judge or judge_lost, now=now)
     yield from settle(found, states, workers=workers, now=now)
     return states
 

@@ -22,7 +22,7 @@ class Watched(Executor):
 
     def __init__(self, queue: PgQueue) -> None:
         """As a worker makes it."""
-        super().__init__(queue)
+        super().__init__(queue, observers=queue.observers)
         self.errors: dict[int, BaseException] = {}
 
     def note(self, claim: Claim, error: BaseException) -> bool:

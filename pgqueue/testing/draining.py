@@ -26,7 +26,7 @@ from pgqueue.testing.trouble import INJECTED, WorkerDied
 from pgqueue.values.codec import args_shown, with_encoded_errors
 from pgqueue.values.job import Claim, Job, JobState
 from pgqueue.values.options import check_queues
-from pgqueue.values.verdict import Verdict
+from pgqueue.values.verdict import Verdict, as_recorded
 from pgqueue.worker.claims import Attempt
 
 
@@ -92,19 +92,22 @@ def drain(
     if now is None and _clock_of(queue) is None:
         now = queue.database.run(control.clock())
     loop = Loop(queue.aclose)
-    with _at(queue, now):
+    with _at(queue, now), queue.hooks.at_once():
         database = shift.executor.database = queue.database
         while database.run(ticks.fire_due()).more:
             pass
         try:
             while found := _claimed(database, shift):
                 attempt = shift.begin(found)
+                queue.hooks.flush()
                 verdict = loop.run(shift.executor, attempt)
                 if reports := shift.executor.board.take():
                     database.run(notes.report(reports))
                 if verdict is not None:
-                    database.run(shift.finish(verdict))
+                    shift.note_recorded(verdict, database.run(shift.finish(verdict)))
+                queue.hooks.flush()
                 shift.end(attempt, database.run(control.show(found.id)))
+            queue.hooks.flush()
         finally:
             loop.stop()
             database.run(claim.leave_without_jobs(shift.worker.id))
@@ -144,19 +147,22 @@ async def adrain(
         require_for_tests(await queue.database.arun(control.database_name()))
     if now is None and _clock_of(queue) is None:
         now = await queue.database.arun(control.clock())
-    with _at(queue, now):
+    with _at(queue, now), queue.hooks.at_once():
         database = shift.executor.database = queue.database
         while (await database.arun(ticks.fire_due())).more:
             pass
         try:
             while found := await _aclaimed(database, shift):
                 attempt = shift.begin(found)
+                await queue.hooks.aflush()
                 verdict = await arun(shift.executor, attempt)
                 if reports := shift.executor.board.take():
                     await database.arun(notes.report(reports))
                 if verdict is not None:
-                    await database.arun(shift.finish(verdict))
+                    shift.note_recorded(verdict, await database.arun(shift.finish(verdict)))
+                await queue.hooks.aflush()
                 shift.end(attempt, await database.arun(control.show(found.id)))
+            await queue.hooks.aflush()
         finally:
             await database.arun(claim.leave_without_jobs(shift.worker.id))
     return shift.ran
@@ -164,15 +170,20 @@ async def adrain(
 
 def _claimed(database: Database, shift: "Shift") -> Claim | None:
     """Take back the jobs of workers whose lease has passed, as a worker does, and claim the next job."""
-    if not isinstance(database, Memory):  # which does both at once
-        run_sweep(reclaiming(), database.run)
-    return database.run(shift.look())
+    if isinstance(database, Memory):  # which does both at once
+        found = database.run(shift.look())
+        shift.note_reclaimed(database.take_reclaimed())
+    else:
+        shift.note_reclaimed(run_sweep(reclaiming(), database.run).verdicts)
+        found = database.run(shift.look())
+    return found
 
 
 async def _aclaimed(database: Database, shift: "Shift") -> Claim | None:
     """As :func:`_claimed`, awaited."""
-    if not isinstance(database, Memory):
-        await arun_sweep(reclaiming(), database.arun)
+    if isinstance(database, Memory):
+        return _claimed(database, shift)
+    shift.note_reclaimed((await arun_sweep(reclaiming(), database.arun)).verdicts)
     return await database.arun(shift.look())
 
 
@@ -212,7 +223,9 @@ class Shift:
         return next_claim(self.worker, self._queues)
 
     def begin(self, found: Claim) -> Attempt:
-        """Prepare the attempt, and load its task, as a worker does."""
+        """Prepare the attempt, and load its task, as a worker does; tell observers."""
+        self._queue.observers.claimed([found])
+        self._queue.observers.started([found])
         if found.task not in self._queue.tasks:
             self._queue.load_task(found.task)
         task = self._queue.tasks.get(found.task)
@@ -228,6 +241,19 @@ class Shift:
             keep=self._queue.keeps_history,
         )
         return recording.in_transaction()
+
+    def note_recorded(self, verdict: Verdict, states: States) -> None:
+        """Tell observers what was recorded, or that the job was no longer the attempt's."""
+        observers, held = self._queue.observers, verdict.claim
+        if held.id in states:
+            observers.ended([as_recorded(verdict, states[held.id])])
+        else:
+            observers.lost([held])
+
+    def note_reclaimed(self, verdicts: Sequence[Verdict]) -> None:
+        """Tell observers of lost workers' jobs that were taken over."""
+        if verdicts:
+            self._queue.observers.reclaimed(verdicts)
 
     def end(self, attempt: Attempt, job: Job | None) -> None:
         """Note what became of the job: without a record it succeeded, and no history is kept."""

@@ -19,6 +19,7 @@ from pgqueue.testing.flow_looking import FlowLooks
 from pgqueue.testing.notes import Notebook
 from pgqueue.testing.schedules import Calendar
 from pgqueue.testing.table import Table
+from pgqueue.values.verdict import Verdict
 
 T = TypeVar("T")
 
@@ -83,6 +84,7 @@ class Memory(Database):
     """
 
     in_memory = True
+    calls_hooks = True
 
     def __init__(self, queue: Jobs, clock: Clock | None = None) -> None:
         """Begin with no job.
@@ -98,7 +100,7 @@ class Memory(Database):
 
     def clear(self) -> None:
         """Forget every job, what it noted, every flow, signal and schedule."""
-        table = Table()
+        self._table = table = Table()
         self.flows = table.flows
         self._answers: dict[str, object] = {
             **dict.fromkeys(ANSWERED, table),
@@ -111,6 +113,11 @@ class Memory(Database):
             **dict.fromkeys(FLOW_FACTS, FlowFacts(table.flows)),
             **dict.fromkeys(FLOW_LOOKS, FlowLooks(table.flows)),
         }
+
+    def take_reclaimed(self) -> list[Verdict]:
+        """What was recorded of lost workers' jobs since the last call."""
+        reclaimed, self._table.reclaimed = self._table.reclaimed, []
+        return reclaimed
 
     def run(self, plan: Plan[T], connection: object = None) -> T:  # noqa: ARG002 - there is no transaction to join
         """Answer a plan."""

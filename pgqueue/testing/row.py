@@ -68,6 +68,10 @@ class Row:
         self.fence += 1
         if self.new.unique.until == "started":
             self.unique_key = None
+        return self.claim(worker, now)
+
+    def claim(self, worker: UUID, now: datetime) -> Claim:
+        """The attempt that runs."""
         since = self.errors[1 - self.attempts].at if 1 < self.attempts <= len(self.errors) + 1 else None
         return Claim(
             id=self.id,

@@ -24,6 +24,8 @@ class StandIn:
         clock: what time it is for plans; None: the database's own.
     """
 
+    calls_hooks = True
+
     def __init__(self, real: Database, *, clock: Clock | None = None, connection: object = None) -> None:
         """Change a database, for a test.
 

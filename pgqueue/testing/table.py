@@ -12,6 +12,8 @@ from datetime import datetime, timedelta
 from itertools import count
 from uuid import UUID
 
+import msgspec
+
 from pgqueue.errors import as_duration
 from pgqueue.store.claim import WorkerInfo
 from pgqueue.store.ending import States
@@ -20,16 +22,31 @@ from pgqueue.store.waiting import Look
 from pgqueue.testing.flows import Flows
 from pgqueue.testing.mailbox import Mailbox
 from pgqueue.testing.row import Row
-from pgqueue.values.job import AttemptError, Claim, Enqueued, Job, JobState, NewJob, Outcome, QueueCount
+from pgqueue.values.job import Claim, Enqueued, Job, JobState, NewJob, Outcome, QueueCount
 from pgqueue.values.lease import LEASE, spoken
 from pgqueue.values.retried import Held, Retried
 from pgqueue.values.standing import Head, QueueStanding, Sample, standings
-from pgqueue.values.verdict import Again, Cancelled, Died, Returned, Succeeded, Unknown, Verdict, Waits
+from pgqueue.values.verdict import (
+    Again,
+    Cancelled,
+    Died,
+    Returned,
+    Succeeded,
+    Unknown,
+    Verdict,
+    Waits,
+    as_recorded,
+    lost,
+)
 from pgqueue.values.why import Why, explain
 
 
 class Table:
-    """All jobs of a queue, and what is known of its workers."""
+    """All jobs of a queue, and what is known of its workers.
+
+    Attributes:
+        reclaimed: what was recorded of lost workers' jobs; a drain takes it.
+    """
 
     def __init__(self) -> None:
         """Begin with no job."""
@@ -38,6 +55,7 @@ class Table:
         self._leases: dict[UUID, datetime] = {}
         self._paused: set[str] = set()
         self._holds: dict[str, tuple[int, datetime]] = {}
+        self.reclaimed: list[Verdict] = []
         self.flows = Flows(self.insert, self.holder)
         self.mailbox = Mailbox(self._rows, self.flows)
 
@@ -275,15 +293,12 @@ class Table:
         for row in self._rows.values():
             if row.state is not JobState.RUNNING or row.worker_id in self._leases:
                 continue
-            message = f"worker {row.worker_id} stopped renewing its lease"
-            row.note(AttemptError(attempt=row.attempts, type="WorkerLost", message=message), now)
-            if row.cancel_requested:
-                row.end(JobState.CANCELLED, now)
-            elif row.attempts < row.new.max_attempts:
-                row.wait(JobState.READY)
-            else:
-                row.end(JobState.DEAD, now)
-                row.reason = "exhausted"
+            assert row.worker_id is not None  # noqa: S101 - a running job's
+            claim = msgspec.structs.replace(row.claim(row.worker_id, now), args="{}")
+            seconds = 0.0 if row.started_at is None else (now - row.started_at).total_seconds()
+            verdict = lost(claim, seconds=seconds)
+            self._record(row, verdict, now)
+            self.reclaimed.append(as_recorded(verdict, row.state))
             if row.state.ended:
                 self.flows.ended(row, now)
 

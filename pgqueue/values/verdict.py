@@ -157,6 +157,21 @@ def given_up(verdict: Unknown) -> Died:
     return Died(claim, None, "unknown", error)
 
 
+def as_recorded(verdict: Verdict, state: JobState) -> Verdict:
+    """The verdict as the database has recorded it, given the state in which that left the job.
+
+    A job that a caller has cancelled does not run again, a job whose task no worker knows may be dead, and one that was to
+    wait for a signal goes back to its queue if the signal is there.
+    """
+    if state is JobState.CANCELLED and not isinstance(verdict, Cancelled):
+        return Cancelled(verdict.claim, getattr(verdict, "error", None))
+    if state is JobState.DEAD and isinstance(verdict, Unknown):
+        return given_up(verdict)
+    if state is not JobState.BLOCKED and isinstance(verdict, Waits):
+        return Returned(verdict.claim)
+    return verdict
+
+
 def fallbacks(verdict: Verdict, refusal: Exception) -> Sequence[Verdict]:
     """What to record in place of a verdict that the database refused to store, the best first.
 

@@ -21,7 +21,7 @@ from uuid import UUID
 
 from pgqueue.app.observer import Observers
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.values.verdict import Succeeded, Verdict
+from pgqueue.values.verdict import Succeeded, Verdict, as_recorded
 from pgqueue.worker.claims import Claims
 from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.joblog import worker_log
@@ -213,13 +213,12 @@ class Completer:
     def _note(self, batch: Sequence[Verdict], written: Written) -> None:
         """Keep what has to wait, and look for verdicts that changed nothing."""
         done, now = written.done, time.monotonic()
-        if len(done) == len(batch) and not written.refused:
+        if len(done) == len(batch) and not written.refused and {*map(type, batch)} == {Succeeded}:
             self._observers.ended(batch)
             return
         if done:
-            self._observers.ended(
-                [written.fallbacks.get(one.claim.id, one) for one in batch if one.claim.id in done]
-            )
+            recorded = [written.fallbacks.get(one.claim.id, one) for one in batch if one.claim.id in done]
+            self._observers.ended([as_recorded(one, done[one.claim.id]) for one in recorded])
         later = [(now + seconds, one) for seconds, one in written.later if one.claim.id not in done]
         expected = done.keys() | {one.claim.id for _, one in later}
         passed_over = [verdict for verdict in batch if verdict.claim.id not in expected]

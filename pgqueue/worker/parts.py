@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
+from pgqueue.app.hook import HookState
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.values.job import Claim
 from pgqueue.values.lease import renew_every
@@ -63,6 +64,7 @@ class Inspection:
         can_listen: whether notifications arrive.
         blocked: what blocks the event loop; None: it runs.
         queues: the queues that it knows and asks.
+        hooks: of each hook of the queue, how many calls ended and failed, how many events wait, and how many were dropped.
     """
 
     worker: UUID
@@ -79,6 +81,7 @@ class Inspection:
     can_listen: bool
     blocked: Blocked | None
     queues: tuple[str, ...]
+    hooks: tuple[HookState, ...]
 
 
 class Parts:
@@ -86,9 +89,10 @@ class Parts:
 
     def __init__(self, queue: PgQueue, options: Options) -> None:
         """Make them; nothing is connected yet."""
-        observers = queue.observers.and_also(JobLog())
+        observers = queue.observers.of_worker(JobLog())
         executor = Executor(queue, unknown_after=options.unknown_after, observers=observers)
         self.database = executor.database
+        self.hooks = queue.hooks
         self.connections = connections = Connections(self.database, lease=options.lease)
         self.signals = signals = Signals()
         self.claims = claims = Claims(options.concurrency.minimum, tasks=queue.tasks, host=executor)
@@ -128,6 +132,7 @@ class Parts:
             queues=queues,
             slots=slots,
             board=executor.board,
+            observers=observers,
             signals=signals,
             poll=options.poll,
             sweep=options.sweep,
@@ -153,6 +158,7 @@ class Parts:
             can_listen=self.signals.activity.can_listen,
             blocked=self.watch.blocked,
             queues=tuple(self.queues.starts()),
+            hooks=self.hooks.states,
         )
 
     async def close(self) -> None:

@@ -247,12 +247,12 @@ class Runners:
         claims.coming = False
         me, before, began = asyncio.current_task(), contextvars.copy_context(), time.monotonic()
         assert me is not None  # noqa: S101 - for the type checker
-        observed = bool(self._observers.started)
+        started = self._observers.started
         while (attempt := claims.take(plain=False)) is not None:
             attempt.runner = me
             if claims.waiting and not claims.coming:
                 self._summon()
-            if observed or claims.replaced:
+            if started.told or claims.replaced:
                 self._note_start(attempt.claim)
             verdict = await run(attempt)
             attempt.runner = None  # from now on, stopping this attempt must not reach the next one
@@ -272,11 +272,11 @@ class Runners:
         claims, loop = self._claims, self._signals.loop
         assert loop is not None  # noqa: S101 - for the type checker
         claims.coming = False
-        observed = bool(self._observers.started)
+        started = self._observers.started
         while (attempt := claims.take(plain=True)) is not None:
             if claims.waiting and not claims.coming:
                 self._summon()
-            if observed or claims.replaced:
+            if started.told or claims.replaced:
                 self._note_start(attempt.claim)
             self._deadlines.watch(attempt, limit(attempt), loop)
             verdict = self._surroundings.copy().run(self._executor.run_plain, attempt, loop)

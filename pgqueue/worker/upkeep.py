@@ -16,6 +16,7 @@ from functools import partial
 
 import psycopg
 
+from pgqueue.app.observer import Observers
 from pgqueue.app.progress import Board
 from pgqueue.errors import ConnectionFailed
 from pgqueue.store import claim, flow_upkeep, following, notes, signals, ticks, upkeep
@@ -112,6 +113,7 @@ class Upkeep:
         queues: Queues,
         slots: Slots,
         board: Board,
+        observers: Observers,
         signals: Signals,
         poll: timedelta,
         sweep: timedelta,
@@ -128,6 +130,7 @@ class Upkeep:
             queues: what it serves.
             slots: choose how many jobs it runs at a time.
             board: what its jobs report of their progress.
+            observers: told of jobs that are reclaimed.
             signals: how the other parts are told, and tell.
             poll: the time between two polls while anything happens.
             sweep: the most time between two polls.
@@ -140,6 +143,7 @@ class Upkeep:
         self._queues = queues
         self._slots = slots
         self._board = board
+        self._observers = observers
         self._signals = signals
         self._poll_every = poll.total_seconds()
         self._sweep_every = sweep.total_seconds()
@@ -261,9 +265,10 @@ class Upkeep:
         return bool(done.handled)
 
     async def _reclaim(self) -> None:
-        states = await arun_sweep(reclaiming(), partial(self._connections.upkeep.once, bound=LONG_READ))
-        if states:
-            log.warning("reclaimed jobs of lost workers", extra={"jobs": len(states)})
+        swept = await arun_sweep(reclaiming(), partial(self._connections.upkeep.once, bound=LONG_READ))
+        if swept.verdicts:
+            log.warning("reclaimed jobs of lost workers", extra={"jobs": len(swept.verdicts)})
+            self._observers.reclaimed(swept.verdicts)
             self._signals.look.set()
 
 

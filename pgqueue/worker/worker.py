@@ -32,6 +32,7 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.schedules import said
 from pgqueue.errors import ConnectionFailed, Duration, PgQueueError, as_delay, as_limit
 from pgqueue.store import schema, upkeep
+from pgqueue.values.event import WorkerEvent, WorkerEventName
 from pgqueue.values.flow import BUILTIN
 from pgqueue.values.lease import BLOCKED_AFTER, GRACE, LEASE, POLL, SWEEP
 from pgqueue.values.load import checked_bounds
@@ -141,7 +142,8 @@ class Worker:
         try:
             self.parts.signals.here()
             await self._check_in()
-            await self._work()
+            async with self.queue.hooks.serving(self._event, self.parts.signals.stopping):
+                await self._work()
         finally:
             await self.parts.slots.close()
             await self.parts.close()
@@ -156,6 +158,10 @@ class Worker:
                 await self._wind_down(fetching)
             finally:
                 await _cancel(fetching, *background)
+
+    def _event(self, name: WorkerEventName) -> WorkerEvent:
+        queues = None if self.queues is None else tuple(self.queues)
+        return WorkerEvent(name=name, worker=self.id, queues=queues, concurrency=self.parts.claims.size)
 
     async def _check_in(self) -> None:
         claiming, catalogue = self.parts.connections.claiming, self.parts.database.catalogue

@@ -37,7 +37,7 @@ def own(dsn: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 def _swept(own: psycopg.Connection[Any], **options: Any) -> dict[int, JobState]:
-    return run_sweep(reclaiming(**{"now": LATE} | options), partial(ask, own))
+    return run_sweep(reclaiming(**{"now": LATE} | options), partial(ask, own)).states
 
 
 def _running(own: psycopg.Connection[Any], *ids: int) -> None:

@@ -17,7 +17,7 @@ from pgqueue.app.schedules import Schedules
 
 PAIRED = (PgQueue, Task, JobHandle, TakenJob, Schedules)
 ALONE = {
-    PgQueue: {"call", "task", "find_task", "load_task", "observe", "require_queue", "schedule"},
+    PgQueue: {"call", "task", "find_task", "load_task", "observe", "on", "require_queue", "schedule"},
     TakenJob: {"progress"},
     Task: {"call", "compose", "using"},
     Schedules: {"application", "declared", "edition"},
