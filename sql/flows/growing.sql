@@ -10,6 +10,7 @@ around (id, parent_id, depth) as (
     union all
     select parent.id, parent.parent_id, depth + 1
     from around join pgqueue.nodes as parent on parent.id = around.parent_id
+    where depth < 100  -- none is nested as deep: rows that were edited by hand may lead in a circle
 ),
 found as (
     select parent_id as id, 0 as depth from own where %(name)s::text is null

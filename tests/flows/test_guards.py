@@ -1,6 +1,6 @@
 """Guards of flows that no other test holds: each of these fails if one condition or one lock is taken away."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import psycopg
@@ -10,10 +10,10 @@ from store.crowd import ask
 from store.samples import worker_info
 
 from pgqueue import JobState, Workflow, chain, group
-from pgqueue.store import claim, finish, flow_control, flow_upkeep, following
+from pgqueue.store import claim, finish, flow_control, flow_facts, flow_upkeep, following
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.connection import Blocking
-from pgqueue.store.plan import Step, run
+from pgqueue.store.plan import Row, Statement, Step, Steps, plan, run
 from pgqueue.values.job import AttemptError
 from pgqueue.values.lease import LEASE
 from pgqueue.values.verdict import Died, Succeeded, Verdict
@@ -151,3 +151,33 @@ def test_a_group_that_has_not_started_does_not_end(world: World) -> None:
     world.run()
     assert world.nodes == {"1": "succeeded", "2": "failed", "3": "cancelled"}
     assert world.states == ["failed"]
+
+
+def test_what_continues_after_a_cancelled_node_is_not_cancelled_with_it(world: World) -> None:
+    flow = Workflow()
+    flow.add("a", world.note.call("fail"))
+    flow.add("b", world.note.call("b"), after="a")
+    flow.add("c", world.note.call("c"), after={"b": "continue"})
+    flow.add("d", world.note.call("d"), after={"b": "wait"})
+    flow.enqueue()
+    world.run()
+    assert world.noted == ["fail", "c"]
+    assert world.nodes == {"a": "failed", "b": "cancelled", "c": "succeeded", "d": "waiting"}
+
+
+@plan
+def growing(job_id: int) -> Steps[Sequence[Row]]:
+    """Where a job adds to its flow."""
+    return (yield Statement("flows/growing", {"job": job_id, "name": "none"}))
+
+
+def test_a_node_that_was_edited_by_hand_to_be_in_itself_stops_no_worker(
+    world: World, own: psycopg.Connection[Any]
+) -> None:
+    (job,) = group([world.note.call(1)]).enqueue().jobs
+    own.execute("update pgqueue.nodes set parent_id = id where kind = 'job'")
+    own.execute("set statement_timeout = '5s'")
+    facts = ask(own, flow_facts.facts(job.id))
+    assert facts is not None
+    assert facts.before == []
+    assert len(ask(own, growing(job.id))) == 1
