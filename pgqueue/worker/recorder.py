@@ -10,8 +10,8 @@ Two things can go wrong with a batch.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
+from random import sample
 from typing import Any
 
 import psycopg
@@ -27,6 +27,8 @@ from pgqueue.worker.joblog import worker_log
 
 log = worker_log()
 
+MOST_MET = 4
+"""How many locks one batch waits for, 0.1 s each."""
 LOCKED_FOR = 1.0
 REFUSED_FOR = 60.0
 """Seconds until a verdict is tried again whose row was locked, or that was refused together with its fallbacks."""
@@ -91,14 +93,23 @@ class Recorder:
         before = self._connection.losses
         done: States = {}
         locked = {verdict.claim.id for verdict in batch}
-        # If it is not a job's row or a flow's, it may be the count of a group: then the jobs of flows have to wait.
-        for some in (batch, [verdict for verdict in batch if not finish.is_in_flow(verdict)]):
+        todo, met = [batch], 0
+        while todo and met < MOST_MET:
+            some = todo.pop()
             encoded = with_encoded_errors(self._codec, some)
             plan = finish.finish_unlocked(batch[0].claim.worker_id, encoded, keep=self._keep)
-            with suppress(psycopg.errors.LockNotAvailable):
-                done, held = await self._run(plan)
-                locked = held | (locked - {verdict.claim.id for verdict in some})
-                break
+            try:
+                recorded, held = await self._run(plan)
+            except psycopg.errors.LockNotAvailable:
+                met += 1
+                todo += _apart(some)
+            except psycopg.Error:
+                if not done:
+                    raise
+                break  # what is left is tried again like the locked ones
+            else:
+                done |= recorded
+                locked -= {verdict.claim.id for verdict in some} - held
         later = [(LOCKED_FOR, verdict) for verdict in batch if verdict.claim.id in locked]
         # Of several kinds, the first may have been recorded before the lock was met.
         certain = self._connection.losses == before and len({*map(type, batch)}) == 1
@@ -137,6 +148,18 @@ class Recorder:
             exc_info=refusal,
         )
         return Written(later=[(REFUSED_FOR, verdict)], refused=[verdict], certain=False)
+
+
+def _apart(batch: Sequence[Verdict]) -> list[Sequence[Verdict]]:
+    """Parts of a batch that met a lock which is not a job's own: each job of a flow alone, in any order, and first the others.
+
+    It may be the row of a job that is to be released, or the count of a group.
+    """
+    in_flows = [verdict for verdict in batch if finish.is_in_flow(verdict)]
+    if len(batch) == 1:
+        return []
+    others = [verdict for verdict in batch if not finish.is_in_flow(verdict)]
+    return [*([one] for one in sample(in_flows, len(in_flows))), *([others] if others else [])]
 
 
 def log_fields(verdict: Verdict) -> dict[str, object]:

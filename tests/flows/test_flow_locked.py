@@ -10,7 +10,7 @@ from running import Running
 from store.crowd import ask
 from store.samples import worker_info
 
-from pgqueue import JobState, PgQueue, chain
+from pgqueue import JobState, PgQueue, Workflow, chain
 from pgqueue.store import claim, flow_upkeep, following, upkeep
 from pgqueue.values.lease import LEASE
 
@@ -80,3 +80,45 @@ def test_what_is_left_to_do_in_it_waits_and_nothing_waits_for_that(
         assert world.count("flow_work") == 0
         assert ask(own, flow_upkeep.settle_stranded()) == 1
     assert flow.jobs[1].status() is JobState.CANCELLED
+
+
+async def test_an_open_transaction_that_added_a_flow_of_a_key_holds_up_only_the_flows_of_that_key(
+    queue: PgQueue, running: Running, holder: psycopg.Connection[Any]
+) -> None:
+    @queue.task(name="noop")
+    async def noop(_n: int) -> int:
+        return 1
+
+    def keyed() -> Workflow:
+        flow = Workflow(key="k", in_turn=True)
+        flow.add("only", noop.call(1))
+        return flow
+
+    first = await keyed().aenqueue()
+    keyed().enqueue(connection=holder)
+    async with running(queue, concurrency=30):
+        for _ in range(3):
+            others = [await chain(noop.call(3), noop.call(4), noop.call(5)).aenqueue() for _ in range(3)]
+            for other in others:
+                assert await other.ajoin(timeout=20) == "succeeded"
+        assert await first.astatus() == "running"
+        holder.commit()
+        assert await first.ajoin(timeout=20) == "succeeded"
+
+
+async def test_a_locked_job_holds_up_only_the_job_that_releases_it(
+    queue: PgQueue, running: Running, holder: psycopg.Connection[Any]
+) -> None:
+    @queue.task(name="noop")
+    async def noop(_n: int) -> int:
+        return 1
+
+    first = await chain(noop.call(1), noop.call(2)).aenqueue()
+    holder.execute("select from pgqueue.jobs where id = %s for update", [first.jobs[1].id])
+    others = [await chain(noop.call(3), noop.call(4), noop.call(5)).aenqueue() for _ in range(5)]
+    async with running(queue, concurrency=30):
+        for other in others:
+            assert await other.ajoin(timeout=20) == "succeeded"
+        assert first.jobs[0].status() is JobState.RUNNING
+        holder.rollback()
+        assert await first.ajoin(timeout=20) == "succeeded"
