@@ -181,3 +181,48 @@ def test_a_node_that_was_edited_by_hand_to_be_in_itself_stops_no_worker(
     assert facts is not None
     assert facts.before == []
     assert len(ask(own, growing(job.id))) == 1
+
+
+@pytest.mark.parametrize("deed", ["enqueue", "end", "retry_flow", "retry"])
+def test_what_adds_ends_or_retries_a_flow_of_a_key_waits_for_the_lock_of_that_key(
+    world: World, own: psycopg.Connection[Any], holder: psycopg.Connection[Any], deed: str
+) -> None:
+    def keyed(what: str) -> Workflow:
+        flow = Workflow(key="k", in_turn=True)
+        flow.add("only", world.note.call(what))
+        return flow
+
+    handle = keyed("fail" if deed.startswith("retry") else "fine").enqueue()
+    if deed.startswith("retry"):
+        world.run()
+    worker = worker_info()
+    ask(own, claim.register(worker, LEASE))
+    claims = ask(own, claim.fill(worker.id, ["default"], 1))
+    done = [Succeeded(one, 0.1) for one in claims]
+    deeds: dict[str, Callable[[], object]] = {
+        "enqueue": lambda: keyed("next").enqueue(connection=own),
+        "end": lambda: ask(own, finish.finish(worker.id, done, keep=True)),
+        "retry_flow": lambda: world.queue.retry_flow(handle.id, connection=own),
+        "retry": lambda: ask(own, flow_control.revive([handle.jobs[0].id], without_key=False)),
+    }
+    holder.execute("select pg_advisory_xact_lock(hashtextextended('pgqueue flow k', 0))")
+    with pytest.raises(psycopg.errors.LockNotAvailable):
+        deeds[deed]()
+    holder.rollback()
+    assert deeds[deed]()
+
+
+def test_of_a_flows_job_the_row_and_all_arguments_are_kept_whatever_else_ends_with_it(
+    world: World, own: psycopg.Connection[Any]
+) -> None:
+    long = "x" * 5_000
+    handle = group([world.note.call(long), world.note.call("fail")]).enqueue()
+    worker = worker_info()
+    ask(own, claim.register(worker, LEASE))
+    first, second = ask(own, claim.fill(worker.id, ["default"], 2))
+    verdicts: list[Verdict] = [Succeeded(first, 0.1), Died(second, 0.1, "asked", AttemptError(1, "Dead", ""))]
+    assert ask(own, finish.finish(worker.id, verdicts, keep=False))
+    assert handle.retry(what="all") == 2
+    assert world.rows("select args ->> 'what' from pgqueue.jobs where args ->> 'what' like 'xx%'") == [
+        (long,)
+    ]
