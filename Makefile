@@ -59,6 +59,7 @@ $(VENV)/demo $(VENV)/demo-pipeline: COMPILE = --no-compile
 $(VENV)/demo: EXTRAS = embedded
 $(VENV)/demo-pipeline: EXTRAS = embedded,spark
 $(VENV)/installed: EXTRAS = dev
+$(VENV)/installed: COMPILE =
 $(VENV)/demo $(VENV)/demo-pipeline $(VENV)/installed: pyproject.toml
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "installing python3-venv (Debian package)"; \
 	    $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq python3-venv >/dev/null; }
