@@ -2,6 +2,7 @@
 -- index: flows_pkey, nodes_flow
 -- locks: none
 -- run by: PgQueue.flows
+-- why: the order is that of the index: where statistics know large flows only, all nodes would be read for each flow
 with page as materialized (
     select * from pgqueue.flows
     where (%(states)s::text[] is null or state = any(%(states)s::text[]))
@@ -16,6 +17,7 @@ from page
 cross join lateral (
     select sum(nodes) as nodes, json_object_agg(state, jobs)::text as states
     from (select state, count(*) as nodes, count(*) filter (where kind = 'job') as jobs
-          from (select state, kind from pgqueue.nodes where flow_id = page.id limit %(most)s::integer + 1) as part
+          from (select state, kind from pgqueue.nodes where flow_id = page.id
+                order by parent_id, place limit %(most)s::integer + 1) as part
           group by state) as by_state) as counted
 order by page.id desc

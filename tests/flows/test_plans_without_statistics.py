@@ -60,6 +60,18 @@ def test_no_edges_and_nodes_are_read_from_end_to_end(
     assert [*_read_whole(plan)] == [], json.dumps(plan, indent=1)
 
 
+def test_a_list_of_flows_reads_no_nodes_of_others_where_statistics_know_large_flows_only(
+    filled: psycopg.Connection[Any],
+) -> None:
+    filled.execute(
+        "insert into pgqueue.flows (kind, name) select 'chain', 'empty' from generate_series(1, 1000)"
+    )
+    filled.execute("analyze pgqueue.flows, pgqueue.nodes")
+    given = {"limit": "100", "most": "10000", "before": str(1 << 62)}
+    plan = plan_of(filled, "flows/list", ["plan_cache_mode = force_custom_plan"], given)
+    assert [*_read_whole(plan)] == [], json.dumps(plan, indent=1)
+
+
 def _read_whole(plan: dict[str, Any]) -> Iterator[str]:
     """The large tables that a plan reads without a condition on an index."""
     scans = plan["Node Type"] in {"Seq Scan", "Index Scan", "Index Only Scan"}
