@@ -13,7 +13,7 @@ from pgqueue.values.result import NOT_RETURNED, ReturnType
 
 R_co = TypeVar("R_co", covariant=True)
 LARGEST_RESULTS = 64_000_000
-"""Bytes of the results of one group's members, as PostgreSQL stores them, that an attempt is given."""
+"""Bytes of results, as PostgreSQL stores them, that an attempt is given: of each group's members, and of all single jobs."""
 
 
 class Returning(Protocol[R_co]):
@@ -38,11 +38,11 @@ class Before(msgspec.Struct, frozen=True):
         state: where it stands.
         task: the task of its job; None: it is a group.
         depth: 0 for a node that the job itself waits for, more for one that a group around it waits for, None for others.
-        result: what its job returned, as it is stored.
+        result: what its job returned, as it is stored; None: nothing, or too much.
         names: of a group, the names of the members.
         tasks: of a group, the tasks of the members.
         results: of a group, what they returned; None: too much.
-        bytes: of a group, the size of all that.
+        bytes: the size of the result, or of those of a group's members.
         meta: what was sent along with its job, as JSON, or None.
         metas: of a group, the same of the members.
     """
@@ -146,7 +146,7 @@ class Results(Mapping[str, Any]):
                 + ("give name=... to say which" if found else "ctx.results shows what there is")
             )
         (node,) = found
-        text = self._text(node.task, node.result, node.meta)
+        text = self._text(node.task, _given(node), node.meta)
         return None if text is None else task.returns.decode(text)
 
     def state(self, name: str) -> str:
@@ -162,7 +162,7 @@ class Results(Mapping[str, Any]):
 
     def _value(self, node: Before) -> Any:  # noqa: ANN401 - any JSON
         if not node.kind.is_group:
-            return self._decoded(node.task, node.result, node.meta)
+            return self._decoded(node.task, _given(node), node.meta)
         if node.results is None and node.bytes:
             raise ResultNotKept(
                 f"the results of node {node.name!r} take {node.bytes:,} bytes, over the limit of {LARGEST_RESULTS:,}; "
@@ -180,3 +180,17 @@ class Results(Mapping[str, Any]):
         if stored is None or task is None or stored == NOT_RETURNED.decode():
             return None
         return self._clear(task, stored, meta)
+
+
+def _given(node: Before) -> str | None:
+    """What the job of a node returned.
+
+    Raises:
+        ResultNotKept: it was left out, since the results of nearer nodes are large.
+    """
+    if node.result is None and node.bytes:
+        raise ResultNotKept(
+            f"the result of node {node.name!r}, {node.bytes:,} bytes, was not read: with those of the nodes between it and "
+            f"this job it is over the limit of {LARGEST_RESULTS:,}; store large results elsewhere and return references"
+        )
+    return node.result

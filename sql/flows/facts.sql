@@ -3,7 +3,7 @@
 -- locks: none
 -- run by: worker runners, before an attempt of a job in a flow
 -- why: the nodes before it are those before the groups that it is in, too. More bytes of results than the bound are left
---      out, and the answer says so: one attempt must not fill the memory of its worker. offset 0 keeps the
+--      out, those of the nearest nodes last, and the answer says so: one attempt must not fill the memory of its worker. offset 0 keeps the
 --      planner from joins that, without statistics, read all edges and nodes
 with recursive own as (
     select id, flow_id, parent_id, name, spec from pgqueue.nodes where job_id = %(job)s::bigint
@@ -26,8 +26,11 @@ nearest as (
     select id, min(depth) as depth from before group by id
 )
 select own.flow_id, flow.name, own.name, own.spec->'skip_if',
-       node.name, node.kind, node.state, node.task, nearest.depth, node.result::text,
-       members.names, members.tasks, case when members.bytes <= %(bytes)s::bigint then members.results end, members.bytes,
+       node.name, node.kind, node.state, node.task, nearest.depth,
+       case when sum(pg_column_size(node.result)) over (order by nearest.depth nulls last, nearest.id desc) <= %(bytes)s::bigint
+            then node.result::text end,
+       members.names, members.tasks, case when members.bytes <= %(bytes)s::bigint then members.results end,
+       case when node.kind = 'job' then pg_column_size(node.result) else members.bytes end,
        node.spec->>'meta', members.metas
 from own
 join pgqueue.flows as flow on flow.id = own.flow_id

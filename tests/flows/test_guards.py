@@ -10,7 +10,8 @@ from flows.world import World, a_world
 from store.crowd import ask
 from store.samples import worker_info
 
-from pgqueue import JobState, Workflow, chain, group
+from pgqueue import Context, JobState, Workflow, chain, group
+from pgqueue.errors import ResultNotKept
 from pgqueue.store import claim, finish, flow_control, flow_facts, flow_upkeep, following
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.connection import Blocking
@@ -227,3 +228,22 @@ def test_of_a_flows_job_the_row_and_all_arguments_are_kept_whatever_else_ends_wi
     assert world.rows("select args ->> 'what' from pgqueue.jobs where length(args ->> 'what') > 9") == [
         (long,)
     ]
+
+
+def test_the_results_of_a_long_chain_do_not_fill_the_memory_of_a_worker(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow_facts, "LARGEST_RESULTS", 10_000)
+    read = list[Any]()
+
+    @world.queue.task(name="look")
+    def look(ctx: Context) -> None:
+        read.append(len(ctx.results.previous))
+        with pytest.raises(ResultNotKept, match=r"node '1', 6,0\d\d bytes, was not read"):
+            ctx.results["1"]
+
+    large = [world.note.call(token_hex(3_000)) for _ in range(2)]
+    chain(*large, look.call()).enqueue()
+    world.run()
+    assert read == [6_000]
+    assert world.states == ["succeeded"]
