@@ -17,7 +17,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, MutableMapping
 from contextlib import asynccontextmanager, contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 import psycopg
@@ -69,6 +69,9 @@ class Host(Keeps, Protocol):
 
     def clear_result(self, task: str, stored: str, meta: str | None) -> str:
         """The stored result of a job of this task, and with this ``meta``, as JSON in clear."""
+
+    def timeout(self, claim: Claim) -> timedelta | None:
+        """How long an attempt of the claim's task may take; None: as long as it likes."""
 
     def verdict(self, ctx: "Context", error: BaseException) -> Verdict:
         """What becomes of the job if its attempt ends with this error."""
@@ -152,6 +155,11 @@ class Context(CanWait):
     def seconds(self) -> float:
         """How long this attempt has been running."""
         return time.monotonic() - self._started
+
+    @property
+    def timeout(self) -> timedelta | None:
+        """How long this attempt may take; None: as long as it likes."""
+        return self._host.timeout(self.job)
 
     @property
     def logger(self) -> "JobLogger":

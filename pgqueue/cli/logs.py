@@ -1,12 +1,14 @@
 """The log of a worker: a line per record on stderr, ``time level logger message key=value …``.
 
-A record's ``extra`` fields are the ``key=value`` part. The traceback of a record follows on indented lines, so that
+A record's ``extra`` fields are the ``key=value`` part; with :class:`pgqueue.middleware.LoggingContext` they include the job's. The traceback of a record follows on indented lines, so that
 every line that begins with a time is a record.
 """
 
 import json
 import logging
 import time
+
+from pgqueue.middleware.logging_context import add_fields
 
 _ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -38,6 +40,7 @@ def configure(level: str) -> None:
     """Send the records of all loggers to stderr, from a level on. If the app has configured logging, change nothing."""
     handler = logging.StreamHandler()
     handler.setFormatter(LineFormatter())
+    handler.addFilter(add_fields)
     logging.basicConfig(level=level.upper(), handlers=[handler])
 
 

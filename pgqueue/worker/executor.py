@@ -98,6 +98,11 @@ class Executor:
         """The stored result of a job of this task, and with this ``meta``, as JSON in clear."""
         return node_result_text(self.codec, task, stored, meta)
 
+    def timeout(self, claim: Claim) -> timedelta | None:
+        """How long an attempt of the claim's task may take; None: as long as it likes."""
+        task = self._tasks.get(claim.task)
+        return None if task is None else task.timeout
+
     def verdict(self, ctx: Context, error: BaseException) -> Verdict:
         """What an error makes of an attempt. It is judged once: retry policies may draw random delays."""
         judged = ctx._judged  # noqa: SLF001 - kept there for this method alone

@@ -197,6 +197,7 @@ def test_a_context_shows_only_what_a_task_may_use() -> None:
         "scheduled_for",
         "seconds",
         "step",
+        "timeout",
         "transaction",
         "wait_for",
     }
