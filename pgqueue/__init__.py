@@ -5,6 +5,7 @@ Enqueue inside the transaction that makes the job necessary; run ``pgqueue worke
 
 import typing as _typing
 
+from pgqueue.app.batch import Batch, BatchJob
 from pgqueue.app.context import Context
 from pgqueue.app.flow_handle import FlowHandle
 from pgqueue.app.flow_nodes import Node
@@ -34,6 +35,8 @@ if _typing.TYPE_CHECKING:
 __all__ = [
     "OWN_CONNECTION",
     "AttemptError",
+    "Batch",
+    "BatchJob",
     "Call",
     "Codec",
     "Condition",

@@ -15,7 +15,7 @@ in :mod:`pgqueue.app.progress`. How it waits is in :mod:`pgqueue.app.waits`.
 
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, MutableMapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, ParamSpec, Protocol, TypeVar, overload
@@ -73,6 +73,9 @@ class Host(Keeps, Protocol):
     def timeout(self, claim: Claim) -> timedelta | None:
         """How long an attempt of the claim's task may take; None: as long as it likes."""
 
+    def success(self, claim: Claim, seconds: float, value: object) -> Succeeded:
+        """What to record of an attempt that returned this."""
+
     def verdict(self, ctx: "Context", error: BaseException) -> Verdict:
         """What becomes of the job if its attempt ends with this error."""
 
@@ -120,6 +123,11 @@ class Context(CanWait):
         self._judged: tuple[BaseException, Verdict] | None = None
         self._notes: Notes | None = None
         self._started = time.monotonic()
+
+    @property
+    def jobs(self) -> tuple[Claim, ...]:
+        """The jobs of this attempt, for middleware: one; around a batch, all of its jobs, of which ``job`` is the first."""
+        return (self.job,)
 
     @property
     def attempt(self) -> int:
@@ -320,48 +328,49 @@ class JobTransaction:
 
     @contextmanager
     def _blocking(self) -> Iterator[psycopg.Connection[Any]]:
-        done: Succeeded | None = None
+        ends: Sequence[Verdict] = ()
         database = self._host.database
         with database.transaction() as connection:  # a psycopg.Rollback ends it before the completion
             with joinable(database.itself, connection):
                 yield connection
-            done = self._success()
-            steps, plan = Blocking(connection, database.catalogue), self._completion(done)
+            ends = self._ends()
+            steps, plan = Blocking(connection, database.catalogue), self._completion(ends)
             again = again_after_deadlock if plan.kind.transaction else _once
             self._require_held(again(lambda plan: run(plan, steps))(plan))
-        self._note_completion(done)
+        self._note_completion(ends)
 
     @asynccontextmanager
     async def _awaitable(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        done: Succeeded | None = None
+        ends: Sequence[Verdict] = ()
         database = self._host.database
         async with database.atransaction() as connection:  # a psycopg.Rollback ends it, too
             with joinable(database.itself, connection):
                 yield connection
-            done = self._success()
-            steps, plan = Awaiting(connection, database.catalogue), self._completion(done)
+            ends = self._ends()
+            steps, plan = Awaiting(connection, database.catalogue), self._completion(ends)
             again = aagain_after_deadlock if plan.kind.transaction else _once
             self._require_held(await again(lambda plan: arun(plan, steps))(plan))
-        self._note_completion(done)
+        self._note_completion(ends)
 
-    def _success(self) -> Succeeded:
+    def _ends(self) -> Sequence[Verdict]:
+        """What becomes of the job, or of each job of a batch."""
         job = self._ctx.job
-        return Succeeded(job, self._ctx.seconds, NOT_RETURNED if self._host.returns_value(job) else None)
+        return [Succeeded(job, self._ctx.seconds, NOT_RETURNED if self._host.returns_value(job) else None)]
 
-    def _completion(self, done: Succeeded) -> Plan[States]:
+    def _completion(self, ends: Sequence[Verdict]) -> Plan[States]:
         keep, additions = self._host.keeps_history, self._ctx._additions  # noqa: SLF001 - for the worker alone
-        if additions:
+        if additions and isinstance(done := ends[0], Succeeded):
             return flow_growth.complete(done, additions, keep=keep)
-        return finish.finish(done.claim.worker_id, [done], keep=keep)
+        return finish.finish(self._ctx.job.worker_id, ends, keep=keep)
 
     def _require_held(self, done: States) -> None:
         if not done:
             raise self._ctx._lost("rolled back")  # noqa: SLF001 - of the same file
 
-    def _note_completion(self, done: Succeeded | None) -> None:
-        if done is not None:
+    def _note_completion(self, ends: Sequence[Verdict]) -> None:
+        if ends:
             self._ctx.completed = True
-            self._host.observers.ended([done])
+            self._host.observers.ended(ends)
 
 
 def _once(run: R) -> R:

@@ -127,6 +127,7 @@ class PgQueue(Scheduling):
         self.middleware = (*self._framework_middleware(), *checked(middleware))
         self.codec = checked_codec(codec)
         self._tasks = {}
+        self._batch_tasks = set()
         self._declared = {}
         self.observers = Observers()
         self.hooks = Hooks(

@@ -3,12 +3,13 @@
 What can be a task is decided in :mod:`pgqueue.app.naming`; what becomes of its calls, in :mod:`pgqueue.app.task`.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast, overload
 
+from pgqueue.app.batch_tasks import RegistersBatch, require_item, require_one_parameter
 from pgqueue.app.calling import Calls, MakesCalls, calls_of
 from pgqueue.app.context import Context
 from pgqueue.app.enqueuing import Enqueuing
@@ -16,6 +17,8 @@ from pgqueue.app.middleware import Middleware
 from pgqueue.app.naming import name_of, place_of, require_function
 from pgqueue.app.task import Registers, Task
 from pgqueue.errors import DuplicateTask, Duration, UnknownTask, as_limit
+from pgqueue.values.batching import Batching
+from pgqueue.values.batching import checked as checked_batching
 from pgqueue.values.hints import hinting
 from pgqueue.values.models import refuse_models
 from pgqueue.values.nearest import did_you_mean
@@ -25,6 +28,7 @@ from pgqueue.values.unique import Unique
 
 P = ParamSpec("P")
 R = TypeVar("R")
+I = TypeVar("I")  # noqa: E741 - an item
 
 
 class Registry(Enqueuing):
@@ -36,11 +40,17 @@ class Registry(Enqueuing):
 
     middleware: tuple[Middleware, ...]
     _tasks: dict[str, Task[..., Any]]
+    _batch_tasks: set[str]
 
     @property
     def tasks(self) -> Mapping[str, Task[..., Any]]:
         """The registered tasks, by name."""
         return MappingProxyType(self._tasks)
+
+    @property
+    def batch_tasks(self) -> Collection[str]:
+        """The names of those whose jobs run in batches."""
+        return self._batch_tasks
 
     @overload
     def task(self, function: Callable[Concatenate[Context, P], Awaitable[R]], /) -> Task[P, R]: ...
@@ -107,6 +117,62 @@ class Registry(Enqueuing):
             self._register, name=name, options=options, retry=policy, timeout=as_limit("timeout", timeout)
         )
         return register if function is None else register(function)
+
+    @hinting
+    def batch_task(  # noqa: D417 - the others are those of task
+        self,
+        item: Callable[P, I],
+        /,
+        *,
+        size: int = 100,
+        wait: Duration = 0.1,
+        by: str | Sequence[str] = (),
+        name: str | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        retry: Retry | int | None = None,
+        max_attempts: int | None = None,
+        timeout: Duration | None = None,
+        unique: Unique | None = None,
+    ) -> RegistersBatch[P, I]:
+        """Register a function that takes many jobs in one call: a :class:`pgqueue.Batch` of items.
+
+        Each job is enqueued with the arguments of one item. The other options are those of :meth:`task`; ``timeout`` is that of
+        the call.
+
+        Args:
+            item: what makes an item of a job's arguments: a dataclass, a ``NamedTuple``, a model, or a function.
+            size: the most jobs of a call, 1…1000.
+            wait: for how long a worker lets the first job wait for others; seconds, or a timedelta, up to a minute. 0: not at all.
+            by: arguments; the jobs of a call have the same values of them.
+
+        Returns:
+            The decorator; it makes a :class:`Task` with the signature of the item.
+
+        Raises:
+            DuplicateTask: the name is taken.
+            InvalidOption: an option is out of its range, or this is nothing that can be a batch task.
+            UnknownQueue: the queue is not one of those declared.
+        """
+        require_item(item)
+        policy, batching = as_policy(retry), checked_batching(size, wait, by)
+        options = JobOptions(max_attempts=policy.max_attempts).but(
+            queue=queue, priority=priority, max_attempts=max_attempts, unique=unique
+        )
+        self.require_queue(options.queue)
+
+        def register(function: Callable[..., Any], /) -> Task[..., Any]:
+            return self._register(
+                function,
+                name=name,
+                options=options,
+                retry=policy,
+                timeout=as_limit("timeout", timeout),
+                item=item,
+                batching=batching,
+            )
+
+        return cast("RegistersBatch[P, I]", register)
 
     @overload
     def call(self, task: Task[P, R], /) -> Calls[P, R]: ...
@@ -185,16 +251,20 @@ class Registry(Enqueuing):
         options: JobOptions,
         retry: Retry,
         timeout: timedelta | None,
+        item: Callable[..., Any] | None = None,
+        batching: Batching | None = None,
     ) -> Task[..., Any]:
         require_function(function, named=name is not None)
+        if batching is not None:
+            require_one_parameter(function)
         name = name_of(function, name)
-        refuse_models(name, getattr(function, "__annotations__", {}))
+        refuse_models(name, getattr(item or function, "__annotations__", {}))
         if name in self._tasks:
             raise DuplicateTask(
                 f"task {name!r} at {place_of(function)} is registered already, by the function at "
                 f"{place_of(self._tasks[name].function)}; give one of the two another name: @queue.task(name=...)"
             )
-        task = self._tasks[name] = Task(
+        task = Task[..., Any](
             function,
             self,
             middleware=self.middleware,
@@ -202,5 +272,10 @@ class Registry(Enqueuing):
             options=options,
             retry=retry,
             timeout=timeout,
+            item=item,
+            batching=batching,
         )
+        if batching is not None:
+            self._batch_tasks.add(name)
+        self._tasks[name] = task
         return task

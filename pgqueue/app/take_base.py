@@ -25,7 +25,17 @@ from pgqueue.values.codec import Codec, args_of, with_encoded_errors
 from pgqueue.values.job import Claim
 from pgqueue.values.lease import POLL, renew_every
 from pgqueue.values.retry import Retry
-from pgqueue.values.verdict import Again, Died, Returned, Succeeded, Verdict, as_recorded, describe, judge
+from pgqueue.values.verdict import (
+    Again,
+    Died,
+    Returned,
+    Succeeded,
+    Verdict,
+    as_recorded,
+    describe,
+    failed,
+    judge,
+)
 
 SHORTEST_ANSWER_LIMIT = 10.0
 LONGEST_IDLE = 86_400.0
@@ -167,10 +177,8 @@ class TakeBase:
         if delay is None:
             policy = self._policy_of(held.task)
             return self._judge(held, raised, policy if raised is error else _unselective(policy))
-        if held.attempt >= held.max_attempts:
-            described = describe(raised, held.attempt)
-            return Died(held, time.monotonic() - self.taken_at, "exhausted", described)
-        return Again(held, delay, describe(raised, held.attempt))
+        described = describe(raised, held.attempt)
+        return failed(held, described, delay=delay, seconds=time.monotonic() - self.taken_at)
 
     def ending(self, error: BaseException | None) -> list[Verdict]:
         """What becomes of everything still held when the block is left.

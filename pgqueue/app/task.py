@@ -19,13 +19,14 @@ from pgqueue.app.handle import JobHandle
 from pgqueue.app.middleware import Middleware, composed
 from pgqueue.app.naming import objection_to
 from pgqueue.errors import Duration, InvalidOption, PayloadNotEncodable
+from pgqueue.values.batching import Batching
 from pgqueue.values.hints import answering_elsewhere, hinting
 from pgqueue.values.job import NewJob
 from pgqueue.values.meta import encode_meta
 from pgqueue.values.nearest import did_you_mean
 from pgqueue.values.options import DEFAULT_UNIQUE, JobOptions
 from pgqueue.values.payload import Signature
-from pgqueue.values.result import ReturnType
+from pgqueue.values.result import ItemType, ReturnType
 from pgqueue.values.retry import Retry
 from pgqueue.values.unique import Unique, as_names, derived_key
 
@@ -66,6 +67,8 @@ class Task(Generic[P, R]):
         options: how its jobs are queued unless ``using`` says otherwise.
         retry: when failed jobs run again.
         timeout: how long an attempt may take; None: as long as it likes.
+        item: what is called with a job's arguments: the function; of a batch task, what makes an item of them.
+        batching: how its jobs are gathered; None: each runs by itself.
     """
 
     def __init__(
@@ -78,9 +81,13 @@ class Task(Generic[P, R]):
         options: JobOptions,
         retry: Retry,
         timeout: timedelta | None,
+        item: Callable[..., Any] | None = None,
+        batching: Batching | None = None,
     ) -> None:
-        """Made by :meth:`pgqueue.PgQueue.task`."""
+        """Made by :meth:`pgqueue.PgQueue.task` and :meth:`pgqueue.PgQueue.batch_task`."""
         self.function = function
+        self.item = function if item is None else item
+        self.batching = batching
         self.name = name
         self.options = options
         self.retry = retry
@@ -182,12 +189,12 @@ class Task(Generic[P, R]):
     @cached_property
     def signature(self) -> Signature:
         """How arguments travel; read from the annotations when first needed, for they may name what follows."""
-        return Signature(self.function, Context, task=self.name)
+        return Signature(self.item, Context, task=self.name)
 
     @cached_property
     def returns(self) -> ReturnType:
-        """What the function says that it returns."""
-        return ReturnType(self.function)
+        """What the function says that it returns, for each job."""
+        return ReturnType(self.function) if self.batching is None else ItemType(self.function)
 
     @property
     def has_connection(self) -> bool:
@@ -204,25 +211,27 @@ class Task(Generic[P, R]):
         options = self.options
         self._objection = objection_to(self.name)
         self._key_names = None if options.unique_key is not None else as_names(options.unique.by)
+        self._exact = self._key_names
+        if self.batching is not None and self.batching.by:
+            self._require_parameters("by", self.batching.by)
+            self._exact = (*self.batching.by, *(self._key_names or ()))
         if self._key_names is not None:
-            self._require_parameters(self._key_names)
+            self._require_parameters("Unique(by=...)", self._key_names)
         elif options.unique_key is None and options.unique is not DEFAULT_UNIQUE:
             self._objection = (
                 f"{self.name}: {options.unique} has no key, so nothing would be unique; give "
                 "using(unique_key=...), or name the arguments that make one: Unique(by=(...))"
             )
 
-    def _require_parameters(self, names: Iterable[str]) -> None:
-        known = inspect.signature(self.function).parameters
+    def _require_parameters(self, option: str, names: Iterable[str]) -> None:
+        known = inspect.signature(self.item).parameters
         for name in names:
             if name not in known:
                 raise InvalidOption(
-                    f"Unique(by=...): task {self.name} has no parameter {name!r}{did_you_mean(name, known)}"
+                    f"{option}: task {self.name} has no parameter {name!r}{did_you_mean(name, known)}"
                 )
             if known[name].annotation in (Context, "Context", "pgqueue.Context"):
-                raise InvalidOption(
-                    f"Unique(by=...): {name!r} of task {self.name} is filled in by the worker"
-                )
+                raise InvalidOption(f"{option}: {name!r} of task {self.name} is filled in by the worker")
 
     def _prepared(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[NewJob, object]:
         """A call as a job, and the connection to enqueue it on."""
@@ -232,7 +241,7 @@ class Task(Generic[P, R]):
         if self._objection is not None:
             raise InvalidOption(self._objection)
         options, names = self.options, self._key_names
-        data = self.signature.encode(args, kwargs, limit=self._queue.max_payload, exact=names)
+        data = self.signature.encode(args, kwargs, limit=self._queue.max_payload, exact=self._exact)
         return NewJob(
             self.name,
             data,

@@ -3,13 +3,14 @@
 import asyncio
 import contextvars
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.testing.trouble import WorkerDied
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Verdict
-from pgqueue.worker.claims import Attempt
+from pgqueue.worker import batches
+from pgqueue.worker.attempt import Attempt, BatchAttempt
 from pgqueue.worker.executor import Executor, limit
 
 
@@ -46,11 +47,11 @@ class Loop:
         self._loop: asyncio.AbstractEventLoop
         self._stopped: asyncio.Event
 
-    def run(self, executor: Executor, attempt: Attempt) -> Verdict | None:
-        """Run an attempt: a plain function in this thread, another in the loop."""
+    def run(self, executor: Executor, attempt: Attempt) -> list[Verdict]:
+        """Run an attempt, of one job or of a batch: a plain function in this thread, another in the loop."""
         if attempt.plain:
             return contextvars.copy_context().run(run_plain, executor, attempt, self._running())
-        return asyncio.run_coroutine_threadsafe(executor.run(attempt), self._running()).result()
+        return asyncio.run_coroutine_threadsafe(_run(executor, attempt), self._running()).result()
 
     def stop(self) -> None:
         """End the loop and its thread."""
@@ -72,7 +73,7 @@ class Loop:
         await self._close()
 
 
-async def arun(executor: Executor, attempt: Attempt) -> Verdict | None:
+async def arun(executor: Executor, attempt: Attempt) -> list[Verdict]:
     """Run an attempt: a plain function in another thread, any other in this loop.
 
     Raises:
@@ -82,31 +83,51 @@ async def arun(executor: Executor, attempt: Attempt) -> Verdict | None:
     assert me is not None  # noqa: S101 - for the type checker
     asked_before = me.cancelling()
     if attempt.plain:
-        verdict = await asyncio.to_thread(run_plain, executor, attempt, loop)
-    else:
-        verdict = await asyncio.create_task(
-            executor.run(attempt)
-        )  # what it sets in context variables stays there
+        verdicts = await asyncio.to_thread(run_plain, executor, attempt, loop)
+    else:  # what it sets in context variables stays in its task
+        verdicts = await asyncio.create_task(_run(executor, attempt))
     if me.cancelling() > asked_before:
         raise asyncio.CancelledError
-    return verdict
+    return verdicts
 
 
-def run_plain(executor: Executor, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Verdict | None:
+def run_plain(executor: Executor, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> list[Verdict]:
     """Run an attempt of a plain function in this thread.
 
     It cannot be stopped when its time is up: its context says so, and what it returns later is not recorded.
     """
     seconds = limit(attempt)
     if seconds > threading.TIMEOUT_MAX:  # as one that is not limited has it
-        return executor.run_plain(attempt, loop)
-    passed: list[Verdict | None] = []
-    timer = threading.Timer(seconds, lambda: passed.append(executor.timed_out(attempt)))
+        return _run_plain(executor, attempt, loop)
+    passed: list[Verdict] = []
+    timer = threading.Timer(seconds, lambda: passed.extend(_timed_out(executor, attempt)))
     timer.daemon = True
     timer.start()
     try:
-        verdict = executor.run_plain(attempt, loop)
+        verdicts = _run_plain(executor, attempt, loop)
     finally:
         timer.cancel()
         timer.join()
-    return passed[0] if passed else verdict
+    return passed or verdicts
+
+
+async def _run(executor: Executor, attempt: Attempt) -> list[Verdict]:
+    if not isinstance(attempt, BatchAttempt):
+        return _known([await executor.run(attempt)])
+    await batches.run(executor, attempt)
+    return _known(one.verdict for one in attempt.members)
+
+
+def _run_plain(executor: Executor, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> list[Verdict]:
+    if not isinstance(attempt, BatchAttempt):
+        return _known([executor.run_plain(attempt, loop)])
+    batches.run_plain(executor, attempt, loop)
+    return _known(one.verdict for one in attempt.members)
+
+
+def _timed_out(executor: Executor, attempt: Attempt) -> list[Verdict]:
+    return _known(executor.timed_out(one) for one in attempt.members or (attempt,))
+
+
+def _known(verdicts: Iterable[Verdict | None]) -> list[Verdict]:
+    return [one for one in verdicts if one is not None]

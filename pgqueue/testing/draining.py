@@ -23,11 +23,16 @@ from pgqueue.testing.modes import swapped
 from pgqueue.testing.plans import next_claim
 from pgqueue.testing.standin import StandIn
 from pgqueue.testing.trouble import INJECTED, WorkerDied
+from pgqueue.values.batching import Batching
 from pgqueue.values.codec import args_shown, with_encoded_errors
 from pgqueue.values.job import Claim, Job, JobState
 from pgqueue.values.options import check_queues
-from pgqueue.values.verdict import Verdict, as_recorded
-from pgqueue.worker.claims import Attempt
+from pgqueue.values.verdict import Returned, Verdict, as_recorded
+from pgqueue.worker.attempt import Attempt, BatchAttempt
+from pgqueue.worker.gathering import group_of
+
+MOST_OTHERS = 1_000
+"""Jobs of other tasks among which a drain looks for those of a batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +105,13 @@ def drain(
             while found := _claimed(database, shift):
                 attempt = shift.begin(found)
                 queue.hooks.flush()
-                verdict = loop.run(shift.executor, attempt)
+                verdicts = loop.run(shift.executor, attempt)
                 if reports := shift.executor.board.take():
                     database.run(notes.report(reports))
-                if verdict is not None:
-                    shift.note_recorded(verdict, database.run(shift.finish(verdict)))
+                if verdicts:
+                    shift.note_recorded(verdicts, database.run(shift.finish(verdicts)))
                 queue.hooks.flush()
-                shift.end(attempt, database.run(control.show(found.id)))
+                shift.end([(one, database.run(control.show(one.id))) for one in found])
             queue.hooks.flush()
         finally:
             loop.stop()
@@ -155,36 +160,45 @@ async def adrain(
             while found := await _aclaimed(database, shift):
                 attempt = shift.begin(found)
                 await queue.hooks.aflush()
-                verdict = await arun(shift.executor, attempt)
+                verdicts = await arun(shift.executor, attempt)
                 if reports := shift.executor.board.take():
                     await database.arun(notes.report(reports))
-                if verdict is not None:
-                    shift.note_recorded(verdict, await database.arun(shift.finish(verdict)))
+                if verdicts:
+                    shift.note_recorded(verdicts, await database.arun(shift.finish(verdicts)))
                 await queue.hooks.aflush()
-                shift.end(attempt, await database.arun(control.show(found.id)))
+                shift.end([(one, await database.arun(control.show(one.id))) for one in found])
             await queue.hooks.aflush()
         finally:
             await database.arun(claim.leave_without_jobs(shift.worker.id))
     return shift.ran
 
 
-def _claimed(database: Database, shift: "Shift") -> Claim | None:
-    """Take back the jobs of workers whose lease has passed, as a worker does, and claim the next job."""
+def _claimed(database: Database, shift: "Shift") -> list[Claim]:
+    """Take back the jobs of workers whose lease has passed, as a worker does, and claim the next job, or the next batch."""
     if isinstance(database, Memory):  # which does both at once
-        found = database.run(shift.look())
+        shift.sort(database.run(shift.look()))
         shift.note_reclaimed(database.take_reclaimed())
     else:
         shift.note_reclaimed(run_sweep(reclaiming(), database.run).verdicts)
-        found = database.run(shift.look())
-    return found
+        shift.sort(database.run(shift.look()))
+    while shift.wants_more() and shift.sort(database.run(shift.look())):
+        pass
+    if shift.others:
+        database.run(shift.finish(shift.take_others()))
+    return shift.found
 
 
-async def _aclaimed(database: Database, shift: "Shift") -> Claim | None:
+async def _aclaimed(database: Database, shift: "Shift") -> list[Claim]:
     """As :func:`_claimed`, awaited."""
     if isinstance(database, Memory):
         return _claimed(database, shift)
     shift.note_reclaimed((await arun_sweep(reclaiming(), database.arun)).verdicts)
-    return await database.arun(shift.look())
+    shift.sort(await database.arun(shift.look()))
+    while shift.wants_more() and shift.sort(await database.arun(shift.look())):
+        pass
+    if shift.others:
+        await database.arun(shift.finish(shift.take_others()))
+    return shift.found
 
 
 class Shift:
@@ -193,6 +207,8 @@ class Shift:
     Attributes:
         worker: in whose name it claims. When a worker dies, the next one takes over.
         executor: runs the attempts.
+        found: the job to run next, or all jobs of a batch.
+        others: jobs that were claimed while those of a batch were looked for; they go back.
         ran: those that have ended.
     """
 
@@ -210,62 +226,103 @@ class Shift:
         self._raises = raises
         self._limit = limit
         self.executor = Watched(queue)
+        self.found: list[Claim] = []
+        self.others: list[Verdict] = []
         self.ran: list[Ran] = []
         self._enter_worker()
 
     def look(self) -> Plan[Claim | None]:
         """Claim the next job."""
-        if len(self.ran) == self._limit:
+        if len(self.ran) >= self._limit:
             raise JobError(
                 f"drain ran {self._limit} jobs, the last of {self.ran[-1].task}, and gave up; "
                 "does a job enqueue itself? If not, give drain(limit=...)"
             )
         return next_claim(self.worker, self._queues)
 
-    def begin(self, found: Claim) -> Attempt:
-        """Prepare the attempt, and load its task, as a worker does; tell observers."""
-        self._queue.observers.claimed([found])
-        self._queue.observers.started([found])
-        if found.task not in self._queue.tasks:
-            self._queue.load_task(found.task)
-        task = self._queue.tasks.get(found.task)
-        return Attempt(
-            found, task, Context(found, self.executor), plain=task is not None and not task.is_async
-        )
+    def sort(self, claim: Claim | None) -> bool:
+        """Take a claim to run next or with those of its batch, or as another one; False: there was none."""
+        if claim is None:
+            return False
+        if not self.found:
+            if claim.task not in self._queue.tasks:
+                self._queue.load_task(claim.task)
+            self._batching = self._batching_of(claim)
+            self._group = self._group_of(claim)
+        if self._group_of(claim) == self._group:
+            self.found.append(claim)
+        else:
+            self.others.append(Returned(claim))
+        return True
 
-    def finish(self, verdict: Verdict) -> Plan[States]:
-        """Record how it ended. Where the database refuses that, a test's own transaction goes on."""
+    def wants_more(self) -> bool:
+        """Whether jobs of the same batch are to be looked for."""
+        if not self.found or self._batching is None or len(self.others) >= MOST_OTHERS:
+            return False
+        return len(self.found) < min(self._batching.size, self._limit - len(self.ran))
+
+    def take_others(self) -> list[Verdict]:
+        """What is to be recorded of the other jobs; none is left."""
+        others, self.others = self.others, []
+        return others
+
+    def begin(self, found: Sequence[Claim]) -> Attempt:
+        """Prepare the attempt; tell observers."""
+        self._queue.observers.claimed(found)
+        self._queue.observers.started(found)
+        claim = found[0]
+        task = self._queue.tasks.get(claim.task)
+        if task is not None and task.batching is not None:
+            return BatchAttempt(found, task, self.executor)
+        plain = task is not None and not task.is_async
+        return Attempt(claim, task, Context(claim, self.executor), plain=plain)
+
+    def finish(self, verdicts: Sequence[Verdict]) -> Plan[States]:
+        """Record how they ended. Where the database refuses that, a test's own transaction goes on."""
         recording = finish.finish(
             self.worker.id,
-            with_encoded_errors(self._queue.codec, [verdict]),
+            with_encoded_errors(self._queue.codec, verdicts),
             keep=self._queue.keeps_history,
         )
         return recording.in_transaction()
 
-    def note_recorded(self, verdict: Verdict, states: States) -> None:
-        """Tell observers what was recorded, or that the job was no longer the attempt's."""
-        observers, held = self._queue.observers, verdict.claim
-        if held.id in states:
-            observers.ended([as_recorded(verdict, states[held.id])])
-        else:
-            observers.lost([held])
+    def note_recorded(self, verdicts: Sequence[Verdict], states: States) -> None:
+        """Tell observers what was recorded, and which jobs were no longer the attempt's."""
+        observers = self._queue.observers
+        if ended := [as_recorded(one, states[one.claim.id]) for one in verdicts if one.claim.id in states]:
+            observers.ended(ended)
+        if lost := [one.claim for one in verdicts if one.claim.id not in states]:
+            observers.lost(lost)
 
     def note_reclaimed(self, verdicts: Sequence[Verdict]) -> None:
         """Tell observers of lost workers' jobs that were taken over."""
         if verdicts:
             self._queue.observers.reclaimed(verdicts)
 
-    def end(self, attempt: Attempt, job: Job | None) -> None:
-        """Note what became of the job: without a record it succeeded, and no history is kept."""
-        found = attempt.claim
+    def end(self, jobs: Sequence[tuple[Claim, Job | None]]) -> None:
+        """Note what became of jobs: without a record they succeeded, and no history is kept."""
+        self.found = []
+        errors = [self._note(found, job) for found, job in jobs]
+        if any(isinstance(error, WorkerDied) for error in errors):
+            self._enter_worker()
+        for error in errors:
+            if error is not None and not isinstance(error, WorkerDied) and self._wants_raised(error):
+                raise error
+
+    def _note(self, found: Claim, job: Job | None) -> BaseException | None:
         error = self.executor.errors.pop(found.id, None)
         outcome = JobState.SUCCEEDED if job is None else job.state
         args = args_shown(self._queue.codec, found)
         self.ran.append(Ran(found.id, found.task, args, found.attempt, outcome, error))
-        if isinstance(error, WorkerDied):
-            self._enter_worker()
-        elif error is not None and self._wants_raised(error):
-            raise error
+        return error
+
+    def _batching_of(self, claim: Claim) -> Batching | None:
+        task = self._queue.tasks.get(claim.task)
+        return None if task is None else task.batching
+
+    def _group_of(self, claim: Claim) -> object:
+        batching = self._batching_of(claim)
+        return claim.id if batching is None else group_of(claim, batching.by, self._queue.codec)
 
     def _wants_raised(self, error: BaseException) -> bool:
         """Whether a test is to see it: neither a task's decision nor asked for."""

@@ -227,6 +227,9 @@ def _same(value: object, default: object) -> bool:
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     try:
         hints = get_type_hints(function, include_extras=True)
+        making = getattr(function, "__init__", None) if isinstance(function, type) else None
+        if inspect.isfunction(making):  # an item of a batch task
+            hints |= get_type_hints(making, include_extras=True)
     except NameError as error:
         raise ConfigurationError(
             f"task {function.__qualname__}: {error} when its annotations are read; "

@@ -88,6 +88,16 @@ class ReturnType:
         return getattr(self.annotation, "__qualname__", None) or str(self.annotation)
 
 
+class ItemType(ReturnType):
+    """The return annotation of a batch task, for one job: that of a list's items."""
+
+    @cached_property
+    def annotation(self) -> Any:  # noqa: ANN401 - any annotation
+        """The type of what the function returns for a job."""
+        whole = ReturnType(self.function).annotation
+        return next(iter(get_args(whole)), Any) if get_origin(whole) is list else whole
+
+
 def returned_by(function: Callable[..., Any], last: ReturnType | None = None) -> ReturnType:
     """What any callable returns: a function, a method, a class, a partial, an object with ``__call__``.
 

@@ -191,11 +191,13 @@ def fallbacks(verdict: Verdict, refusal: Exception) -> Sequence[Verdict]:
     return [silent, Succeeded(claim, verdict.seconds), *failures]
 
 
-def failed(claim: Claim, error: AttemptError) -> Verdict:
-    """An attempt that ran and of which nothing better can be recorded: again in a minute, or dead if it was the last."""
+def failed(
+    claim: Claim, error: AttemptError, *, delay: timedelta = timedelta(minutes=1), seconds: float = 0.0
+) -> Verdict:
+    """An attempt that failed, whatever the retry policy says: again after a delay, or dead if it was the last."""
     if claim.attempt >= claim.max_attempts:
-        return Died(claim, 0.0, "exhausted", error)
-    return Again(claim, timedelta(minutes=1), error)
+        return Died(claim, seconds, "exhausted", error)
+    return Again(claim, delay, error)
 
 
 def _untold(attempt: int) -> AttemptError:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from pgqueue.app.task import Task
 from pgqueue.errors import TimedOut
-from pgqueue.worker.claims import Attempt
+from pgqueue.worker.attempt import Attempt
 
 T = TypeVar("T")
 

@@ -1,83 +1,23 @@
 """The worker's claims in memory, from their arrival to their verdicts, and the slots in which they run.
 
 This is bookkeeping only: :mod:`pgqueue.worker.runners` decides what runs them, :mod:`pgqueue.worker.completer` takes the
-verdicts and records them. The event loop, the threads of plain functions and the heartbeat's thread call it, so every
+verdicts and records them, and :mod:`pgqueue.worker.gathering` makes batches. The event loop, the threads of plain functions and the heartbeat's thread call it, so every
 change of more than one step is made under one lock.
 """
 
-import math
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Container, Mapping, Sequence
-from enum import Enum, auto
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 from pgqueue.app.context import Context, Host
 from pgqueue.app.task import Task
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Verdict
-
-
-class Stop(Enum):
-    """Why an attempt was stopped by the worker."""
-
-    SHUTDOWN = auto()
-    """The worker stops and its grace is over: the job is requeued."""
-    CANCEL = auto()
-    """A caller cancelled the job."""
-    LOST = auto()
-    """The job is no longer this attempt's: the worker lost its lease, or claimed the job again."""
-
-
-class Interruptible(Protocol):
-    """What an attempt waits in: an asyncio task, or the future of a coroutine that a plain function returned."""
-
-    def cancel(self) -> object:
-        """Have it end soon."""
-
-
-class Attempt:
-    """A claim that is being run.
-
-    Attributes:
-        claim: which.
-        task: the task to call; None: it is not registered here.
-        context: what the task sees.
-        stopped: why it was told to stop, if it was.
-        runner: what to cancel so that the task itself ends; None while a plain function runs in a thread, and
-            once the attempt has ended.
-        deadline: when to give up a plain function, in seconds of the monotonic clock.
-        plain: whether it runs a plain function, in a thread.
-        detached: whether the plain function was given up: it has no slot, and its thread ends when it returns.
-    """
-
-    __slots__ = ("claim", "context", "deadline", "detached", "plain", "runner", "stopped", "task")
-
-    def __init__(
-        self, claim: Claim, task: Task[..., Any] | None, context: Context, *, plain: bool = False
-    ) -> None:
-        """An attempt that starts now."""
-        self.claim = claim
-        self.task = task
-        self.context = context
-        self.plain = plain
-        self.stopped: Stop | None = None
-        self.runner: Interruptible | None = None
-        self.deadline = math.inf
-        self.detached = False
-
-    def stop(self, why: Stop) -> None:
-        """Tell it to stop. A plain function is only told: it ends when it looks, or by itself.
-
-        Called in the event loop; for a plain function in any thread.
-        """
-        if self.stopped is why:
-            return  # a second interruption would disturb its clean-up
-        self.stopped = why
-        self.context.cancelled = True
-        if self.runner is not None:
-            self.runner.cancel()
+from pgqueue.worker.attempt import Attempt, BatchAttempt, Member
+from pgqueue.worker.gathering import Gathered, Gathering, without
 
 
 class Claims:
@@ -86,7 +26,8 @@ class Claims:
     Attributes:
         lock: to be held for every change of more than one step.
         size: how many slots there are; after :meth:`resize` more may be taken for a while.
-        waiting: claims that have not started, in order.
+        waiting: claims and batches that wait for a slot, in order.
+        gathering: claims that wait for others of their batch.
         running: attempts by job id. The caller that removes an attempt from this map decides its verdict.
         verdicts: what the completer has to write, in order.
         taken: slots of runners, including a runner that is on its way.
@@ -96,17 +37,26 @@ class Claims:
         replaced: attempts whose job this worker claimed again; the caller of :meth:`take` stops them.
     """
 
-    def __init__(self, size: int, *, tasks: Mapping[str, Task[..., Any]], host: Host) -> None:
+    def __init__(
+        self,
+        size: int,
+        *,
+        tasks: Mapping[str, Task[..., Any]],
+        host: Host,
+        batch_tasks: Collection[str] = (),
+    ) -> None:
         """Start with no claim.
 
         Args:
             size: how many slots there are.
             tasks: by name; looked up under the lock, so this must not block.
+            batch_tasks: the names of those whose claims run in batches.
             host: what runs the attempts.
         """
         self.lock = threading.Lock()
         self.size = size
-        self.waiting: deque[Claim] = deque()
+        self.waiting: deque[Claim | Gathered] = deque()
+        self.gathering = Gathering(host.codec)
         self.running: dict[int, Attempt] = {}
         self.verdicts: list[Verdict] = []
         self.replaced: list[Attempt] = []
@@ -115,13 +65,31 @@ class Claims:
         self.ended = 0
         self.not_returned = 0
         self._tasks = tasks
+        self._batch_tasks = batch_tasks
         self._host = host
         self._former: set[UUID] = set()
         self._open = size  # slots in which attempts may start
+        self._beside_waiting = 0  # claims of the batches in waiting, less one for each batch
+        self._beside_running = 0  # the same of those that run: a batch takes one slot
+
+    @property
+    def queued(self) -> int:
+        """How many claims wait for a slot."""
+        return len(self.waiting) + self._beside_waiting
 
     def room(self, ahead: int) -> int:
-        """How many claims to add until every slot is full and ``ahead`` claims wait."""
-        return self.size + ahead - len(self.running) - len(self.waiting)
+        """How many claims to add until every slot is full and ``ahead`` claims wait, or a batch is full for a free slot."""
+        used = len(self.running) - self._beside_running
+        room = self.size + ahead - used - self.queued
+        if not self.gathering.count:
+            return room
+        with self.lock:
+            missing = self.gathering.missing(self._tasks) if used + len(self.waiting) < self.size else 0
+            return max(room - self.gathering.count, missing)
+
+    def unstarted(self) -> list[Claim]:
+        """All claims that have not started. To be called under the lock."""
+        return [*_each(self.waiting), *self.gathering.claims()]
 
     def resize(self, size: int) -> None:
         """Have this many slots. Attempts in slots beyond that go on, and the runner of such a slot leaves at their end."""
@@ -140,8 +108,18 @@ class Claims:
         with self.lock:
             if claims and claims[0].worker_id in self._former:
                 return False
-            self.waiting.extend(claims)
+            if self._batch_tasks:
+                self._gather(claims)
+            else:
+                self.waiting.extend(claims)
             return True
+
+    def release_due(self) -> float | None:
+        """Make batches of the claims that wait no longer for others; seconds until the next ones are due, or None."""
+        with self.lock:
+            now = time.monotonic()
+            self._put(self.gathering.take_due(now))
+            return self.gathering.due - now if self.gathering.count else None
 
     def reserve(self) -> bool | None:
         """Take a slot for a runner that is to come.
@@ -174,6 +152,8 @@ class Claims:
                 self.taken -= 1
                 return None
             del self.waiting[0]
+            if isinstance(claim, Gathered) or (self._batch_tasks and claim.task in self._batch_tasks):
+                return self._start(claim, self._tasks[claim.task])
             if claim.id in self.running:
                 self._replace(self.running[claim.id])
             attempt = self.running[claim.id] = Attempt(claim, task, Context(claim, self._host), plain=plain)
@@ -183,7 +163,7 @@ class Claims:
         """End an attempt; False: another caller has ended it, and nothing was changed."""
         with self.lock:
             if self.running.get(attempt.claim.id) is not attempt:
-                return False
+                return sum(map(self._settle_member, attempt.members)) > 0
             del self.running[attempt.claim.id]  # not _end: that is one more call for every job
             self.ended += 1
             if verdict is not None:
@@ -215,6 +195,7 @@ class Claims:
         job_ids: Container[int] | None = None,
         *,
         plain: bool | None = None,
+        gathering: bool = True,
     ) -> int:
         """End claims that have not started, with these verdicts.
 
@@ -222,19 +203,23 @@ class Claims:
             judge: makes the verdict.
             job_ids: only these jobs.
             plain: only those of plain functions, or of other tasks.
+            gathering: whether those that wait for others of their batch are meant, too.
 
         Returns:
             How many.
         """
+
+        def is_meant(claim: Claim) -> bool:
+            return (job_ids is None or claim.id in job_ids) and (
+                plain is None or self._is_plain(claim) is plain
+            )
+
         with self.lock:
-            dropped = [
-                claim
-                for claim in self.waiting
-                if (job_ids is None or claim.id in job_ids)
-                and (plain is None or self._is_plain(claim) is plain)
-            ]
-            for claim in dropped:
-                self.waiting.remove(claim)
+            dropped = [claim for claim in _each(self.waiting) if is_meant(claim)]
+            if dropped:
+                self._take_out(dropped)
+            if gathering:
+                dropped += self.gathering.drop(is_meant)
             self.verdicts += map(judge, dropped)
             return len(dropped)
 
@@ -244,8 +229,10 @@ class Claims:
             self._former.add(former)
             attempts = list(self.running.values())
             ended = [verdict.claim for verdict in self.verdicts]
-            lost = [*(attempt.claim for attempt in attempts), *self.waiting, *ended]
+            lost = [*(attempt.claim for attempt in attempts), *self.unstarted(), *ended]
             self.waiting.clear()
+            self._beside_waiting = 0
+            self.gathering.drop(lambda _: True)
             self.verdicts.clear()
             for attempt in attempts:
                 self._end(attempt, None)
@@ -253,13 +240,63 @@ class Claims:
                     self._detach(attempt)
             return attempts, lost
 
-    def _is_plain(self, claim: Claim) -> bool:
+    def _gather(self, claims: Sequence[Claim]) -> None:
+        """Take claims, of which some may have to wait for others of their batch."""
+        now = time.monotonic()
+        for claim in claims:
+            if claim.task in self._batch_tasks:
+                batch = self.gathering.add(claim, self._tasks[claim.task], now)
+                if batch is not None:
+                    self._put([batch])
+            else:
+                self.waiting.append(claim)
+        self._put(self.gathering.take_due(now))
+
+    def _put(self, batches: Sequence[Gathered]) -> None:
+        self.waiting += batches
+        self._beside_waiting += sum(len(batch.claims) - 1 for batch in batches)
+
+    def _start(self, batch: Claim | Gathered, task: Task[..., Any]) -> Attempt:
+        """Start the attempts of a batch. A claim that came before its task was loaded is one by itself."""
+        claims = batch.claims if isinstance(batch, Gathered) else [batch]
+        whole = BatchAttempt(claims, task, self._host)
+        self._beside_waiting -= len(claims) - 1
+        self._beside_running += len(claims) - 1
+        for one in whole.members:
+            if one.claim.id in self.running:
+                self._replace(self.running[one.claim.id])
+            self.running[one.claim.id] = one
+        return whole
+
+    def _take_out(self, dropped: Sequence[Claim]) -> None:
+        """Take these claims out of those that wait for a slot."""
+        gone = {*map(id, dropped)}
+        for one in self.waiting:
+            if isinstance(one, Gathered):
+                without(one, dropped)
+        kept = [
+            one for one in self.waiting if (one.claims if isinstance(one, Gathered) else id(one) not in gone)
+        ]
+        self.waiting.clear()
+        self.waiting += kept
+        self._beside_waiting = sum(len(one.claims) - 1 for one in kept if isinstance(one, Gathered))
+
+    def _settle_member(self, attempt: Member) -> bool:
+        if self.running.get(attempt.claim.id) is not attempt:
+            return False
+        self._end(attempt, attempt.verdict)
+        return True
+
+    def _is_plain(self, claim: Claim | Gathered) -> bool:
         task = self._tasks.get(claim.task)
         return task is not None and not task.is_async
 
     def _end(self, attempt: Attempt, verdict: Verdict | None) -> None:
         del self.running[attempt.claim.id]
         self.ended += 1
+        if isinstance(attempt, Member):
+            attempt.whole.left -= 1
+            self._beside_running -= attempt.whole.left > 0
         if verdict is not None:
             self.verdicts.append(verdict)
 
@@ -271,6 +308,19 @@ class Claims:
         self.replaced.append(attempt)
 
     def _detach(self, attempt: Attempt) -> None:
-        attempt.detached = True
+        """Free the slot of a plain function that goes on; of a batch, once every job of it has ended."""
+        if isinstance(attempt, Member):
+            attempt.detached = True
+            if attempt.whole.left:
+                return
+        attempt.whole.detached = True
         self.taken -= 1
         self.not_returned += 1
+
+
+def _each(waiting: Iterable[Claim | Gathered]) -> Iterator[Claim]:
+    for one in waiting:
+        if isinstance(one, Gathered):
+            yield from one.claims
+        else:
+            yield one

@@ -92,7 +92,7 @@ class Completer:
         claims = self._claims
         with claims.lock:
             unrecorded = [*claims.verdicts, *self._writing, *self._standing_in, *self.put_off]
-            waiting = [claim.id for claim in claims.waiting]
+            waiting = [claim.id for claim in claims.unstarted()]
             return [*claims.running, *waiting, *(verdict.claim.id for verdict in unrecorded)]
 
     def add(self, verdicts: Iterable[Verdict]) -> None:

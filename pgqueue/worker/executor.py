@@ -46,8 +46,8 @@ from pgqueue.values.verdict import (
     without_result,
 )
 from pgqueue.worker import flow_attempts, joblog
+from pgqueue.worker.attempt import Attempt, Stop
 from pgqueue.worker.awaiting import awaited, rest, timed_out
-from pgqueue.worker.claims import Attempt, Stop
 from pgqueue.worker.joblog import worker_log
 
 log = worker_log()
@@ -141,7 +141,7 @@ class Executor:
                 await flow_attempts.acomplete(self, attempt, verdict)
                 return None
         except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
-            return self._raised(task, attempt, error)
+            return self.raised(task, attempt, error)
         return verdict
 
     def run_plain(self, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Verdict | None:
@@ -154,7 +154,7 @@ class Executor:
         Returns:
             As for :meth:`run`.
         """
-        task = _task_of(attempt)
+        task = task_of(attempt)
         try:
             if attempt.claim.at_end and flow_attempts.asks(task, attempt.claim.at_end):
                 skipped = flow_attempts.skipped(self, attempt)
@@ -168,19 +168,19 @@ class Executor:
                 flow_attempts.complete(self, attempt, verdict)
                 return None
         except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
-            return self._raised(task, attempt, error)
+            return self.raised(task, attempt, error)
         return verdict
 
     def timed_out(self, attempt: Attempt) -> Verdict | None:
         """The verdict on a plain function that has taken too long."""
-        task = _task_of(attempt)
+        task = task_of(attempt)
         if attempt.runner is not None:
             attempt.runner.cancel()
-        return self._failed(task, attempt, timed_out(attempt, task.timeout))
+        return self.failed(task, attempt, timed_out(attempt, task.timeout))
 
     def stopped(self, attempt: Attempt) -> Verdict | None:
         """The verdict on an attempt that was told to stop, and has stopped."""
-        return self._stopped(_task_of(attempt), attempt, asyncio.CancelledError())
+        return self._stopped(task_of(attempt), attempt, asyncio.CancelledError())
 
     def _called(self, task: Task[..., Any], attempt: Attempt) -> Any:  # noqa: ANN401 - the task's own value
         """Call the function, or the middleware around it; a coroutine that it returns has not begun."""
@@ -207,17 +207,20 @@ class Executor:
             return Succeeded(attempt.claim, attempt.context.seconds)
         if isinstance(value, NEVER_RAN):
             words = "whose body never runs; let the task itself loop over it"
-            return self._failed(
+            return self.failed(
                 task, attempt, TypeError(f"the task returned a {type(value).__name__}, {words}")
             )
-        return self._succeeded(attempt.claim, attempt.context.seconds, value)
+        return self.success(attempt.claim, attempt.context.seconds, value)
 
-    def _raised(self, task: Task[..., Any], attempt: Attempt, error: BaseException) -> Verdict | None:
+    def raised(
+        self, task: Task[..., Any], attempt: Attempt, error: BaseException, *, logged: bool = False
+    ) -> Verdict | None:
+        """The verdict on an attempt that ended with an error; ``logged``: its traceback has been logged."""
         if isinstance(error, _Undecodable):
-            return self._undecodable(attempt.claim, error.why)
+            return self.undecodable(attempt.claim, error.why)
         if isinstance(error, asyncio.CancelledError | concurrent.futures.CancelledError):
             return self._stopped(task, attempt, error)
-        return self._failed(task, attempt, error)
+        return self.failed(task, attempt, error, logged=logged)
 
     async def _unregistered(self, attempt: Attempt) -> Verdict | None:
         """Have the task loaded; then the job is requeued, to start as one of its task's kind."""
@@ -247,7 +250,8 @@ class Executor:
             log.warning("task is not registered here; its jobs are left to other workers", extra=fields)
         return Unknown(claim, UNKNOWN_TASK_DELAY, self._unknown_after)
 
-    def _undecodable(self, claim: Claim, error: PayloadNotDecodable) -> Died:
+    def undecodable(self, claim: Claim, error: PayloadNotDecodable) -> Died:
+        """The verdict on a job whose arguments cannot be read."""
         self.note(claim, error)
         log.error(
             "job is dead: %s",
@@ -265,15 +269,15 @@ class Executor:
             case Stop.CANCEL:
                 return Cancelled(attempt.claim)
             case _:  # the task cancelled itself
-                return self._failed(task, attempt, error)
+                return self.failed(task, attempt, error)
 
-    def _failed(self, task: Task[..., Any], attempt: Attempt, error: BaseException) -> Verdict | None:
-        fields: dict[str, object] = {
-            "job": attempt.claim.id,
-            "task": task.name,
-            "attempt": attempt.claim.attempt,
-        }
-        if not self.note(attempt.claim, error):
+    def failed(
+        self, task: Task[..., Any], attempt: Attempt, error: BaseException, *, logged: bool = False
+    ) -> Verdict | None:
+        """As :meth:`raised`, of an error that does not mean that the attempt was stopped."""
+        claim = attempt.claim
+        fields: dict[str, object] = {"job": claim.id, "task": task.name, "attempt": claim.attempt}
+        if not self.note(claim, error):
             return None
         if attempt.context.completed:
             log.error("task raised after its transaction had completed the job", extra=fields, exc_info=error)
@@ -283,21 +287,28 @@ class Executor:
             log.warning("attempt superseded: nothing more is recorded of it", extra=fields)
             return None
         verdict = self.verdict(attempt.context, error)
-        fields["seconds"] = round(attempt.context.seconds, 3)
+        self.log_failure(attempt, verdict, error, logged=logged)
+        return verdict
+
+    def log_failure(
+        self, attempt: Attempt, verdict: Verdict, error: BaseException, *, logged: bool = False
+    ) -> None:
+        """Log what an error makes of an attempt; ``logged``: its traceback has been logged."""
+        claim, context = attempt.claim, attempt.context
+        fields: dict[str, object] = {"job": claim.id, "task": claim.task, "attempt": claim.attempt}
+        fields["seconds"] = round(context.seconds, 3)
         match verdict:
             case Died():
-                log.error(
-                    "job is dead: %s", joblog.why_dead(verdict.reason), extra=fields, exc_info=unlogged(error)
-                )
+                shown = None if logged else unlogged(error)
+                log.error("job is dead: %s", joblog.why_dead(verdict.reason), extra=fields, exc_info=shown)
             case Again():
                 log.warning(
                     "attempt failed; the job runs again",
                     extra={**fields, "retry_in": str(verdict.delay)},
-                    exc_info=error,
+                    exc_info=None if logged else error,
                 )
-        return verdict
 
-    def _succeeded(self, claim: Claim, seconds: float, value: object) -> Succeeded:
+    def success(self, claim: Claim, seconds: float, value: object) -> Succeeded:
         """The job succeeded even if its return value cannot be kept: then the verdict says why not."""
         try:
             data = encode_result(value)
@@ -316,10 +327,11 @@ class Executor:
 
 def limit(attempt: Attempt) -> float:
     """How many seconds an attempt may take."""
-    timeout = _task_of(attempt).timeout
+    timeout = task_of(attempt).timeout
     return math.inf if timeout is None else timeout.total_seconds()
 
 
-def _task_of(attempt: Attempt) -> Task[..., Any]:
+def task_of(attempt: Attempt) -> Task[..., Any]:
+    """The task of an attempt that runs it."""
     assert attempt.task is not None  # noqa: S101 - only an attempt that runs its task comes here
     return attempt.task

@@ -155,7 +155,7 @@ class Fetcher:
         """How many to claim now; 0 while enough claims wait. Then ``signals.room_at`` says when to look again."""
         prefetch = min(LARGEST_PREFETCH, int(self._rate.at(self._claims.ended) * HORIZON))
         room = 0
-        if len(self._claims.waiting) <= prefetch // 2 and self._completer.backlog <= LARGEST_BACKLOG:
+        if self._claims.queued <= prefetch // 2 and self._completer.backlog <= LARGEST_BACKLOG:
             room = min(LARGEST_CLAIM, self._most, self._portions.most, self._claims.room(prefetch))
         self._signals.room_at = prefetch // 2 if room <= 0 else -1
         return room

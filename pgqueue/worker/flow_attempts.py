@@ -18,7 +18,7 @@ from pgqueue.values.condition import holds
 from pgqueue.values.job import AtEnd, AttemptError
 from pgqueue.values.results import Facts
 from pgqueue.values.verdict import Cancelled, Succeeded
-from pgqueue.worker.claims import Attempt
+from pgqueue.worker.attempt import Attempt
 
 
 def asks(task: Task[..., Any], at_end: int) -> bool:

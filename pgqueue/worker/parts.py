@@ -54,7 +54,7 @@ class Inspection:
         concurrency: how many slots it has.
         slots_taken: slots of attempts, and of runners that look for the next one.
         running: the claims of the attempts in progress.
-        waiting: claims that have not started, in order.
+        waiting: claims that have not started, in order; last those that wait for others of their batch.
         verdicts: those that wait to be recorded for the first time.
         put_off: verdicts that the database refused or could not take, and that are tried again.
         backlog: how many verdicts the database does not have yet, those on their way included.
@@ -95,7 +95,9 @@ class Parts:
         self.hooks = queue.hooks
         self.connections = connections = Connections(self.database, lease=options.lease)
         self.signals = signals = Signals()
-        self.claims = claims = Claims(options.concurrency.minimum, tasks=queue.tasks, host=executor)
+        self.claims = claims = Claims(
+            options.concurrency.minimum, tasks=queue.tasks, host=executor, batch_tasks=queue.batch_tasks
+        )
         self.completer = completer = Completer(
             connections.finishing, claims, queue, signals=signals, observers=observers
         )
@@ -143,12 +145,14 @@ class Parts:
     def inspect(self) -> Inspection:
         """What the worker is doing now."""
         claims, completer = self.claims, self.completer
+        with claims.lock:
+            waiting = tuple(claims.unstarted())
         return Inspection(
             worker=self.heartbeat.id,
             concurrency=claims.size,
             slots_taken=claims.taken,
             running=tuple(attempt.claim for attempt in list(claims.running.values())),
-            waiting=tuple(claims.waiting),
+            waiting=waiting,
             verdicts=tuple(claims.verdicts),
             put_off=completer.put_off,
             backlog=completer.backlog,

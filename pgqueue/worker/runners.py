@@ -26,7 +26,9 @@ from uuid import UUID
 from pgqueue.app.observer import Observers
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Cancelled, Returned, Verdict
-from pgqueue.worker.claims import Attempt, Claims, Stop
+from pgqueue.worker import batches
+from pgqueue.worker.attempt import Attempt, BatchAttempt, Stop
+from pgqueue.worker.claims import Claims
 from pgqueue.worker.completer import Completer
 from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.executor import Executor, limit
@@ -84,6 +86,7 @@ class Runners:
         self._telling = False
         self._emptied = asyncio.Event()
         self._added_at = 0.0
+        self._release: asyncio.TimerHandle | None = None
         self._logged_at = -math.inf
 
     @property
@@ -104,7 +107,10 @@ class Runners:
         if claims and self._observers.claimed:
             self._observers.claimed(claims)
         self._added_at = time.monotonic()
-        self._summon()
+        if self._claims.gathering.count:
+            self._release_due()
+        else:
+            self._summon()
 
     def resize(self, size: int) -> None:
         """Have this many slots, and use them. Called in the loop."""
@@ -116,14 +122,14 @@ class Runners:
         """Requeue, unspent, the claims that have not started. May be called in any thread.
 
         Args:
-            older_than: only if no claim was added in this many seconds.
+            older_than: only if no claim was added in this many seconds, and only those that wait for a slot.
 
         Returns:
             How many.
         """
         if time.monotonic() - self._added_at < older_than:
             return 0
-        returned = self._claims.drop(Returned)
+        returned = self._claims.drop(Returned, gathering=not older_than)
         if returned:
             self._signals.call(self._collect)
         return returned
@@ -188,8 +194,19 @@ class Runners:
 
     def close(self) -> None:
         """Release the threads; a thread that runs a function ends with it."""
+        if self._release is not None:
+            self._release.cancel()
         self._deadlines.close()
         self._threads.close()
+
+    def _release_due(self) -> None:
+        """Have batches start whose first claim has waited for long enough. Called in the loop."""
+        if self._release is not None:
+            self._release.cancel()
+        seconds = self._claims.release_due()
+        loop = asyncio.get_running_loop()
+        self._release = None if seconds is None else loop.call_later(max(0.0, seconds), self._release_due)
+        self._summon()
 
     def _running(self) -> list[Attempt]:
         return list(self._claims.running.values())
@@ -253,8 +270,13 @@ class Runners:
             if claims.waiting and not claims.coming:
                 self._summon()
             if started.told or claims.replaced:
-                self._note_start(attempt.claim)
-            verdict = await run(attempt)
+                self._note_start(attempt)
+            if type(attempt) is not BatchAttempt:
+                verdict = await run(attempt)
+            else:
+                self._call_collect()  # so few claims wait now that the fetcher may have to look
+                verdict = None
+                await batches.run(self._executor, attempt)
             attempt.runner = None  # from now on, stopping this attempt must not reach the next one
             claims.settle(attempt, verdict)
             if not self._collecting:
@@ -277,9 +299,15 @@ class Runners:
             if claims.waiting and not claims.coming:
                 self._summon()
             if started.told or claims.replaced:
-                self._note_start(attempt.claim)
+                self._note_start(attempt)
             self._deadlines.watch(attempt, limit(attempt), loop)
-            verdict = self._surroundings.copy().run(self._executor.run_plain, attempt, loop)
+            surroundings = self._surroundings.copy()
+            if type(attempt) is not BatchAttempt:
+                verdict = surroundings.run(self._executor.run_plain, attempt, loop)
+            else:
+                self._call_collect()
+                verdict = None
+                surroundings.run(batches.run_plain, self._executor, attempt, loop)
             claims.settle(attempt, verdict)
             if not self._collecting:
                 self._call_collect()
@@ -288,22 +316,22 @@ class Runners:
                 break
         self._signals.call_soon(self._leave)
 
-    def _note_start(self, claim: Claim) -> None:
+    def _note_start(self, attempt: Attempt) -> None:
         """Tell observers of starts, in batches; and stop attempts whose job this worker has claimed again."""
         if self._observers.started:
-            self._started.append(claim)
+            self._started += [one.claim for one in attempt.members or (attempt,)]
             if not self._telling:
                 self._telling = True
                 self._signals.call_soon(self._tell_started)
         replaced, self._claims.replaced = self._claims.replaced, []
-        for attempt in replaced:
+        for earlier in replaced:
             log.warning(
                 "job claimed anew while an attempt of it runs: the earlier attempt is stopped",
-                extra={"job": attempt.claim.id, "task": attempt.claim.task},
+                extra={"job": earlier.claim.id, "task": earlier.claim.task},
             )
-            self._tell(attempt, Stop.LOST)
+            self._tell(earlier, Stop.LOST)
         if replaced:
-            self._observers.lost([attempt.claim for attempt in replaced])
+            self._observers.lost([earlier.claim for earlier in replaced])
 
     def _tell_started(self) -> None:
         self._telling = False  # first: what starts from now on has to be asked for again
@@ -322,7 +350,7 @@ class Runners:
         """Have the completer look for verdicts, and tell the fetcher how few claims wait."""
         self._collecting = False  # first: verdicts that are settled from now on have to be announced again
         self._completer.look()
-        self._signals.waiting(len(self._claims.waiting))
+        self._signals.waiting(self._claims.queued)
 
     def _leave(self) -> None:
         """A runner has ended; the next claim may need one of the other kind."""
@@ -331,7 +359,10 @@ class Runners:
             self._emptied.set()
 
     def _time_out(self, attempt: Attempt) -> None:
-        self._give_up(attempt, self._executor.timed_out(attempt))
+        for one in attempt.members or (attempt,):
+            self._give_up(one, self._executor.timed_out(one))
+        if attempt.runner is not None:
+            attempt.runner.cancel()
 
     def _give_up(self, attempt: Attempt, verdict: Verdict | None) -> None:
         """Leave a plain function to itself: its slot is free, and its late result is not recorded."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TypeAlias
 
-from pgqueue.worker.claims import Attempt
+from pgqueue.worker.attempt import Attempt
 
 Work: TypeAlias = Callable[[], object]
 
@@ -93,7 +93,8 @@ class Deadlines:
     def overdue(self) -> list[Attempt]:
         """The attempts whose deadline has passed. Each is returned once."""
         now = time.monotonic()
-        passed = [attempt for attempt in list(self._running.values()) if attempt.deadline <= now]
+        running = [attempt.whole for attempt in list(self._running.values())]
+        passed = [attempt for attempt in dict.fromkeys(running) if attempt.deadline <= now]
         for attempt in passed:
             attempt.deadline = math.inf
         return passed
@@ -106,7 +107,8 @@ class Deadlines:
     def _set(self, loop: asyncio.AbstractEventLoop) -> None:
         """Set the timer for the earliest deadline."""
         self.close()
-        self._due = min((attempt.deadline for attempt in list(self._running.values())), default=math.inf)
+        deadlines = (attempt.whole.deadline for attempt in list(self._running.values()))
+        self._due = min(deadlines, default=math.inf)
         if self._due < math.inf:
             self._timer = loop.call_later(max(0.0, self._due - time.monotonic()), self._ring, loop)
 

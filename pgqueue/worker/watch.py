@@ -17,7 +17,8 @@ from datetime import timedelta
 from types import FrameType
 
 from pgqueue.values.health import BlockedLoop, storable
-from pgqueue.worker.claims import Attempt
+from pgqueue.worker import batches
+from pgqueue.worker.attempt import Attempt
 from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.executor import Executor
 from pgqueue.worker.joblog import worker_log
@@ -30,6 +31,8 @@ LOOKS = 4
 """The loop is asked this many times within the seconds after which it counts as blocked."""
 DEEPEST = 12
 """At most this many lines of the stack are logged."""
+RUNS = (Executor.run.__code__, batches.run.__code__)
+"""The functions whose local ``attempt`` is what the loop runs."""
 LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
@@ -170,7 +173,7 @@ def look(thread: int | None, loop: asyncio.AbstractEventLoop | None, since: floa
     stack: list[FrameType] = []
     attempt: Attempt | None = None
     for frame in _frames(thread):
-        if frame.f_code is Executor.run.__code__:
+        if frame.f_code in RUNS:
             found = frame.f_locals.get("attempt")
             attempt = found if isinstance(found, Attempt) else None
             break

@@ -38,7 +38,7 @@ from pgqueue.values.lease import BLOCKED_AFTER, GRACE, LEASE, POLL, SWEEP
 from pgqueue.values.load import checked_bounds
 from pgqueue.values.options import check_queues
 from pgqueue.worker import joblog
-from pgqueue.worker.claims import Stop
+from pgqueue.worker.attempt import Stop
 from pgqueue.worker.executor import UNKNOWN_AFTER
 from pgqueue.worker.joblog import worker_log
 from pgqueue.worker.parts import Inspection, Options, Parts

@@ -26,7 +26,7 @@ from pgqueue.django.backend_tasks import adopt
 from pgqueue.errors import UnknownTask
 from pgqueue.values.job import JobState
 from pgqueue.values.verdict import Cancelled, Returned
-from pgqueue.worker.claims import Attempt, Stop
+from pgqueue.worker.attempt import Attempt, Stop
 from pgqueue.worker.executor import Executor
 
 LATE = """

@@ -85,6 +85,29 @@ def test_every_job_ends_once_while_workers_are_killed(dsn: str, queue: PgQueue) 
     assert ask(dsn, 'select id from pgqueue.all_jobs where errors @> \'[{"type": "WorkerLost"}]\'')
 
 
+def test_every_job_of_a_batch_ends_once_while_workers_are_killed(dsn: str, queue: PgQueue) -> None:
+    """Killed while claims gather, in the middle of calls, and before the commit of what a batch has written."""
+    workshop, expected = Workshop(queue), set[int]()
+    with processes(dsn) as start:
+        workers = [start(lease=2.0), start(lease=2.0)]
+        for _ in range(ROUNDS):
+            victim = workers.pop(0)
+            with closed_gate(dsn) as open_gate:
+                jobs = queue.enqueue_many(workshop.commit_together.call(line % 7) for line in range(100))
+                expected |= {handle.id for handle in jobs}
+                wait_until(partial(held_by, dsn, victim.pid))
+                wait_until(lambda: ask(dsn, "select job from marks"))
+                victim.kill()
+                open_gate()
+            workers.append(start(lease=2.0))
+        wait_until(lambda: not live_jobs(dsn))
+    assert records(dsn) == dict.fromkeys(expected, 1)
+    assert {state for (state,) in ask(dsn, "select state from pgqueue.all_jobs")} == {"succeeded"}
+    committed = Counter(int(key.partition("/")[0]) for (key,) in ask(dsn, "select key from busy"))
+    assert committed == dict.fromkeys(expected, 1)
+    assert len(ask(dsn, "select job from marks")) > len(expected), "no call was killed"
+
+
 async def test_a_rolled_back_enqueue_leaves_nothing(
     queue: PgQueue, dsn: str, connection: psycopg.Connection[Any], running: Running
 ) -> None:

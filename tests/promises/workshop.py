@@ -10,13 +10,14 @@ import logging
 import os
 import signal
 import time
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import LiteralString
 
 import psycopg
 from tenacity import wait_none
 
-from pgqueue import Context, Dead, PgQueue, Retry, Snooze
+from pgqueue import Batch, Context, Dead, PgQueue, Retry, Snooze
 from pgqueue.worker.worker import Worker
 
 TABLES: LiteralString = """
@@ -25,6 +26,13 @@ TABLES: LiteralString = """
 """
 GATE: LiteralString = "select pg_advisory_xact_lock_shared(1)"
 AT_ONCE = timedelta(0)
+
+
+@dataclass
+class Kept:
+    """The arguments of a job of a batch."""
+
+    line: int
 
 
 class Workshop:
@@ -41,6 +49,9 @@ class Workshop:
         self.hold_and_commit = queue.task(name="hold_and_commit")(self._hold_and_commit)
         self.block = queue.task(name="block", max_attempts=3)(self._block)
         self.nap = queue.task(name="nap")(self._nap)
+        self.commit_together = queue.batch_task(
+            Kept, name="commit_together", size=10, wait=0.05, by=("line",)
+        )(self._commit_together)
         self.confirm = queue.task(name="confirm")(self._confirm)
         self.exclusive = queue.task(name="exclusive")(self._exclusive)
         self.charge = queue.task(name="charge")(self._charge)
@@ -84,6 +95,17 @@ class Workshop:
         async with ctx.transaction() as connection:
             await connection.execute("insert into busy values (%s)", [f"{ctx.job.id}/{ctx.attempt}"])
             await connection.execute(GATE)
+
+    async def _commit_together(self, jobs: Batch[Kept]) -> None:
+        async with self.queue.database.apooled() as connection:
+            for job in jobs:
+                await connection.execute(
+                    "insert into marks (job, attempt) values (%s, %s)", [job.id, job.attempt]
+                )
+        async with jobs.transaction() as own:
+            for job in jobs:
+                await own.execute("insert into busy values (%s)", [f"{job.id}/{job.attempt}"])
+            await own.execute(GATE)
 
     async def _block(self, ctx: Context, *, seconds: float) -> None:
         await self._mark(ctx)

@@ -3,9 +3,10 @@
 Every ignored line is wrong on purpose: should it stop being an error, mypy reports an unused ignore.
 """
 
-from typing import assert_type
+from dataclasses import dataclass
+from typing import Any, assert_type
 
-from pgqueue import Call, Context, JobHandle, PgQueue
+from pgqueue import Batch, BatchJob, Call, Context, JobHandle, PgQueue
 
 queue = PgQueue()
 
@@ -32,6 +33,46 @@ async def with_options(ctx: Context, order_id: int) -> list[int]:
 
 @queue.task(name="nothing")
 def nothing() -> None: ...
+
+
+@dataclass
+class Document:
+    number: int
+    tenant: str = "one"
+
+
+@queue.batch_task(Document, size=10, by=("tenant",))
+def index(jobs: Batch[Document]) -> None:
+    for job in jobs:
+        assert_type(job.args.number, int)
+        print(job.args.nubmer)  # type: ignore[attr-defined]  # noqa: T201
+        job.fail("no")  # type: ignore[arg-type]
+    with jobs.transaction() as connection:
+        connection.execute("select 1")
+
+
+@queue.batch_task(Document)
+async def counted(jobs: Batch[Document]) -> list[int]:
+    assert_type(jobs[0], BatchJob[Document])
+    return [job.args.number for job in jobs]
+
+
+@queue.batch_task(Document)  # type: ignore[arg-type]
+def of_another_item(jobs: Batch[int]) -> None: ...
+
+
+@queue.batch_task(Document)  # type: ignore[arg-type]
+def without_a_list(jobs: Batch[Document]) -> int:
+    return len(jobs)
+
+
+def enqueue_for_batches() -> None:
+    assert_type(index.enqueue(1), JobHandle[Any])
+    assert_type(counted.enqueue(number=1, tenant="two"), JobHandle[int])
+    index.enqueue("1")  # type: ignore[arg-type]
+    index.enqueue(1, 2)  # type: ignore[arg-type]
+    index.enqueue(1, nubmer=2)  # type: ignore[call-arg]
+    queue.batch_task(Document, siez=2)  # type: ignore[call-arg]
 
 
 def enqueue() -> None:

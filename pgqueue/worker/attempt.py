@@ -1,0 +1,148 @@
+"""An attempt that a worker runs: which claim, what the task sees, and how it is told to stop.
+
+An ordinary attempt stands for one job. The attempt of a batch (:class:`BatchAttempt`) has one slot and a *member* for each of
+its jobs. Members are what :class:`pgqueue.worker.claims.Claims` knows by job id, and each gets a verdict of its own.
+"""
+
+import math
+from collections.abc import Sequence
+from enum import Enum, auto
+from typing import Any, Protocol
+
+from pgqueue.app.context import Context, Host
+from pgqueue.app.task import Task
+from pgqueue.values.job import Claim
+from pgqueue.values.verdict import Verdict
+
+
+class Stop(Enum):
+    """Why an attempt was stopped by the worker."""
+
+    SHUTDOWN = auto()
+    """The worker stops and its grace is over: the job is requeued."""
+    CANCEL = auto()
+    """A caller cancelled the job."""
+    LOST = auto()
+    """The job is no longer this attempt's: the worker lost its lease, or claimed the job again."""
+
+
+class Interruptible(Protocol):
+    """What an attempt waits in: an asyncio task, or the future of a coroutine that a plain function returned."""
+
+    def cancel(self) -> object:
+        """Have it end soon."""
+
+
+class Attempt:
+    """A claim that is being run.
+
+    Attributes:
+        claim: which.
+        task: the task to call; None: it is not registered here.
+        context: what the task sees.
+        stopped: why it was told to stop, if it was.
+        runner: what to cancel so that the task itself ends; None while a plain function runs in a thread, and
+            once the attempt has ended.
+        deadline: when to give up a plain function, in seconds of the monotonic clock.
+        plain: whether it runs a plain function, in a thread.
+        detached: whether the plain function was given up: it has no slot, and its thread ends when it returns.
+    """
+
+    __slots__ = ("claim", "context", "deadline", "detached", "plain", "runner", "stopped", "task")
+
+    def __init__(
+        self, claim: Claim, task: Task[..., Any] | None, context: Context, *, plain: bool = False
+    ) -> None:
+        """An attempt that starts now."""
+        self.claim = claim
+        self.task = task
+        self.context = context
+        self.plain = plain
+        self.stopped: Stop | None = None
+        self.runner: Interruptible | None = None
+        self.deadline = math.inf
+        self.detached = False
+
+    def stop(self, why: Stop) -> None:
+        """Tell it to stop. A plain function is only told: it ends when it looks, or by itself.
+
+        Called in the event loop; for a plain function in any thread.
+        """
+        if self.stopped is why:
+            return  # a second interruption would disturb its clean-up
+        self.stopped = why
+        self.context.cancelled = True
+        if self.runner is not None:
+            self.runner.cancel()
+
+    @property
+    def whole(self) -> "Attempt":
+        """What has the slot: this attempt, or that of its batch."""
+        return self
+
+    @property
+    def members(self) -> Sequence["Member"]:
+        """The attempts of a batch, one for each job; none: this is no batch."""
+        return ()
+
+
+class BatchAttempt(Attempt):
+    """One call of a batch task, in one slot. :class:`pgqueue.worker.claims.Claims` knows its members, not this.
+
+    Attributes:
+        left: how many members have not ended.
+    """
+
+    __slots__ = ("_members", "_unstopped", "left")
+
+    def __init__(self, claims: Sequence[Claim], task: Task[..., Any], host: Host) -> None:
+        """A call that starts now, with a member for each claim."""
+        super().__init__(claims[0], task, Context(claims[0], host), plain=not task.is_async)
+        self._members = [Member(claim, task, Context(claim, host), self) for claim in claims]
+        self._unstopped = self.left = len(claims)
+
+    @property
+    def members(self) -> Sequence["Member"]:
+        """The attempts of its jobs."""
+        return self._members
+
+    def note_stopped(self, why: Stop) -> None:
+        """A member was told to stop; the call is when all were: it works for the others."""
+        self._unstopped -= 1
+        if not self._unstopped:
+            self.stop(why)
+
+
+class Member(Attempt):
+    """One job of a batch that is being run.
+
+    Attributes:
+        decided: whether ``verdict`` says what to record; None: nothing.
+        verdict: what becomes of the job.
+    """
+
+    __slots__ = ("_whole", "decided", "verdict")
+
+    def __init__(self, claim: Claim, task: Task[..., Any], context: Context, whole: BatchAttempt) -> None:
+        """A job of a batch that starts now."""
+        super().__init__(claim, task, context, plain=whole.plain)
+        self._whole = whole
+        self.decided = False
+        self.verdict: Verdict | None = None
+
+    @property
+    def whole(self) -> BatchAttempt:
+        """The call."""
+        return self._whole
+
+    def decide(self, verdict: Verdict | None) -> None:
+        """Say what becomes of the job; the first word counts."""
+        if not self.decided:
+            self.decided, self.verdict = True, verdict
+
+    def stop(self, why: Stop) -> None:
+        """Tell the job's part of the call to stop; a call whose jobs were all told is stopped as a whole."""
+        first, self.stopped = self.stopped is None, why
+        self.context.cancelled = True
+        if first:
+            self._whole.note_stopped(why)

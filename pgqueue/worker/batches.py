@@ -1,0 +1,190 @@
+"""One call of a batch task, top to bottom: read the arguments of each job, call the function, decide on each job.
+
+A job whose arguments cannot be read, or that a condition of its flow keeps from running, ends before the call, and the others
+are called without it. What a single attempt does in the same place is in :mod:`pgqueue.worker.executor`; what a coroutine waits
+for, in :mod:`pgqueue.worker.awaiting`.
+"""
+
+import asyncio
+import inspect
+from typing import Any
+
+from pgqueue.app.batch import Batch, BatchContext, BatchJob
+from pgqueue.app.task import Task
+from pgqueue.errors import PayloadNotDecodable
+from pgqueue.values.codec import args_text
+from pgqueue.values.job import AtEnd
+from pgqueue.worker import flow_attempts
+from pgqueue.worker.attempt import BatchAttempt, Member
+from pgqueue.worker.awaiting import awaited, rest
+from pgqueue.worker.executor import NEVER_RAN, Executor, task_of
+
+
+class Ready:
+    """The jobs with which the function is called.
+
+    Attributes:
+        pairs: the attempt of each, and what the function sees of it.
+        batch: the function's argument.
+    """
+
+    __slots__ = ("batch", "pairs")
+
+    def __init__(self, pairs: list[tuple[Member, BatchJob[Any]]], executor: Executor) -> None:
+        """Make the batch."""
+        self.pairs = pairs
+        self.batch = Batch[Any]([job for _, job in pairs], executor)
+
+
+async def run(executor: Executor, attempt: BatchAttempt) -> None:
+    """Run a batch of an ``async def`` task; each member is told its verdict."""
+    task, ready = task_of(attempt), None
+    try:
+        for one in _asking(attempt):
+            await _ask(executor, one)
+        ready = _prepared(executor, attempt)
+        if ready is not None:
+            work = _called(task, attempt, ready)
+            try:
+                waits_for = work.send(None)
+            except StopIteration as end:
+                value = end.value
+            else:
+                value = await rest(task, attempt, work, waits_for)
+            _returned(executor, ready, value)
+    except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
+        _raised(executor, attempt, ready, error)
+
+
+def run_plain(executor: Executor, attempt: BatchAttempt, loop: asyncio.AbstractEventLoop) -> None:
+    """Run a batch of a plain function in the current thread; what it returns to be awaited is awaited in this loop."""
+    task, ready = task_of(attempt), None
+    try:
+        for one in _asking(attempt):
+            _ask_plain(executor, one)
+        ready = _prepared(executor, attempt)
+        if ready is not None:
+            value = _called(task, attempt, ready)
+            if inspect.isawaitable(value):
+                value = awaited(value, attempt, loop)
+            _returned(executor, ready, value)
+    except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
+        _raised(executor, attempt, ready, error)
+
+
+def _asking(attempt: BatchAttempt) -> list[Member]:
+    """The members whose job has a condition."""
+    return [one for one in attempt.members if one.claim.at_end and one.claim.at_end & AtEnd.ASKS]
+
+
+async def _ask(executor: Executor, one: Member) -> None:
+    try:
+        skipped = await flow_attempts.askipped(executor, one)
+    except Exception as error:  # noqa: BLE001 - the others run all the same
+        one.decide(executor.raised(task_of(one), one, error))
+    else:
+        if skipped is not None:
+            one.decide(skipped)
+
+
+def _ask_plain(executor: Executor, one: Member) -> None:
+    try:
+        skipped = flow_attempts.skipped(executor, one)
+    except Exception as error:  # noqa: BLE001 - the others run all the same
+        one.decide(executor.raised(task_of(one), one, error))
+    else:
+        if skipped is not None:
+            one.decide(skipped)
+
+
+def _prepared(executor: Executor, attempt: BatchAttempt) -> Ready | None:
+    """Make an item of each job's arguments; None: no job is left to run."""
+    task, pairs = task_of(attempt), list[tuple[Member, BatchJob[Any]]]()
+    for one in attempt.members:
+        if one.decided:
+            continue
+        try:
+            args, kwargs = task.signature.decode(_text(executor, one), None)
+            pairs.append((one, BatchJob(task.item(*args, **kwargs), one.context, executor)))
+        except PayloadNotDecodable as error:
+            one.decide(executor.undecodable(one.claim, error))
+        except BaseException as error:  # noqa: BLE001 - the item's own code may raise anything
+            one.decide(executor.raised(task, one, error))
+    if not pairs:
+        return None
+    ready = Ready(pairs, executor)
+    attempt.context = BatchContext(pairs[0][0].claim, executor, ready.batch)
+    return ready
+
+
+def _text(executor: Executor, one: Member) -> str:
+    return one.claim.args if executor.codec is None else args_text(executor.codec, one.claim)
+
+
+def _called(task: Task[..., Any], attempt: BatchAttempt, ready: Ready) -> Any:  # noqa: ANN401 - the task's own value
+    """Call the function, or the middleware around it; a coroutine that it returns has not begun."""
+    batch = ready.batch
+    return task.function(batch) if task.around is None else task.around(attempt.context, (batch,), {})
+
+
+def _returned(executor: Executor, ready: Ready, value: object) -> None:
+    """Decide on each job, now that the function has returned.
+
+    Raises:
+        TypeError: it returned neither None nor a result for each job.
+    """
+    if value is not None:
+        _share_out(ready, value)
+    for one, job in ready.pairs:
+        if one.context.completed:
+            _note_completed(executor, one, job)
+        elif job.error is not None:
+            one.decide(executor.failed(task_of(one), one, job.error))
+        else:
+            one.decide(executor.success(one.claim, one.context.seconds, job.result))
+
+
+def _share_out(ready: Ready, value: object) -> None:
+    """Give each job its result; one that it has already stays."""
+    if isinstance(value, NEVER_RAN):
+        raise TypeError(
+            f"the task returned a {type(value).__name__}, whose body never runs; let it loop itself"
+        )
+    if not isinstance(value, list | tuple) or len(value) != len(ready.pairs):
+        size = f" of {len(value)}" if isinstance(value, list | tuple) else ""
+        raise TypeError(
+            f"the batch task returned a {type(value).__name__}{size}; it returns None, or a list with a result for each of "
+            f"its {len(ready.pairs)} jobs, in their order"
+        )
+    for (_, job), result in zip(ready.pairs, value, strict=True):
+        if job.result is None:
+            job.result = result
+
+
+def _raised(executor: Executor, attempt: BatchAttempt, ready: Ready | None, error: BaseException) -> None:
+    """Decide on each job, now that the call has ended with an error; its traceback is logged once."""
+    jobs = {} if ready is None else {one.claim.id: job for one, job in ready.pairs}
+    logged = False
+    for one in attempt.members:
+        if one.decided:
+            continue
+        job = jobs.get(one.claim.id)
+        if one.context.completed:
+            _note_completed(executor, one, job, None if logged else error)
+            logged = True
+        elif job is not None and job.error is not None:
+            one.decide(executor.failed(task_of(one), one, job.error))
+        else:
+            one.decide(executor.raised(task_of(one), one, error, logged=logged))
+            logged = True
+
+
+def _note_completed(
+    executor: Executor, one: Member, job: BatchJob[Any] | None, error: BaseException | None = None
+) -> None:
+    """The batch's transaction has recorded how this job ended: say what is to be said of it."""
+    if job is not None and job.error is not None and executor.note(one.claim, job.error):
+        executor.log_failure(one, executor.verdict(one.context, job.error), job.error)
+    if error is not None:
+        executor.failed(task_of(one), one, error)
+    one.decide(None)
