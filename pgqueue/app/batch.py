@@ -28,7 +28,7 @@ from pgqueue.store.plan import Plan
 from pgqueue.values.codec import with_encoded_errors
 from pgqueue.values.job import Claim
 from pgqueue.values.result import NOT_RETURNED
-from pgqueue.values.verdict import Died, Succeeded, Verdict, describe, failed
+from pgqueue.values.verdict import Died, Succeeded, Verdict, as_recorded, describe, failed
 
 I_co = TypeVar("I_co", covariant=True)
 
@@ -192,7 +192,7 @@ class BatchContext(Context):
 class BatchTransaction(JobTransaction):
     """A transaction of a batch task's writes and the ends of its jobs: ``with``, in an ``async def`` task ``async with``."""
 
-    __slots__ = ("_batch",)
+    __slots__ = ("_batch", "_states")
 
     def __init__(self, batch: Batch[Any], host: Host) -> None:
         """Prepare; nothing is connected yet."""
@@ -207,6 +207,7 @@ class BatchTransaction(JobTransaction):
         return finish.finish(ends[0].claim.worker_id, encoded, keep=self._host.keeps_history)
 
     def _require_held(self, done: States) -> None:
+        self._states = done
         lost = [job._ctx for job in self._batch if job.id not in done]  # noqa: SLF001 - of this same file
         for ctx in lost:
             ctx._lost("rolled back")  # noqa: SLF001 - of the same floor
@@ -220,4 +221,4 @@ class BatchTransaction(JobTransaction):
         if ends:
             for job in self._batch:
                 job._ctx.completed = True  # noqa: SLF001 - of this same file
-            self._host.observers.ended(ends)
+            self._host.observers.ended([as_recorded(one, self._states[one.claim.id]) for one in ends])

@@ -119,7 +119,7 @@ class Registry(Enqueuing):
         return register if function is None else register(function)
 
     @hinting
-    def batch_task(  # noqa: D417 - the others are those of task
+    def batch_task(
         self,
         item: Callable[P, I],
         /,
@@ -137,14 +137,20 @@ class Registry(Enqueuing):
     ) -> RegistersBatch[P, I]:
         """Register a function that takes many jobs in one call: a :class:`pgqueue.Batch` of items.
 
-        Each job is enqueued with the arguments of one item. The other options are those of :meth:`task`; ``timeout`` is that of
-        the call.
+        Each job is enqueued with the arguments of one item, and ends by itself.
 
         Args:
             item: what makes an item of a job's arguments: a dataclass, a ``NamedTuple``, a model, or a function.
             size: the most jobs of a call, 1…1000.
             wait: for how long a worker lets the first job wait for others; seconds, or a timedelta, up to a minute. 0: not at all.
             by: arguments; the jobs of a call have the same values of them.
+            name: what jobs say in the database; by default the function's module and qualified name.
+            queue: the queue to stand in; ``default`` by default.
+            priority: -100…100, higher runs sooner; 0 by default.
+            retry: when failed jobs run again: a :class:`Retry`, or how many attempts a job has.
+            max_attempts: after how many attempts a job is dead; by default what ``retry`` says.
+            timeout: seconds, or a timedelta, that a call may take; None: as long as it likes.
+            unique: what happens when two live jobs would share a key; ``Unique(by=...)`` makes the key from arguments.
 
         Returns:
             The decorator; it makes a :class:`Task` with the signature of the item.

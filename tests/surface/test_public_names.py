@@ -17,7 +17,17 @@ from pgqueue.app.schedules import Schedules
 
 PAIRED = (PgQueue, Task, JobHandle, TakenJob, Schedules)
 ALONE = {
-    PgQueue: {"call", "task", "find_task", "load_task", "observe", "on", "require_queue", "schedule"},
+    PgQueue: {
+        "batch_task",
+        "call",
+        "task",
+        "find_task",
+        "load_task",
+        "observe",
+        "on",
+        "require_queue",
+        "schedule",
+    },
     TakenJob: {"progress"},
     Task: {"call", "compose", "using"},
     Schedules: {"application", "declared", "edition"},
@@ -187,6 +197,7 @@ def test_a_context_shows_only_what_a_task_may_use() -> None:
         "flow",
         "is_final",
         "job",
+        "jobs",
         "last_checkpoint",
         "logger",
         "meta",
