@@ -67,7 +67,6 @@ class Task(Generic[P, R]):
         options: how its jobs are queued unless ``using`` says otherwise.
         retry: when failed jobs run again.
         timeout: how long an attempt may take; None: as long as it likes.
-        item: what is called with a job's arguments: the function; of a batch task, what makes an item of them.
         batching: how its jobs are gathered; None: each runs by itself.
     """
 
@@ -86,7 +85,7 @@ class Task(Generic[P, R]):
     ) -> None:
         """Made by :meth:`pgqueue.PgQueue.task` and :meth:`pgqueue.PgQueue.batch_task`."""
         self.function = function
-        self.item = function if item is None else item
+        self._item = item
         self.batching = batching
         self.name = name
         self.options = options
@@ -195,6 +194,11 @@ class Task(Generic[P, R]):
     def returns(self) -> ReturnType:
         """What the function says that it returns, for each job."""
         return ReturnType(self.function) if self.batching is None else ItemType(self.function)
+
+    @property
+    def item(self) -> Callable[..., Any]:
+        """What is called with a job's arguments: the function; of a batch task, what makes an item of them."""
+        return self.function if self._item is None else self._item
 
     @property
     def has_connection(self) -> bool:
