@@ -318,11 +318,12 @@ async def test_a_wrong_key_ends_only_that_job(dsn: str, running: Running) -> Non
     assert queue.job(wrong[0].id).result == {
         "(unreadable)": "echo: the codec failed to decode: KeyError: 'lost'"
     }
-    for read in (queue.result, PgQueue(dsn, codec=Codec()).result):
+    plain = PgQueue(dsn, codec=Codec())
+    for read in (queue.result, plain.result):
         with pytest.raises(PayloadNotDecodable, match="failed to decode"):
             read(wrong[0].id)
-    strange.close()
-    queue.close()
+    for one in (strange, queue, plain):
+        one.close()
 
 
 def test_a_take_ends_only_the_job_that_it_cannot_decode(dsn: str) -> None:
