@@ -8,6 +8,7 @@
     │   ├── UnknownQueue            a queue that was not declared, where queues are declared
     │   ├── UnknownTask             a task name that was never registered
     │   ├── UnknownSchedule         a schedule of this name is not stored
+    │   ├── UnknownWorker           no live worker has this id, or this host and process
     │   ├── DuplicateTask           a task name registered twice
     │   └── NotInMemory             a test without a database called something that needs one
     ├── PayloadError                arguments and JSON do not fit together
@@ -89,6 +90,10 @@ class UnknownTask(ConfigurationError):
 
 class UnknownSchedule(ConfigurationError, LookupError):
     """A schedule was named that is not stored."""
+
+
+class UnknownWorker(ConfigurationError, LookupError):
+    """A worker was named that is not known, or that is dead."""
 
 
 class DuplicateTask(ConfigurationError):

@@ -127,6 +127,14 @@ def _workers() -> list[Column[Any]]:
         _optional("blocked_task", Text()),
         _optional("blocked_where", Text()),
         _optional("not_returned", Integer()),
+        *(_optional(name, Integer()) for name in ("minimum", "slots")),
+        *(_optional(name, Boolean()) for name in ("draining", "supervised")),
+        _optional("answer", Text()),
+        *(_optional(name, Integer()) for name in ("ask_minimum", "ask_maximum")),
+        _optional("ask_draining", Boolean()),
+        _optional("ask_end", Text()),
+        _optional("asked_at", _instant()),
+        _optional("asked_by", Text()),
     ]
 
 

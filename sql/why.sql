@@ -34,11 +34,12 @@ left join pgqueue.jobs as live on live.id = job.id
 left join pgqueue.workers as worker on worker.id = job.worker_id and job.state = 'running'
 cross join lateral (
     select count(*) as workers,
-           count(*) filter (where of.queues is null or job.queue = any(of.queues)) as serving,
-           coalesce(sum(of.concurrency) filter (where of.queues is null or job.queue = any(of.queues)), 0)::bigint as slots,
-           count(*) filter (where (of.queues is null or job.queue = any(of.queues))
+           count(*) filter (where of.draining is not true and (of.queues is null or job.queue = any(of.queues))) as serving,
+           coalesce(sum(coalesce(of.slots, of.concurrency))
+                    filter (where of.draining is not true and (of.queues is null or job.queue = any(of.queues))), 0)::bigint as slots,
+           count(*) filter (where of.draining is not true and (of.queues is null or job.queue = any(of.queues))
                               and (of.tasks is null or job.task = any(of.tasks))) as knowing,
-           count(*) filter (where (of.queues is null or job.queue = any(of.queues))
+           count(*) filter (where of.draining is not true and (of.queues is null or job.queue = any(of.queues))
                               and of.blocked_since is not null) as blocked
     from pgqueue.workers as of where of.lease_until > clock.now) as alive
 left join lateral (

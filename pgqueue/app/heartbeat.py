@@ -107,7 +107,7 @@ class Heartbeat:
     def _beat(self) -> bool:
         """Renew the lease once; False: try again soon."""
         try:
-            kept = self._answer(claim.renew(self._worker, self._lease))
+            kept = self._answer(claim.renew(self._worker, self._lease)) is not None
         except (psycopg.Error, PgQueueError) as error:
             self._give_up_connection("lease not renewed", error)
             return False

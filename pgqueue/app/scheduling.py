@@ -14,6 +14,7 @@ from pgqueue.errors import InvalidOption
 if TYPE_CHECKING:
     from pgqueue.app.declaring import Declared, Declares, TimingOptions
     from pgqueue.app.schedules import Schedules
+    from pgqueue.app.workers import Workers
 
 
 class Scheduling(Registry):
@@ -27,6 +28,13 @@ class Scheduling(Registry):
         from pgqueue.app.schedules import Schedules  # noqa: PLC0415 - see the module's docstring
 
         return Schedules(self, self._declared)
+
+    @cached_property
+    def workers(self) -> "Workers":
+        """The workers that are known: look at them, and ask them to do something."""
+        from pgqueue.app.workers import Workers  # noqa: PLC0415 - see the module's docstring
+
+        return Workers(self)
 
     def schedule(
         self,

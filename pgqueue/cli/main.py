@@ -36,6 +36,10 @@ VERBS = {
     "schedules": Verb("pgqueue.cli.schedules:schedules", "List, add, pause or fire schedules."),
     "signal": Verb("pgqueue.cli.signal:signal", "Send a signal to a job that waits for it, or to a key."),
     "worker": Verb("pgqueue.cli.worker:worker", "Run jobs until it is stopped."),
+    "workers": Verb(
+        "pgqueue.cli.workers:workers",
+        "List workers, or ask them to change their slots, drain, stop or restart.",
+    ),
     "workflows": Verb(
         "pgqueue.cli.workflows:workflows", "List, show, cancel or retry chains, groups and workflows."
     ),

@@ -2,7 +2,8 @@
 
 A child that dies is started again after a pause, which doubles each time the child dies soon after its start. If
 every child dies soon after its start several times, a restart will not help, and the supervisor gives up. A child that
-a user stopped is started again, too: so a user can restart the workers one by one.
+a user stopped is started again, too: so a user can restart the workers one by one. A child that was asked from outside to
+stop (``pgqueue workers stop``) is not; one that was asked to restart is started again at once.
 
 Each child has a session of its own, so that Ctrl-C in a terminal reaches only the supervisor. The supervisor sends the
 children SIGTERM, and the second time SIGINT. They stop by themselves when the supervisor is gone.
@@ -24,6 +25,8 @@ LONGEST_PAUSE = 30.0
 STABLE_AFTER = 10.0
 MOST_EARLY_DEATHS = 5
 GAVE_UP = 1
+ASKED_TO_END = {"stop": 85, "restart": 86}
+"""The exit codes with which a child says that it ended because it was asked to, from outside."""
 STOPPING = "stopping: each worker waits for its running jobs; Ctrl-C again returns them to the queue now"
 AGAIN = "stopping now: each worker returns its running jobs to the queue"
 
@@ -52,6 +55,7 @@ class Supervisor:
         self._stable_after = stable_after
         self._children: dict[int, Process] = {}
         self._early_deaths = [0] * processes
+        self._ended: set[int] = set()
         self._last_code = 0
         self._stopping = asyncio.Event()
 
@@ -80,6 +84,15 @@ class Supervisor:
             child, code, seconds = await self._run_child(slot)
             if self._stopping.is_set():
                 return
+            if code == ASKED_TO_END["stop"]:
+                log.info("worker process stopped, as it was asked to", extra={"pid": child.pid})
+                self._ended.add(slot)
+                return
+            if code == ASKED_TO_END["restart"]:
+                log.info(
+                    "worker process ended, as it was asked to: it starts again", extra={"pid": child.pid}
+                )
+                continue
             self._early_deaths[slot] = 0 if seconds >= self._stable_after else self._early_deaths[slot] + 1
             self._last_code = code if code > 0 else GAVE_UP
             if self._gives_up():
@@ -106,7 +119,8 @@ class Supervisor:
         return child, code, time.monotonic() - started
 
     def _gives_up(self) -> bool:
-        return all(deaths >= MOST_EARLY_DEATHS for deaths in self._early_deaths)
+        kept = [deaths for slot, deaths in enumerate(self._early_deaths) if slot not in self._ended]
+        return bool(kept) and min(kept) >= MOST_EARLY_DEATHS
 
 
 def _signal(child: Process, number: signal.Signals) -> None:

@@ -19,7 +19,7 @@ import click
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli import logs
 from pgqueue.cli.app import Settings
-from pgqueue.cli.supervisor import Supervisor
+from pgqueue.cli.supervisor import ASKED_TO_END, Supervisor
 from pgqueue.cli.values import ABOVE_ZERO, LENGTH, concurrency, names
 from pgqueue.values.lease import BLOCKED_AFTER, GRACE, LEASE, POLL, SWEEP
 from pgqueue.worker.worker import Worker
@@ -104,8 +104,7 @@ def worker(
     if supervisor is None:
         log.info("app loaded", extra={"app": settings.app, "processes": processes})
     if processes == 1:
-        asyncio.run(_serve(queue, supervisor, **options))
-        return
+        click.get_current_context().exit(asyncio.run(_serve(queue, supervisor, **options)))
     Worker(queue, **options)  # raises here, once, the errors that every child would raise
     queue.database.verify()
     command = [sys.executable, "-m", "pgqueue", *settings.arguments, "--processes", "1"]
@@ -113,15 +112,19 @@ def worker(
     click.get_current_context().exit(asyncio.run(supervising.run()))
 
 
-async def _serve(queue: PgQueue, supervisor: int | None, **options: Any) -> None:  # noqa: ANN401 - Worker's own
+async def _serve(queue: PgQueue, supervisor: int | None, **options: Any) -> int:  # noqa: ANN401 - Worker's own
+    """Run the worker; returns the exit code, which tells a supervisor whether the worker was asked to end."""
     serving = Worker(queue, **options)
+    serving.supervised = supervisor is not None
     handle_signals(serving.stop, supervised=supervisor is not None)
     watching = asyncio.create_task(_stop_with(supervisor, serving))
     try:
         await serving.run()
     finally:
         watching.cancel()
-        await _exit_despite_tasks()
+        code = ASKED_TO_END[serving.asked_to_end] if serving.supervised and serving.asked_to_end else 0
+        await _exit_despite_tasks(code or 1)
+    return code
 
 
 def handle_signals(stop: Callable[[], object], *, supervised: bool) -> None:
@@ -165,7 +168,7 @@ async def _stop_with(supervisor: int | None, serving: Worker) -> None:
     serving.stop()
 
 
-async def _exit_despite_tasks() -> None:
+async def _exit_despite_tasks(code: int) -> None:
     """End the process even if an asyncio task of the app does not let itself be cancelled: its job has been returned."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
@@ -174,4 +177,4 @@ async def _exit_despite_tasks() -> None:
     if remaining:
         log.error("tasks refuse to be cancelled: the process ends now", extra={"tasks": len(remaining)})
         logging.shutdown()
-        os._exit(1)
+        os._exit(code)

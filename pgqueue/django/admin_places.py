@@ -16,6 +16,7 @@ from pgqueue.django.admin_show import as_ago, as_state
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.django.models import Job, Queue, Worker
 from pgqueue.values.job import JobState
+from pgqueue.values.load import Bounds
 
 MANY = 1000
 
@@ -84,15 +85,18 @@ class QueueAdmin(ReadOnlyAdmin):
 class WorkerAdmin(ReadOnlyAdmin):
     """The worker processes on the list."""
 
-    list_display = ("__str__", "state_shown", "serves", "concurrency", "started", "lease", "version")
+    list_display = ("__str__", "state_shown", "serves", "slots_shown", "started", "lease", "version")
+    actions = ("drain", "resume", "stop", "restart")
     page = Uncounted
     ordering = ("-started_at", "id")
     since = moment("started_at", "started at")
     until = moment("lease_until", "lease ends at")
+    asked = moment("asked_at", "asked at")
     blocked_from = moment("blocked_since", "blocked since")
     sections = (
         (None, ("id", "host", "pid", "version", "state_shown")),
-        ("Work", ("serves", "concurrency", "asleep", "not_returned")),
+        ("Work", ("serves", "slots_shown", "draining", "supervised", "asleep", "not_returned")),
+        ("Asked from outside", ("asked_slots", "ask_draining", "ask_end", "asked", "asked_by", "answer")),
         ("Blocked event loop", ("blocked_from", "blocked_task", "blocked_job", "blocked_where")),
         ("Times", ("since", "until")),
     )
@@ -104,8 +108,68 @@ class WorkerAdmin(ReadOnlyAdmin):
 
     @admin.display(description="state")
     def state_shown(self, worker: Any) -> SafeString:  # noqa: ANN401 - a worker with whether its lease holds
-        """Whether it is alive, and whether its event loop is blocked."""
-        return as_state("lost" if not worker.holds else "blocked" if worker.blocked_since else "alive")
+        """Whether it is alive, stops or drains, and whether its event loop is blocked."""
+        if not worker.holds:
+            return as_state("lost")
+        if worker.ask_end and not worker.answer:
+            return as_state("stopping")
+        if worker.blocked_since:
+            return as_state("blocked")
+        return as_state("draining" if worker.draining else "alive")
+
+    def has_steer_permission(self, request: HttpRequest) -> bool:
+        """Who may ask workers to do something."""
+        return allows(request, "steer_worker")
+
+    def buttons(self, obj: Worker) -> Mapping[str, str]:
+        """What can be asked of a worker that listens."""
+        if obj.minimum is None:
+            return {}
+        drain = {"resume": "Resume"} if obj.draining else {"drain": "Drain"}
+        return {**drain, "stop": "Stop", **({"restart": "Restart"} if obj.supervised else {})}
+
+    @admin.action(description="Drain selected %(verbose_name_plural)s", permissions=["steer"])
+    def drain(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Have them claim no more jobs."""
+        self._ask(request, queryset, "drain", "asked to drain")
+
+    @admin.action(description="Resume selected %(verbose_name_plural)s", permissions=["steer"])
+    def resume(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Have them claim jobs again."""
+        self._ask(request, queryset, "resume", "asked to claim jobs again")
+
+    @admin.action(description="Stop selected %(verbose_name_plural)s", permissions=["steer"])
+    def stop(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Stop them gracefully."""
+        self._ask(request, queryset, "stop", "asked to stop")
+
+    @admin.action(description="Restart selected %(verbose_name_plural)s", permissions=["steer"])
+    def restart(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Stop them, and have their supervisors start new processes."""
+        self._ask(request, queryset, "restart", "asked to restart")
+
+    def _ask(self, request: HttpRequest, queryset: QuerySet[Any], method: str, said: str) -> None:
+        by = f"{request.user} (admin)"
+
+        def ask(worker: Worker) -> str:
+            getattr(project_queue().workers, method)(str(worker.id), by=by)
+            return said
+
+        self.act(request, queryset, ask, "")
+
+    @admin.display(description="slots")
+    def slots_shown(self, worker: Worker) -> str:
+        """How many it has, and between which numbers it chooses."""
+        now = worker.concurrency if worker.slots is None else worker.slots
+        bounds = Bounds(worker.minimum or worker.concurrency, worker.concurrency)
+        return f"{now}" if bounds.fixed else f"{now} of {bounds}"
+
+    @admin.display(description="slots asked for")
+    def asked_slots(self, worker: Worker) -> str:
+        """The number, or the minimum and the maximum; a dash for none."""
+        if worker.ask_minimum is None or worker.ask_maximum is None:
+            return "-"
+        return str(Bounds(worker.ask_minimum, worker.ask_maximum))
 
     @admin.display(description="queues")
     def serves(self, worker: Worker) -> str:

@@ -166,6 +166,17 @@ class Worker(ReadOnly):
     blocked_task: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: not blocked
     blocked_where: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: not blocked
     not_returned: "models.IntegerField[int | None, int | None]" = models.IntegerField(null=True)
+    minimum: "models.IntegerField[int | None, int | None]" = models.IntegerField(null=True)
+    slots: "models.IntegerField[int | None, int | None]" = models.IntegerField(null=True)
+    draining: "models.BooleanField[bool | None, bool | None]" = models.BooleanField(null=True)
+    supervised: "models.BooleanField[bool | None, bool | None]" = models.BooleanField(null=True)
+    answer: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: it does what is asked
+    ask_minimum: "models.IntegerField[int | None, int | None]" = models.IntegerField(null=True)
+    ask_maximum: "models.IntegerField[int | None, int | None]" = models.IntegerField(null=True)
+    ask_draining: "models.BooleanField[bool | None, bool | None]" = models.BooleanField(null=True)
+    ask_end: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: not asked
+    asked_at: "models.DateTimeField[datetime | None, datetime | None]" = TimeField(null=True)
+    asked_by: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: not asked
 
     class Meta:
         """Where it is, and who may do what."""
@@ -173,6 +184,7 @@ class Worker(ReadOnly):
         managed = False
         db_table = table("workers")
         default_permissions = ("view",)
+        permissions = (("steer_worker", "Can drain, resume, stop and restart worker"),)
 
     def __str__(self) -> str:
         """Like ``web-1:4711``."""

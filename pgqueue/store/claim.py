@@ -29,9 +29,11 @@ from pgqueue.store import finish
 from pgqueue.store.arrays import columns, numbers, texts
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.portions import Portions
+from pgqueue.store.workers import asked_of
 from pgqueue.values.health import WorkerHealth
 from pgqueue.values.job import HEAD, Claim, Mark
 from pgqueue.values.verdict import Returned, describe, failed, lost
+from pgqueue.values.workers import Ask, Doing
 
 NO_MARKS: Mapping[str, Mark] = MappingProxyType({})
 NOT_SAID = WorkerHealth()
@@ -60,6 +62,7 @@ class WorkerInfo(msgspec.Struct, frozen=True):
         version: of pgqueue.
         queues: what it serves; None: all queues.
         tasks: the tasks that it knows; None: not said, it may know any.
+        doing: what it does; None: it does not do what it is asked to do from outside, as a take.
     """
 
     id: UUID
@@ -69,6 +72,7 @@ class WorkerInfo(msgspec.Struct, frozen=True):
     version: str
     queues: Sequence[str] | None
     tasks: Sequence[str] | None = None
+    doing: Doing | None = None
 
     @classmethod
     def here(
@@ -78,11 +82,25 @@ class WorkerInfo(msgspec.Struct, frozen=True):
         *,
         id: UUID | None = None,  # noqa: A002 - the field's name
         tasks: Sequence[str] | None = None,
+        doing: Doing | None = None,
     ) -> "WorkerInfo":
         """A worker of this process, under this id or a new one."""
         from pgqueue.values.version import __version__  # noqa: PLC0415 - reads a file, which enqueuers do without
 
-        return cls(id or uuid4(), socket.gethostname(), os.getpid(), concurrency, __version__, queues, tasks)
+        host, pid = socket.gethostname(), os.getpid()
+        return cls(id or uuid4(), host, pid, concurrency, __version__, queues, tasks, doing)
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """What a worker hears with a heartbeat.
+
+    Attributes:
+        ask: what it is asked to do.
+        to_cancel: which of its jobs are to be cancelled.
+    """
+
+    ask: Ask
+    to_cancel: Sequence[int] = ()
 
 
 @plan
@@ -99,6 +117,7 @@ def register(worker: WorkerInfo, lease: timedelta, *, now: datetime | None = Non
             "version": worker.version,
             "queues": None if worker.queues is None else list(worker.queues),
             "tasks": None if worker.tasks is None else list(worker.tasks),
+            **_said(worker.doing),
             "now": now,
         },
         returns=False,
@@ -107,9 +126,17 @@ def register(worker: WorkerInfo, lease: timedelta, *, now: datetime | None = Non
 
 @plan
 def renew(
-    worker: UUID, lease: timedelta, *, health: WorkerHealth = NOT_SAID, now: datetime | None = None
-) -> Steps[bool]:
-    """Extend a worker's lease, and store how the worker is; False: the lease is lost, and every claim with it."""
+    worker: UUID,
+    lease: timedelta,
+    *,
+    health: WorkerHealth = NOT_SAID,
+    doing: Doing | None = None,
+    now: datetime | None = None,
+) -> Steps[Ask | None]:
+    """Extend a worker's lease, store how it is and what it does, and hear what it is asked to do.
+
+    None: the lease is lost, and every claim with it.
+    """
     blocked = health.blocked
     rows = yield Statement(
         "renew",
@@ -121,10 +148,13 @@ def renew(
             "blocked_task": None if blocked is None else blocked.task,
             "blocked_where": None if blocked is None else blocked.where,
             "not_returned": health.not_returned,
+            **_said(doing),
+            "maximum": doing and doing.bounds.maximum,
+            "answer": doing and doing.answer,
             "now": now,
         },
     )
-    return bool(rows)
+    return asked_of(rows[0]) if rows else None
 
 
 @plan
@@ -290,20 +320,33 @@ def beat(
     known: Sequence[int],
     *,
     health: WorkerHealth = NOT_SAID,
+    doing: Doing | None = None,
     now: datetime | None = None,
-) -> Steps[list[int] | None]:
-    """Renew the lease, and hear which jobs are to be cancelled; None: the lease is lost, and every claim with it.
+) -> Steps[Heard | None]:
+    """Renew the lease, and hear what there is to hear; None: the lease is lost, and every claim with it.
 
     Args:
         worker: whose.
         lease: for how long from now.
         known: every job the worker knows to be in its name.
         health: how the worker is.
+        doing: what it does.
         now: the instant of the beat; the database's own by default.
     """
-    if not (yield from renew(worker, lease, health=health, now=now)):
+    ask = yield from renew(worker, lease, health=health, doing=doing, now=now)
+    if ask is None:
         return None
-    return (yield from cancel_requests(worker, known)) if known else []
+    return Heard(ask, (yield from cancel_requests(worker, known)) if known else ())
+
+
+def _said(doing: Doing | None) -> dict[str, object]:
+    """What a worker says that it does, as arguments of a statement."""
+    return {
+        "minimum": doing and doing.bounds.minimum,
+        "slots": doing and doing.slots,
+        "draining": doing and doing.draining,
+        "supervised": doing and doing.supervised,
+    }
 
 
 @plan(transaction=True)

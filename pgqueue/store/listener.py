@@ -1,6 +1,6 @@
-"""Notifications that arrive: "look for jobs again", "a running job is to be cancelled", "these jobs have ended".
+"""Notifications that arrive: look for jobs; a running job is to be cancelled; a worker is asked something; jobs have ended.
 
-The first two do not name jobs: each worker that receives one asks the database about its own jobs. The third one is for
+The first two do not name jobs: each worker that receives one asks the database about its own jobs. The last one is for
 programs that wait for jobs (:mod:`pgqueue.store.ends`).
 """
 
@@ -16,6 +16,9 @@ FLOW = "flow"
 """What a notification says when there is work left in flows."""
 CANCEL = "cancel"
 """The payload of a notification that a running job is to be cancelled (``sql/cancel.sql``)."""
+
+ASKED = "asked:"
+"""The beginning of the payload of a notification that a worker is asked to do something; the worker's id follows."""
 
 
 async def listen(

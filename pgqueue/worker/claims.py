@@ -25,6 +25,7 @@ class Claims:
 
     Attributes:
         lock: to be held for every change of more than one step.
+        draining: whether no more claims are wanted; what runs goes on.
         size: how many slots there are; after :meth:`resize` more may be taken for a while.
         waiting: claims and batches that wait for a slot, in order.
         gathering: claims that wait for others of their batch.
@@ -67,7 +68,9 @@ class Claims:
         self._tasks = tasks
         self._batch_tasks = batch_tasks
         self._host = host
+        self.draining = False
         self._former: set[UUID] = set()
+        self._closed = False
         self._open = size  # slots in which attempts may start
         self._beside_waiting = 0  # claims of the batches in waiting, less one for each batch
         self._beside_running = 0  # the same of those that run: a batch takes one slot
@@ -79,6 +82,8 @@ class Claims:
 
     def room(self, ahead: int) -> int:
         """How many claims to add until every slot is full and ``ahead`` claims wait, or a batch is full for a free slot."""
+        if not self._open:
+            return 0
         used = len(self.running) - self._beside_running
         room = self.size + ahead - used - self.queued
         if not self.gathering.count:
@@ -94,14 +99,20 @@ class Claims:
     def resize(self, size: int) -> None:
         """Have this many slots. Attempts in slots beyond that go on, and the runner of such a slot leaves at their end."""
         with self.lock:
-            if self._open:
-                self._open = size
             self.size = size
+            self._reopen()
+
+    def drain(self, *, on: bool) -> None:
+        """Start nothing more, or start again."""
+        with self.lock:
+            self.draining = on
+            self._reopen()
 
     def close(self) -> None:
-        """Start nothing more."""
+        """Start nothing more, for good."""
         with self.lock:
-            self._open = 0
+            self._closed = True
+            self._reopen()
 
     def add(self, claims: Sequence[Claim]) -> bool:
         """Take claims of one worker id; False: its lease was lost, and they are no longer this worker's."""
@@ -239,6 +250,9 @@ class Claims:
                 if attempt.plain:
                     self._detach(attempt)
             return attempts, lost
+
+    def _reopen(self) -> None:
+        self._open = 0 if self._closed or self.draining else self.size
 
     def _gather(self, claims: Sequence[Claim]) -> None:
         """Take claims, of which some may have to wait for others of their batch."""

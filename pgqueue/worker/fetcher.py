@@ -110,6 +110,8 @@ class Fetcher:
         self._signals.look.clear()
         room = self._room()
         if room <= 0:
+            if self._idle and self._claims.draining:  # else enqueuers would notify it, at a cost, for nothing
+                await self._set_idle(idle=False)
             await self._wait(within=None)  # a head that is due is no reason to look before there is room
             return
         found = await self._claimed(room)

@@ -3,7 +3,8 @@
 The lease says that this process lives, so it does not depend on the event loop in which coroutines of tasks run: a task
 that blocks that loop, for however long, costs neither the lease nor what has ended meanwhile. The thread
 
-- renews the lease every third of it, says how the worker is, and learns which jobs are to be cancelled;
+- renews the lease every third of it, says how the worker is and what it does, and learns which jobs are to be cancelled and
+  what the worker is asked to do;
 - watches the worker's loop (:mod:`pgqueue.worker.watch`) and, while that is blocked, does what cannot wait for it.
 
 When the lease is lost, the thread drops everything that was held under it before anything else can start, and registers
@@ -28,6 +29,7 @@ from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.joblog import worker_log
 from pgqueue.worker.runners import Runners
 from pgqueue.worker.signals import Signals
+from pgqueue.worker.slots import Slots
 from pgqueue.worker.watch import Watch
 
 log = worker_log()
@@ -51,6 +53,7 @@ class Heartbeat:
         tasks: Mapping[str, object],
         claims: Claims,
         runners: Runners,
+        slots: Slots,
         watch: Watch,
         signals: Signals,
     ) -> None:
@@ -61,8 +64,9 @@ class Heartbeat:
             lease: after how long others may have the claims if this process dies.
             queues: what it serves; None: all.
             tasks: those that it knows, by name.
-            claims: how many jobs the worker runs at a time, and how many functions it gave up.
+            claims: know how many functions the worker gave up.
             runners: drop everything when the lease is lost, and stop jobs that are to be cancelled.
+            slots: how many jobs the worker runs at a time; do what it is asked to do.
             watch: runs in the thread, too, and knows what blocks the worker's loop.
             signals: tells the fetcher to look when the worker has registered again.
         """
@@ -72,6 +76,7 @@ class Heartbeat:
         self._tasks = tasks
         self._claims = claims
         self._runners = runners
+        self._slots = slots
         self._watch = watch
         self._signals = signals
         self._thread: threading.Thread | None = None
@@ -111,17 +116,21 @@ class Heartbeat:
 
     async def register(self) -> None:
         """Make this worker known."""
-        info = claim.WorkerInfo.here(self._claims.size, self._queues, id=self.id, tasks=sorted(self._tasks))
+        doing = self._slots.doing()
+        info = claim.WorkerInfo.here(
+            doing.bounds.maximum, self._queues, id=self.id, tasks=sorted(self._tasks), doing=doing
+        )
         await self._connection.run(claim.register(info, self._lease))
 
     async def beat(self) -> None:
-        """Renew the lease, and stop what is to be cancelled; if it is lost, drop everything and register again."""
+        """Renew the lease, and do what there is to do; if it is lost, drop everything and register again."""
         health = WorkerHealth(self._watch.reported(), self._claims.not_returned)
-        plan = claim.beat(self.id, self._lease, self._runners.known(), health=health)
-        to_cancel = await self._connection.run(plan)
+        doing = self._slots.doing()
+        plan = claim.beat(self.id, self._lease, self._runners.known(), health=health, doing=doing)
+        heard = await self._connection.run(plan)
         if self._leaving:
             return
-        if to_cancel is None:
+        if heard is None:
             log.error(
                 "lease lost: other workers run its jobs again; this worker joins afresh",
                 extra={"worker": str(self.id)},
@@ -130,8 +139,10 @@ class Heartbeat:
             self._runners.abandon(lost)
             await self.register()
             self._signals.call(self._signals.look.set)
-        elif to_cancel:
-            self._runners.cancel(to_cancel)
+            return
+        if heard.to_cancel:
+            self._runners.cancel(heard.to_cancel)
+        self._slots.obey(heard.ask)
 
     async def leave(self, *, clean: bool) -> None:
         """Delete this worker's row.

@@ -43,6 +43,7 @@ class Options:
     unknown_after: timedelta
     blocked_after: timedelta
     drops_history: Callable[[], bool]
+    supervised: Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +53,7 @@ class Inspection:
     Attributes:
         worker: its id.
         concurrency: how many slots it has.
+        draining: whether it claims no jobs, as it was asked.
         slots_taken: slots of attempts, and of runners that look for the next one.
         running: the claims of the attempts in progress.
         waiting: claims that have not started, in order; last those that wait for others of their batch.
@@ -69,6 +71,7 @@ class Inspection:
 
     worker: UUID
     concurrency: int
+    draining: bool
     slots_taken: int
     running: tuple[Claim, ...]
     waiting: tuple[Claim, ...]
@@ -103,6 +106,14 @@ class Parts:
         )
         self.runners = runners = Runners(claims, executor, completer, signals=signals, observers=observers)
         self.watch = Watch(signals, runners, connections.stand_in, after=options.blocked_after)
+        self.slots = slots = Slots(
+            options.concurrency,
+            claims,
+            runners,
+            self.database.pools,
+            signals=signals,
+            supervised=options.supervised,
+        )
         self.heartbeat = heartbeat = Heartbeat(
             connections.heartbeat,
             lease=options.lease,
@@ -110,6 +121,7 @@ class Parts:
             tasks=queue.tasks,
             claims=claims,
             runners=runners,
+            slots=slots,
             watch=self.watch,
             signals=signals,
         )
@@ -123,8 +135,7 @@ class Parts:
             queues=queues,
             signals=signals,
         )
-        gauge = Gauge(claims, fetcher, self.watch)
-        self.slots = slots = Slots(options.concurrency, claims, runners, self.database.pools, gauge.measure)
+        slots.measure = Gauge(claims, fetcher, self.watch).measure
         self.reconciler = Reconciler(connections, heartbeat=heartbeat, completer=completer)
         self.upkeep = Upkeep(
             connections,
@@ -150,6 +161,7 @@ class Parts:
         return Inspection(
             worker=self.heartbeat.id,
             concurrency=claims.size,
+            draining=claims.draining,
             slots_taken=claims.taken,
             running=tuple(attempt.claim for attempt in list(claims.running.values())),
             waiting=waiting,

@@ -16,7 +16,7 @@ import psycopg
 from pgqueue.errors import ConnectionFailed
 from pgqueue.store.database import Database
 from pgqueue.store.finish import any_in_flow
-from pgqueue.store.listener import CANCEL, FLOW, listen
+from pgqueue.store.listener import ASKED, CANCEL, FLOW, listen
 from pgqueue.store.session import OWN
 from pgqueue.values.verdict import Again, Returned, Unknown, Verdict, Waits
 from pgqueue.worker.connection import passes
@@ -37,6 +37,8 @@ class Signals:
         poll: the upkeep makes due jobs ready; one may be due sooner than it knew.
         cancel: the upkeep asks which running jobs are to be cancelled.
         cancel_heard: a notification said that a running job of some worker is to be cancelled.
+        slots: the upkeep chooses the number of slots, and says what the worker does now; it may have been asked to.
+        asked: the ids of workers that a notification named: they are asked to do something.
         stopping: no job is claimed or started any more.
         hurry: the grace is over.
         activity: when something happened last, and whether notifications arrive.
@@ -51,6 +53,8 @@ class Signals:
         self.poll = asyncio.Event()
         self.cancel = asyncio.Event()
         self.cancel_heard = False
+        self.slots = asyncio.Event()
+        self.asked: set[str] = set()
         self.stopping = asyncio.Event()
         self.hurry = asyncio.Event()
         self.activity = Activity(on_end_of_idleness=self.poll.set)
@@ -98,6 +102,10 @@ class Signals:
         if payload == CANCEL:
             self.cancel_heard = True
             self.cancel.set()
+            return
+        if payload.startswith(ASKED):
+            self.asked.add(payload.removeprefix(ASKED))
+            self.slots.set()
             return
         if payload == FLOW:
             self.poll.set()

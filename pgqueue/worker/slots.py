@@ -1,16 +1,19 @@
-"""How many slots the worker has while it runs, and the connections that its jobs may need at the same time.
+"""How many slots the worker has while it runs, and what it was asked to do from outside: another number, drain, stop, restart.
 
 :func:`pgqueue.values.load.next_size` decides the number. Slots are added at once, after the pools of connections have room
-for their jobs. When slots go, no attempt is cut short: a runner leaves when its attempt has ended.
+for their jobs. When slots go, no attempt is cut short: a runner leaves when its attempt has ended. What is asked is in the
+worker's row: the heartbeat reads it, and says what the worker does.
 """
 
 from collections.abc import Callable
 
 from pgqueue.store.pools import Pools
 from pgqueue.values.load import Bounds, Load, next_size
+from pgqueue.values.workers import CANNOT_RESTART, Ask, Doing, End
 from pgqueue.worker.claims import Claims
 from pgqueue.worker.joblog import worker_log
 from pgqueue.worker.runners import Runners
+from pgqueue.worker.signals import Signals
 
 log = worker_log()
 
@@ -20,11 +23,20 @@ class Slots:
 
     Attributes:
         bounds: between which numbers the worker chooses.
-        measure: returns the load of the last second. Tests set another one.
+        measure: returns the load of the last second; asked only where there is a choice. Tests set another one.
+        end: how it was asked to end; None: it was not.
+        unsaid: whether it does something that the worker's row does not say.
     """
 
     def __init__(
-        self, bounds: Bounds, claims: Claims, runners: Runners, pools: Pools, measure: Callable[[], Load]
+        self,
+        bounds: Bounds,
+        claims: Claims,
+        runners: Runners,
+        pools: Pools,
+        *,
+        signals: Signals,
+        supervised: Callable[[], bool],
     ) -> None:
         """Have the slots that the claims have.
 
@@ -33,14 +45,27 @@ class Slots:
             claims: have the slots.
             runners: start attempts in new slots.
             pools: have a connection for the job of each slot.
-            measure: returns the load of the last second; asked only where there is a choice.
+            signals: how the worker is stopped, and the upkeep told.
+            supervised: whether a supervisor starts this worker again.
         """
         self.bounds = bounds
-        self.measure = measure
+        self.measure: Callable[[], Load] = Load
+        self.end: End | None = None
+        self.unsaid = False
         self._claims = claims
         self._runners = runners
         self._pools = pools
+        self._signals = signals
+        self._supervised = supervised
         self._connections = 0
+        self._obeyed = Ask()
+        self._answer: str | None = None
+
+    def doing(self) -> Doing:
+        """What the worker does now. May be called in any thread."""
+        self.unsaid = False
+        claims = self._claims
+        return Doing(self.bounds, claims.size, claims.draining, self._supervised(), self._answer)
 
     async def run_once(self) -> None:
         """Choose the number of slots for the next second."""
@@ -50,8 +75,29 @@ class Slots:
         await self._have_connections(max(size, self._claims.taken))
         if size == before:
             return
-        self._runners.resize(size)
+        self._runners.resize(self.bounds.nearest(size))
         log.debug("number of slots changed", extra={"slots": size, "before": before, "load": str(load)})
+
+    def obey(self, ask: Ask) -> None:
+        """Do what was asked, once. Called in the heartbeat's thread, so that it works while the event loop is blocked."""
+        if ask in (
+            self._obeyed,
+            Ask(),
+        ):  # a new row, after a lost lease, asks nothing: the worker stays as it is
+            return
+        self._obeyed = ask
+        self._answer = None
+        asked = {"by": ask.by, "at": str(ask.at)}
+        if ask.bounds is not None and ask.bounds != self.bounds:
+            log.info("asked to change the number of slots", extra={**asked, "concurrency": str(ask.bounds)})
+            self._have(ask.bounds)
+        if ask.draining is not None and ask.draining is not self._claims.draining:
+            log.info("asked to drain" if ask.draining else "asked to claim jobs again", extra=asked)
+            self._drain(on=ask.draining)
+        if ask.end is not None and ask.end != self.end:
+            self._end(ask.end, asked)
+        self.unsaid = True
+        self._signals.call_soon(self._signals.slots.set)
 
     async def open(self) -> None:
         """The worker starts: else jobs with a transaction each could wait for one another's connections."""
@@ -60,6 +106,27 @@ class Slots:
     async def close(self) -> None:
         """The worker has stopped: its jobs need no connections."""
         await self._have_connections(0)
+
+    def _have(self, bounds: Bounds) -> None:
+        """Slots go now; they are added in the event loop, when there are connections for them."""
+        self.bounds = bounds
+        if self._claims.size > bounds.maximum:
+            self._claims.resize(bounds.maximum)
+
+    def _drain(self, *, on: bool) -> None:
+        self._claims.drain(on=on)
+        if on:
+            self._runners.return_waiting()
+        self._signals.call_soon(lambda: self._runners.resize(self._claims.size))
+
+    def _end(self, how: End, asked: dict[str, str | None]) -> None:
+        if how == "restart" and not self._supervised():
+            self._answer = f"cannot restart: {CANNOT_RESTART}"
+            log.warning(self._answer, extra=asked)
+            return
+        log.info("asked to restart" if how == "restart" else "asked to stop", extra=asked)
+        self.end = how
+        self._signals.call_soon(self._signals.stopping.set)
 
     async def _have_connections(self, needed: int) -> None:
         if needed != self._connections:

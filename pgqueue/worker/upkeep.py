@@ -155,7 +155,7 @@ class Upkeep:
         return (
             Service("compare what is held", compare_every, self._reconciler.run_once),
             Service("return stale claims", 1.0, self.return_stale),
-            Service("choose the number of slots", 1.0, self._slots.run_once, first=1.0),
+            Service("choose the number of slots", 1.0, self.choose_slots, first=1.0, nudge=signals.slots),
             Service("write the progress of jobs", 1.0, self.write_progress),
             Service("ask which jobs to cancel", CANCEL_EVERY, self.stop_cancelled, nudge=signals.cancel),
             Service(
@@ -191,6 +191,15 @@ class Upkeep:
         worked = polled.flow_work and await self._work_in_flows()
         admitted = polled.wait_in == 0 and await self._admit_waiting()
         return admitted or fires or worked
+
+    async def choose_slots(self) -> None:
+        """Read what the worker is asked to do, if it was told to; choose the number of slots; say what it does now."""
+        asked, self._signals.asked = self._signals.asked, set()
+        if str(self._heartbeat.id) in asked:
+            await self._heartbeat.do(self._heartbeat.beat)
+        await self._slots.run_once()
+        if self._slots.unsaid:
+            await self._heartbeat.do(self._heartbeat.beat)
 
     async def return_stale(self) -> None:
         """Requeue claims that wait although nothing has been claimed for a while: other workers may run them."""

@@ -37,6 +37,7 @@ from pgqueue.values.flow import BUILTIN
 from pgqueue.values.lease import BLOCKED_AFTER, GRACE, LEASE, POLL, SWEEP
 from pgqueue.values.load import checked_bounds
 from pgqueue.values.options import check_queues
+from pgqueue.values.workers import End
 from pgqueue.worker import joblog
 from pgqueue.worker.attempt import Stop
 from pgqueue.worker.executor import UNKNOWN_AFTER
@@ -61,6 +62,9 @@ class Worker:
 
     drops_history = True
     """Whether it drops what is past the retention. The pipeline's own worker leaves that to others."""
+
+    supervised = False
+    """Whether a supervisor starts a new process when this one ends because it was asked to restart."""
 
     def __init__(
         self,
@@ -107,6 +111,7 @@ class Worker:
             unknown_after=as_limit("unknown_after", unknown_after),
             blocked_after=as_limit("blocked_after", blocked_after),
             drops_history=lambda: self.drops_history,
+            supervised=lambda: self.supervised,
         )
         for task in queue.tasks.values():
             _ = task.signature
@@ -118,6 +123,11 @@ class Worker:
     def id(self) -> UUID:
         """The id under which this worker holds its claims; a new one after each lost lease."""
         return self.parts.heartbeat.id
+
+    @property
+    def asked_to_end(self) -> End | None:
+        """Whether it was asked from outside to ``stop`` or to ``restart``; None: it was not."""
+        return self.parts.slots.end
 
     def inspect(self) -> Inspection:
         """What the worker is doing now: what runs and waits, what is not recorded, whether its loop is blocked."""

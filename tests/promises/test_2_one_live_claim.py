@@ -205,7 +205,7 @@ def test_an_expired_lease_cannot_be_extended(queue: PgQueue, dsn: str) -> None:
     worker = listed(queue, now=now)
     late = now + LEASE + timedelta(microseconds=1)
     do(queue, upkeep.reclaim(now=late))
-    assert do(queue, claim.renew(worker, LEASE, now=late)) is False
+    assert do(queue, claim.renew(worker, LEASE, now=late)) is None
     assert do(queue, claim.beat(worker, LEASE, [], now=late)) is None
     assert ask(dsn, "select * from pgqueue.workers") == []
 
@@ -236,7 +236,7 @@ def test_a_beat_that_meets_its_expiry_loses(
         renewed = thread.submit(do, queue, claim.renew(worker, LEASE, now=late))
         wait_until(lambda: waiting_for_locks(dsn))
         connection.commit()
-        assert renewed.result() is False
+        assert renewed.result() is None
 
 
 def test_two_claims_at_a_time_never_share_a_job(

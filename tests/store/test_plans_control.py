@@ -29,6 +29,7 @@ from pgqueue.store.plan import Steps, plan
 from pgqueue.values.health import BlockedLoop, WorkerHealth, WorkerProblem
 from pgqueue.values.job import JobState, QueueCount
 from pgqueue.values.verdict import Died, Succeeded
+from pgqueue.values.workers import Ask as WorkerAsk
 
 ask, database = every_driver, one_database
 
@@ -252,7 +253,7 @@ async def test_the_pulse_names_live_workers_with_a_blocked_loop_or_functions_tha
     ):
         info = worker_info()
         await ask(claim.register(info, LEASE, now=since))
-        assert await ask(claim.beat(info.id, LEASE, [], health=said, now=since)) == []
+        assert await ask(claim.beat(info.id, LEASE, [], health=said, now=since)) == claim.Heard(WorkerAsk())
 
     assert await ask(control.pulse(now=NOON + SECOND)) == control.Pulse(
         3,

@@ -14,8 +14,9 @@ import pgqueue
 from pgqueue import Context, JobHandle, PgQueue, TakenJob, Task
 from pgqueue import errors as errors_module
 from pgqueue.app.schedules import Schedules
+from pgqueue.app.workers import Workers
 
-PAIRED = (PgQueue, Task, JobHandle, TakenJob, Schedules)
+PAIRED = (PgQueue, Task, JobHandle, TakenJob, Schedules, Workers)
 ALONE = {
     PgQueue: {
         "batch_task",

@@ -11,4 +11,12 @@ class Migration(migrations.Migration):
     dependencies = [("pgqueue", "0006_flows")]  # noqa: RUF012 - as Django has it
     operations = [  # noqa: RUF012 - as Django has it
         Revision("0007", before="0006"),
+        migrations.AlterModelOptions(
+            name="worker",
+            options={
+                "managed": False,
+                "default_permissions": ("view",),
+                "permissions": (("steer_worker", "Can drain, resume, stop and restart worker"),),
+            },
+        ),
     ]

@@ -1,0 +1,136 @@
+"""The workers as operators see them: ``queue.workers``.
+
+Which workers a name means, and what can be asked of them, is decided in :mod:`pgqueue.values.workers`; how a worker does it in
+:mod:`pgqueue.worker.slots`.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from pgqueue.app.operator import me
+from pgqueue.store import workers
+from pgqueue.store.database import Database
+from pgqueue.values.load import checked_bounds
+from pgqueue.values.workers import Ask, Steered, WorkerStatus, find
+
+
+class Connected(Protocol):
+    """A queue."""
+
+    @property
+    def database(self) -> Database:
+        """Where its workers are registered."""
+
+
+class Workers:
+    """Looks at workers, and asks them to do something; a worker does it within a second.
+
+    A worker is named by the first characters of its id, or by ``host:pid``; ``all`` means every live worker. Each method has an
+    awaited twin with an ``a`` before its name. Those that ask return a :class:`pgqueue.values.workers.Steered`, with the workers
+    that were asked. They raise ``UnknownWorker`` where no live worker has the name, and ``InvalidOption`` where several have it
+    or the worker cannot do what is asked; then nothing changes. The row of a worker says who asked last.
+    """
+
+    def __init__(self, queue: Connected) -> None:
+        """Ask the workers of this queue's database."""
+        self._queue = queue
+
+    def list(self) -> Sequence[WorkerStatus]:
+        """Every worker that is known, at its last heartbeat."""
+        return self._queue.database.run(workers.listed())
+
+    async def alist(self) -> Sequence[WorkerStatus]:
+        """As :meth:`list`, awaited."""
+        return await self._queue.database.arun(workers.listed())
+
+    def get(self, which: str) -> WorkerStatus:
+        """One worker, at its last heartbeat.
+
+        Args:
+            which: the first characters of its id, or ``host:pid``.
+
+        Raises:
+            UnknownWorker: there is none.
+            InvalidOption: several may be meant.
+        """
+        return find(which, self.list())
+
+    async def aget(self, which: str) -> WorkerStatus:
+        """As :meth:`get`, awaited."""
+        return find(which, await self.alist())
+
+    def set(self, which: str, *, concurrency: int | tuple[int, int], by: str | None = None) -> Steered:
+        """Have a worker run this many jobs at a time. No attempt is cut short.
+
+        Args:
+            which: which worker.
+            concurrency: a number, or a minimum and a maximum between which it chooses by its load.
+            by: who asks, for people to read; by default the user and the host of this process.
+        """
+        return self._ask(which, Ask(bounds=checked_bounds(concurrency), by=by))
+
+    async def aset(self, which: str, *, concurrency: int | tuple[int, int], by: str | None = None) -> Steered:
+        """As :meth:`set`, awaited."""
+        return await self._aask(which, Ask(bounds=checked_bounds(concurrency), by=by))
+
+    def drain(self, which: str, *, by: str | None = None) -> Steered:
+        """Have a worker claim no more jobs: it finishes those that run, returns the others, and stays.
+
+        Args:
+            which: which worker.
+            by: who asks.
+        """
+        return self._ask(which, Ask(draining=True, by=by))
+
+    async def adrain(self, which: str, *, by: str | None = None) -> Steered:
+        """As :meth:`drain`, awaited."""
+        return await self._aask(which, Ask(draining=True, by=by))
+
+    def resume(self, which: str, *, by: str | None = None) -> Steered:
+        """Have a draining worker claim jobs again.
+
+        Args:
+            which: which worker.
+            by: who asks.
+        """
+        return self._ask(which, Ask(draining=False, by=by))
+
+    async def aresume(self, which: str, *, by: str | None = None) -> Steered:
+        """As :meth:`resume`, awaited."""
+        return await self._aask(which, Ask(draining=False, by=by))
+
+    def stop(self, which: str, *, by: str | None = None) -> Steered:
+        """Stop a worker gracefully, as SIGTERM does. Its supervisor does not start another.
+
+        Args:
+            which: which worker.
+            by: who asks.
+        """
+        return self._ask(which, Ask(end="stop", by=by))
+
+    async def astop(self, which: str, *, by: str | None = None) -> Steered:
+        """As :meth:`stop`, awaited."""
+        return await self._aask(which, Ask(end="stop", by=by))
+
+    def restart(self, which: str, *, by: str | None = None) -> Steered:
+        """Stop a worker gracefully, and have its supervisor start a new process in its place.
+
+        Args:
+            which: which worker; one that has a supervisor.
+            by: who asks.
+        """
+        return self._ask(which, Ask(end="restart", by=by))
+
+    async def arestart(self, which: str, *, by: str | None = None) -> Steered:
+        """As :meth:`restart`, awaited."""
+        return await self._aask(which, Ask(end="restart", by=by))
+
+    def _ask(self, which: str, ask: Ask) -> Steered:
+        return self._queue.database.run(workers.ask(which, _signed(ask)))
+
+    async def _aask(self, which: str, ask: Ask) -> Steered:
+        return await self._queue.database.arun(workers.ask(which, _signed(ask)))
+
+
+def _signed(ask: Ask) -> Ask:
+    return Ask(bounds=ask.bounds, draining=ask.draining, end=ask.end, by=ask.by or me())

@@ -1,0 +1,1 @@
+"""The statements by which people look at workers and ask them to do something."""
