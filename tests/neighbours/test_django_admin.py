@@ -428,6 +428,28 @@ def test_schedules_are_paused_resumed_and_fired(client: Client, tasks: dict[str,
     assert [run.kind for run in project_queue().schedules.runs("nightly")] == ["manual"]
 
 
+def test_workers_are_asked_to_drain_to_stop_and_to_restart(client: Client) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(WORKER)
+    (worker,) = Worker.objects.all()
+    assert 'value="drain"' not in _page(client, f"/admin/pgqueue/worker/{worker.id}/change/")
+    (refused,) = _messages(_act(client, "worker", "drain", worker.id))
+    assert "former release" in refused
+    with connection.cursor() as cursor:
+        cursor.execute("update pgqueue.workers set minimum = 2, slots = 3")
+    assert "pgqueue-alive" in _page(client, LISTS["worker"])
+    assert _messages(_act(client, "worker", "drain", worker.id)) == ["1 worker asked to drain."]
+    worker = Worker.objects.get()
+    assert (worker.ask_draining, worker.asked_by) == (True, "boss (admin)")
+    assert 'value="drain"' in _page(client, f"/admin/pgqueue/worker/{worker.id}/change/")
+    (refused,) = _messages(_act(client, "worker", "restart", worker.id))
+    assert "no supervisor" in refused
+    assert _messages(_act(client, "worker", "stop", worker.id)) == ["1 worker asked to stop."]
+    page = _page(client, f"/admin/pgqueue/worker/{worker.id}/change/")
+    assert "pgqueue-stopping" in page
+    assert "3 of 2-" in page
+
+
 def test_queues_are_paused_and_resumed_whether_or_not_they_have_a_row(client: Client) -> None:
     assert "pgqueue-active" in _page(client, LISTS["queue"])
     assert "pgqueue-active" in _page(client, "/admin/pgqueue/queue/mail/change/")
@@ -490,6 +512,7 @@ def test_who_may_view_may_do_nothing_else(model: str) -> None:
         ("deadjob", "retry_job", ["retry"]),
         ("deadjob", "delete_deadjob", ["delete_selected"]),
         ("queue", "pause_queue", ["pause", "resume"]),
+        ("worker", "steer_worker", ["drain", "resume", "stop", "restart"]),
         ("schedule", "pause_schedule", ["pause", "resume"]),
         ("schedule", "fire_schedule", ["fire"]),
     ],

@@ -1,0 +1,184 @@
+"""``pgqueue workers``: look at workers, and ask them to do something, by name or all at once."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from cli.commands import Process, cells, only_row, pgqueue, printed, started
+from looking import ask, wait_until
+
+from pgqueue import PgQueue
+from pgqueue.cli.supervisor import MOST_EARLY_DEATHS, Supervisor
+
+
+@pytest.fixture
+def crew(dsn: str) -> list[str]:
+    """Three workers: one with five slots of a choice, one with a supervisor, and one of a former release."""
+    ids = [str(uuid4()) for _ in range(3)]
+    for name, number, minimum, most, supervised in (
+        ("web-1", 0, 5, 50, False),
+        ("web-2", 1, 20, 20, True),
+        ("old", 2, None, 20, False),
+    ):
+        ask(
+            dsn,
+            "insert into pgqueue.workers (id, lease_until, host, pid, concurrency, version, minimum, slots, supervised) "
+            "values (%s, now() + interval '1 h', %s, 42, %s, '0.1', %s, %s, %s)",
+            ids[number],
+            name,
+            most,
+            minimum,
+            minimum,
+            supervised,
+        )
+    return ids
+
+
+def asked(dsn: str) -> list[tuple[object, ...]]:
+    """What the workers are asked to do."""
+    return ask(
+        dsn,
+        "select host, ask_minimum, ask_maximum, ask_draining, ask_end from pgqueue.workers where asked_at is not null "
+        "order by host",
+    )
+
+
+def test_list_shows_slots_and_state(dsn: str, crew: list[str]) -> None:
+    ask(dsn, "update pgqueue.workers set draining = true where host = 'web-2'")
+    shown = {row[1]: row[2:5] for row in cells(pgqueue("workers", "list", dsn=dsn))}
+    assert shown == {
+        "web-1:42": ["alive", "5", "5-50"],
+        "web-2:42": ["draining", "20", "all"],
+        "old:42": ["alive", "20", "all"],
+    }
+    listed = printed(pgqueue("workers", "list", "--json", dsn=dsn))
+    assert {one["id"] for one in listed} == set(crew)
+    assert [one["listens"] for one in listed if one["host"] == "old"] == [False]
+
+
+def test_show_tells_what_was_asked_and_by_whom(dsn: str, crew: list[str]) -> None:
+    assert pgqueue("workers", "set", crew[0], "--concurrency", "7", "--by", "ada", dsn=dsn).exit_code == 0
+    shown = printed(pgqueue("workers", "show", "web-1:42", "--json", dsn=dsn))
+    assert (shown["asked_concurrency"], shown["asked_by"], shown["slots"]) == ("7", "ada", 5)
+    assert "ada" in pgqueue("workers", "show", crew[0][:6], dsn=dsn).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "row"),
+    [
+        (["set", "--concurrency", "50"], ("web-2", 50, 50, None, None)),
+        (["set", "--concurrency", "5-50"], ("web-2", 5, 50, None, None)),
+        (["drain"], ("web-2", None, None, True, None)),
+        (["resume"], ("web-2", None, None, False, None)),
+        (["stop"], ("web-2", None, None, None, "stop")),
+        (["restart"], ("web-2", None, None, None, "restart")),
+    ],
+)
+def test_a_worker_is_asked_by_name(
+    dsn: str, crew: list[str], words: list[str], row: tuple[object, ...]
+) -> None:
+    done = pgqueue("workers", *words, "web-2:42", dsn=dsn)
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.startswith(f"web-2:42 ({crew[1][:8]}): asked to ")
+    assert asked(dsn) == [row]
+
+
+@pytest.mark.usefixtures("crew")
+def test_all_are_asked_and_those_that_cannot_are_named(dsn: str) -> None:
+    done = pgqueue("workers", "restart", "--all", dsn=dsn)
+    assert done.exit_code == 0
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["web-2:42"]
+    assert "not asked: old:42" in done.stderr
+    assert "former release (0.1)" in done.stderr
+    assert "not asked: web-1:42" in done.stderr
+    assert "no supervisor" in done.stderr
+    assert asked(dsn) == [("web-2", None, None, None, "restart")]
+
+
+@pytest.mark.usefixtures("crew")
+@pytest.mark.parametrize(
+    ("words", "refusal"),
+    [
+        (["drain"], "name one worker, or give --all"),
+        (["drain", "web-1:42", "--all"], "name one worker, or give --all"),
+        (["drain", "web-9:42"], "there is no worker 'web-9:42'; there are old:42"),
+        (["drain", "old:42"], "former release"),
+        (["restart", "web-1:42"], "no supervisor"),
+        (["set", "web-1:42"], "Missing option '--concurrency'"),
+        (["set", "web-1:42", "--concurrency", "0"], "concurrency=0"),
+        (["set", "web-1:42", "--concurrency", "-3"], "concurrency=-3"),
+        (["set", "web-1:42", "--concurrency", "50-5"], "concurrency=50-5"),
+        (["set", "web-1:42", "--concurrency", "many"], "concurrency=many"),
+        (["drain", "web-1:42", "--by", "a\0b"], "by='a\\x00b'"),
+    ],
+)
+def test_bad_input_is_refused_and_nothing_is_asked(dsn: str, words: list[str], refusal: str) -> None:
+    done = pgqueue("workers", *words, dsn=dsn)
+    assert done.exit_code == 2
+    assert refusal in done.stderr
+    assert asked(dsn) == []
+
+
+def test_without_a_live_worker_all_means_none(dsn: str) -> None:
+    done = pgqueue("workers", "drain", "--all", dsn=dsn)
+    assert (done.exit_code, done.stderr) == (1, "no live worker\n")
+
+
+def _children(dsn: str) -> set[int]:
+    return {pid for (pid,) in ask(dsn, "select pid from pgqueue.workers where supervised")}
+
+
+def test_supervised_workers_restart_and_stop_when_they_are_asked(
+    dsn: str, shop: Path, queue: PgQueue
+) -> None:
+    with started("worker", "--processes", "2", dsn=dsn, folder=shop) as supervisor:
+        wait_until(lambda: len(_children(dsn)) == 2)
+        first = _children(dsn)
+        assert len(queue.workers.restart("all").asked) == 2
+        supervisor.until("it starts again")
+        wait_until(lambda: len(_children(dsn) - first) == 2)
+        second = _children(dsn)
+        for _ in range(3):  # a storm of requests restarts each process at least once, and none is lost
+            queue.workers.restart("all")
+        wait_until(lambda: len(_children(dsn)) == 2 and not _children(dsn) & second)
+
+        wait_until(lambda: len(queue.workers.stop("all").asked) == 2)
+        _all_stopped(supervisor)
+        assert supervisor.ended() == 0
+    assert only_row(dsn, "select count(*) from pgqueue.workers") == (0,)
+
+
+def _all_stopped(supervisor: Process) -> None:
+    for _ in range(2):
+        supervisor.until("worker process stopped, as it was asked to")
+
+
+def test_a_worker_without_a_supervisor_stops_when_it_is_asked(dsn: str, shop: Path, queue: PgQueue) -> None:
+    with started("worker", dsn=dsn, folder=shop) as worker:
+        wait_until(queue.workers.list)
+        assert pgqueue("workers", "stop", "--all", dsn=dsn).exit_code == 0
+        worker.until("worker stopped")
+        assert worker.ended() == 0
+
+
+async def test_a_supervisor_gives_up_on_children_that_die_though_another_was_asked_to_stop(
+    tmp_path: Path,
+) -> None:
+    once = tmp_path / "once"
+    script = f"if mkdir {once} 2> {tmp_path}/log; then exit 85; else exit 3; fi"
+    supervisor = Supervisor(["sh", "-c", script], 2, first_pause=0.001)
+    assert await asyncio.wait_for(supervisor.run(), 60) == 3
+    assert supervisor._early_deaths.count(MOST_EARLY_DEATHS) == 1  # noqa: SLF001 - what decides
+
+
+def test_a_signal_still_restarts_a_child(dsn: str, shop: Path) -> None:
+    with started("worker", "--processes", "2", dsn=dsn, folder=shop) as supervisor:
+        wait_until(lambda: len(_children(dsn)) == 2)
+        first = min(_children(dsn))
+        os.kill(first, signal.SIGTERM)
+        wait_until(lambda: len(_children(dsn) - {first}) == 2)
+        supervisor.signal(signal.SIGTERM)
+        assert supervisor.ended() == 0
