@@ -440,7 +440,7 @@ def test_workers_are_asked_to_drain_to_stop_and_to_restart(client: Client) -> No
     assert "pgqueue-alive" in _page(client, LISTS["worker"])
     assert _messages(_act(client, "worker", "drain", worker.id)) == ["1 worker asked to drain."]
     worker = Worker.objects.get()
-    assert (worker.ask_draining, worker.asked_by) == (True, "boss (admin)")
+    assert (worker.ask_draining, worker.asked_by) == (True, "root (admin)")
     assert 'value="drain"' in _page(client, f"/admin/pgqueue/worker/{worker.id}/change/")
     (refused,) = _messages(_act(client, "worker", "restart", worker.id))
     assert "no supervisor" in refused

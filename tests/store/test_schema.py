@@ -53,7 +53,9 @@ def test_migrating_twice_changes_nothing(empty_dsn: str) -> None:
     schema.migrate(empty_dsn)
 
     assert consists_of(empty_dsn) == first
-    assert len(PgQueue(empty_dsn).database.run(control.jobs())) == 1
+    queue = PgQueue(empty_dsn)
+    assert len(queue.database.run(control.jobs())) == 1
+    queue.close()
 
 
 def test_two_who_migrate_at_once_both_succeed(empty_dsn: str) -> None:
