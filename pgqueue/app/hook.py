@@ -4,8 +4,8 @@ A hook is called with one event at a time, in order: an ``async def`` function o
 every other one in a thread of its own. In a process without a worker, an ``async def`` hook is called in such a thread, too,
 each call with an event loop of its own. The thread, or the task, ends when no event waits.
 
-So a hook that blocks, is slow, or never returns delays no job and no other hook. At most :data:`MOST_WAITING` events wait for
-a hook. Those beyond are dropped, counted and logged. What a hook raises is logged and counted.
+So a hook that blocks, is slow, or never returns delays no job and no other hook. At most :data:`MOST_WAITING` events,
+or :data:`MOST_BYTES`, wait for a hook. Those beyond are dropped, counted and logged. What a hook raises is logged and counted.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
@@ -28,6 +28,8 @@ from pgqueue.values.event import Event, WorkerEvent
 log = logging.getLogger("pgqueue.hooks")
 
 MOST_WAITING = 10_000
+MOST_BYTES = 64_000_000
+"""Of the arguments and errors of the events that wait for one hook."""
 LOG_EVERY = 15.0
 """Seconds between two log records about one hook that is too slow."""
 LONG_CALL = 30.0
@@ -63,15 +65,28 @@ class HookState(NamedTuple):
 class Hook:
     """A function that is called with each event of one name."""
 
-    def __init__(self, event: str, function: Callable[[Any], Any]) -> None:
-        """A hook with which no event waits."""
+    def __init__(
+        self,
+        event: str,
+        function: Callable[[Any], Any],
+        *,
+        around: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
+        """A hook with which no event waits.
+
+        Args:
+            event: the name of its events.
+            function: what is called with each.
+            around: makes what surrounds each call of a function that is called in a thread.
+        """
         self.event = event
+        self._around = around
         called = function if inspect.isroutine(function) else getattr(function, "__call__", None)  # noqa: B004
         self.is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
         self._function = function
         self._name = f"{function.__module__}.{getattr(function, '__qualname__', type(function).__name__)}"
         self._events: deque[AnyEvent] = deque()
-        self._called = self._failed = self._dropped = 0
+        self._called = self._failed = self._dropped = self._bytes = 0
         self._called_at: float | None = None
         self._logged_at = -LOG_EVERY
         self._lock = threading.Lock()
@@ -93,26 +108,31 @@ class Hook:
             loop: the event loop of a worker of this process, if there is one.
         """
         with self._lock:
-            room = max(0, MOST_WAITING - len(self._events))
-            self._events.extend(events[:room])
-            self._dropped += max(0, len(events) - room)
+            dropped = self._dropped
+            for event in events:
+                if len(self._events) < MOST_WAITING and self._bytes < MOST_BYTES:
+                    self._events.append(event)
+                    self._bytes += event.size
+                else:
+                    self._dropped += 1
             starts = not self._busy
             self._busy = True
         if starts:
             self._start(loop if self.is_async else None)
-        elif len(events) > room or self._takes_long():
+        elif self._dropped > dropped or self._takes_long():
             self._log_slowness()
 
     def call(self, event: AnyEvent) -> None:
         """Call the function in this thread. What it raises is logged: SystemExit, too, would end the thread."""
         self._called_at = time.monotonic()
         try:
-            result = self._function(event)
-            if self.is_async:
-                asyncio.run(result)
-            elif inspect.iscoroutine(result):
-                result.close()
-                raise TypeError("the hook returned a coroutine: write it as `async def`")  # noqa: TRY301
+            with self._around():
+                result = self._function(event)
+                if self.is_async:
+                    asyncio.run(result)
+                elif inspect.iscoroutine(result):
+                    result.close()
+                    raise TypeError("the hook returned a coroutine: write it as `async def`")  # noqa: TRY301
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
                 raise  # of the person who runs the tests
@@ -145,6 +165,10 @@ class Hook:
         done.set_result(None)
         return done
 
+    def runs_on(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether the function is being called on this event loop."""
+        return self._task is not None and self._task.get_loop() is loop
+
     async def leave(self) -> None:
         """The worker ends: drop what waits, and stop a call that is under way on its event loop."""
         if not self._busy:
@@ -164,10 +188,12 @@ class Hook:
         with self._lock:
             self._dropped += len(self._events)
             self._events.clear()
+            self._bytes = 0
 
     def begin_anew(self) -> None:
         """Forget what waits, and the thread or task that calls the function: this process has neither."""
         self._events.clear()
+        self._bytes = 0
         self._lock = threading.Lock()
         self._busy = False
         self._task = None
@@ -202,7 +228,9 @@ class Hook:
         """The next event; None: there is none, and the caller ends."""
         with self._lock:
             if self._events:
-                return self._events.popleft()
+                event = self._events.popleft()
+                self._bytes -= event.size
+                return event
             self._busy = False
             self._task = None
             waiters, self._waiters = self._waiters, []

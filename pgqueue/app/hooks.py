@@ -11,7 +11,7 @@ import asyncio
 import threading
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from typing import Any, get_args
 
 from pgqueue.app.hook import AnyEvent, Hook, HookState, log
@@ -59,6 +59,7 @@ class Hooks:
         *,
         codec: Callable[[], Codec | None],
         in_test: Callable[[], bool],
+        around: Callable[[], AbstractContextManager[object]],
     ) -> None:
         """No hook yet.
 
@@ -66,10 +67,12 @@ class Hooks:
             observers: of the queue.
             codec: returns what decodes arguments.
             in_test: returns whether the queue is in a test that has no worker.
+            around: makes what a framework has around each call in a thread.
         """
         self._observers = observers
         self._codec = codec
         self._in_test = in_test
+        self._around = around
         self._hooks: dict[str, tuple[Hook, ...]] = {}
         self._observed: set[str] = set()
         self._loops: list[asyncio.AbstractEventLoop] = []
@@ -100,7 +103,7 @@ class Hooks:
         """
         if not callable(function) or isinstance(function, type):
             raise InvalidOption(f"on({event!r}): {function!r:.80} is no function")
-        self._hooks[event] = (*self._hooks.get(event, ()), Hook(event, function))
+        self._hooks[event] = (*self._hooks.get(event, ()), Hook(event, function, around=self._around))
         for name in OBSERVED[event]:
             if name not in self._observed:
                 self._observed.add(name)
@@ -127,7 +130,9 @@ class Hooks:
                 await _idle(self._each(), STOP_TIMEOUT)
             finally:
                 self._loops.remove(loop)
-                await asyncio.gather(*(hook.leave() for hook in self._each()))
+                if loop not in self._loops:  # else another worker runs on it
+                    mine = [hook for hook in self._each() if not self._loops or hook.runs_on(loop)]
+                    await asyncio.gather(*(hook.leave() for hook in mine))
 
     @contextmanager
     def at_once(self) -> Iterator[None]:

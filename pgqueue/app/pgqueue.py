@@ -7,6 +7,7 @@ Django's ``a`` prefix and the same parameters, which one test checks.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, overload
 
@@ -131,7 +132,10 @@ class PgQueue(Scheduling):
         self._declared = {}
         self.observers = Observers()
         self.hooks = Hooks(
-            self.observers, codec=lambda: self.codec, in_test=lambda: self.database.calls_hooks
+            self.observers,
+            codec=lambda: self.codec,
+            in_test=lambda: self.database.calls_hooks,
+            around=self._around_hook,
         )
 
     def __repr__(self) -> str:
@@ -146,6 +150,10 @@ class PgQueue(Scheduling):
     def _framework_middleware(self) -> Sequence[Middleware]:
         """What a framework has around each attempt; here nothing. It is around the app's own middleware."""
         return ()
+
+    def _around_hook(self) -> AbstractContextManager[object]:
+        """What a framework has around each call of a plain hook; here nothing."""
+        return nullcontext()
 
     def enqueue(self, task: Task[P, R], /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:  # noqa: D417 - the task's own
         """Enqueue a call of a task: ``task.enqueue(...)`` in other words.

@@ -6,6 +6,7 @@ The module is not called ``queue``: a package's attribute cannot be both a submo
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import django
@@ -19,7 +20,7 @@ from pgqueue.app.task import Task
 from pgqueue.django import conf
 from pgqueue.django.backend_imported import ImportedTasks
 from pgqueue.django.database import DjangoDatabase, Misconfigured
-from pgqueue.django.recycling import Recycling
+from pgqueue.django.recycling import Recycling, closing_connections
 from pgqueue.errors import ConfigurationError
 from pgqueue.store.database import Database
 from pgqueue.values.job import NewJob
@@ -68,6 +69,9 @@ class DjangoQueue(PgQueue):
 
     def _framework_middleware(self) -> Sequence[Middleware]:
         return [Recycling()]
+
+    def _around_hook(self) -> AbstractContextManager[object]:
+        return closing_connections()
 
     def _add(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
         """Add jobs that tasks have prepared, on Django's connection or another of the user's."""

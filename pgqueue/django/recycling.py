@@ -13,7 +13,8 @@ import asyncio
 import select
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from weakref import ReferenceType, ref
 
@@ -80,6 +81,20 @@ def recycle(wrappers: Iterable[BaseDatabaseWrapper]) -> None:
             if _may_be_broken(wrapper):
                 wrapper.errors_occurred = True  # so that Django checks whether it is usable
             wrapper.close_if_unusable_or_obsolete()
+
+
+@contextmanager
+def closing_connections() -> Iterator[None]:
+    """Close this thread's connections after a call of a hook: the thread may end with it.
+
+    A connection within an ``atomic()`` block stays open: it is a test case's.
+    """
+    try:
+        yield
+    finally:
+        for wrapper in connections.all(initialized_only=True):
+            if not wrapper.in_atomic_block:
+                wrapper.close()
 
 
 def remember(*, connection: BaseDatabaseWrapper, **_: object) -> None:

@@ -10,6 +10,7 @@ import copy
 import inspect
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
@@ -189,6 +190,13 @@ class PgQueueFlask(PgQueue):
 
     def _framework_middleware(self) -> Sequence[Middleware]:
         return [_AppContext(self._app)]
+
+    def _around_hook(self) -> AbstractContextManager[object]:
+        """An app context; none, if it cannot be known of which app."""
+        try:
+            return self._app().app_context()
+        except ConfigurationError:
+            return nullcontext()
 
     def _add(self, jobs: Iterable[NewJob], connection: object = None) -> list[JobHandle[Any]]:
         """Add jobs that tasks have prepared, in the app's session unless a connection is given."""

@@ -54,6 +54,13 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return f"<Event {self.name} job={self.job} task={self.task!r} attempt={self.attempt}>"
 
     @property
+    def size(self) -> int:
+        """About how many bytes its arguments and its error take."""
+        args = 0 if self._given is None else len(self._given.args)
+        error = self.error
+        return args + (0 if error is None else len(error.message) + len(error.traceback or ""))
+
+    @property
     def args(self) -> dict[str, Any] | None:
         """The job's arguments by parameter name, as plain JSON values, decoded at each look; None: not known here.
 
@@ -76,6 +83,11 @@ class WorkerEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     worker: UUID
     queues: tuple[str, ...] | None
     concurrency: int
+
+    @property
+    def size(self) -> int:
+        """It takes next to nothing."""
+        return 0
 
 
 def of_job(name: JobEventName, job_id: int, given: NewJob, read: Read) -> Event:

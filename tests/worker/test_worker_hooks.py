@@ -435,6 +435,102 @@ async def test_events_beyond_the_bound_are_dropped_counted_and_logged(
     assert len(warned) == 1, "not for each event"
 
 
+async def test_long_arguments_that_wait_for_a_hook_are_bounded(
+    queue: PgQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hook_module, "MOST_BYTES", 20_000)
+    begun, release = threading.Event(), threading.Event()
+    called: list[int] = []
+
+    @queue.on("enqueued")
+    def slow(event: Event) -> None:
+        begun.set()
+        release.wait(60)
+        called.append(event.job)
+
+    @queue.task
+    async def work(text: str) -> None: ...
+
+    first = await work.aenqueue("")
+    await until(begun.is_set)
+    jobs = [await work.aenqueue("x" * 9_000) for _ in range(5)]
+    release.set()
+    await until(lambda: queue.hooks.states[0].called == 4)
+    assert called == [first.id, *(job.id for job in jobs[:3])]
+    assert queue.hooks.states[0].dropped == 2
+    last = await work.aenqueue("x" * 30_000)
+    await until(lambda: called[-1] == last.id)
+
+
+@BOTH
+async def test_a_worker_that_stops_leaves_hooks_to_the_others_of_its_process(
+    queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch, *, plain: bool
+) -> None:
+    """A hook is being called when the first worker stops; its events are not dropped."""
+    monkeypatch.setattr(hooks_module, "STOP_TIMEOUT", 0.05)
+    begun, release = threading.Event(), threading.Event()
+    called: list[int] = []
+
+    def hold(event: Event) -> None:
+        begun.set()
+        release.wait(60)
+        called.append(event.job)
+
+    async def ahold(event: Event) -> None:
+        begun.set()
+        await until(release.is_set)
+        called.append(event.job)
+
+    queue.on("succeeded")(hold if plain else ahold)
+
+    @queue.task
+    async def work() -> None: ...
+
+    jobs = [await work.aenqueue() for _ in range(3)]
+    async with running(queue):
+        async with running(queue):
+            await ended(queue, *jobs)
+            await until(begun.is_set)
+        release.set()
+        await until(lambda: len(called) == 3)
+    assert [one.dropped for one in queue.hooks.states] == [0]
+
+
+@BOTH
+def test_hooks_are_called_by_one_worker_after_the_other(dsn: str, *, plain: bool) -> None:
+    """Each has an event loop of its own; a call that never returned in the first does not stop those of the second."""
+    queue = PgQueue(dsn)
+    told: list[int] = []
+
+    async def note(event: Event) -> None:
+        told.append(event.job)
+
+    queue.on("succeeded")((lambda event: told.append(event.job)) if plain else note)
+
+    @queue.on("started")
+    async def stay(_: Event) -> None:
+        await asyncio.sleep(3600)
+
+    @queue.task
+    async def work() -> None: ...
+
+    async def serve() -> None:
+        worker = Worker(queue)
+        run = asyncio.create_task(worker.run())
+        job = await work.aenqueue()
+        await until(lambda: job.id in told)
+        worker.stop()
+        await run
+        await queue.aclose()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hooks_module, "STOP_TIMEOUT", 0.05)
+        asyncio.run(serve())
+        asyncio.run(serve())
+    assert len(told) == 2
+    assert not any(one.waiting for one in queue.hooks.states)
+
+
 async def test_a_call_that_takes_long_is_logged(
     queue: PgQueue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
