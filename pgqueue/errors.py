@@ -6,6 +6,7 @@
     ├── ConfigurationError          a setting is missing or makes no sense
     │   ├── InvalidOption           an option of a task or an enqueue is out of its range
     │   ├── UnknownQueue            a queue that was not declared, where queues are declared
+    │   ├── QueueExists             a queue was declared that has other settings
     │   ├── UnknownTask             a task name that was never registered
     │   ├── UnknownSchedule         a schedule of this name is not stored
     │   ├── UnknownWorker           no live worker has this id, or this host and process
@@ -34,6 +35,7 @@
     │   ├── FlowNotDone             the flow did not end within the timeout of the wait
     │   └── FlowNotFound            no record of this flow
     ├── JobError
+    │   ├── QueueDrained            raised by an enqueue: an operator drains the queue, it takes no new jobs
     │   ├── JobNotFound             no record of this id
     │   ├── JobNotDone              the job did not end within the timeout of the wait
     │   ├── JobFailed               the job is dead or was cancelled, so there is no result
@@ -82,6 +84,10 @@ class InvalidOption(ConfigurationError, ValueError):
 
 class UnknownQueue(ConfigurationError):
     """A queue was named that the app did not declare, and the app declares its queues."""
+
+
+class QueueExists(ConfigurationError):
+    """A queue was declared that has other settings, and the declaration was to fail then; nothing was changed."""
 
 
 class UnknownTask(ConfigurationError):
@@ -194,6 +200,10 @@ class FlowNotFound(FlowError, LookupError):
 
 class JobError(PgQueueError):
     """An error about one job."""
+
+
+class QueueDrained(JobError):
+    """The queue takes no new jobs: an operator drains it. Nothing was enqueued."""
 
 
 class JobNotFound(JobError, LookupError):

@@ -22,6 +22,6 @@ kept as (
                 else pgqueue.with_error(errors, (%(errors)s::text[])[place]::jsonb, clock.now) end,
            (%(results)s::text[])[place]::jsonb, meta
     from done, (select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now) as clock
-    where %(keep)s::boolean or at_end & 2 = 2
+    where (%(keep)s::boolean and queue <> all((select pgqueue.unkept_queues())::text[])) or at_end & 2 = 2
 )
 select id, at_end from done

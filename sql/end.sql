@@ -35,7 +35,8 @@ kept as (
            case when error is null then errors else pgqueue.with_error(errors, error, now) end,
            (%(results)s::text[])[place]::jsonb, meta
     from judged
-    where outcome = 'cancelled' or (outcome = 'succeeded' and (%(keep)s::boolean or at_end & 2 = 2))
+    where outcome = 'cancelled' or (outcome = 'succeeded'
+              and ((%(keep)s::boolean and queue <> all((select pgqueue.unkept_queues())::text[])) or at_end & 2 = 2))
 ),
 dead as (
     insert into pgqueue.dead_jobs (id, run_at, created_at, started_at, died_at, worker_id, collisions, priority,

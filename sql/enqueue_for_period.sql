@@ -1,5 +1,5 @@
 -- enqueue_for_period: add one job unless its unique key is held, by a live job or for a period; hold it for the new period.
--- index: jobs_unique_key, unique_holds_pkey
+-- index: jobs_unique_key, unique_holds_pkey, queues_pkey
 -- locks: the key's row in unique_holds; as enqueue_unique
 -- run by: Task.enqueue with Unique(period=...)
 with clock as (
@@ -9,7 +9,8 @@ held as (
     insert into pgqueue.unique_holds as hold (unique_key, job_id, held_until)
     select %(unique_key)s::text, clock.id, clock.now + %(period)s::interval
     from clock
-    where not exists (select from pgqueue.jobs where unique_key = %(unique_key)s::text)
+    left join pgqueue.queues as setting on setting.name = %(queue)s::text
+    where setting.drained_at is null and not exists (select from pgqueue.jobs where unique_key = %(unique_key)s::text)
     on conflict (unique_key) do update set job_id = excluded.job_id, held_until = excluded.held_until
     where hold.held_until <= excluded.held_until - %(period)s::interval
     returning hold.job_id
@@ -22,8 +23,10 @@ due as (
 added as (
     insert into pgqueue.jobs (id, queue, task, args, priority, status, run_at, max_attempts,
                               unique_key, unique_until_started, meta)
-    select due.job_id, %(queue)s::text, %(task)s::text, %(args)s::json, %(priority)s::smallint,
-           case when due.run_at > due.now then 'scheduled' else 'ready' end, due.run_at, %(max_attempts)s::smallint,
+    select due.job_id, %(queue)s::text, %(task)s::text, %(args)s::json,
+           coalesce(%(priority)s::smallint, (select priority from pgqueue.queues where name = %(queue)s::text), 0),
+           case when due.run_at > due.now then 'scheduled' else 'ready' end, due.run_at,
+           coalesce(%(max_attempts)s::smallint, (select max_attempts from pgqueue.queues where name = %(queue)s::text), 25),
            %(unique_key)s::text, %(unique_until_started)s::boolean, %(meta)s::jsonb
     from due
     on conflict (unique_key) where unique_key is not null do nothing

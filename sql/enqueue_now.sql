@@ -1,4 +1,4 @@
--- enqueue_now: add one job without a unique key that is ready at once, as most are: what is not said is left to the table.
+-- enqueue_now: add one job without a unique key that is ready at once, as most are, where the enqueuer knows what its queue says: what is not said is left to the table.
 -- index: none
 -- locks: none beyond the new row
 -- run by: Task.enqueue

@@ -45,5 +45,7 @@ select due.promoted, due.refused,
        exists (select from pgqueue.flow_work),
        case when exists (select from pgqueue.signals where not settled) then 0.0
             else (select extract(epoch from greatest(least(until, clock.now + interval '1 day'), clock.now) - clock.now)::float8
-                  from pgqueue.waits where until is not null order by until limit 1) end
+                  from pgqueue.waits where until is not null order by until limit 1) end,
+       array(select name from pgqueue.queues where timeout is not null order by name),
+       array(select extract(epoch from timeout)::float8 from pgqueue.queues where timeout is not null order by name)
 from clock cross join lateral pgqueue.promote_due(clock.now, %(limit)s::integer) as due

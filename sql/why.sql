@@ -34,18 +34,18 @@ left join pgqueue.jobs as live on live.id = job.id
 left join pgqueue.workers as worker on worker.id = job.worker_id and job.state = 'running'
 cross join lateral (
     select count(*) as workers,
-           count(*) filter (where of.draining is not true and (of.queues is null or job.queue = any(of.queues))) as serving,
+           count(*) filter (where of.draining is not true and pgqueue.serves(of.queues, job.queue)) as serving,
            coalesce(sum(coalesce(of.slots, of.concurrency))
-                    filter (where of.draining is not true and (of.queues is null or job.queue = any(of.queues))), 0)::bigint as slots,
-           count(*) filter (where of.draining is not true and (of.queues is null or job.queue = any(of.queues))
+                    filter (where of.draining is not true and pgqueue.serves(of.queues, job.queue)), 0)::bigint as slots,
+           count(*) filter (where of.draining is not true and pgqueue.serves(of.queues, job.queue)
                               and (of.tasks is null or job.task = any(of.tasks))) as knowing,
-           count(*) filter (where of.draining is not true and (of.queues is null or job.queue = any(of.queues))
+           count(*) filter (where of.draining is not true and pgqueue.serves(of.queues, job.queue)
                               and of.blocked_since is not null) as blocked
     from pgqueue.workers as of where of.lease_until > clock.now) as alive
 left join lateral (
     select * from pgqueue.workers as of
     where of.blocked_since is not null and of.lease_until > clock.now
       and case when job.state = 'running' then of.id = job.worker_id
-               else of.queues is null or job.queue = any(of.queues) end
+               else pgqueue.serves(of.queues, job.queue) end
     order by of.blocked_since limit 1) as stuck on true
 where job.id = %(id)s::bigint

@@ -63,7 +63,11 @@ class Enqueuing(Signalling):
         jobs = self._kept(jobs)
         match jobs:
             case [job]:
-                done = [self.database.run(enqueue.enqueue(self._checked(job)), connection)]
+                done = [
+                    self.database.run(
+                        enqueue.enqueue(self._checked(job), known=self.database.known), connection
+                    )
+                ]
             case _:
                 plan = enqueue.enqueue_many(self._drawn(jobs, connection))
                 done = self.database.run(plan, connection)
@@ -77,7 +81,11 @@ class Enqueuing(Signalling):
         jobs = self._kept(jobs)
         match jobs:
             case [job]:
-                done = [await self.database.arun(enqueue.enqueue(self._checked(job)), connection)]
+                done = [
+                    await self.database.arun(
+                        enqueue.enqueue(self._checked(job), known=self.database.known), connection
+                    )
+                ]
             case _:
                 plan = enqueue.enqueue_many(self._drawn(jobs, connection))
                 done = await self.database.arun(plan, connection)

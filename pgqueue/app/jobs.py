@@ -5,10 +5,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pgqueue.app.flow_steering import FlowSteering
+from pgqueue.app.operator import me
 from pgqueue.app.progress import opened_progress
 from pgqueue.app.results import aended, ended, not_found, result_of
 from pgqueue.errors import InvalidOption, JobNotFound
-from pgqueue.store import control, notes, standings, waiting
+from pgqueue.store import control, notes, queues, standings, waiting
 from pgqueue.store.database import Database
 from pgqueue.store.sweep import aagain_after_deadlock, again_after_deadlock, arun_sweep, run_sweep
 from pgqueue.values.codec import Codec, encoded_key, opened
@@ -23,7 +24,7 @@ IDS = range(-(1 << 63), 1 << 63)
 
 
 class Jobs(FlowSteering):
-    """Everything about jobs that needs no task: each method runs one plan of :mod:`pgqueue.store.control`.
+    """Everything about jobs that needs no task: each method runs one plan of the store.
 
     Attributes:
         codec: decodes what is stored of jobs; None: it is stored in clear.
@@ -228,21 +229,38 @@ class Jobs(FlowSteering):
             control.purge_dead(job_ids=job_ids, task=task, queue=queue, before=before, error=error)
         )
 
-    def pause(self, queue: str) -> None:
-        """Stop a queue from being claimed from, by every worker; what runs goes on."""
-        self.database.run(control.pause(queue))
+    def pause(self, queue: str, *, why: str | None = None, by: str | None = None) -> bool:
+        """Stop queues from being claimed from, by every worker, until they are resumed; what runs goes on.
 
-    async def apause(self, queue: str) -> None:
+        Args:
+            queue: a name, or a pattern such as ``mail-*``: then the queues that there are now, not later ones.
+            why: why, for people to read.
+            by: who; by default the user and the host of this process.
+
+        Returns:
+            False: it was paused, or no queue matches.
+        """
+        return bool(self.database.run(queues.pause(queue, why=why, by=by or me())))
+
+    async def apause(self, queue: str, *, why: str | None = None, by: str | None = None) -> bool:
         """As :meth:`pause`, awaited."""
-        await self.database.arun(control.pause(queue))
+        return bool(await self.database.arun(queues.pause(queue, why=why, by=by or me())))
 
-    def resume(self, queue: str) -> bool:
-        """Let a paused queue be claimed from again; False: it was not paused."""
-        return self.database.run(control.resume(queue))
+    def resume(self, queue: str, *, by: str | None = None) -> bool:
+        """Let queues be claimed from again, and take jobs again where they were drained.
 
-    async def aresume(self, queue: str) -> bool:
+        Args:
+            queue: a name, or a pattern.
+            by: who; by default the user and the host of this process.
+
+        Returns:
+            False: none was paused or drained.
+        """
+        return bool(self.database.run(queues.resume(queue, by=by or me())))
+
+    async def aresume(self, queue: str, *, by: str | None = None) -> bool:
         """As :meth:`resume`, awaited."""
-        return await self.database.arun(control.resume(queue))
+        return bool(await self.database.arun(queues.resume(queue, by=by or me())))
 
     def standings(self) -> list[QueueStanding]:
         """How every queue stands: how many jobs in which state, the oldest ready one, the rate; in milliseconds.

@@ -6,14 +6,13 @@ app declares.
 """
 
 import logging
-import socket
-from contextlib import suppress
 from datetime import datetime
 from itertools import islice
 from typing import Any, Unpack
 
 from pgqueue.app.declaring import TimingOptions
 from pgqueue.app.handle import JobHandle
+from pgqueue.app.operator import me
 from pgqueue.app.storing import Storing, require_stored
 from pgqueue.app.task import Call
 from pgqueue.errors import InvalidOption
@@ -180,11 +179,11 @@ class Schedules(Storing):
         Raises:
             UnknownSchedule: there is none of this name.
         """
-        return self._queue.database.run(schedules.pause(name, by or _me()))
+        return self._queue.database.run(schedules.pause(name, by or me()))
 
     async def apause(self, name: str, *, by: str | None = None) -> bool:
         """As :meth:`pause`, awaited."""
-        return await self._queue.database.arun(schedules.pause(name, by or _me()))
+        return await self._queue.database.arun(schedules.pause(name, by or me()))
 
     def resume(self, name: str) -> bool:
         """Fire the ticks of a paused schedule again, or of one that was set aside; what became due meanwhile is missed.
@@ -296,12 +295,3 @@ def _aware(what: str, instant: datetime) -> datetime:
 
 def _page_from(before: datetime | None) -> datetime | None:
     return None if before is None else _aware("before", before)
-
-
-def _me() -> str:
-    import getpass  # noqa: PLC0415 - for the few programs that change schedules
-
-    user = "unknown"
-    with suppress(Exception):  # a container's user may have no name
-        user = getpass.getuser()
-    return f"{user}@{socket.gethostname()}"

@@ -1,6 +1,6 @@
 """Where schedules are declared: ``@queue.schedule``. :mod:`pgqueue.app.schedules` stores and steers them.
 
-The modules of schedules are imported when a program first uses a schedule.
+The modules of schedules, and of what operators do to queues, are imported when a program first uses one.
 """
 
 from collections.abc import Mapping
@@ -13,6 +13,7 @@ from pgqueue.errors import InvalidOption
 
 if TYPE_CHECKING:
     from pgqueue.app.declaring import Declared, Declares, TimingOptions
+    from pgqueue.app.queue_control import QueueControl
     from pgqueue.app.schedules import Schedules
     from pgqueue.app.workers import Workers
 
@@ -21,6 +22,13 @@ class Scheduling(Registry):
     """The schedules of a queue."""
 
     _declared: "dict[str, Declared]"
+
+    @cached_property
+    def control(self) -> "QueueControl":
+        """The queues as operators see them: settings, drain, move, purge."""
+        from pgqueue.app.queue_control import QueueControl  # noqa: PLC0415 - see the module's docstring
+
+        return QueueControl(self)
 
     @cached_property
     def schedules(self) -> "Schedules":

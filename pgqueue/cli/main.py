@@ -32,7 +32,7 @@ VERBS = {
     "pipeline": Verb(
         "pgqueue.cli.pipeline.command:pipeline", "Export ended jobs to a Parquet lake, and report on them."
     ),
-    "queues": Verb("pgqueue.cli.queues:queues", "List, pause or resume queues."),
+    "queues": Verb("pgqueue.cli.queues:queues", "List, pause, drain, set, purge or move queues."),
     "schedules": Verb("pgqueue.cli.schedules:schedules", "List, add, pause or fire schedules."),
     "signal": Verb("pgqueue.cli.signal:signal", "Send a signal to a job that waits for it, or to a key."),
     "worker": Verb("pgqueue.cli.worker:worker", "Run jobs until it is stopped."),

@@ -1,16 +1,28 @@
-"""``pgqueue queues``: how many jobs each queue has, and whether workers may claim them."""
+"""``pgqueue queues``: what queues hold, whether workers claim from them, their settings, and what is done to all of their jobs."""
 
+from collections.abc import Collection, Iterable
 from datetime import timedelta
+from typing import TYPE_CHECKING, Any, cast
 
 import click
+import msgspec
 
+from pgqueue.app.operator import me
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.known import look_up
-from pgqueue.cli.output import json_option, print_json, print_table, spelled_out
+from pgqueue.cli.output import json_option, local, print_json, print_table, spelled_out
+from pgqueue.cli.values import ABOVE_ZERO, LENGTH
 from pgqueue.cli.verbs import Group
 from pgqueue.store import control
+from pgqueue.store import queues as store
+from pgqueue.store.queue_jobs import Contents
+from pgqueue.values.pattern import is_pattern
+from pgqueue.values.queue_settings import EXISTING, Existing, QueueSettings
 from pgqueue.values.standing import QueueStanding
+
+if TYPE_CHECKING:
+    from pgqueue.app.queue_control import Settings
 
 HEADS = (
     "queue",
@@ -26,9 +38,14 @@ HEADS = (
 )
 
 
+_several = click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
+why_option = click.option("--why", help="Why, for people to read.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+
+
 @click.group(cls=Group)
 def queues() -> None:
-    """List, pause or resume queues."""
+    """List queues, pause or drain them, change their settings, move or cancel their jobs."""
 
 
 @queues.command("list")
@@ -55,28 +72,184 @@ def list_queues(queue: PgQueue, /, *, as_json: bool) -> None:
 
 
 @queues.command()
-@click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
+@click.argument("name", metavar="QUEUE")
+@json_option
 @with_queue
-def pause(queue: PgQueue, /, *, names: tuple[str, ...]) -> None:
-    """Pause queues: no worker starts their jobs. Running jobs continue."""
+def show(queue: PgQueue, /, *, name: str, as_json: bool) -> None:
+    """Show one queue: its jobs, its settings, and who paused it, when and why."""
+    found = next((one for one in _standings(queue) if one.queue == name), None)
+    if found is None:
+        raise click.ClickException(
+            f"{name!r}: no job and no row names this queue; `pgqueue queues list` shows those that are"
+        )
+    if as_json:
+        print_json(found)
+        return
+    for label, value in _facts(found):
+        click.echo(spelled_out(f"{label:14}{value}"))
+
+
+@queues.command()
+@_several
+@why_option
+@with_queue
+def pause(queue: PgQueue, /, *, names: tuple[str, ...], why: str | None) -> None:
+    """Pause queues: no worker starts their jobs, until you resume them. Running jobs continue.
+
+    A name with * in it is a pattern: '*' is all queues that there are now.
+    """
+    _require(queue, names)
+    note_unknown = look_up(queue, *(name for name in names if not is_pattern(name)))
     for name in names:
-        queue.require_queue(name)
-    note_unknown = look_up(queue, *names)
-    for name in names:
-        queue.pause(name)
-        click.echo(f"{name}: paused")
+        changed = queue.database.run(store.pause(name, why=why, by=me()))
+        _tell(name, changed, "paused", "was paused already")
     note_unknown()
 
 
 @queues.command()
-@click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
+@_several
+@why_option
+@with_queue
+def drain(queue: PgQueue, /, *, names: tuple[str, ...], why: str | None) -> None:
+    """Drain queues: enqueues to them are refused, until you resume them. Their jobs run.
+
+    A name with * in it is a pattern: '*' is all queues that there are now.
+    """
+    _require(queue, names)
+    note_unknown = look_up(queue, *(name for name in names if not is_pattern(name)))
+    for name in names:
+        changed = queue.database.run(store.drain(name, why=why, by=me()))
+        _tell(name, changed, "drained: it takes no new jobs", "was drained already")
+    note_unknown()
+
+
+@queues.command()
+@_several
 @with_queue
 def resume(queue: PgQueue, /, *, names: tuple[str, ...]) -> None:
-    """Resume paused queues: workers start their jobs again."""
+    """Resume paused or drained queues: workers start their jobs again, and they take new ones."""
+    _require(queue, names)
     for name in names:
-        queue.require_queue(name)
+        changed = queue.database.run(store.resume(name, by=me()))
+        _tell(name, changed, "resumed", "was not paused")
+
+
+@queues.command("set")
+@click.argument("name", metavar="QUEUE")
+@click.option("--priority", type=int, help="Of jobs whose enqueue and task name none.")
+@click.option("--max-attempts", type=int, help="Of jobs whose enqueue and task name none.")
+@click.option("--timeout", type=ABOVE_ZERO, help="How long an attempt may take whose task names no timeout.")
+@click.option("--keep-history/--no-history", default=None, help="Whether jobs that succeed are kept.")
+@click.option("--keep-dead", type=LENGTH, help="For how long its dead jobs are kept.")
+@click.option("--unset", multiple=True, metavar="SETTING", help="Take this setting away, such as timeout.")
+@click.option(
+    "--existing",
+    type=click.Choice(EXISTING),
+    help="Declare all settings at once: what is done with other settings that the queue has.",
+)
+@json_option
+@with_queue
+def set_queue(
+    queue: PgQueue,
+    /,
+    *,
+    name: str,
+    unset: tuple[str, ...],
+    existing: Existing | None,
+    as_json: bool,
+    **given: Any,  # noqa: ANN401 - the settings' own types
+) -> None:
+    """Change settings of a queue, and print what holds. They act on running workers within a second.
+
+    With --existing, the settings that you do not give are taken away.
+    """
+    chosen = {key: value for key, value in given.items() if value is not None}
+    if existing is not None and unset:
+        raise click.UsageError("--existing declares all settings; --unset changes one: give one of the two.")
+    unset = tuple(one.replace("-", "_") for one in unset)
+    held = (
+        queue.control.set(name, unset=unset, **cast("Settings", chosen))
+        if existing is None
+        else queue.control.declare(name, existing=existing, **cast("Settings", chosen))
+    )
+    if as_json:
+        print_json(held)
+        return
+    for label, value in _settings(held):
+        click.echo(f"{label:14}{value}")
+
+
+@queues.command()
+@click.argument("name", metavar="QUEUE")
+@yes_option
+@with_queue
+def purge(queue: PgQueue, /, *, name: str, yes: bool) -> None:
+    """Cancel all waiting jobs of a queue, and their flows with them. Running and dead jobs are left alone.
+
+    `pgqueue dead purge --queue QUEUE` deletes the dead ones.
+    """
+    found = queue.control.contents(name)
+    _confirm(f"cancel {found.waiting} waiting jobs of queue {name}", found, yes=yes)
+    click.echo(spelled_out(f"{queue.control.purge(name)} cancelled: {name}"))
+
+
+@queues.command()
+@click.argument("name", metavar="QUEUE")
+@click.argument("to", metavar="TO")
+@yes_option
+@with_queue
+def move(queue: PgQueue, /, *, name: str, to: str, yes: bool) -> None:
+    """Move all waiting jobs of a queue to another one. Running and dead jobs stay."""
+    found = queue.control.contents(name)
+    note_unknown = look_up(queue, to)
+    _confirm(f"move {found.waiting} waiting jobs from queue {name} to {to}", found, yes=yes)
+    click.echo(spelled_out(f"{queue.control.move(name, to)} moved: {name} to {to}"))
+    note_unknown()
+
+
+def _require(queue: PgQueue, names: Iterable[str]) -> None:
     for name in names:
-        click.echo(f"{name}: {'resumed' if queue.resume(name) else 'was not paused'}")
+        if not is_pattern(name):
+            queue.require_queue(name)
+
+
+def _tell(name: str, changed: Collection[str], done: str, else_said: str) -> None:
+    if is_pattern(name) and not changed:
+        click.echo(spelled_out(f"{name}: no queue to change"))
+    for one in changed or ([] if is_pattern(name) else [name]):
+        click.echo(spelled_out(f"{one}: {done if changed else else_said}"))
+
+
+def _confirm(what: str, found: Contents, *, yes: bool) -> None:
+    """Ask, unless told not to; what is not asked of a program that cannot answer is refused by click."""
+    rest = f"; {found.running} running and {found.dead} dead are left alone"
+    click.echo(spelled_out(f"this will {what}{rest}"), err=True)
+    if not yes:
+        click.confirm("Continue?", abort=True, err=True)
+
+
+def _facts(one: QueueStanding) -> Iterable[tuple[str, object]]:
+    yield "queue", one.queue
+    yield "state", _state(one)
+    for word, at, by, why in (
+        ("paused", one.paused_at, one.paused_by, one.paused_why),
+        ("drained", one.drained_at, one.drained_by, one.drained_why),
+    ):
+        if at is not None:
+            yield word, f"since {local(at)} by {by or 'unknown'}{f': {why}' if why else ''}"
+    for name in ("ready", "running", "scheduled", "blocked", "dead"):
+        yield name, getattr(one, name)
+    yield from _settings(one.settings)
+
+
+def _settings(held: QueueSettings) -> Iterable[tuple[str, object]]:
+    for name, value in msgspec.structs.asdict(held).items():
+        yield name.replace("_", " "), "not set" if value is None else value
+
+
+def _state(one: QueueStanding) -> str:
+    words = [word for word, at in (("paused", one.paused_at), ("drained", one.drained_at)) if at is not None]
+    return ", ".join(words)
 
 
 def _standings(queue: PgQueue) -> list[QueueStanding]:
@@ -91,7 +264,7 @@ def _row(one: QueueStanding) -> tuple[object, ...]:
     numbers = (one.ready, one.running, one.scheduled, one.blocked, one.dead)
     return (
         one.queue,
-        "" if one.paused_at is None else "paused",
+        _state(one),
         *(f"{sign if number else ''}{number}" for number in numbers),
         "" if one.oldest_ready is None else str(timedelta(seconds=round(one.oldest_ready))),
         f"{one.rate:.1f}" if one.rate else "",

@@ -22,6 +22,7 @@ from pgqueue.cli.app import Settings
 from pgqueue.cli.supervisor import ASKED_TO_END, Supervisor
 from pgqueue.cli.values import ABOVE_ZERO, LENGTH, concurrency, names
 from pgqueue.values.lease import BLOCKED_AFTER, GRACE, LEASE, POLL, SWEEP
+from pgqueue.values.serving import ORDERS
 from pgqueue.worker.worker import Worker
 
 log = logging.getLogger("pgqueue.worker")
@@ -41,7 +42,16 @@ def _seconds(length: timedelta) -> str:
 
 @click.command()
 @click.option(
-    "--queues", type=names, metavar="QUEUE,...", help="Serve only these queues, with commas between."
+    "--queues",
+    type=names,
+    metavar="QUEUE[:WEIGHT],...",
+    help="Serve only these queues: names, patterns ('mail-*'), and with ! before it what is not served.",
+)
+@option(
+    "--order",
+    type=click.Choice(ORDERS),
+    default="shares",
+    help="Serve each queue by its weight, or strictly one before the next.",
 )
 @option(
     "--concurrency",

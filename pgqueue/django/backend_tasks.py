@@ -49,8 +49,8 @@ class Policy:
         return Retry() if self.retry is None else self.retry
 
     @property
-    def attempts(self) -> int:
-        """How many attempts a job has: one, unless the options set more."""
+    def attempts(self) -> int | None:
+        """How many attempts a job has: one, unless the options set more; None: as its queue says."""
         if self.max_attempts is not None:
             return self.max_attempts
         return 1 if self.retry is None else self.retry.max_attempts

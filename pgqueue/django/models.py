@@ -199,7 +199,7 @@ class Schedule(ReadOnly):
     created_at: "models.DateTimeField[datetime, datetime]" = TimeField()
     task: "models.TextField[str, str]" = models.TextField()
     queue: "models.TextField[str, str]" = models.TextField()
-    priority: "models.SmallIntegerField[int, int]" = models.SmallIntegerField()
+    priority: "models.SmallIntegerField[int | None, int | None]" = models.SmallIntegerField(null=True)
     cron: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: another rule
     every: "models.DurationField[timedelta | None, timedelta | None]" = models.DurationField(null=True)
     at: "models.DateTimeField[datetime | None, datetime | None]" = TimeField(null=True)

@@ -21,6 +21,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from random import getrandbits
 from types import MappingProxyType
+from typing import Protocol
 from uuid import UUID, uuid4
 
 import msgspec
@@ -101,6 +102,16 @@ class Heard(msgspec.Struct, frozen=True):
 
     ask: Ask
     to_cancel: Sequence[int] = ()
+
+
+class Split(Protocol):
+    """Says how many jobs to claim from each queue: :class:`pgqueue.values.shares.Shares` or :class:`pgqueue.values.shares.Strict`."""
+
+    def quotas(self, queues: Sequence[str], room: int) -> dict[str, int]:
+        """How many from each, in the order in which to ask."""
+
+    def learn(self, quotas: Mapping[str, int], served: Mapping[str, int], room: int) -> None:
+        """What was claimed of that."""
 
 
 @plan
@@ -218,15 +229,17 @@ def fill(
     queues: Sequence[str],
     room: int,
     *,
+    split: Split | None = None,
     marks: Mapping[str, Mark] = NO_MARKS,
     now: datetime | None = None,
 ) -> Steps[list[Claim]]:
-    """Claim from several queues, an equal share from each, until there is no room or nothing more is ready.
+    """Claim from several queues, a share from each, until there is no room or nothing more is ready.
 
     Args:
         worker: who takes them.
         queues: where from; when there is less room than queues, the first ones that have jobs are served.
         room: at most how many.
+        split: says how many from each; None: an equal share.
         marks: as for :func:`claim`.
         now: as for :func:`claim`.
     """
@@ -234,12 +247,17 @@ def fill(
     hungry = list(queues)
     while hungry and len(claims) < room:
         left = room - len(claims)
-        share = max(1, left // len(hungry))
-        asked = hungry[: max(left, ASKED_AT_ONCE)]
-        found = yield from claim(worker, dict.fromkeys(asked, share), limit=left, marks=marks, now=now)
+        if split is None:
+            quotas = dict.fromkeys(hungry[: max(left, ASKED_AT_ONCE)], max(1, left // len(hungry)))
+        else:
+            quotas = split.quotas(hungry, left)
+        found = yield from claim(worker, quotas, limit=left, marks=marks, now=now)
         claims += found
         served = Counter(one.queue for one in found)
-        hungry = hungry[len(asked) :] + [queue for queue in asked if served[queue] == share]
+        if split is not None:
+            split.learn(quotas, served, left)
+        hungry = hungry[len(quotas) :] if split is None else [one for one in hungry if one not in quotas]
+        hungry += [queue for queue, share in quotas.items() if served[queue] == share]
     return claims
 
 

@@ -1,4 +1,4 @@
-"""Plans for people and their tools: look, cancel, retry, purge, pause. Every door calls these."""
+"""Plans for people and their tools: look, cancel, retry, purge. Every door calls these."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -220,23 +220,6 @@ def purge_dead(
     ids = None if job_ids is None else list(filter(_is_id, job_ids))
     filters = {"ids": ids, "task": task, "queue": queue, "before": before, "error": error}
     return len((yield Statement("purge_dead", filters)))
-
-
-@plan
-def pause(queue: str, *, now: datetime | None = None) -> Steps[None]:
-    """Stop a queue from being claimed from; what runs goes on. Any name that a job can have will do."""
-    check_text("queue", queue)
-    yield Statement("pause", {"queue": queue, "now": now}, returns=False)
-
-
-@plan
-def resume(queue: str) -> Steps[bool]:
-    """Let a paused queue be claimed from again; False: it was not paused."""
-    check_text("queue", queue)
-    resumed = yield Statement("resume", {"queue": queue})
-    if resumed:
-        yield from wake()
-    return bool(resumed)
 
 
 @plan

@@ -31,6 +31,7 @@ from pgqueue.store.joining import OWN_CONNECTION, Open, blocking_connection, ope
 from pgqueue.store.plan import Plan, arun, run
 from pgqueue.store.pools import Pools, ataken, taken
 from pgqueue.store.session import NO_SETTINGS, startup_options, unknown_settings
+from pgqueue.values.queue_defaults import Known
 
 T = TypeVar("T")
 
@@ -46,6 +47,7 @@ class Database:
         behind_pooler: whether the DSN leads to a transaction pooler.
         pools: its connections.
         ends: who waits in this process for its jobs to end.
+        known: what this process remembers of queues, for enqueues.
         in_memory: whether it stands in for a database in a test: its jobs run only when the test says so.
         calls_hooks: whether it is a test's: hooks are called at once, in the caller.
     """
@@ -94,6 +96,7 @@ class Database:
             proxy(self), pool_size
         )  # no cycle: a database that is dropped closes its pools at once
         self.ends = Ends(proxy(self))
+        self.known = Known()
 
     @property
     def dsn(self) -> str:

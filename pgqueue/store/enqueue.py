@@ -8,6 +8,8 @@ from itertools import chain, islice
 from pgqueue.errors import JobError
 from pgqueue.store.plan import Copy, Statement, Steps, plan
 from pgqueue.values.job import Enqueued, NewJob, Outcome
+from pgqueue.values.queue_defaults import JobDefaults, Known, QueueDefaults, drained
+from pgqueue.values.queue_settings import MAX_ATTEMPTS, PRIORITY
 
 TRIES = 10
 ROWS_PER_CHUNK = 500
@@ -15,22 +17,32 @@ ROWS_PER_BLOCK = 2_500
 
 
 @plan
-def enqueue(job: NewJob, *, now: datetime | None = None) -> Steps[Enqueued]:
+def enqueue(job: NewJob, *, known: Known | None = None, now: datetime | None = None) -> Steps[Enqueued]:
     """Add one job.
 
     Args:
         job: what to add.
+        known: what this process remembers of queues; it learns what the database says.
         now: the instant to count ``delay`` from; the database's own by default.
 
     Returns:
         The new job's id, or the id of the job that holds the unique key and what was done to it.
+
+    Raises:
+        QueueDrained: its queue takes no new jobs.
     """
     if job.unique_key is not None:
         return (yield from _enqueue_unique(job, _params(job, now)))
-    if job.run_at is None and job.delay is None and job.meta is None and now is None:
-        rows = yield Statement("enqueue_now", _basic_params(job))
-    else:
-        rows = yield Statement("enqueue", _params(job, now))
+    if known is not None and job.run_at is None and job.delay is None and job.meta is None and now is None:
+        said = known.of(job)
+        if said is not None:
+            rows = yield Statement("enqueue_now", _basic_params(job, *said))
+            return Enqueued(rows[0][0])
+    rows = yield Statement("enqueue", _params(job, now))
+    if not rows:
+        raise drained(job.queue)
+    if known is not None:
+        known.learn(job, *rows[0][1:])
     return Enqueued(rows[0][0])
 
 
@@ -53,7 +65,7 @@ def enqueue_many(jobs: Iterable[NewJob], *, now: datetime | None = None) -> Step
     blocks = _Blocks(jobs)
     if not blocks.next:
         return []
-    clock = (yield Statement("clock", {"now": now}))[0][0]
+    clock, defaults = yield from queue_defaults(now)
     answers: list[Enqueued] = []
     keyed: dict[int, tuple[int, NewJob]] = {}
     one_by_one = False
@@ -69,13 +81,13 @@ def enqueue_many(jobs: Iterable[NewJob], *, now: datetime | None = None) -> Step
         answers += map(Enqueued, ids)
         fetching = blocks.fetch()
         if plain:
-            yield Copy("enqueue_copy", chain(_copy_chunks(plain, clock), fetching))
+            yield Copy("enqueue_copy", chain(_copy_chunks(plain, clock, defaults), fetching))
         list(fetching)  # where it was not sent along
     if one_by_one:
         for position, (_, job) in sorted(keyed.items(), key=lambda item: item[1][1].unique_key or ""):
             answers[position] = yield from _enqueue_unique(job, _params(job, now))
     elif keyed:
-        rejected = yield from _enqueue_keyed(list(keyed.values()), clock, now)
+        rejected = yield from _enqueue_keyed(list(keyed.values()), clock, defaults, now)
         for position, (job_id, _) in keyed.items():
             answers[position] = rejected.get(job_id, answers[position])
     return answers
@@ -95,6 +107,27 @@ class _Blocks:
 
 
 @plan
+def queue_defaults(now: datetime | None, *, refuses: bool = True) -> Steps[tuple[datetime, QueueDefaults]]:
+    """What time the database has, and what queues say of jobs that do not say it themselves.
+
+    Args:
+        now: the instant; the database's own by default.
+        refuses: whether jobs of drained queues are refused.
+    """
+    rows = yield Statement("queues/defaults", {"now": now})
+    of_queue = {
+        name: JobDefaults(
+            PRIORITY if priority is None else priority,
+            MAX_ATTEMPTS if max_attempts is None else max_attempts,
+            is_drained,
+        )
+        for _, name, priority, max_attempts, is_drained in rows
+        if name is not None
+    }
+    return rows[0][0], QueueDefaults(of_queue, refuses=refuses)
+
+
+@plan
 def reserve(count: int) -> Steps[list[int]]:
     """Ids for as many jobs, in ascending order."""
     runs = yield Statement("reserve_ids", {"count": count})
@@ -111,6 +144,8 @@ def _enqueue_unique(job: NewJob, params: dict[str, object]) -> Steps[Enqueued]:
         answer = yield from _on_collision(job, params)
         if answer is not None:
             return answer
+        if (yield Statement("queues/drained", params)):
+            raise drained(job.queue)
     raise JobError(
         f"unique_key={job.unique_key!r} was taken and freed {TRIES} times while enqueuing; try again"
     )
@@ -149,13 +184,13 @@ def _on_collision(job: NewJob, params: dict[str, object]) -> Steps[Enqueued | No
 
 
 def _enqueue_keyed(
-    numbered: list[tuple[int, NewJob]], clock: datetime, now: datetime | None
+    numbered: list[tuple[int, NewJob]], clock: datetime, defaults: QueueDefaults, now: datetime | None
 ) -> Steps[dict[int, Enqueued]]:
     """Insert jobs with unique keys; return, for the ids that were not used, what to say instead."""
     numbered.sort(
         key=lambda pair: pair[1].unique_key or ""
     )  # two batches lock keys in one order: no deadlock
-    params = _columns(numbered, clock) | {"now": now}
+    params = _columns(numbered, clock, defaults) | {"now": now}
     accepted = {row[0] for row in (yield Statement("enqueue_batch", params))}
     refused = [(job_id, job) for job_id, job in numbered if job_id not in accepted]
     if not refused:
@@ -173,13 +208,13 @@ def _enqueue_keyed(
     return answers
 
 
-def _basic_params(job: NewJob) -> dict[str, object]:
+def _basic_params(job: NewJob, priority: int | None, max_attempts: int | None) -> dict[str, object]:
     return {
         "queue": job.queue,
         "task": job.task,
         "args": job.args.decode(),
-        "priority": job.priority,
-        "max_attempts": job.max_attempts,
+        "priority": priority,
+        "max_attempts": max_attempts,
     }
 
 
@@ -190,7 +225,11 @@ def _params(job: NewJob, now: datetime | None) -> dict[str, object]:
         "meta": None if job.meta is None else job.meta.decode(),
         "now": now,
     }
-    return _basic_params(job) | more | ({} if job.unique_key is None else _unique_params(job))
+    return (
+        _basic_params(job, job.priority, job.max_attempts)
+        | more
+        | ({} if job.unique_key is None else _unique_params(job))
+    )
 
 
 def _unique_params(job: NewJob) -> dict[str, object]:
@@ -201,16 +240,19 @@ def _unique_params(job: NewJob) -> dict[str, object]:
     }
 
 
-def _columns(numbered: list[tuple[int, NewJob]], clock: datetime) -> dict[str, object]:
+def _columns(
+    numbered: list[tuple[int, NewJob]], clock: datetime, defaults: QueueDefaults
+) -> dict[str, object]:
     jobs = [job for _, job in numbered]
+    said = [defaults.of(job) for job in jobs]
     return {
         "ids": [job_id for job_id, _ in numbered],
         "queues": [job.queue for job in jobs],
         "tasks": [job.task for job in jobs],
         "args": [job.args.decode() for job in jobs],
-        "priorities": [job.priority for job in jobs],
+        "priorities": [priority for priority, _ in said],
         "run_ats": [due_at(job, clock) for job in jobs],
-        "max_attempts": [job.max_attempts for job in jobs],
+        "max_attempts": [attempts for _, attempts in said],
         "unique_keys": [job.unique_key for job in jobs],
         "unique_until_started": [job.unique.until == "started" for job in jobs],
         "metas": [None if job.meta is None else job.meta.decode() for job in jobs],
@@ -224,9 +266,11 @@ def due_at(job: NewJob, clock: datetime) -> datetime:
     return clock if job.delay is None else clock + job.delay
 
 
-def _copy_chunks(numbered: list[tuple[int, NewJob]], clock: datetime) -> Iterator[bytes]:
+def _copy_chunks(
+    numbered: list[tuple[int, NewJob]], clock: datetime, defaults: QueueDefaults
+) -> Iterator[bytes]:
     """The jobs in COPY's text format. JSON escapes control characters itself; backslashes are left to us."""
-    rows, at_once = iter(numbered), _copied_time(clock, clock)
+    rows, at_once, of = iter(numbered), _copied_time(clock, clock), defaults.of
     while chunk := list(islice(rows, ROWS_PER_CHUNK)):
         yield b"".join(
             b"%d\t%b\t%b\t%d\t%b\t%d\t%b\n"
@@ -234,14 +278,15 @@ def _copy_chunks(numbered: list[tuple[int, NewJob]], clock: datetime) -> Iterato
                 job_id,
                 copied_names(job.queue, job.task),
                 job.args.replace(b"\\", b"\\\\"),
-                job.priority,
+                priority,
                 at_once
                 if job.run_at is None and job.delay is None
                 else _copied_time(due_at(job, clock), clock),
-                job.max_attempts,
+                max_attempts,
                 b"\\N" if job.meta is None else job.meta.replace(b"\\", b"\\\\"),
             )
             for job_id, job in chunk
+            for priority, max_attempts in (of(job),)
         )
 
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from pgqueue.store import finish, flows, following
 from pgqueue.store.arrays import numbers, texts
 from pgqueue.store.ending import States
-from pgqueue.store.enqueue import reserve
+from pgqueue.store.enqueue import queue_defaults, reserve
 from pgqueue.store.plan import Copy, Statement, Steps, plan
 from pgqueue.values.flow import EdgeRule, NodeKind, NodeState, Parts, nodes_of
 from pgqueue.values.flow_addition import (
@@ -91,8 +91,8 @@ def _add(job_id: int, addition: Addition, *, now: datetime | None) -> Steps[None
     for at in firsts:
         nodes[at].place += place.next
     ids = [place.group, *(yield from flows.reserve_nodes(len(nodes) - 1))]
-    clock: datetime = (yield Statement("clock", {"now": now}))[0][0]
-    new = flows.New(place.flow, nodes, ids, clock, released=True, grows=True)
+    clock, defaults = yield from queue_defaults(now, refuses=False)  # the flow was there before the drain
+    new = flows.New(place.flow, nodes, ids, clock, released=True, defaults=defaults, grows=True)
     for name, rule in (addition.after or {}).items():
         before = place.own if name is None else named[name][0]
         for at in firsts:

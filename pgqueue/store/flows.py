@@ -14,7 +14,7 @@ import msgspec
 
 from pgqueue.store import following
 from pgqueue.store.arrays import numbers, texts
-from pgqueue.store.enqueue import ROWS_PER_CHUNK, copied_names, due_at, reserve
+from pgqueue.store.enqueue import ROWS_PER_CHUNK, copied_names, due_at, queue_defaults, reserve
 from pgqueue.store.following import reason
 from pgqueue.store.plan import Copy, Statement, Steps, plan
 from pgqueue.values.flow import (
@@ -32,6 +32,7 @@ from pgqueue.values.flow import (
     spec_text,
 )
 from pgqueue.values.job import JobState, NewJob
+from pgqueue.values.queue_defaults import QueueDefaults
 
 NULL = b"\\N"
 
@@ -60,9 +61,9 @@ def add(flow: NewFlow, *, now: datetime | None = None) -> Steps[Added]:
         FlowRefused: another flow of its key runs, or a live job has the unique key of one of its jobs. Nothing is added.
     """
     nodes = nodes_of(flow.parts)
-    clock: datetime = (yield Statement("clock", {"now": now}))[0][0]
+    clock, defaults = yield from queue_defaults(now)
     flow_id, runs = yield from _add_row(flow, now=now)
-    new = New(flow_id, nodes, (yield from reserve_nodes(len(nodes))), clock, released=runs)
+    new = New(flow_id, nodes, (yield from reserve_nodes(len(nodes))), clock, released=runs, defaults=defaults)
     new.number_jobs((yield from reserve(len(new.with_jobs))))
     yield from write(new)
     if runs:
@@ -96,6 +97,7 @@ class New:
         nodes: the nodes.
         ids: their ids.
         clock: the instant at which they are added.
+        defaults: what queues say of jobs that do not say it themselves.
         first: the index of the first one that is new: 1 if the root exists.
         before: the existing nodes for which a new one waits, and what happens if they fail, by the index of the new one.
         released: whether a node waits for nothing.
@@ -110,6 +112,7 @@ class New:
         clock: datetime,
         *,
         released: bool,
+        defaults: QueueDefaults,
         grows: bool = False,
     ) -> None:
         """Decide which nodes are released.
@@ -120,12 +123,14 @@ class New:
             ids: their ids.
             clock: the instant at which they are added.
             released: whether the root is.
+            defaults: what queues say of jobs that do not say it themselves.
             grows: whether the root exists: it is the group to which the others are added.
         """
         self.flow = flow
         self.nodes = nodes
         self.ids = ids
         self.clock = clock
+        self.defaults = defaults
         self.first = int(grows)
         self.before: dict[int, list[tuple[int, EdgeRule]]] = {}
         self.jobs: dict[int, int] = {}
@@ -202,15 +207,16 @@ def _write_keyed_jobs(new: New) -> Steps[None]:
         return
     places = [at for _, at in keyed]
     jobs = [_job(new.nodes[at]) for at in places]
+    said = [new.defaults.of(job) for job in jobs]
     params: dict[str, Any] = {
         "ids": [new.jobs[at] for at in places],
         "queues": [job.queue for job in jobs],
         "tasks": [job.task for job in jobs],
         "args": [job.args.decode() for job in jobs],
-        "priorities": [job.priority for job in jobs],
+        "priorities": [priority for priority, _ in said],
         "statuses": [str(new.status(at, _job(new.nodes[at]))) for at in places],
         "run_ats": [due_at(job, new.clock) for job in jobs],
-        "max_attempts": [job.max_attempts for job in jobs],
+        "max_attempts": [attempts for _, attempts in said],
         "unique_keys": [job.unique_key for job in jobs],
         "unique_until_started": [job.unique.until == "started" for job in jobs],
         "metas": [None if job.meta is None else job.meta.decode() for job in jobs],
@@ -230,14 +236,15 @@ def _job(node: NewNode) -> NewJob:
 def _job_row(new: New, at: int) -> bytes:
     node = new.nodes[at]
     job = _job(node)
+    priority, max_attempts = new.defaults.of(job)
     return b"%d\t%b\t%b\t%d\t%b\t%b\t%d\t%b\t%d\n" % (
         new.jobs[at],
         copied_names(job.queue, job.task),
         job.args.replace(b"\\", b"\\\\"),
-        job.priority,
+        priority,
         new.status(at, job).encode(),
         due_at(job, new.clock).isoformat().encode(),
-        job.max_attempts,
+        max_attempts,
         NULL if job.meta is None else job.meta.replace(b"\\", b"\\\\"),
         at_end(node, new.nodes),
     )

@@ -6,6 +6,7 @@ estimates. What the numbers mean is decided in :mod:`pgqueue.values.standing`.
 
 from datetime import UTC, datetime, timedelta
 
+from pgqueue.store import queues
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.standing import (
     COUNTED,
@@ -38,7 +39,7 @@ def queue_standings(*, now: datetime | None = None) -> Steps[list[QueueStanding]
     live_percent, dead_percent = (share(pages, SAMPLED_PAGES, whole=WHOLE_PAGES) for pages in (live, dead))
     sample = yield Statement("standing_sample", {"jobs": live_percent, "dead": dead_percent})
     heads = yield Statement("standing_heads", {"counted": COUNTED})
-    known = yield Statement("known_queues", {})
+    known = yield from queues.known()
     unknown = yield Statement("unknown_tasks", {"now": now})
     midnight = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     since = max(at - RATED, midnight)
@@ -60,6 +61,6 @@ def queue_standings(*, now: datetime | None = None) -> Steps[list[QueueStanding]
         rates=rates_of(
             [(row[0], row[1], row[2]) for row in ended], now=at, since=since, whole=first_page == 0
         ),
-        paused=dict(known),
+        known=known,
         unknown=[UnknownTask(*row) for row in unknown],
     )

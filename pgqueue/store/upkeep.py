@@ -5,6 +5,7 @@ This module says *what* is to be done; :mod:`pgqueue.worker.upkeep` says *when*.
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from uuid import UUID
 
 import msgspec
@@ -19,6 +20,7 @@ from pgqueue.values.verdict import Verdict
 from pgqueue.values.verdict import lost as lost_verdict
 
 DAYS_AHEAD = 7
+NO_TIMEOUTS: Mapping[str, float] = MappingProxyType({})
 PROMOTED_AT_ONCE = 5_000
 DELETED_AT_ONCE = 10_000
 
@@ -36,6 +38,7 @@ class Polled(msgspec.Struct, frozen=True):
         flow_work: whether there is work left in flows.
         wait_in: in how many seconds the next deadline of a blocked job passes; 0: one has, or signals are unsettled; None: no
             blocked job has one.
+        timeouts: how many seconds an attempt may take whose task names no timeout, by queue.
     """
 
     count: int
@@ -46,6 +49,7 @@ class Polled(msgspec.Struct, frozen=True):
     schedule_in: float | None = None
     flow_work: bool = False
     wait_in: float | None = None
+    timeouts: Mapping[str, float] = NO_TIMEOUTS
 
 
 @plan
@@ -69,14 +73,15 @@ def poll(
     count, all_refused = 0, list[int]()
     while True:
         (row,) = yield Statement("poll", params)
-        moved, refused, next_in, lost, ready, _, schedule_in, flow_work, wait_in = row
+        moved, refused, next_in, lost, ready, _, schedule_in, flow_work, wait_in, *timeouts = row
         count += moved
         all_refused += refused
         if moved + len(refused) < PROMOTED_AT_ONCE:
             break
     if count:
         yield from wake()
-    return Polled(count, next_in, lost, ready, all_refused, schedule_in, flow_work, wait_in)
+    by_queue = dict(zip(*timeouts, strict=True))
+    return Polled(count, next_in, lost, ready, all_refused, schedule_in, flow_work, wait_in, by_queue)
 
 
 @plan

@@ -38,8 +38,6 @@ ANSWERED = frozenset(
         "control.retry",
         "control.retry_portion",
         "control.purge_dead",
-        "control.pause",
-        "control.resume",
         "plans.next_claim",
         "finish.record",
         "claim.leave_without_jobs",
@@ -55,6 +53,8 @@ CALENDAR = frozenset(
     for name in names
 )
 """Those about schedules, which :class:`Calendar` answers in the same way."""
+QUEUES = frozenset(f"queues.{name}" for name in ("pause", "drain", "resume", "known", "declare", "change"))
+"""Those about queues, which :class:`KnownQueues` answers in the same way."""
 SIGNALS = frozenset({"signals.send", "signals.resolve", "signals.callback", "signals.look"})
 """Those about signals, which :class:`Mailbox` answers in the same way."""
 NOTES = frozenset({"notes.recall", "notes.recall_long", "notes.keep", "notes.report", "notes.progress"})
@@ -106,6 +106,7 @@ class Memory(Database):
             **dict.fromkeys(ANSWERED, table),
             **dict.fromkeys(CALENDAR, Calendar(table.enqueue, table.show)),
             **dict.fromkeys(NOTES, Notebook(table)),
+            **dict.fromkeys(QUEUES, table.queues),
             **dict.fromkeys(SIGNALS, table.mailbox),
             **dict.fromkeys(FLOWS, self.flows),
             **dict.fromkeys(FLOW_CONTROL, FlowControl(table)),

@@ -7,6 +7,7 @@ from uuid import UUID
 import msgspec
 
 from pgqueue.values.job import AttemptError, Claim, Job, JobState, NewJob
+from pgqueue.values.queue_settings import MAX_ATTEMPTS, PRIORITY
 from pgqueue.values.readable import object_of, value_of
 
 
@@ -33,9 +34,19 @@ class Row:
     at_end: int | None = None
 
     @property
+    def priority(self) -> int:
+        """Higher runs sooner; said when the job was inserted."""
+        return self.new.priority or PRIORITY
+
+    @property
+    def max_attempts(self) -> int:
+        """After how many attempts it is dead; said when the job was inserted."""
+        return self.new.max_attempts or MAX_ATTEMPTS
+
+    @property
     def place(self) -> tuple[int, datetime, int]:
         """Where it stands in its line."""
-        return -self.new.priority, self.run_at, self.id
+        return -self.priority, self.run_at, self.id
 
     def shown(self) -> Job:
         """The job as it is shown."""
@@ -45,13 +56,13 @@ class Row:
             queue=self.new.queue,
             task=self.new.task,
             args=object_of(self.new.args),
-            priority=self.new.priority,
+            priority=self.priority,
             run_at=self.run_at,
             created_at=self.created_at,
             started_at=self.started_at,
             ended_at=self.ended_at,
             attempts=self.attempts,
-            max_attempts=self.new.max_attempts,
+            max_attempts=self.max_attempts,
             unique_key=self.unique_key,
             collisions=self.collisions,
             worker_id=self.worker_id,
@@ -78,8 +89,8 @@ class Row:
             worker_id=worker,
             fence=self.fence,
             attempt=self.attempts,
-            max_attempts=self.new.max_attempts,
-            priority=self.new.priority,
+            max_attempts=self.max_attempts,
+            priority=self.priority,
             queue=self.new.queue,
             task=self.new.task,
             args=self.new.args.decode(),

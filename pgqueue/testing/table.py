@@ -20,10 +20,12 @@ from pgqueue.store.ending import States
 from pgqueue.store.standings import RATED
 from pgqueue.store.waiting import Look
 from pgqueue.testing.flows import Flows
+from pgqueue.testing.known_queues import KnownQueues
 from pgqueue.testing.mailbox import Mailbox
 from pgqueue.testing.row import Row
 from pgqueue.values.job import Claim, Enqueued, Job, JobState, NewJob, Outcome, QueueCount
 from pgqueue.values.lease import LEASE, spoken
+from pgqueue.values.queue_defaults import Known
 from pgqueue.values.retried import Held, Retried
 from pgqueue.values.standing import Head, QueueStanding, Sample, standings
 from pgqueue.values.verdict import (
@@ -53,7 +55,7 @@ class Table:
         self._rows: dict[int, Row] = {}
         self._ids = count(1)
         self._leases: dict[UUID, datetime] = {}
-        self._paused: set[str] = set()
+        self.queues = KnownQueues(lambda: {row.new.queue for row in self._rows.values()})
         self._holds: dict[str, tuple[int, datetime]] = {}
         self.reclaimed: list[Verdict] = []
         self.flows = Flows(self.insert, self.holder)
@@ -63,8 +65,9 @@ class Table:
         """What time it is."""
         return now
 
-    def enqueue(self, job: NewJob, *, now: datetime) -> Enqueued:
+    def enqueue(self, job: NewJob, *, now: datetime, known: Known | None = None) -> Enqueued:  # noqa: ARG002 - all is known
         """Add a job, or deal with the job that holds its unique key."""
+        self.queues.defaults().of(job)  # refuses a drained queue
         if job.unique_key is not None and (answer := self._collision(job, job.unique_key, now)):
             return answer
         row = self.insert(job, now)
@@ -79,6 +82,8 @@ class Table:
 
     def insert(self, job: NewJob, now: datetime) -> Row:
         """Add a job that is blocked until it is admitted; its unique key is free."""
+        priority, max_attempts = self.queues.defaults(refuses=False).of(job)
+        job = msgspec.structs.replace(job, priority=priority, max_attempts=max_attempts)
         row = Row(next(self._ids), job, JobState.BLOCKED, _run_at(job, now), now, job.unique_key)
         self._rows[row.id] = row
         return row
@@ -111,7 +116,7 @@ class Table:
             said = self.mailbox.spoken(job_id, now) or "it is blocked, and waits for other jobs of its flow"
             return Why(job_id, row.state, "blocked", said)
         due = f"due in {spoken((row.run_at - now).total_seconds())}" if row.run_at > now else str(row.state)
-        paused = f", and queue {row.new.queue!r} is paused" if row.new.queue in self._paused else ""
+        paused = f", and queue {row.new.queue!r} is paused" if row.new.queue in self.queues.paused else ""
         said = f"it is {due}{paused}; its queue is in memory for a test: pgqueue.testing.drain(queue) runs it"
         return Why(job_id, row.state, "no worker", said)
 
@@ -140,7 +145,9 @@ class Table:
         """How many jobs of each queue wait, run or are dead; and the paused queues."""
         ended = {JobState.SUCCEEDED, JobState.CANCELLED}
         kinds = [(row.new.queue, row.state) for row in self._rows.values() if row.state not in ended]
-        return [QueueCount(*kind, kinds.count(kind)) for kind in sorted(set(kinds))], sorted(self._paused)
+        return [QueueCount(*kind, kinds.count(kind)) for kind in sorted(set(kinds))], sorted(
+            self.queues.paused
+        )
 
     def queue_standings(self, *, now: datetime) -> list[QueueStanding]:
         """How every queue stands; jobs that ended in the last minute are counted as in the database."""
@@ -162,7 +169,7 @@ class Table:
             live_percent=100.0,
             dead_percent=100.0,
             rates={queue: count / RATED.total_seconds() for queue, count in rates.items() if count},
-            paused=dict.fromkeys(self._paused, now),
+            known=self.queues.known(),
         )
 
     def cancel(self, job_id: int, *, now: datetime) -> JobState | None:
@@ -215,17 +222,6 @@ class Table:
             del self._rows[row.id]
         return len(found)
 
-    def pause(self, queue: str, *, now: datetime) -> None:  # noqa: ARG002 - nothing asks since when
-        """Stop a queue from being claimed from."""
-        self._paused.add(queue)
-
-    def resume(self, queue: str) -> bool:
-        """Let a queue be claimed from again."""
-        if queue not in self._paused:
-            return False
-        self._paused.remove(queue)
-        return True
-
     def next_claim(self, worker: WorkerInfo, queues: Sequence[str] | None, *, now: datetime) -> Claim | None:
         """Take back what was lost, put in line what is due, and claim the next job."""
         self._leases[worker.id] = now + LEASE
@@ -237,7 +233,7 @@ class Table:
         ready = [row for row in self._rows.values() if row.state is JobState.READY]
         for queue in sorted({row.new.queue for row in ready}) if queues is None else queues:
             line = [row for row in ready if row.new.queue == queue]
-            if line and queue not in self._paused:
+            if line and queue not in self.queues.paused:
                 return min(line, key=lambda row: row.place).claimed(worker.id, now)
         return None
 

@@ -79,14 +79,14 @@ ARGS_NOT_KEPT = "$not_kept"
 
 
 class NewJob(msgspec.Struct, frozen=True, gc=False):
-    """A job to be enqueued, every option decided.
+    """A job to be enqueued.
 
     Attributes:
         task: the task's name.
         args: the arguments as a JSON object.
         queue: the queue's name.
-        priority: -100…100, higher runs sooner.
-        max_attempts: after how many attempts the job is dead.
+        priority: -100…100, higher runs sooner; None: what the queue says, or 0.
+        max_attempts: after how many attempts the job is dead; None: what the queue says, or 25.
         run_at: the earliest time to run, or None.
         delay: the same, counted from the database's now, or None.
         unique_key: what no two live jobs may share, or None.
@@ -97,8 +97,8 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     task: str
     args: bytes
     queue: str
-    priority: int
-    max_attempts: int
+    priority: int | None
+    max_attempts: int | None
     run_at: datetime | None = None
     delay: timedelta | None = None
     unique_key: str | None = None

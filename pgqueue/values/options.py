@@ -30,8 +30,8 @@ class JobOptions:
 
     Attributes:
         queue: the queue's name: 1 to 200 characters, at most 249 bytes; no white space, comma or colon.
-        priority: -100…100, higher runs sooner.
-        max_attempts: the number of attempts after which the job is dead.
+        priority: -100…100, higher runs sooner; None: what the queue says, or 0.
+        max_attempts: the number of attempts after which the job is dead; None: what the queue says, or 25.
         run_at: the earliest time to run; with a time zone, in the years 1900 to 8999.
         delay: the same, counted from the database's now: given as seconds or a timedelta, stored as a timedelta; not
             negative. Give one of the two.
@@ -44,8 +44,8 @@ class JobOptions:
     """
 
     queue: str = "default"
-    priority: int = 0
-    max_attempts: int = 25
+    priority: int | None = None
+    max_attempts: int | None = None
     run_at: datetime | None = None
     delay: timedelta | None = None
     unique_key: str | None = None
@@ -55,8 +55,10 @@ class JobOptions:
     def __post_init__(self) -> None:
         """Refuse values that are out of range."""
         check_name("queue", self.queue)
-        check_number("priority", self.priority, PRIORITIES)
-        check_number("max_attempts", self.max_attempts, ATTEMPTS)
+        if self.priority is not None:
+            check_number("priority", self.priority, PRIORITIES)
+        if self.max_attempts is not None:
+            check_number("max_attempts", self.max_attempts, ATTEMPTS)
         _check_times(self.run_at, self.delay)
         object.__setattr__(self, "delay", as_delay("delay", self.delay))
         check_key(self.unique_key)

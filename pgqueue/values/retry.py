@@ -15,6 +15,8 @@ from tenacity.wait import WaitBaseT, wait_exponential_jitter
 from pgqueue.errors import InvalidOption
 
 DEFAULT_ATTEMPTS = 25
+DEFAULT_STOP = stop_after_attempt(DEFAULT_ATTEMPTS)
+"""That of a policy that names none: its jobs have the number of attempts that their queue says, or 25."""
 LONGEST_WAIT = timedelta(days=365)
 
 
@@ -34,7 +36,7 @@ class Retry:
     """
 
     wait: WaitBaseT = field(default_factory=lambda: wait_exponential_jitter(initial=1, max=3600))
-    stop: StopBaseT = field(default_factory=lambda: stop_after_attempt(DEFAULT_ATTEMPTS))
+    stop: StopBaseT = field(default_factory=lambda: DEFAULT_STOP)
     retry: RetryBaseT = field(default_factory=lambda: retry_if_exception_type(BaseException))
 
     def __post_init__(self) -> None:
@@ -46,9 +48,11 @@ class Retry:
                 raise InvalidOption(f"Retry({name}={value!r}): use one of tenacity's, for example {example}")
 
     @property
-    def max_attempts(self) -> int:
-        """The ``max_attempts`` that jobs of this policy get: ``stop_after_attempt``'s number, or 25."""
-        return self.stop.max_attempt_number if isinstance(self.stop, stop_after_attempt) else DEFAULT_ATTEMPTS
+    def max_attempts(self) -> int | None:
+        """The ``max_attempts`` that jobs of this policy get: ``stop_after_attempt``'s number; None: it names none."""
+        if self.stop is DEFAULT_STOP or not isinstance(self.stop, stop_after_attempt):
+            return None
+        return self.stop.max_attempt_number
 
     def wants_again(self, error: BaseException, attempt: int, age: timedelta) -> bool:
         """Whether the policy allows another attempt.

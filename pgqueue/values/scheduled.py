@@ -27,8 +27,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         task: the task of its jobs.
         queue: their queue.
         args: their arguments.
-        priority: their priority.
-        max_attempts: after how many attempts one is dead.
+        priority: their priority; None: as their queue says.
+        max_attempts: after how many attempts one is dead; None: as their queue says.
         unique_key: what no two live jobs may share; None: nothing.
         meta: what is sent along with each job.
         timing: when its ticks are; None: it does not make sense, and ``error`` says why.
@@ -47,8 +47,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     queue: str
     args: dict[str, Any]
-    priority: int
-    max_attempts: int
+    priority: int | None
+    max_attempts: int | None
     unique_key: str | None
     meta: dict[str, Any] | None
     timing: Timing | None

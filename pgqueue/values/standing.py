@@ -6,8 +6,11 @@ What is read is decided in :mod:`pgqueue.store.standings`.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import msgspec
+
+from pgqueue.values.queue_settings import NO_SETTINGS, KnownQueue, QueueSettings
 
 COUNTED = 1_001
 """Ready jobs of one queue are counted up to this number; beyond it the sample says how many there are."""
@@ -22,6 +25,12 @@ class QueueStanding(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         queue: its name.
         paused_at: since when no worker claims from it; None: it is not paused.
+        paused_by: who paused it.
+        paused_why: why.
+        drained_at: since when enqueues to it are refused; None: they are not.
+        drained_by: who drained it.
+        drained_why: why.
+        settings: what holds for its jobs where their enqueue and their task say nothing.
         blocked: how many jobs wait for another job, a limit or their turn.
         scheduled: how many jobs wait for their time.
         ready: how many jobs can be claimed.
@@ -38,6 +47,12 @@ class QueueStanding(msgspec.Struct, frozen=True, kw_only=True):
 
     queue: str
     paused_at: datetime | None = None
+    paused_by: str | None = None
+    paused_why: str | None = None
+    drained_at: datetime | None = None
+    drained_by: str | None = None
+    drained_why: str | None = None
+    settings: QueueSettings = NO_SETTINGS
     blocked: int = 0
     scheduled: int = 0
     ready: int = 0
@@ -96,7 +111,7 @@ def standings(
     live_percent: float,
     dead_percent: float,
     rates: Mapping[str, float],
-    paused: Mapping[str, datetime | None],
+    known: Iterable[KnownQueue],
     unknown: Sequence[UnknownTask] = (),
 ) -> list[QueueStanding]:
     """Every queue that was met, in the order of names.
@@ -108,7 +123,7 @@ def standings(
         live_percent: how many percent of the live jobs' pages were read.
         dead_percent: how many percent of the dead jobs' pages were read.
         rates: jobs that ended in a second, by queue.
-        paused: the known queues, and since when they are paused.
+        known: the queues that were paused, drained or given settings.
         unknown: the tasks that no worker knew.
     """
     numbers: dict[str, dict[str, int]] = defaultdict(dict)
@@ -126,11 +141,10 @@ def standings(
     for task in unknown:
         unknown_of[task.queue].append(task)
         numbers[task.queue]["scheduled"] = max(task.jobs, numbers[task.queue].get("scheduled", 0))
+    rows = {one.queue: one for one in known}
     exact = live_percent == dead_percent == WHOLE
     return [
         QueueStanding(
-            queue=queue,
-            paused_at=paused.get(queue),
             oldest_ready=oldest.get(queue),
             rate=rates.get(queue, 0.0),
             estimated=not exact,
@@ -138,10 +152,15 @@ def standings(
             unknown=sum(task.jobs for task in unknown_of[queue]),
             unknown_tasks=tuple(sorted(task.task for task in unknown_of[queue])),
             unknown_since=min((task.since for task in unknown_of[queue]), default=None),
-            **{state: numbers[queue].get(state, 0) for state in WAITING},
+            **_stored(rows.get(queue), queue),
+            **dict[str, Any]({state: numbers[queue].get(state, 0) for state in WAITING}),
         )
-        for queue in sorted({*numbers, *rates, *paused})
+        for queue in sorted({*numbers, *rates, *rows})
     ]
+
+
+def _stored(row: KnownQueue | None, queue: str) -> dict[str, Any]:
+    return msgspec.structs.asdict(row or KnownQueue(queue=queue))
 
 
 def rates_of(

@@ -6,35 +6,34 @@ Which attempt runs where is decided in :mod:`pgqueue.worker.runners`, and what a
 
 import asyncio
 from collections.abc import Awaitable, Coroutine, Generator
-from datetime import timedelta
 from functools import partial
 from types import coroutine
 from typing import Any, TypeVar
 
-from pgqueue.app.task import Task
 from pgqueue.errors import TimedOut
 from pgqueue.worker.attempt import Attempt
 
 T = TypeVar("T")
 
 
-def timed_out(attempt: Attempt, timeout: timedelta | None) -> TimedOut:
+def timed_out(attempt: Attempt) -> TimedOut:
     """Tell an attempt that it was stopped, and return the error that says why."""
     attempt.context.cancelled = True
-    return TimedOut(f"the attempt took longer than the task's timeout of {timeout}")
+    return TimedOut(f"the attempt took longer than the task's timeout of {attempt.context.timeout}")
 
 
-async def rest(task: Task[..., Any], attempt: Attempt, work: Coroutine[Any, Any, T], waits_for: object) -> T:
+async def rest(attempt: Attempt, work: Coroutine[Any, Any, T], waits_for: object) -> T:
     """Await the rest of a task's coroutine, within its timeout."""
-    if task.timeout is None:
+    timeout = attempt.context.timeout
+    if timeout is None:
         return await _resumed(work, waits_for)
-    left = task.timeout.total_seconds() - attempt.context.seconds
+    left = timeout.total_seconds() - attempt.context.seconds
     try:
         async with asyncio.timeout(left) as clock:
             return await _resumed(work, waits_for)
     except TimeoutError as error:
         if clock.expired():  # else it is the task's own
-            raise timed_out(attempt, task.timeout) from error
+            raise timed_out(attempt) from error
         raise
 
 

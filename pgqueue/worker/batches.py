@@ -50,7 +50,7 @@ async def run(executor: Executor, attempt: BatchAttempt) -> None:
             except StopIteration as end:
                 value = end.value
             else:
-                value = await rest(task, attempt, work, waits_for)
+                value = await rest(attempt, work, waits_for)
             _returned(executor, ready, value)
     except BaseException as error:  # noqa: BLE001 - a task may raise anything, SystemExit included
         _raised(executor, attempt, ready, error)

@@ -89,6 +89,7 @@ class Executor:
         self._unknown_after = unknown_after
         self.observers = observers or Observers()
         self._warned_at: dict[str, float] = {}
+        self.timeouts: dict[str, timedelta] = {}  # of queues, as the last poll found them
 
     def returns_value(self, claim: Claim) -> bool:
         """Whether a claim's task says that it returns something."""
@@ -99,9 +100,10 @@ class Executor:
         return node_result_text(self.codec, task, stored, meta)
 
     def timeout(self, claim: Claim) -> timedelta | None:
-        """How long an attempt of the claim's task may take; None: as long as it likes."""
+        """How long an attempt of a claim may take: as its task says, or else its queue; None: as long as it likes."""
         task = self._tasks.get(claim.task)
-        return None if task is None else task.timeout
+        own = None if task is None else task.timeout
+        return self.timeouts.get(claim.queue) if own is None else own
 
     def verdict(self, ctx: Context, error: BaseException) -> Verdict:
         """What an error makes of an attempt. It is judged once: retry policies may draw random delays."""
@@ -135,7 +137,7 @@ class Executor:
             except StopIteration as end:
                 value = end.value
             else:
-                value = await rest(task, attempt, work, waits_for)
+                value = await rest(attempt, work, waits_for)
             verdict = self._returned(task, attempt, value)
             if attempt.context._additions and isinstance(verdict, Succeeded):  # noqa: SLF001 - for the worker alone
                 await flow_attempts.acomplete(self, attempt, verdict)
@@ -176,7 +178,7 @@ class Executor:
         task = task_of(attempt)
         if attempt.runner is not None:
             attempt.runner.cancel()
-        return self.failed(task, attempt, timed_out(attempt, task.timeout))
+        return self.failed(task, attempt, timed_out(attempt))
 
     def stopped(self, attempt: Attempt) -> Verdict | None:
         """The verdict on an attempt that was told to stop, and has stopped."""
@@ -327,7 +329,7 @@ class Executor:
 
 def limit(attempt: Attempt) -> float:
     """How many seconds an attempt may take."""
-    timeout = task_of(attempt).timeout
+    timeout = attempt.context.timeout
     return math.inf if timeout is None else timeout.total_seconds()
 
 

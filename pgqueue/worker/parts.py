@@ -13,6 +13,7 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.values.job import Claim
 from pgqueue.values.lease import renew_every
 from pgqueue.values.load import Bounds
+from pgqueue.values.serving import Serving
 from pgqueue.values.verdict import Verdict
 from pgqueue.worker.claims import Claims
 from pgqueue.worker.completer import Completer
@@ -35,7 +36,7 @@ from pgqueue.worker.watch import Blocked, Watch
 class Options:
     """What a worker was told, checked; see :class:`pgqueue.worker.worker.Worker`. Lengths of time are timedeltas."""
 
-    queues: Sequence[str] | None
+    served: Serving
     concurrency: Bounds
     lease: timedelta
     poll: timedelta
@@ -117,7 +118,7 @@ class Parts:
         self.heartbeat = heartbeat = Heartbeat(
             connections.heartbeat,
             lease=options.lease,
-            queues=options.queues,
+            queues=options.served.entries,
             tasks=queue.tasks,
             claims=claims,
             runners=runners,
@@ -125,7 +126,7 @@ class Parts:
             watch=self.watch,
             signals=signals,
         )
-        self.queues = queues = Queues(options.queues)
+        self.queues = queues = Queues(options.served)
         self.fetcher = fetcher = Fetcher(
             connections.claiming,
             claims=claims,
@@ -143,6 +144,7 @@ class Parts:
             runners=runners,
             reconciler=self.reconciler,
             queues=queues,
+            timeouts=executor.timeouts,
             slots=slots,
             board=executor.board,
             observers=observers,

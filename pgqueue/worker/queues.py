@@ -8,16 +8,23 @@ it remembers none and goes around: it asks the database for the next queues that
 claims a share from each, and goes on behind the last one at the next look. Each queue has its turn once a round.
 
 A look ends after ``LONGEST_LOOK``, and the next look goes on where it ended.
+
+Which queues are served, and which weights they have, is in :mod:`pgqueue.values.serving`; how weights become numbers of claims,
+in :mod:`pgqueue.values.shares`. A worker with patterns searches for queues as one that serves all does, and leaves those out that
+it does not serve.
 """
 
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from uuid import UUID
 
 from pgqueue.store import claim
 from pgqueue.store.plan import Steps, plan
 from pgqueue.values.job import HEAD, Claim, Mark
+from pgqueue.values.serving import ALL, Serving
+from pgqueue.values.shares import in_turn, split_of
 
 LOOK_AROUND_AFTER = 1.0
 """Seconds. While jobs are found in known queues, the worker looks for other queues this often."""
@@ -46,22 +53,25 @@ class Queues:
 
     Attributes:
         marks: where looks start.
-        serves_all: whether every queue is served, known or not.
+        searches: whether queues are served that no entry names, so that it has to search for them.
         unfinished: the last look ended before it had asked every queue.
     """
 
-    def __init__(self, queues: Sequence[str] | None, clock: Callable[[], float] = time.monotonic) -> None:
-        """Start with the given queues, or with none.
+    def __init__(self, served: Serving = ALL, clock: Callable[[], float] = time.monotonic) -> None:
+        """Start with the queues that are named, or with none.
 
         Args:
-            queues: which to serve; None: every queue that has ready jobs.
+            served: which to serve.
             clock: seconds, from any beginning.
         """
         self.marks = Marks(clock)
-        self.serves_all = queues is None
+        self.searches = served.is_open
         self.unfinished = False
+        self._served = served
+        self._split = split_of(served)
         self._clock = clock
-        self._seen_at = dict.fromkeys(queues or (), clock())
+        self._seen_at = dict.fromkeys(served.filtered(served.names), clock())
+        self._not_served: dict[str, float] = {}
         self._looked_around_at = -LOOK_AROUND_AFTER
         self._first = 0
         self._round: _Round | None = None
@@ -79,27 +89,35 @@ class Queues:
             return (yield from self._go_around(worker, room, self._round))
         claims = yield from self._ask_known(worker, room)
         now = self._clock()
-        if not self.serves_all or (claims and now - self._looked_around_at < LOOK_AROUND_AFTER):
+        if not self.searches or (claims and now - self._looked_around_at < LOOK_AROUND_AFTER):
             return claims
         self._looked_around_at = now
-        found = yield from claim.new_queues(list(self._seen_at), limit=MOST_KNOWN + 1)
+        found = yield from claim.new_queues([*self._seen_at, *self._not_served], limit=MOST_KNOWN + 1)
         self._seen_at = {queue: at for queue, at in self._seen_at.items() if now - at < FORGET_AFTER}
-        self._seen_at |= dict.fromkeys(found, now)
-        if len(self._seen_at) > MOST_KNOWN:
-            self._round, self._seen_at = _Round(), {}
+        found = self._learn_names(found, now)
+        if len(self._seen_at) + len(self._not_served) > MOST_KNOWN:
+            self._round, self._seen_at, self._not_served = _Round(), {}, {}
         if claims or not found:
             return claims
         if self._round is not None:
             return (yield from self._go_around(worker, room, self._round))
         return (yield from self._ask_known(worker, room))
 
+    def _learn_names(self, found: Sequence[str], now: float) -> list[str]:
+        """Remember names: those that are served, which are returned, and those to jump over."""
+        self._not_served = {queue: at for queue, at in self._not_served.items() if now - at < FORGET_AFTER}
+        served = self._served.filtered(found)
+        self._seen_at |= dict.fromkeys(served, now)
+        self._not_served |= dict.fromkeys(set(found).difference(served), now)
+        return served
+
     def _ask_known(self, worker: UUID, room: int) -> Steps[list[Claim]]:
         queues = [*self._seen_at]
         turn = [*queues[self._first :], *queues[: self._first]]
         claims = yield from self._fill(worker, turn, room)
-        if queues:
+        if queues and self._split is None:
             self._first = (self._first + _served(turn, claims, room)) % len(queues)
-        if self.serves_all:
+        if self.searches:
             self._seen_at |= dict.fromkeys((one.queue for one in claims), self._clock())
         return claims
 
@@ -115,18 +133,23 @@ class Queues:
                 break
             left = room - len(claims)
             names = yield from claim.next_queues(around.after, left)
-            claims += yield from self._fill(worker, names, left)
+            claims += yield from self._fill(worker, self._served.filtered(names), left)
             around.advance(names, whole=len(names) == left)
         if around.few is not None:
-            self._seen_at = dict.fromkeys(around.few, self._clock())
+            self._learn_names(around.few, self._clock())
             self._round = None
         return claims
 
     def _fill(self, worker: UUID, queues: Sequence[str], room: int) -> Steps[list[Claim]]:
         starts, began = self.marks.starts(), self._clock()
-        claims = yield from claim.fill(worker, queues, room, marks=starts)
+        if self._split is not None:
+            self._split.forget(queues)
+        claims = yield from claim.fill(worker, queues, room, split=self._split, marks=starts)
         self.marks.learn(starts, claims, self._clock() - began, queues=len(queues))
-        return claims
+        return claims if self._split is None else in_turn(self._split, claims, _queue_of)
+
+
+_queue_of: Callable[[Claim], str] = attrgetter("queue")
 
 
 class _Round:

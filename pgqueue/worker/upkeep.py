@@ -111,6 +111,7 @@ class Upkeep:
         runners: Runners,
         reconciler: Reconciler,
         queues: Queues,
+        timeouts: dict[str, timedelta],
         slots: Slots,
         board: Board,
         observers: Observers,
@@ -128,6 +129,7 @@ class Upkeep:
             runners: what it runs.
             reconciler: compares what the worker knows with the database.
             queues: what it serves.
+            timeouts: of queues; each poll renews them.
             slots: choose how many jobs it runs at a time.
             board: what its jobs report of their progress.
             observers: told of jobs that are reclaimed.
@@ -141,6 +143,7 @@ class Upkeep:
         self._runners = runners
         self._reconciler = reconciler
         self._queues = queues
+        self._timeouts = timeouts
         self._slots = slots
         self._board = board
         self._observers = observers
@@ -168,8 +171,11 @@ class Upkeep:
     async def poll(self) -> float:
         """Make due jobs ready, and reclaim the jobs of lost workers; returns the seconds until the next poll."""
         polled = await self._connections.upkeep.run(
-            upkeep.poll(self._queues.starts(), elsewhere=self._queues.serves_all)
+            upkeep.poll(self._queues.starts(), elsewhere=self._queues.searches)
         )
+        if polled.timeouts or self._timeouts:
+            self._timeouts.clear()
+            self._timeouts.update({name: timedelta(seconds=value) for name, value in polled.timeouts.items()})
         if polled.refused:
             log.error(
                 "jobs set aside: the database refused to put them in line", extra={"jobs": polled.refused}

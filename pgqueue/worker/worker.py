@@ -20,7 +20,7 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
@@ -36,7 +36,7 @@ from pgqueue.values.event import WorkerEvent, WorkerEventName
 from pgqueue.values.flow import BUILTIN
 from pgqueue.values.lease import BLOCKED_AFTER, GRACE, LEASE, POLL, SWEEP
 from pgqueue.values.load import checked_bounds
-from pgqueue.values.options import check_queues
+from pgqueue.values.serving import Order, serving
 from pgqueue.values.workers import End
 from pgqueue.worker import joblog
 from pgqueue.worker.attempt import Stop
@@ -56,7 +56,7 @@ class Worker:
 
     Attributes:
         queue: whose tasks it runs.
-        queues: the queues that it serves; None: all.
+        queues: the names and patterns that it serves; None: all.
         parts: what it is made of. For tests; it may change in any release.
     """
 
@@ -70,7 +70,8 @@ class Worker:
         self,
         queue: PgQueue,
         *,
-        queues: Sequence[str] | None = None,
+        queues: Iterable[str] | Mapping[str, int] | None = None,
+        order: Order = "shares",
         concurrency: int | tuple[int, int] = 20,
         lease: Duration = LEASE,
         poll: Duration = POLL,
@@ -83,7 +84,10 @@ class Worker:
 
         Args:
             queue: whose tasks to run.
-            queues: the queues to serve, each in its turn; None: all.
+            queues: the queues to serve; None: all. Names, patterns such as ``mail-*``, and with ``!`` before it what is not
+                served: ``["mail-*", "!mail-bulk"]``. With weights, ``{"mail": 5, "reports": 1}`` or ``["mail:5", "reports:1"]``,
+                a worker that is always busy runs 5 jobs of the one for each of the other; else all have an equal share.
+            order: ``shares``, or ``strict``: then jobs of a queue run only while those before it have no ready job.
             concurrency: how many jobs to run at a time; or a minimum and a maximum, ``(5, 50)``, between which the worker
                 chooses by its load.
             lease: how soon other workers may have the jobs if this process dies; renewed every third of it.
@@ -100,10 +104,11 @@ class Worker:
             ConfigurationError: a task's annotations cannot be read.
         """
         self.queue = queue
-        self.queues = _served(queue, queues)
+        served = serving(queues, order=order, declared=queue.queues)
+        self.queues = served.entries
         self._grace = as_delay("grace", grace).total_seconds()
         options = Options(
-            queues=self.queues,
+            served=served,
             concurrency=checked_bounds(concurrency),
             lease=as_limit("lease", lease),
             poll=as_limit("poll", poll),
@@ -251,15 +256,6 @@ class Worker:
             log.warning("what this worker holds could not be compared", extra={"error": repr(error)})
         finally:
             await _within(LAST_STEP_TIMEOUT, heartbeat.do(lambda: heartbeat.leave(clean=clean)))
-
-
-def _served(queue: PgQueue, queues: Sequence[str] | None) -> list[str] | None:
-    if queues is None:
-        return None if queue.queues is None else sorted(queue.queues)
-    checked = check_queues(queues)
-    for name in checked:
-        queue.require_queue(name)
-    return checked
 
 
 def _failure_of(fetching: "asyncio.Task[None]") -> BaseException | None:

@@ -1,6 +1,9 @@
+import re
+import socket
 import sys
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import psycopg
@@ -86,12 +89,13 @@ def test_list_as_json_is_one_array(dsn: str) -> None:
         "rate": 0.0,
         "estimated": False,
     }
-    unknown = {
+    unknown: dict[str, Any] = {
         "unknown": 0,
         "unknown_tasks": [],
         "unknown_since": None,
         "oldest_ready": None,
-        "paused_at": None,
+        **dict.fromkeys(("paused_at", "paused_by", "paused_why", "drained_at", "drained_by", "drained_why")),
+        "settings": dict.fromkeys(("priority", "max_attempts", "timeout", "keep_history", "keep_dead")),
     }
     assert 0 <= default.pop("oldest_ready") < 120
     assert default | {"oldest_ready": None} == none | unknown | {
@@ -99,7 +103,8 @@ def test_list_as_json_is_one_array(dsn: str) -> None:
         "ready": 2,
         "scheduled": 1,
     }
-    assert None not in {empty.pop("paused_at"), mail.pop("paused_at")}
+    assert None not in {one.pop(key) for one in (empty, mail) for key in ("paused_at", "paused_by")}
+    empty, mail = ({**one, "paused_by": None} for one in (empty, mail))
     assert empty | {"paused_at": None} == none | unknown | {"queue": "empty"}
     assert mail | {"paused_at": None} == none | unknown | {"queue": "mail", "dead": 1}
 
@@ -167,3 +172,68 @@ def test_a_queue_that_the_app_does_not_declare_is_refused(
     assert result.exit_code == 2
     assert "did you mean 'mail'?" in result.stderr
     assert queue.counts()[1] == []
+
+
+def test_show_tells_who_paused_a_queue_when_and_why_and_what_holds(dsn: str) -> None:
+    assert pgqueue("queues", "pause", "mail", "--why", "SMTP is down", dsn=dsn).stdout == "mail: paused\n"
+    assert pgqueue("queues", "pause", "mail", dsn=dsn).stdout == "mail: was paused already\n"
+    pgqueue("queues", "set", "mail", "--priority", "5", "--timeout", "2m", "--no-history", dsn=dsn)
+
+    shown = pgqueue("queues", "show", "mail", dsn=dsn).stdout
+    assert re.search(rf"paused +since .+ by .+@{socket.gethostname()}: SMTP is down", shown)
+    assert re.search(r"priority +5\n", shown)
+    assert re.search(r"timeout +0:02:00\n", shown)
+    assert re.search(r"keep dead +not set\n", shown)
+    assert printed(pgqueue("queues", "show", "mail", "--json", dsn=dsn))["settings"]["keep_history"] is False
+    missing = pgqueue("queues", "show", "nail", dsn=dsn)
+    assert (missing.exit_code, "no job and no row" in missing.stderr) == (1, True)
+
+
+@pytest.mark.usefixtures("lines")
+def test_a_pattern_pauses_the_queues_that_there_are(dsn: str) -> None:
+    assert pgqueue("queues", "resume", "*", dsn=dsn).stdout == "empty: resumed\nmail: resumed\n"
+    assert pgqueue("queues", "pause", "*a*", dsn=dsn).stdout == "default: paused\nmail: paused\n"
+    assert pgqueue("queues", "pause", "x*", dsn=dsn).stdout == "x*: no queue to change\n"
+    assert pgqueue("queues", "drain", "e*", dsn=dsn).stdout == "empty: drained: it takes no new jobs\n"
+    assert pgqueue("queues", "resume", "*", dsn=dsn).stdout.count("resumed") == 3
+
+
+def test_set_changes_what_is_given_and_refuses_what_makes_no_sense(dsn: str) -> None:
+    pgqueue("queues", "set", "mail", "--priority", "5", "--max-attempts", "3", dsn=dsn)
+    held = printed(
+        pgqueue("queues", "set", "mail", "--unset", "max-attempts", "--keep-dead", "30d", "--json", dsn=dsn)
+    )
+    assert (held["priority"], held["max_attempts"], held["keep_dead"]) == (5, None, "P30D")
+    for wrong, said in (
+        (["--priority", "500"], "use a whole number from -100 to 100"),
+        (["--unset", "colour"], "a queue has no such setting"),
+        (["--unset", "priority", "--priority", "1"], "are given, too"),
+        (["--existing", "fail", "--priority", "6"], "has other settings: priority=5 (given: 6)"),
+    ):
+        refused = pgqueue("queues", "set", "mail", *wrong, dsn=dsn)
+        assert refused.exit_code != 0
+        assert said in refused.stderr
+    assert printed(pgqueue("queues", "show", "mail", "--json", dsn=dsn))["settings"]["priority"] == 5
+    held = printed(
+        pgqueue("queues", "set", "mail", "--existing", "replace", "--timeout", "9", "--json", dsn=dsn)
+    )
+    assert (held["priority"], held["timeout"]) == (None, "PT9S")
+
+
+@pytest.mark.usefixtures("lines")
+def test_move_and_purge_ask_first_and_say_how_many(dsn: str) -> None:
+    asked = pgqueue("queues", "move", "default", "mail", dsn=dsn)
+    assert (
+        "this will move 3 waiting jobs from queue default to mail; 0 running and 0 dead are left alone"
+        in asked.stderr
+    )
+    assert (
+        pgqueue("queues", "move", "default", "mail", "--yes", dsn=dsn).stdout == "3 moved: default to mail\n"
+    )
+    assert "this will cancel 3 waiting jobs" in pgqueue("queues", "purge", "mail", dsn=dsn).stderr
+    assert pgqueue("queues", "purge", "mail", "--yes", dsn=dsn).stdout == "3 cancelled: mail\n"
+    noted = ask(
+        dsn,
+        "select action, target, details, jobs from pgqueue.audit where action in ('move', 'purge') order by id",
+    )
+    assert noted == [("move", "default", {"to": "mail"}, 3), ("purge", "mail", {}, 3)]

@@ -86,7 +86,7 @@ async def test_a_failed_task_runs_again_until_max_attempts_and_its_result_is_the
 
 
 def test_the_clusters_settings_keep_their_meaning(apart: Cluster) -> None:
-    def policy(**settings: Any) -> tuple[int, float]:
+    def policy(**settings: Any) -> tuple[int | None, float]:
         task = cluster_of(PgQueue(), **settings).queue.tasks[ADD]
         return task.options.max_attempts, task.retry.delay(OSError(), 1, timedelta(0)).total_seconds()
 

@@ -166,7 +166,7 @@ def test_a_retry_means_what_procrastinate_itself_makes_of_it(retry: Any, error: 
         job = TheirJob(queue="q", lock=None, queueing_lock=None, task_name="t", attempts=attempt - 1)
         now = datetime.now(UTC)
         decision = None if strategy is None else strategy.get_retry_decision(exception=error, job=job)
-        again = attempt < policy.max_attempts and policy.wants_again(error, attempt, timedelta(0))
+        again = attempt < (policy.max_attempts or 25) and policy.wants_again(error, attempt, timedelta(0))
         assert again == (decision is not None)
         if decision is not None:
             assert decision.retry_at is not None

@@ -2,7 +2,18 @@
 
 from importlib.resources import files
 
-PREFIXES = ("", "adopt/", "flows/", "made_up/", "notes/", "pipeline/", "schedules/", "signals/", "workers/")
+PREFIXES = (
+    "",
+    "adopt/",
+    "flows/",
+    "made_up/",
+    "notes/",
+    "pipeline/",
+    "queues/",
+    "schedules/",
+    "signals/",
+    "workers/",
+)
 SQL = {
     prefix + file.name.removesuffix(".sql"): file.read_text(encoding="utf-8")
     for prefix in PREFIXES

@@ -196,7 +196,9 @@ async def test_a_statement_is_prepared_once_on_a_connection_that_caches_them(
 ) -> None:
     for number in range(3):
         await task.using(connection=alone).aenqueue(number)
-    assert await _prepared(alone) == 2  # ours, and the one that asks
+    assert (
+        await _prepared(alone) == 3
+    )  # the one that learns what the queue says, the one of those that know it, and the one that asks
 
 
 async def test_nothing_is_prepared_by_name_behind_a_pooler(

@@ -11,7 +11,7 @@ from store.samples import adding, new_job
 
 from pgqueue import PgQueue
 from pgqueue.errors import InvalidOption
-from pgqueue.store import control, schema
+from pgqueue.store import control, queues, schema
 from pgqueue.values.job import Job, JobState
 from pgqueue.values.readable import UNREADABLE
 from pgqueue.values.retried import Retried
@@ -167,8 +167,8 @@ def test_text_that_postgresql_cannot_hold_is_refused_before_anything_is_sent(tex
         control.retry_portion(task=text),
         control.retry_portion(error=text),
         control.purge_dead(queue=text),
-        control.pause(text),
-        control.resume(text),
+        queues.pause(text),
+        queues.resume(text),
     ]
     for plan in plans:
         with pytest.raises(InvalidOption, match=r"use a string without NUL .* and half surrogate pairs"):

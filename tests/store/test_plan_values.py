@@ -108,7 +108,8 @@ def test_a_plan_knows_its_name_its_arguments_and_whether_it_needs_a_transaction(
 def test_arguments_are_named_however_they_were_given_and_defaults_are_among_them() -> None:
     job = new_job()
 
-    assert enqueue.enqueue(job).arguments == enqueue.enqueue(job=job).arguments == {"job": job, "now": None}
+    arguments = {"job": job, "known": None, "now": None}
+    assert enqueue.enqueue(job).arguments == enqueue.enqueue(job=job).arguments == arguments
     assert not enqueue.enqueue(job).kind.transaction
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from store.samples import MINUTE, NOON, SECOND, new_job, verdicts_on, worker_info
 
 from pgqueue.errors import JobError, SchemaMissing, SchemaTooNew, SchemaTooOld
-from pgqueue.store import claim, control, ending, enqueue, finish, schema, upkeep
+from pgqueue.store import claim, control, ending, enqueue, finish, queues, schema, upkeep
 from pgqueue.store.plan import Copy, Plan, Row, Step, run
 from pgqueue.values.job import Claim, Enqueued, JobState, NewJob, Outcome
 from pgqueue.values.retried import Retried
@@ -47,6 +47,10 @@ class Answers:
         return [step.name for step in self.asked]
 
 
+NO_DEFAULTS = [(NOON, None, None, None, None)]
+"""What the database says of queues without settings."""
+
+
 def _told(plan: Plan[T], *answers: Sequence[Row]) -> tuple[T, list[str]]:
     """What a plan returns and which statements it sent, given these answers."""
     connection = Answers(*answers)
@@ -74,10 +78,10 @@ def _claim(**changes: Any) -> Claim:
 
 
 def test_a_holder_that_ends_between_insert_and_count_makes_for_another_try() -> None:
-    answer, names = _told(enqueue.enqueue(new_job(unique_key="key")), [], [], [(7,)])
+    answer, names = _told(enqueue.enqueue(new_job(unique_key="key")), [], [], [], [(7,)])
 
     assert answer == Enqueued(7, Outcome.ADDED)
-    assert names == ["enqueue_unique", "count_collision", "enqueue_unique"]
+    assert names == ["enqueue_unique", "count_collision", "queues/drained", "enqueue_unique"]
 
 
 def test_a_key_that_never_holds_still_ends_in_an_error_that_names_it() -> None:
@@ -120,7 +124,7 @@ def test_a_hold_is_given_back_where_a_live_job_has_the_key_after_all() -> None:
 
 
 def test_a_batch_locks_its_keys_in_one_order() -> None:
-    connection = Answers([(NOON,)], [(1, 2), (5, 5)], [(1,), (2,), (5,)])
+    connection = Answers(NO_DEFAULTS, [(1, 2), (5, 5)], [(1,), (2,), (5,)])
 
     run(enqueue.enqueue_many([new_job(unique_key=key) for key in "cab"]), connection)
 
@@ -132,11 +136,11 @@ def test_a_batch_locks_its_keys_in_one_order() -> None:
 
 def test_jobs_without_keys_travel_by_copy_in_chunks() -> None:
     count = enqueue.ROWS_PER_CHUNK + 1
-    connection = Answers([(NOON,)], [(1, count)])
+    connection = Answers(NO_DEFAULTS, [(1, count)])
 
     run(enqueue.enqueue_many([new_job()] * count), connection)
 
-    assert connection.names == ["clock", "reserve_ids", "enqueue_copy"]
+    assert connection.names == ["queues/defaults", "reserve_ids", "enqueue_copy"]
     copied = connection.asked[-1]
     assert isinstance(copied, Copy)
     chunks = list(copied.chunks)
@@ -153,7 +157,7 @@ def test_the_next_block_is_drawn_while_the_last_is_sent() -> None:
 
     steps = enqueue.enqueue_many(jobs()).steps()
     next(steps)
-    steps.send([(NOON,)])
+    steps.send(NO_DEFAULTS)
     copied = steps.send([(1, enqueue.ROWS_PER_BLOCK)])
     assert isinstance(copied, Copy)
     assert len(drawn) == enqueue.ROWS_PER_BLOCK
@@ -163,7 +167,7 @@ def test_the_next_block_is_drawn_while_the_last_is_sent() -> None:
 
 def test_a_rejected_job_of_a_batch_whose_holder_has_ended_since_is_tried_alone() -> None:
     answers, names = _told(
-        enqueue.enqueue_many([new_job(unique_key="key")]), [(NOON,)], [(1, 1)], [], [], [(9,)]
+        enqueue.enqueue_many([new_job(unique_key="key")]), NO_DEFAULTS, [(1, 1)], [], [], [(9,)]
     )
 
     assert answers == [Enqueued(9, Outcome.ADDED)]
@@ -208,9 +212,9 @@ def test_promotion_goes_on_while_whole_batches_move_and_wakes_once() -> None:
 
     promoted, names = _told(
         upkeep.poll(),
-        [(whole, [], 1.0, False, False, None, None, False, None)],
-        [(whole - 1, [7], 1.0, True, False, None, None, False, None)],
-        [(0, [], 2.5, False, True, None, None, False, None)],
+        [(whole, [], 1.0, False, False, None, None, False, None, [], [])],
+        [(whole - 1, [7], 1.0, True, False, None, None, False, None, [], [])],
+        [(0, [], 2.5, False, True, None, None, False, None, [], [])],
         [],
     )
 
@@ -267,15 +271,18 @@ def test_a_beat_reads_no_more_than_the_jobs_that_are_known() -> None:
 
 
 def test_nobody_is_woken_where_nothing_became_ready() -> None:
-    assert _told(upkeep.poll(), [(0, [], None, False, False, None, None, False, None)])[1] == ["poll"]
+    assert _told(upkeep.poll(), [(0, [], None, False, False, None, None, False, None, [], [])])[1] == ["poll"]
     dead = _told(upkeep.reclaim(), [], GONE, [], BEHIND[:1], TAKEN[:1], [(1, "dead", None)], [])[1]
     assert dead[-1] == "forget_lost_workers"
-    assert _told(control.resume("mail"), [])[1] == ["resume"]
+    assert _told(queues.resume("mail"), [])[1] == ["queues/resume"]
 
 
 def test_sleepers_are_woken_for_what_became_ready() -> None:
     assert _told(control.retry(1), [(1,)], [])[1] == ["run_now", "wake"]
-    assert _told(control.resume("mail"), [("mail",)], [])[1] == ["resume", "wake"]
+
+
+def test_a_resumed_queue_wakes_sleepers_through_its_row_alone() -> None:
+    assert _told(queues.resume("mail"), [("mail",)]) == (["mail"], ["queues/resume", "queues/note"])
 
 
 def test_a_retried_dead_job_wakes_sleepers_through_the_insert_alone() -> None:

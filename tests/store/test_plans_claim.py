@@ -16,7 +16,7 @@ from store.samples import (
     worker_info,
 )
 
-from pgqueue.store import claim, control, finish, upkeep
+from pgqueue.store import claim, control, finish, queues, upkeep
 from pgqueue.values.job import JobState, Mark
 from pgqueue.values.verdict import Again, Died, Succeeded
 
@@ -138,7 +138,7 @@ async def test_who_is_not_on_the_list_claims_nothing(ask: Ask) -> None:
 
 async def test_nothing_is_claimed_before_its_time_or_from_a_paused_queue(ask: Ask) -> None:
     await ask(adding(new_job(delay=SECOND), new_job(queue="still")))
-    await ask(control.pause("still", now=NOON))
+    await ask(queues.pause("still", now=NOON))
     info = worker_info()
     await ask(claim.register(info, LEASE, now=NOON))
 

@@ -23,7 +23,7 @@ from store.samples import (
 )
 
 from pgqueue.errors import SchemaTooNew, SchemaTooOld
-from pgqueue.store import claim, control, finish, schema
+from pgqueue.store import claim, control, finish, queues, schema
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.plan import Steps, plan
 from pgqueue.values.health import BlockedLoop, WorkerHealth, WorkerProblem
@@ -161,12 +161,12 @@ async def test_dead_jobs_are_purged_by_filter_and_others_never(ask: Ask) -> None
 async def test_a_paused_queue_is_claimed_from_again_once_it_is_resumed(ask: Ask) -> None:
     await ask(adding(new_job()))
 
-    assert not await ask(control.resume("default"))
-    await ask(control.pause("default", now=NOON))
-    await ask(control.pause("default", now=NOON + MINUTE))
+    assert not await ask(queues.resume("default"))
+    await ask(queues.pause("default", now=NOON))
+    await ask(queues.pause("default", now=NOON + MINUTE))
     assert await ask(taking()) == []
-    assert await ask(control.resume("default"))
-    assert not await ask(control.resume("default"))
+    assert await ask(queues.resume("default"))
+    assert not await ask(queues.resume("default"))
     assert len(await ask(taking())) == 1
 
 
@@ -175,8 +175,8 @@ async def test_counts_are_by_queue_and_state_with_paused_queues_beside_them(ask:
     await ask(adding(new_job(), new_job()))
     await ask(taking(count=1))
     await ask(adding(new_job(delay=MINUTE), new_job(queue="mail")))
-    await ask(control.pause("empty", now=NOON))
-    await ask(control.pause("mail", now=NOON))
+    await ask(queues.pause("empty", now=NOON))
+    await ask(queues.pause("mail", now=NOON))
 
     counts, paused = await ask(control.counts())
 
@@ -236,7 +236,7 @@ async def test_the_pulse_is_how_many_workers_live_and_how_long_a_job_has_been_re
     for queue, waited in (("mail", 1), ("paused", 9), ("print", 5)):
         await ask(adding(new_job(queue=queue), now=NOON - waited * MINUTE))
     await ask(adding(new_job(delay=MINUTE)))
-    await ask(control.pause("paused"))
+    await ask(queues.pause("paused"))
 
     assert await ask(control.pulse(now=NOON)) == control.Pulse(1, 300.0)
 

@@ -45,7 +45,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"priority": 101}, "priority => 101: use a whole number from -100 to 100"),
     ({"priority": 40_000}, "priority => 40000"),
     ({"max_attempts": 0}, "max_attempts => 0: use a whole number from 1 to 32767"),
-    ({"max_attempts": None}, "max_attempts => : use a whole number"),
     ({"unique_key": ""}, "unique_key => '': use 1 to 1000 characters and at most 2600 bytes"),
     ({"unique_key": "k" * 1001}, "use 1 to 1000 characters"),
     ({"unique_key": "\U0001f511" * 651}, "at most 2600 bytes"),

@@ -7,7 +7,7 @@ import pytest
 from store.crowd import ask
 from store.samples import LEASE, MINUTE, NOON, adding, new_job, running, shown, taking, worker_info
 
-from pgqueue.store import claim, control, enqueue, finish, upkeep
+from pgqueue.store import claim, control, enqueue, finish, queues, upkeep
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.plan import Steps, plan
 from pgqueue.values.job import JobState
@@ -178,14 +178,14 @@ def test_what_becomes_ready_by_time_loss_or_hand_wakes_sleepers_and_only_them(
     connection.autocommit = True
     taken = ask(connection, running())
     scheduled, other = ask(connection, adding(new_job(delay=MINUTE), new_job(delay=2 * MINUTE)))
-    ask(connection, control.pause("default", now=NOON))
+    ask(connection, queues.pause("default", now=NOON))
     ask(connection, claim.leave(taken.worker_id))
     connection.execute("delete from pgqueue.workers")
     deeds = (
         upkeep.poll(now=NOON + MINUTE),
         upkeep.reclaim(now=NOON),
         control.retry(other),
-        control.resume("default"),
+        queues.resume("default"),
     )
     ask(connection, _worker(asleep=asleep))
     ear.heard()

@@ -80,7 +80,9 @@ def test_a_plain_number_of_attempts_is_the_jobs_own_and_not_asked_again() -> Non
 
     assert policy.max_attempts == 3
     assert policy.wants_again(ERROR, 50, HOUR)
-    assert Retry().max_attempts == Retry(stop=stop_never).max_attempts == DEFAULT_ATTEMPTS
+    assert Retry(stop=stop_after_attempt(DEFAULT_ATTEMPTS)).max_attempts == DEFAULT_ATTEMPTS
+    assert Retry().max_attempts is None, "the queue says it"
+    assert Retry(stop=stop_never).max_attempts is None
 
 
 def test_stopping_after_a_delay_looks_at_how_long_the_job_has_been_failing() -> None:
@@ -95,7 +97,7 @@ def test_combined_stops_are_asked_as_a_whole() -> None:
         Retry(stop=stop_any(stop_after_attempt(3), stop_after_delay(60))),
         Retry(stop=stop_after_attempt(3) | stop_after_delay(60)),
     ):
-        assert policy.max_attempts == DEFAULT_ATTEMPTS
+        assert policy.max_attempts is None
         assert policy.wants_again(ERROR, 2, NONE)
         assert not policy.wants_again(ERROR, 3, NONE)
         assert not policy.wants_again(ERROR, 1, HOUR)

@@ -18,6 +18,7 @@ from pgqueue import PgQueue
 from pgqueue.store.connection import Blocking
 from pgqueue.store.plan import Plan, Row, Statement, Step, run
 from pgqueue.values.job import Claim
+from pgqueue.values.serving import serving
 from pgqueue.worker import queues as queues_module
 from pgqueue.worker.queues import MOST_KNOWN, Marks, Queues
 
@@ -99,7 +100,7 @@ def test_many_queues_cost_few_statements_a_look_and_each_has_its_turn(
     queue: PgQueue, watched: Watched, worker: UUID, clock: Clock, room: int
 ) -> None:
     ask(queue, FILL, MANY, 2)
-    lines = Queues(None, clock)
+    lines = Queues(clock=clock)
     watched.run(lines.claim(worker, room))  # finds out that they are many
 
     served: list[str] = []
@@ -119,7 +120,7 @@ def test_every_job_of_many_queues_is_claimed_once(
     queue: PgQueue, watched: Watched, worker: UUID, clock: Clock
 ) -> None:
     ask(queue, FILL, MANY, 2)
-    lines = Queues(None, clock)
+    lines = Queues(clock=clock)
     claimed: list[int] = []
     while found := watched.run(lines.claim(worker, 300)):
         claimed += [one.id for one in found]
@@ -134,7 +135,7 @@ def test_a_big_queue_among_many_small_ones_gets_what_they_leave(
         queue,
         "insert into pgqueue.jobs (queue, task) select 'tenant-000500', 'noop' from generate_series(1, 3000)",
     )
-    lines = Queues(None, clock)
+    lines = Queues(clock=clock)
     served = Counter(one.queue for _ in range(3) for one in watched.run(lines.claim(worker, 500)))
     assert len(served) >= MANY
     assert served.most_common(1)[0][0] == "tenant-000500"
@@ -145,7 +146,7 @@ def test_a_look_ends_in_time_and_the_next_one_goes_on_where_it_ended(
 ) -> None:
     ask(queue, FILL, MANY, 1)
     ask(queue, "insert into pgqueue.queues (name, paused_at) select distinct queue, now() from pgqueue.jobs")
-    lines = Queues(None, clock)
+    lines = Queues(clock=clock)
     assert watched.run(lines.claim(worker, 100)) == []
     last = f"tenant-{MANY:06}"
     ask(queue, "delete from pgqueue.queues where name = %s", last)
@@ -167,7 +168,7 @@ def test_once_there_are_few_again_they_are_remembered(
     queue: PgQueue, watched: Watched, worker: UUID, clock: Clock
 ) -> None:
     ask(queue, FILL, MANY, 1)
-    lines = Queues(None, clock)
+    lines = Queues(clock=clock)
     while watched.run(lines.claim(worker, 500)):
         pass
     ask(queue, FILL, 3, 4)
@@ -181,7 +182,7 @@ def test_once_there_are_few_again_they_are_remembered(
 def test_a_worker_remembers_no_more_than_it_can_name(
     queue: PgQueue, watched: Watched, worker: UUID, clock: Clock
 ) -> None:
-    lines = Queues(None, clock)
+    lines = Queues(clock=clock)
     for number in range(3 * MOST_KNOWN // 100):
         ask(
             queue,
@@ -203,7 +204,7 @@ def test_queues_that_are_empty_give_their_turn_to_the_next_and_not_always_to_the
         queue,
         "insert into pgqueue.jobs (queue, task) select unnest(array['q18', 'q19']), 'noop' from generate_series(1, 20)",
     )
-    lines = Queues(names, clock)
+    lines = Queues(serving(names), clock)
     served = [one.queue for _ in range(20) for one in watched.run(lines.claim(worker, 1))]
     assert Counter(served) == {"q18": 10, "q19": 10}
     assert watched.names == ["claim"], "empty queues are asked in the same statement"

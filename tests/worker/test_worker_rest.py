@@ -10,6 +10,7 @@ from pgqueue import PgQueue
 from pgqueue.store import upkeep
 from pgqueue.store.plan import NeedsTransaction, Row, Statement, Step
 from pgqueue.values.job import HEAD
+from pgqueue.values.serving import serving
 from pgqueue.worker.fetcher import FADING, SHORTEST_SAMPLE, Rate
 from pgqueue.worker.queues import FORGET_AFTER, LOOK_AROUND_AFTER, Queues
 from pgqueue.worker.signals import IDLE_AFTER, Activity, Signals
@@ -77,7 +78,7 @@ def test_two_looks_in_one_moment_are_no_standstill() -> None:
 
 def test_a_queue_is_found_kept_and_forgotten() -> None:
     clock = Clock()
-    queues = Queues(None, clock)
+    queues = Queues(clock=clock)
     assert _asked(queues, [[("mail",)], []]) == ["new_queues", "claim"]
     assert queues.starts() == {"mail": HEAD}
     clock.now += FORGET_AFTER
@@ -87,7 +88,7 @@ def test_a_queue_is_found_kept_and_forgotten() -> None:
 
 def test_jobs_in_known_queues_put_off_the_search_for_others_for_a_moment_only() -> None:
     clock = Clock()
-    queues = Queues(None, clock)
+    queues = Queues(clock=clock)
     _asked(queues, [[("mail",)], []])
     assert _asked(queues, [[_row("mail")]]) == ["claim"]
     clock.now += LOOK_AROUND_AFTER
@@ -95,7 +96,7 @@ def test_jobs_in_known_queues_put_off_the_search_for_others_for_a_moment_only() 
 
 
 def test_a_worker_of_given_queues_looks_for_no_others() -> None:
-    assert _asked(Queues(["mail"], Clock()), [[]]) == ["claim"]
+    assert _asked(Queues(serving(["mail"]), Clock()), [[]]) == ["claim"]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from pgqueue.store.pipeline.sink_stage import StagedJob
 from pgqueue.values.codec import encoded_args, encoded_key
 from pgqueue.values.options import check_instant, check_key
 from pgqueue.values.payload import DEFAULT_LIMIT, encode_result
+from pgqueue.values.queue_settings import MAX_ATTEMPTS, PRIORITY
 
 Encode: TypeAlias = Callable[[dict[str, Any]], bytes]
 SHOWN = 5
@@ -172,7 +173,7 @@ def _options(target: Target) -> Callable[[str | None, int | None, int | None], t
         found = target.defaults.but(queue=queue, priority=priority, max_attempts=max_attempts)
         if app is not None:
             app.require_queue(found.queue)
-        return found.queue, found.priority, found.max_attempts
+        return found.queue, found.priority or PRIORITY, found.max_attempts or MAX_ATTEMPTS
 
     return complete
 

@@ -1,0 +1,109 @@
+"""What is known of queues in memory: which are paused or drained, and their settings."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+import msgspec
+
+from pgqueue.values.options import check_text
+from pgqueue.values.pattern import matching
+from pgqueue.values.queue_defaults import JobDefaults, QueueDefaults
+from pgqueue.values.queue_settings import MAX_ATTEMPTS, PRIORITY, Existing, KnownQueue, QueueSettings
+
+
+class KnownQueues:
+    """Answers the plans of :mod:`pgqueue.store.queues`."""
+
+    def __init__(self, names: Callable[[], set[str]]) -> None:
+        """Begin with none.
+
+        Args:
+            names: the queues that have jobs.
+        """
+        self._names = names
+        self._known: dict[str, KnownQueue] = {}
+
+    @property
+    def paused(self) -> set[str]:
+        """Those that are paused."""
+        return {name for name, one in self._known.items() if one.paused_at is not None}
+
+    def of(self, queue: str) -> KnownQueue:
+        """What is known of one queue."""
+        return self._known.get(queue) or KnownQueue(queue=queue)
+
+    def defaults(self, *, refuses: bool = True) -> QueueDefaults:
+        """What queues say of jobs that do not say it themselves."""
+        return QueueDefaults(
+            {
+                name: JobDefaults(
+                    PRIORITY if one.settings.priority is None else one.settings.priority,
+                    MAX_ATTEMPTS if one.settings.max_attempts is None else one.settings.max_attempts,
+                    one.drained_at is not None,
+                )
+                for name, one in self._known.items()
+            },
+            refuses=refuses,
+        )
+
+    def known(self) -> list[KnownQueue]:
+        """All that were paused, drained or given settings."""
+        return [one for _, one in sorted(self._known.items())]
+
+    def pause(self, queue: str, *, why: str | None, by: str | None, now: datetime) -> list[str]:
+        """Stop queues from being claimed from."""
+        found = [name for name in self._matching(queue) if self.of(name).paused_at is None]
+        return self._change(found, paused_at=now, paused_by=by, paused_why=why)
+
+    def drain(self, queue: str, *, why: str | None, by: str | None, now: datetime) -> list[str]:
+        """Refuse enqueues to queues."""
+        found = [name for name in self._matching(queue) if self.of(name).drained_at is None]
+        return self._change(found, drained_at=now, drained_by=by, drained_why=why)
+
+    def resume(self, queue: str, *, by: str | None) -> list[str]:  # noqa: ARG002 - nothing asks who
+        """Let queues be claimed from again, and take jobs."""
+        found = [
+            name for name in self._matching(queue) if self.of(name).paused_at or self.of(name).drained_at
+        ]
+        return self._change(
+            found,
+            **dict.fromkeys(
+                ("paused_at", "paused_by", "paused_why", "drained_at", "drained_by", "drained_why")
+            ),
+        )
+
+    def declare(
+        self,
+        queue: str,
+        settings: QueueSettings,
+        *,
+        existing: Existing,
+        by: str | None,  # noqa: ARG002 - nothing asks who
+        now: datetime,  # noqa: ARG002 - or when
+    ) -> QueueSettings:
+        """Give a queue settings."""
+        chosen = settings.over(self.of(queue).settings, existing=existing, queue=queue)
+        self._change([queue], settings=chosen)
+        return chosen
+
+    def change(
+        self,
+        queue: str,
+        settings: QueueSettings,
+        *,
+        unset: Sequence[str],
+        by: str | None,  # noqa: ARG002 - nothing asks who
+        now: datetime,  # noqa: ARG002 - or when
+    ) -> QueueSettings:
+        """Change some settings of a queue."""
+        chosen = self.of(queue).settings.but(settings, unset)
+        self._change([queue], settings=chosen)
+        return chosen
+
+    def _matching(self, pattern: str) -> list[str]:
+        return matching(check_text("queue", pattern), sorted({*self._names(), *self._known}))
+
+    def _change(self, names: list[str], **fields: object) -> list[str]:
+        for name in names:
+            self._known[name] = msgspec.structs.replace(self.of(name), **fields)
+        return names

@@ -1,0 +1,127 @@
+"""The settings of a queue, checked; and which of them hold where a queue has settings already."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal
+
+import msgspec
+
+from pgqueue.errors import InvalidOption, QueueExists, as_duration, as_limit
+from pgqueue.values.nearest import did_you_mean
+from pgqueue.values.options import ATTEMPTS, PRIORITIES, check_number, one_of
+
+PRIORITY: Final = 0
+MAX_ATTEMPTS: Final = 25
+"""What jobs have where their enqueue, their task and their queue say nothing."""
+
+Existing = Literal["keep", "replace", "fail"]
+"""What is done with other settings that a queue has: they stay, they are replaced, or an error is raised."""
+EXISTING: tuple[Existing, ...] = ("keep", "replace", "fail")
+
+
+class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for the jobs of one queue. None: nothing is said, so the next one in the order call, task, queue, package decides.
+
+    Attributes:
+        priority: of jobs whose enqueue and task name none.
+        max_attempts: of jobs whose enqueue and task name none.
+        timeout: how long an attempt may take whose task names no timeout.
+        keep_history: False: jobs that succeed are not kept.
+        keep_dead: for how long its dead jobs are kept.
+    """
+
+    priority: int | None = None
+    max_attempts: int | None = None
+    timeout: timedelta | None = None
+    keep_history: bool | None = None
+    keep_dead: timedelta | None = None
+
+    @classmethod
+    def checked(cls, given: Mapping[str, Any]) -> "QueueSettings":
+        """Check them; lengths of time are seconds, or timedeltas.
+
+        Raises:
+            InvalidOption: there is no such setting, or a value is out of its range.
+        """
+        for name in given:
+            if name not in cls.__struct_fields__:
+                near = did_you_mean(name, cls.__struct_fields__)
+                raise InvalidOption(f"{name}: a queue has no such setting{near}")
+        values = {name: value for name, value in given.items() if value is not None}
+        for name, allowed in (("priority", PRIORITIES), ("max_attempts", ATTEMPTS)):
+            if name in values:
+                check_number(name, values[name], allowed)
+        if "timeout" in values:
+            values["timeout"] = as_limit("timeout", values["timeout"])
+        if "keep_dead" in values:
+            values["keep_dead"] = _kept(values["keep_dead"])
+        if not isinstance(values.get("keep_history", True), bool):
+            raise InvalidOption(
+                f"keep_history={values['keep_history']!r}: use True or False. The history is dropped by whole days of all "
+                "queues, so a queue can keep none of it, and no other length of its own"
+            )
+        return cls(**values)
+
+    def over(self, held: "QueueSettings", *, existing: Existing, queue: str) -> "QueueSettings":
+        """What holds where a queue has settings and is declared with these.
+
+        Raises:
+            QueueExists: ``existing`` is ``fail``, and the queue has other settings.
+        """
+        one_of("existing", existing, EXISTING, listed=repr)
+        if existing == "replace" or held in (self, NO_SETTINGS):
+            return self
+        if existing == "fail":
+            raise QueueExists(
+                f"queue {queue!r} has other settings: {differences(held, self)}; declare it with existing='replace' to "
+                "store yours, or existing='keep' to leave them"
+            )
+        return held
+
+    def but(self, given: "QueueSettings", unset: Iterable[str]) -> "QueueSettings":
+        """These settings, with others changed or taken away."""
+        changed = {name: value for name, value in msgspec.structs.asdict(given).items() if value is not None}
+        return msgspec.structs.replace(self, **{**dict.fromkeys(unset), **changed})
+
+
+NO_SETTINGS = QueueSettings()
+
+
+def differences(held: QueueSettings, given: QueueSettings) -> str:
+    """The settings that differ, in words."""
+    return ", ".join(
+        f"{name}={getattr(held, name)!s} (given: {getattr(given, name)!s})"
+        for name in held.__struct_fields__
+        if getattr(held, name) != getattr(given, name)
+    )
+
+
+class KnownQueue(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue that was paused, drained, declared or given settings.
+
+    Attributes:
+        queue: its name.
+        paused_at: since when no worker claims its jobs; None: workers do.
+        paused_by: who paused it.
+        paused_why: why.
+        drained_at: since when enqueues to it are refused; None: they are not.
+        drained_by: who drained it.
+        drained_why: why.
+        settings: what holds for its jobs.
+    """
+
+    queue: str
+    paused_at: datetime | None = None
+    paused_by: str | None = None
+    paused_why: str | None = None
+    drained_at: datetime | None = None
+    drained_by: str | None = None
+    drained_why: str | None = None
+    settings: QueueSettings = NO_SETTINGS
+
+
+def _kept(value: Any) -> timedelta:  # noqa: ANN401 - what a caller gave
+    kept: timedelta = as_duration("keep_dead", value)
+    if kept < timedelta(0):
+        raise InvalidOption(f"keep_dead={value!r}: use zero or more")
+    return kept

@@ -1,0 +1,1 @@
+"""Statements about queues: their names, their settings, and what operators do with them."""

@@ -1,0 +1,9 @@
+-- queues/set: store the settings of a queue.
+-- index: queues_pkey
+-- locks: that queue's row
+-- run by: QueueControl.declare, QueueControl.set
+update pgqueue.queues
+set priority = %(priority)s::smallint, max_attempts = %(max_attempts)s::smallint, timeout = %(timeout)s::interval,
+    keep_history = %(keep_history)s::boolean, keep_dead = %(keep_dead)s::interval,
+    set_at = coalesce(%(now)s::timestamptz, now()), set_by = %(by)s::text
+where name = %(queue)s::text

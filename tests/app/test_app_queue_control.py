@@ -1,0 +1,183 @@
+"""Queues as operators see them: paused by name and pattern, with who and why; settings, declared and changed."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from looking import ask
+from running import Running
+from worker.helping import ended
+
+from pgqueue import JobState, PgQueue
+from pgqueue.errors import InvalidOption, QueueExists, UnknownQueue
+from pgqueue.values.queue_settings import NO_SETTINGS, QueueSettings
+
+
+def known(queue: PgQueue) -> dict[str, Any]:
+    """What is known of each queue."""
+    return {one.queue: one for one in queue.control.known()}
+
+
+def test_a_pause_keeps_the_first_name_and_reason_and_goes_with_the_resume(queue: PgQueue) -> None:
+    assert queue.pause("mail", why="SMTP is down", by="ann")
+    assert not queue.pause("mail", why="again", by="bob")
+    paused = known(queue)["mail"]
+    assert (paused.paused_by, paused.paused_why) == ("ann", "SMTP is down")
+
+    assert queue.resume("mail", by="bob")
+    assert not queue.resume("mail")
+    again = known(queue)["mail"]
+    assert (again.paused_at, again.paused_by, again.paused_why) == (None, None, None)
+    noted = ask(queue, "select said_by, action, target, details ->> 'why' from pgqueue.audit order by id")
+    assert noted == [("ann", "pause", "mail", "SMTP is down"), ("bob", "resume", "mail", None)]
+
+
+def test_a_pattern_stands_for_the_queues_that_there_are(queue: PgQueue) -> None:
+    task = queue.task(name="send")(lambda: None)
+    for name in ("mail-a", "mail-b", "reports", "mail.c"):
+        task.using(queue=name).enqueue()
+    assert queue.pause("mail-*")
+    assert {name for name, one in known(queue).items() if one.paused_at} == {"mail-a", "mail-b"}
+    assert not queue.pause("nothing-*")
+    assert queue.pause("*")
+    assert {name for name, one in known(queue).items() if one.paused_at} == {
+        "mail-a",
+        "mail-b",
+        "mail.c",
+        "reports",
+    }
+    assert queue.resume("*")
+    assert not [one for one in known(queue).values() if one.paused_at]
+
+
+def test_an_update_of_the_row_clears_who_paused_it(queue: PgQueue) -> None:
+    """A worker of the former release resumes so, and pauses again without a name."""
+    queue.pause("mail", why="SMTP is down", by="ann")
+    ask(queue, "update pgqueue.queues set paused_at = null where name = 'mail' returning 1")
+    ask(queue, "update pgqueue.queues set paused_at = now() where name = 'mail' returning 1")
+    assert known(queue)["mail"].paused_by is None
+
+
+def test_sql_functions_pause_and_resume(queue: PgQueue) -> None:
+    assert ask(queue, "select pgqueue.pause_queue('mail', why => 'SMTP is down', said_by => 'ann')") == [
+        (True,)
+    ]
+    assert ask(queue, "select pgqueue.pause_queue('mail')") == [(False,)]
+    assert (known(queue)["mail"].paused_by, known(queue)["mail"].paused_why) == ("ann", "SMTP is down")
+    assert ask(queue, "select pgqueue.resume_queue('mail')") == [(True,)]
+    assert ask(queue, "select pgqueue.resume_queue('mail')") == [(False,)]
+    with pytest.raises(psycopg.errors.CheckViolation, match="white space"):
+        ask(queue, "select pgqueue.pause_queue('two words')")
+
+
+async def test_a_resume_by_sql_wakes_an_idle_worker(queue: PgQueue, running: Running) -> None:
+    @queue.task(queue="mail")
+    async def send() -> None: ...
+
+    queue.pause("mail")
+    job = send.enqueue()
+    async with running(queue, poll=60):
+        await ended(queue, queue.task(name="other", queue="other")(lambda: None).enqueue())
+        assert job.status() is JobState.READY
+        ask(queue, "select pgqueue.resume_queue('mail')")
+        await ended(queue, job)
+
+
+def test_a_declaration_keeps_replaces_or_fails_where_there_are_other_settings(queue: PgQueue) -> None:
+    control = queue.control
+    first = control.declare("mail", priority=5, timeout=30)
+    assert first == QueueSettings(priority=5, timeout=timedelta(seconds=30))
+    assert control.declare("mail", priority=6) == first
+    assert control.declare("mail", priority=5, timeout=timedelta(seconds=30), existing="fail") == first
+    with pytest.raises(
+        QueueExists, match=r"'mail' has other settings: priority=5 \(given: 6\), timeout=0:00:30"
+    ):
+        control.declare("mail", priority=6, existing="fail")
+    assert known(queue)["mail"].settings == first
+    assert control.declare("mail", priority=6, existing="replace") == QueueSettings(priority=6)
+    assert known(queue)["mail"].settings == QueueSettings(priority=6)
+
+
+def test_a_change_leaves_the_other_settings(queue: PgQueue) -> None:
+    queue.control.declare("mail", priority=5, max_attempts=3)
+    assert queue.control.set("mail", priority=7) == QueueSettings(priority=7, max_attempts=3)
+    assert queue.control.set("mail", unset=["priority", "max_attempts"]) == NO_SETTINGS
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"priority": 101}, "from -100 to 100"),
+        ({"max_attempts": 0}, "from 1 to 32767"),
+        ({"timeout": 0}, "timeout"),
+        ({"timeout": -1}, "timeout"),
+        ({"keep_dead": -1}, "keep_dead"),
+        ({"keep_history": 3}, "True or False"),
+        ({"prioriti": 3}, "did you mean"),
+        ({"existing": "merge"}, "use one of 'keep', 'replace', 'fail'"),
+    ],
+)
+def test_settings_out_of_range_are_refused_and_change_nothing(
+    queue: PgQueue, settings: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InvalidOption, match=said):
+        queue.control.declare("mail", **settings)
+    assert known(queue) == {}
+
+
+def test_an_undeclared_name_is_refused(dsn: str) -> None:
+    queue = PgQueue(dsn, queues=["mail"])
+    for wrong in (
+        lambda: queue.control.declare("nail"),
+        lambda: queue.control.set("nail", priority=1),
+        lambda: queue.control.move("mail", "nail"),
+    ):
+        with pytest.raises(UnknownQueue, match="mail"):
+            wrong()
+
+
+def test_two_operators_who_change_different_settings_lose_neither(queue: PgQueue) -> None:
+    queue.control.declare("mail")
+    together = threading.Barrier(2)
+
+    def change(setting: str) -> None:
+        for value in range(1, 30):
+            together.wait()
+            given: Any = {setting: value}
+            queue.control.set("mail", **given)
+            together.wait()
+            held = known(queue)["mail"].settings
+            assert (held.priority, held.max_attempts) == (value, value)
+            together.wait()
+
+    with ThreadPoolExecutor(2) as threads:
+        done = [threads.submit(change, name) for name in ("priority", "max_attempts")]
+    for one in done:
+        one.result()
+
+
+def test_jobs_are_moved_and_purged_except_those_that_run(queue: PgQueue) -> None:
+    task = queue.task(name="send")(lambda: None)
+    jobs = [task.using(queue="mail").enqueue() for _ in range(3)]
+    with queue.take(1, queues=["mail"]):
+        assert queue.control.move("mail", "bulk") == 2
+        assert {job.status() for job in jobs} == {JobState.RUNNING, JobState.READY}
+        assert queue.control.purge("mail") == 0
+    assert queue.control.purge("bulk") == 2
+    assert [job.status() for job in jobs][1:] == [JobState.CANCELLED] * 2
+    with pytest.raises(InvalidOption, match="the jobs are in this queue"):
+        queue.control.move("mail", "mail")
+
+
+async def test_awaited_twins_do_the_same(queue: PgQueue) -> None:
+    assert await queue.apause("mail", by="ann")
+    assert (await queue.control.aknown())[0].paused_by == "ann"
+    assert await queue.aresume("mail")
+    assert await queue.control.adrain("mail")
+    assert (await queue.control.adeclare("mail", priority=1)).priority == 1
+    assert (await queue.control.aset("mail", max_attempts=2)).max_attempts == 2
+    assert await queue.control.amove("mail", "bulk") == await queue.control.apurge("mail") == 0
+    assert (await queue.control.acontents("mail")).waiting == 0

@@ -1,0 +1,93 @@
+"""What ``queues=`` says: names, weights, patterns, exclusions, order."""
+
+from typing import Any
+
+import pytest
+
+from pgqueue.errors import InvalidOption, UnknownQueue
+from pgqueue.values.pattern import stands_for
+from pgqueue.values.serving import ALL, serving
+
+NAMES = ("mail", "mail-a", "mail-bulk", "reports", "default")
+
+
+@pytest.mark.parametrize(
+    ("given", "weights"),
+    [
+        (None, (1, 1, 1, 1, 1)),
+        (["mail", "reports"], (1, 0, 0, 1, 0)),
+        (["mail:5", "reports:1"], (5, 0, 0, 1, 0)),
+        ({"mail": 5, "reports": 1}, (5, 0, 0, 1, 0)),
+        (["mail-*"], (0, 1, 1, 0, 0)),
+        (["mail-*:3", "!mail-bulk"], (0, 3, 0, 0, 0)),
+        (["mail*:3", "mail-a:7"], (3, 7, 3, 0, 0)),
+        (["!mail-*"], (1, 0, 0, 1, 1)),
+        (["*:2", "!mail", "!reports"], (0, 2, 2, 0, 2)),
+        ({"*": 2, "mail": 9}, (9, 2, 2, 2, 2)),
+    ],
+)
+def test_each_queue_has_the_weight_of_its_entry(given: Any, weights: tuple[int, ...]) -> None:
+    assert tuple(serving(given).weight(name) for name in NAMES) == weights
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["mail:0"], "to serve no job of it, write !mail"),
+        ({"mail": 0}, "from 1 to 1000"),
+        ({"mail": -1}, "from 1 to 1000"),
+        ({"mail": 1.5}, "from 1 to 1000"),
+        ({"mail": True}, "from 1 to 1000"),
+        (["mail:many"], "behind the colon stands a weight"),
+        (["mail:"], "behind the colon stands a weight"),
+        (["mail", "!mail"], "contradict each other"),
+        (["mail:2", "mail:3"], "two weights, 2 and 3"),
+        (["!mail:3"], "has no weight"),
+        (["!"], "a name has 1 to 200"),
+        ([], "name at least one"),
+        ({}, "name at least one"),
+        ("mail", "give a list of names"),
+        (["two words"], "white space"),
+        ([7], "a name has"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(given: Any, said: str) -> None:
+    with pytest.raises(InvalidOption, match=said):
+        serving(given)
+
+
+def test_a_strict_order_has_no_weights_and_needs_names() -> None:
+    with pytest.raises(InvalidOption, match="contradict each other: a strict order has no shares"):
+        serving(["mail:5", "reports"], order="strict")
+    with pytest.raises(InvalidOption, match="name the queues in their order"):
+        serving(None, order="strict")
+    with pytest.raises(InvalidOption, match="use one of 'shares', 'strict'"):
+        serving(["mail"], order="stricter")
+    served = serving(["mail-*", "mail", "*"], order="strict")
+    assert sorted(NAMES, key=served.place) == ["mail-a", "mail-bulk", "mail", "default", "reports"]
+
+
+def test_declared_queues_are_those_that_a_pattern_stands_for() -> None:
+    assert serving(["mail*:2", "!mail-bulk"], declared=NAMES).weights == {"mail": 2, "mail-a": 2}
+    assert serving(None, declared=["b", "a"]).entries == ["a", "b"]
+    for wrong in (["nail"], ["x-*"], ["!x"]):
+        with pytest.raises(UnknownQueue, match="stands for none of the declared queues: default, mail"):
+            serving(wrong, declared=NAMES)
+    with pytest.raises(InvalidOption, match="nothing is left"):
+        serving(["!*"], declared=NAMES)
+
+
+def test_it_is_shown_as_it_was_given_without_weights() -> None:
+    assert ALL.entries is None
+    assert serving(["mail-*:3", "!mail-bulk"]).entries == ["mail-*", "!mail-bulk"]
+    assert serving(["a", "b"]).is_plain
+    assert not serving(["a:2", "b"]).is_plain
+    assert serving(["!a"]).is_open
+    assert not serving(["a"]).is_open
+
+
+def test_a_star_alone_is_special() -> None:
+    assert stands_for("a.c*", "a.c\n1")
+    assert not stands_for("a.c", "abc")
+    assert stands_for("[x]?*", "[x]?")
+    assert not stands_for("[x]*", "x")
