@@ -14,6 +14,7 @@ from worker.helping import FOR_EVER, beat, ended
 
 from pgqueue import PgQueue, Worker
 from pgqueue.errors import InvalidOption, UnknownWorker
+from pgqueue.store import control
 from pgqueue.values.load import Bounds, Load
 from pgqueue.values.workers import WorkerStatus
 
@@ -112,6 +113,8 @@ async def test_a_draining_worker_finishes_what_runs_returns_the_rest_and_claims_
         worker.parts.signals.look.set()
         await until(lambda: worker.parts.fetcher.waits)
         assert not ask(queue, "select 1 from pgqueue.jobs where status = 'running'")
+        assert (await queue.database.arun(control.pulse())).workers == 0  # it serves no queue
+        assert "none of the 1 live worker serves" in str(await queue.awhy(second.id))
         assert ask(queue, "select asleep from pgqueue.workers") == [(False,)]  # enqueuers do not notify it
 
         await queue.workers.aresume(str(worker.id))
