@@ -772,7 +772,16 @@ print(f"status {status}\n", end="", flush=True)
 
 
 def test_a_program_that_ends_waits_for_its_hooks(dsn: str) -> None:
-    assert _printed(SCRIPT + "work.enqueue()", dsn) == ["async", "plain"]
+    """The last hook returns only after the main thread has come to its end."""
+    late = """
+@queue.on("enqueued")
+def last(event):
+    threading.main_thread().join(20)
+    print("last\\n", end="", flush=True)
+
+work.enqueue()
+"""
+    assert _printed(SCRIPT + late, dsn) == ["async", "last", "plain"]
 
 
 def test_a_forked_process_has_hooks_of_its_own(dsn: str) -> None:
