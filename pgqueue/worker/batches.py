@@ -14,6 +14,7 @@ from pgqueue.app.task import Task
 from pgqueue.errors import PayloadNotDecodable
 from pgqueue.values.codec import args_text
 from pgqueue.values.job import AtEnd
+from pgqueue.values.verdict import Succeeded
 from pgqueue.worker import flow_attempts
 from pgqueue.worker.attempt import BatchAttempt, Member
 from pgqueue.worker.awaiting import awaited, rest
@@ -140,6 +141,8 @@ def _returned(executor: Executor, ready: Ready, value: object) -> None:
             _note_completed(executor, one, job)
         elif job.error is not None:
             one.decide(executor.failed(task_of(one), one, job.error))
+        elif job.result is None:
+            one.decide(Succeeded(one.claim, one.context.seconds))
         else:
             one.decide(executor.success(one.claim, one.context.seconds, job.result))
 

@@ -40,6 +40,7 @@ class Gathering:
 
     Attributes:
         count: how many claims wait in them.
+        due: no group is a batch before this because of its wait, in seconds of the monotonic clock; infinity: there is none.
     """
 
     def __init__(self, codec: Codec | None) -> None:
@@ -49,13 +50,9 @@ class Gathering:
             codec: decodes arguments.
         """
         self.count = 0
+        self.due = math.inf
         self._codec = codec
         self._groups: dict[object, Gathered] = {}
-
-    @property
-    def due(self) -> float:
-        """When the next group is a batch; infinity: there is none."""
-        return min((group.due for group in self._groups.values()), default=math.inf)
 
     def missing(self, tasks: Mapping[str, Task[..., Any]]) -> int:
         """How many more claims may make a batch of what waits; 0: no claim waits.
@@ -81,13 +78,17 @@ class Gathering:
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = Gathered(claim.task, now + policy.wait)
+            self.due = min(self.due, group.due)
         group.claims.append(claim)
         self.count += 1
         return self._pop(key) if len(group.claims) >= policy.size else None
 
     def take_due(self, now: float) -> list[Gathered]:
         """The groups that wait no longer: their time has passed, or too many claims wait."""
-        due = [self._pop(key) for key, group in [*self._groups.items()] if group.due <= now]
+        due: list[Gathered] = []
+        if now >= self.due:
+            due += [self._pop(key) for key, group in [*self._groups.items()] if group.due <= now]
+            self.due = min((group.due for group in self._groups.values()), default=math.inf)
         while self.count > MOST:
             due.append(self._pop(next(iter(self._groups))))
         return due
