@@ -192,20 +192,20 @@ async def test_a_timeout_is_of_the_call(queue: PgQueue, running: Running, *, pla
 async def test_a_cancelled_job_of_a_batch_is_told_and_the_others_go_on(
     queue: PgQueue, running: Running
 ) -> None:
-    started, seen = threading.Event(), list[int]()
+    started, seen = asyncio.Event(), list[int]()
 
     @queue.batch_task(Document, size=3, wait=A_MINUTE)
-    def index(jobs: Batch[Document]) -> None:
+    async def index(jobs: Batch[Document]) -> None:
         started.set()
-        while not jobs[1].cancelled:
-            threading.Event().wait(0.01)
+        await until(lambda: jobs[1].cancelled)
+        await asyncio.sleep(0)
         seen.extend(job.args.number for job in jobs if not job.cancelled)
         jobs[1].fail(InterruptedError())
 
     jobs = queue.enqueue_many(index.call(number) for number in range(3))
     async with running(queue):
-        await until(started.is_set)
-        jobs[1].cancel()
+        await asyncio.wait_for(started.wait(), 20)
+        await jobs[1].acancel()
         states = await ended_all(queue, jobs)
     assert seen == [0, 2]
     assert states == {0: JobState.SUCCEEDED, 1: JobState.CANCELLED, 2: JobState.SUCCEEDED}

@@ -23,6 +23,7 @@ from pgqueue import (
     PgQueue,
     Retry,
 )
+from pgqueue.store import claim
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Verdict
 
@@ -309,3 +310,27 @@ async def test_jobs_of_a_task_that_is_loaded_late_run_in_batches_too(
         await until(lambda: sum(sizes) == 6)
         await until(lambda: not ask(queue, "select id from pgqueue.jobs"))
     other.close()
+
+
+async def test_claims_that_gather_are_not_stale_and_a_batch_that_found_no_slot_is(
+    queue: PgQueue, running: Running
+) -> None:
+    started, release = asyncio.Event(), asyncio.Event()
+
+    @queue.batch_task(Document, size=5, wait=A_MINUTE, by="tenant")
+    async def index(_: Batch[Document]) -> None:
+        started.set()
+        await release.wait()
+
+    queue.enqueue_many(index.call(number) for number in range(8))
+    async with running(queue, concurrency=1) as worker:
+        await asyncio.wait_for(started.wait(), 20)
+        gathering = [index.enqueue(number, "two") for number in range(2)]
+        claims = queue.database.run(claim.claim(worker.id, {"default": 10}))
+        ready = [index.enqueue(number, "three") for number in range(5)]
+        claims += queue.database.run(claim.claim(worker.id, {"default": 10}))
+        worker.parts.runners.add(claims)
+        assert worker.parts.runners.return_waiting(older_than=1e-9) == len(ready)
+        left = [one.id for one in worker.inspect().waiting]
+        assert [job.id for job in gathering] == left[-2:]
+        release.set()
