@@ -284,3 +284,27 @@ async def test_members_of_a_group_run_in_a_batch_and_the_callback_gets_their_res
         await until(lambda: flow.status() is FlowState.SUCCEEDED)
     (result,) = [job.result for job in queue.jobs(limit=100) if job.task.endswith("total")]
     assert result == 300
+
+
+async def test_a_worker_without_a_free_slot_claims_no_more_to_fill_a_batch(queue: PgQueue) -> None:
+    """Other workers could run what it would collect."""
+    release = asyncio.Event()
+
+    @queue.task
+    async def hold() -> None:
+        await release.wait()
+
+    @queue.batch_task(Document, size=100, wait=A_MINUTE)
+    def index(_: Batch[Document]) -> None: ...
+
+    worker = Worker(queue, poll=FOR_EVER, concurrency=1)
+    await worker.parts.heartbeat.register()
+    index.enqueue(1)
+    worker.parts.runners.add(claimed(queue, worker))
+    assert worker.parts.claims.room(0) == 99
+    hold.enqueue()
+    worker.parts.runners.add(claimed(queue, worker))
+    await until(lambda: len(worker.inspect().running) == 1)
+    assert worker.parts.claims.room(0) <= 0
+    release.set()
+    await dismantle(worker)
