@@ -29,7 +29,7 @@ class QueueAdmin(ReadOnlyAdmin):
     actions = ("pause", "resume")
     page = Uncounted
     paused = moment("paused_at", "paused at")
-    sections = ((None, ("name", "state_shown", "paused", "ready", "jobs")),)
+    sections = ((None, ("name", "state_shown", "paused", "paused_by", "paused_why", "ready", "jobs")),)
 
     def has_pause_permission(self, request: HttpRequest) -> bool:
         """Who may pause and resume."""
@@ -68,7 +68,8 @@ class QueueAdmin(ReadOnlyAdmin):
     @admin.action(description="Pause selected %(verbose_name_plural)s", permissions=["pause"])
     def pause(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:  # noqa: ARG002 - a queue needs no row
         """Stop workers from claiming jobs of these queues."""
-        self.act(request, _selected(request), _pause, "")
+        by = request.user.get_username()
+        self.act(request, _selected(request), lambda queue: _pause(queue, by), "")
 
     @admin.action(description="Resume selected %(verbose_name_plural)s", permissions=["pause"])
     def resume(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:  # noqa: ARG002 - a queue needs no row
@@ -76,7 +77,9 @@ class QueueAdmin(ReadOnlyAdmin):
         self.act(
             request,
             _selected(request),
-            lambda queue: "resumed" if project_queue().resume(queue.name) else None,
+            lambda queue: (
+                "resumed" if project_queue().resume(queue.name, by=request.user.get_username()) else None
+            ),
             "not paused",
         )
 
@@ -191,6 +194,6 @@ def _selected(request: HttpRequest) -> list[Queue]:
     return [Queue(name=name) for name in request.POST.getlist(ACTION_CHECKBOX_NAME)]
 
 
-def _pause(queue: Queue) -> str:
-    project_queue().pause(queue.name)
+def _pause(queue: Queue, by: str) -> str:
+    project_queue().pause(queue.name, by=by)
     return "paused"

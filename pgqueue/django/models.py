@@ -134,6 +134,8 @@ class Queue(ReadOnly):
 
     name: "models.TextField[str, str]" = models.TextField(primary_key=True)
     paused_at: "models.DateTimeField[datetime | None, datetime | None]" = TimeField(null=True)
+    paused_by: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: not paused
+    paused_why: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: not said
     created_at: "models.DateTimeField[datetime, datetime]" = TimeField()
 
     class Meta:

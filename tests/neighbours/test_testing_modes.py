@@ -251,10 +251,10 @@ def test_threads_are_answered_one_after_the_other(app: PgQueue, monkeypatch: pyt
     both_inside, met = threading.Barrier(2), []
     enqueue = Table.enqueue
 
-    def meets_another(table: Table, job: NewJob, *, now: datetime) -> Enqueued:
+    def meets_another(table: Table, job: NewJob, **given: Any) -> Enqueued:
         with suppress(threading.BrokenBarrierError):
             met.append(both_inside.wait(0.2))
-        return enqueue(table, job, now=now)
+        return enqueue(table, job, **given)
 
     monkeypatch.setattr(Table, "enqueue", meets_another)
 
