@@ -309,6 +309,7 @@ async def test_jobs_of_a_task_that_is_loaded_late_run_in_batches_too(
     async with running(queue):
         await until(lambda: sum(sizes) == 6)
         await until(lambda: not ask(queue, "select id from pgqueue.jobs"))
+    assert {attempts for (attempts,) in ask(queue, "select attempts from pgqueue.job_history")} == {1}
     other.close()
 
 
