@@ -275,3 +275,24 @@ def test_the_fullest_of_the_limits_of_memory_counts(
     tmp_path: Path, files: dict[str, str], share: float | None
 ) -> None:
     assert memory_in_use(system(tmp_path, **files)) == (share if share is None else pytest.approx(share))
+
+
+async def test_claims_that_wait_start_in_no_slot_that_was_given_up(queue: PgQueue) -> None:
+    started = 0
+
+    @queue.task
+    async def run() -> None:
+        nonlocal started
+        started += 1
+
+    queue.enqueue_many(run.call() for _ in range(9))
+    worker = Worker(queue, concurrency=1, poll=FOR_EVER)
+    await worker.parts.heartbeat.register()
+    worker.parts.runners.add(claimed(queue, worker))
+    claims = worker.parts.claims
+    claims.taken += 1  # a slot that was given up, and whose attempt has not ended
+    assert claims.take(plain=False) is None
+    assert claims.taken == 1
+    await worker.parts.runners.emptied()
+    await dismantle(worker)
+    assert started == 9
