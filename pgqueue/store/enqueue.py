@@ -270,7 +270,10 @@ def _copy_chunks(
     numbered: list[tuple[int, NewJob]], clock: datetime, defaults: QueueDefaults
 ) -> Iterator[bytes]:
     """The jobs in COPY's text format. JSON escapes control characters itself; backslashes are left to us."""
-    rows, at_once, of = iter(numbered), _copied_time(clock, clock), defaults.of
+    rows, at_once = iter(numbered), _copied_time(clock, clock)
+    of = (
+        defaults.of if defaults else None
+    )  # None: no queue says anything, and a call for each job would cost as much as its row
     while chunk := list(islice(rows, ROWS_PER_CHUNK)):
         yield b"".join(
             b"%d\t%b\t%b\t%d\t%b\t%d\t%b\n"
@@ -278,15 +281,14 @@ def _copy_chunks(
                 job_id,
                 copied_names(job.queue, job.task),
                 job.args.replace(b"\\", b"\\\\"),
-                priority,
+                (job.priority or PRIORITY) if of is None else of(job)[0],
                 at_once
                 if job.run_at is None and job.delay is None
                 else _copied_time(due_at(job, clock), clock),
-                max_attempts,
+                (job.max_attempts or MAX_ATTEMPTS) if of is None else of(job)[1],
                 b"\\N" if job.meta is None else job.meta.replace(b"\\", b"\\\\"),
             )
             for job_id, job in chunk
-            for priority, max_attempts in (of(job),)
         )
 
 

@@ -39,6 +39,10 @@ class QueueDefaults:
         self._of_queue = of_queue
         self._refuses = refuses
 
+    def __bool__(self) -> bool:
+        """Whether any queue says anything."""
+        return bool(self._of_queue)
+
     def of(self, job: NewJob) -> tuple[int, int]:
         """The priority and the number of attempts of a job.
 
