@@ -225,8 +225,9 @@ def test_a_selection_that_no_page_offers_is_refused_in_words(client: Client, key
 
 
 @pytest.mark.parametrize("key", ["abc", "7" * 5000, "-1", "1.5"])
-def test_a_list_without_actions_runs_none(client: Client, key: str) -> None:
-    assert _messages(_act(client, LISTS["worker"], "cancel", key)) == []
+@pytest.mark.parametrize("action", ["drain", "cancel"])  # the second is an action of other lists
+def test_a_worker_that_no_page_offers_is_refused_in_words(client: Client, action: str, key: str) -> None:
+    assert _messages(_act(client, LISTS["worker"], action, key)) == ["Select rows of the list."]
 
 
 def test_a_selected_job_that_is_not_there_changes_nothing(client: Client) -> None:
