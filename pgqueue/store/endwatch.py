@@ -211,8 +211,8 @@ class EndWatch:
         waited = self._callers.awaited(due)
         self._marked -= due.keys() - set(waited)
         there = self._still_there(waited, connection)
-        heard, self._heard = self._heard, set()
-        there |= self._look(self._callers.awaited(heard.union(waited) - there), connection)
+        heard, self._heard = self._heard, set()  # also of jobs that were marked a moment ago
+        there |= self._look(self._callers.awaited(heard.union(set(waited) - there)), connection)
         for job_id in there.intersection(waited):
             pause = self._poll if job_id in self._marked else min(due[job_id], self._poll)
             self._due.put(job_id, _together(now + pause, pause), pause * 1.5)
@@ -271,6 +271,7 @@ class EndWatch:
         """Wait for a notification, for the bell, or until the next job is due; without callers, until an instant."""
         if self._callers.waits:
             until = self._due.next
+        self._take_in(connection)  # an answer may have brought it, and then there is nothing left to read
         if self._new or self._heard:
             until = 0.0
         for key, _ in selector.select(max(0.0, until - monotonic())):
@@ -280,13 +281,16 @@ class EndWatch:
                 self._read(connection)
 
     def _read(self, connection: OwnConnection) -> None:
-        """Take in what the server has sent."""
-        server = connection.pgconn
-        server.consume_input()
-        while heard := server.notifies():
-            self._hear(heard.extra.decode(errors="replace"))
+        """Read what the server has sent."""
+        connection.pgconn.consume_input()
+        self._take_in(connection)
         if connection.closed:
             raise psycopg.OperationalError("the server closed the connection")
+
+    def _take_in(self, connection: OwnConnection) -> None:
+        """Take in the notifications that have been read."""
+        while heard := connection.pgconn.notifies():
+            self._hear(heard.extra.decode(errors="replace"))
 
 
 def _together(at: float, pause: float) -> float:

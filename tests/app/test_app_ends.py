@@ -342,6 +342,29 @@ def test_an_end_that_comes_while_its_job_is_being_marked_is_notified(
     assert heard == [str(job.id)]
 
 
+def test_an_end_that_is_notified_while_other_jobs_are_being_marked_is_not_missed(
+    told: PgQueue, note: Any, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread marks job after job, and looks then at those of which it has heard."""
+    first, second = note.enqueue(), note.enqueue()
+    await_ends, ends = waiting.await_ends, told.database.ends
+    with psycopg.connect(dsn, autocommit=True) as ear:
+        ear.execute('listen "pgqueue.ended"')
+
+        def after_an_end(job_ids: Any) -> Any:
+            if second.id in job_ids:
+                end_one(told)
+                assert [one.payload for one in ear.notifies(timeout=GUARD, stop_after=1)] == [str(first.id)]
+            return await_ends(job_ids)
+
+        monkeypatch.setattr(waiting, "await_ends", after_an_end)
+        monkeypatch.setattr(endwatch, "MARKED_AT_ONCE", 1)
+        found = [ends.of(job.id) for job in (first, second)]  # both before the thread has connected
+        assert found[0].result(GUARD) is not None
+        end_one(told)
+        assert found[1].result(GUARD) is not None
+
+
 def test_a_ready_job_that_an_idle_worker_skipped_while_it_was_marked_is_announced_again(
     queue: PgQueue, note: Any, dsn: str
 ) -> None:
