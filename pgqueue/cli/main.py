@@ -38,7 +38,7 @@ VERBS = {
     "worker": Verb("pgqueue.cli.worker:worker", "Run jobs until it is stopped."),
     "workers": Verb(
         "pgqueue.cli.workers:workers",
-        "List workers, or ask them to change their slots, drain, stop or restart.",
+        "List workers; change their slots, drain, stop, restart them.",
     ),
     "workflows": Verb(
         "pgqueue.cli.workflows:workflows", "List, show, cancel or retry chains, groups and workflows."

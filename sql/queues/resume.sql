@@ -1,5 +1,5 @@
 -- queues/resume: let paused queues be claimed from again, and drained ones take jobs; those that were either.
--- index: queues_pkey
+-- index: none (a small table is read whole; queues_pkey in a larger one)
 -- locks: those queues' rows
 -- run by: PgQueue.resume
 -- why: the trigger on the table notifies idle workers
