@@ -27,6 +27,8 @@ def _bury(dsn: str, count: int) -> list[int]:
     with psycopg.connect(dsn) as connection:
         connection.execute("truncate pgqueue.jobs, pgqueue.dead_jobs")
         connection.execute(DEAD.encode(), [count])
+        # as where the dead jobs were enqueued: new jobs get other ids
+        connection.execute("select setval(pg_get_serial_sequence('pgqueue.jobs', 'id'), 1000000)")
     return list(range(1, count + 1))
 
 
