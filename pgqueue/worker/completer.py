@@ -163,29 +163,40 @@ class Completer:
             ConnectionFailed: the same.
         """
         recorder = Recorder(connection.once, connection, self._queue)
+        try:
+            await self._write_again(recorder)
+            while await self._write_next(recorder, tell_started):
+                pass
+        finally:  # the loop may wait for an addition, though what it is to write has come back meanwhile
+            self._signals.call_soon(self._added.set)
+
+    async def _write_again(self, recorder: Recorder) -> None:
+        """Write the batch that the blocked loop had sent."""
         on_its_way = self._writing
         if on_its_way and on_its_way is not self._written_twice:
             written = await recorder.write(on_its_way)
             with self._claims.lock:
                 self._written_twice = on_its_way
                 self._recorded |= written.done if self._writing is on_its_way else {}
-        while True:
+
+    async def _write_next(self, recorder: Recorder, tell_started: Callable[[], object]) -> bool:
+        """Write a batch that waits, in another thread's loop; whether there was one."""
+        with self._claims.lock:
+            batch = self._standing_in = self._next_batch()
+        if not batch:
+            return False
+        try:
+            tell_started()
+            written = await recorder.write(batch)
+        except BaseException:
             with self._claims.lock:
-                batch = self._standing_in = self._next_batch()
-            if not batch:
-                break
-            try:
-                tell_started()
-                written = await recorder.write(batch)
-            except BaseException:
-                with self._claims.lock:
-                    self._claims.verdicts[:0] = batch
-                raise
-            finally:
-                self._standing_in = []
-            self._note(batch, written)
-            self._signals.call_soon(partial(self._end_batch, batch))
-        self._signals.call_soon(self.look)
+                self._claims.verdicts[:0] = batch
+            raise
+        finally:
+            self._standing_in = []
+        self._note(batch, written)
+        self._signals.call_soon(partial(self._end_batch, batch))
+        return True
 
     async def flushed(self) -> None:
         """Wait until the database has every verdict."""

@@ -11,10 +11,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
+from unittest.mock import AsyncMock
 
+import psycopg
 import pytest
 from looking import ask, until
 from running import Running
@@ -24,6 +26,9 @@ from pgqueue import Context, JobHandle, JobState, PgQueue
 from pgqueue.store import control, upkeep
 from pgqueue.values import health
 from pgqueue.values.health import WorkerProblem
+from pgqueue.worker import completer as completing
+from pgqueue.worker import recorder
+from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.watch import Blocked, Watch
 from pgqueue.worker.worker import Worker
 
@@ -335,6 +340,42 @@ async def test_a_batch_that_was_on_its_way_is_written_once_more_and_nothing_is_s
     await writing
     assert worker.inspect().backlog == 0
     assert [message for message in caplog.messages if "superseded" in message] == []
+    await dismantle(worker)
+
+
+@pytest.mark.parametrize("refusal", [psycopg.errors.LockNotAvailable, psycopg.OperationalError])
+async def test_a_verdict_that_comes_back_from_the_heartbeats_thread_is_recorded_by_a_loop_that_knew_of_none(
+    queue: PgQueue, monkeypatch: pytest.MonkeyPatch, refusal: type[psycopg.Error]
+) -> None:
+    """The loop looked while the thread held the verdict, and waited for the next job to end."""
+    for module in (completing, recorder):
+        monkeypatch.setattr(module, "LOCKED_FOR", 0.05)
+
+    @queue.task
+    def confirm() -> None: ...
+
+    worker = Worker(queue, poll=FOR_EVER)
+    completer = worker.parts.completer
+    await worker.parts.heartbeat.register()
+    job = confirm.enqueue()
+    worker.parts.runners.add(claimed(queue, worker))
+    await worker.parts.runners.emptied()
+    worker.parts.signals.here()
+    looks: list[asyncio.Task[None]] = []
+
+    async def once(*_: object) -> None:
+        """Refuse, after the loop has looked and found nothing."""
+        if not looks:
+            looks.append(asyncio.create_task(completer.run()))
+            for _turn in range(20):
+                await asyncio.sleep(0)
+        raise refusal
+
+    with suppress(psycopg.Error):
+        await completer.stand_in(AsyncMock(spec=WorkerConnection, losses=0, once=once))
+    assert looks
+    await ended(queue, job)
+    looks[0].cancel()
     await dismantle(worker)
 
 
