@@ -81,7 +81,7 @@ class BatchJob(Generic[I_co]):
         return self._ctx.cancelled
 
     def fail(self, error: BaseException, *, delay: Duration | None = None) -> None:
-        """Fail this job, whatever becomes of the others: as if a task of this one job had raised the error.
+        """Fail this job and no other one: as if a task of this one job had raised the error.
 
         Args:
             error: the task's retry policy decides on it; ``Snooze``, ``RetryLater`` and ``Dead`` say themselves what happens.

@@ -190,7 +190,7 @@ class Hook:
             self._events.clear()
             self._bytes = 0
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """Forget what waits, and the thread or task that calls the function: this process has neither."""
         self._events.clear()
         self._bytes = 0
@@ -294,7 +294,7 @@ def _finish() -> None:
 def _forked() -> None:
     """The threads are the parent's, and so are the events that waited."""
     for hook in list(_all):
-        hook.begin_anew()
+        hook.reset()
 
 
 os.register_at_fork(after_in_child=_forked)

@@ -256,7 +256,7 @@ def fill(
         served = Counter(one.queue for one in found)
         if split is not None:
             split.learn(quotas, served, left)
-        hungry = hungry[len(quotas) :] if split is None else [one for one in hungry if one not in quotas]
+        hungry = [one for one in hungry if one not in quotas]
         hungry += [queue for queue, share in quotas.items() if served[queue] == share]
     return claims
 

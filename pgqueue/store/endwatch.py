@@ -271,7 +271,6 @@ class EndWatch:
         """Wait for a notification, for the bell, or until the next job is due; without callers, until an instant."""
         if self._callers.waits:
             until = self._due.next
-        self._take_in(connection)  # an answer may have brought it, and then there is nothing left to read
         if self._new or self._heard:
             until = 0.0
         for key, _ in selector.select(max(0.0, until - monotonic())):
@@ -281,16 +280,12 @@ class EndWatch:
                 self._read(connection)
 
     def _read(self, connection: OwnConnection) -> None:
-        """Read what the server has sent."""
+        """Read what the server has sent while no statement ran; what comes with an answer is heard by its handler."""
         connection.pgconn.consume_input()
-        self._take_in(connection)
-        if connection.closed:
-            raise psycopg.OperationalError("the server closed the connection")
-
-    def _take_in(self, connection: OwnConnection) -> None:
-        """Take in the notifications that have been read."""
         while heard := connection.pgconn.notifies():
             self._hear(heard.extra.decode(errors="replace"))
+        if connection.closed:
+            raise psycopg.OperationalError("the server closed the connection")
 
 
 def _together(at: float, pause: float) -> float:

@@ -271,9 +271,7 @@ def _copy_chunks(
 ) -> Iterator[bytes]:
     """The jobs in COPY's text format. JSON escapes control characters itself; backslashes are left to us."""
     rows, at_once = iter(numbered), _copied_time(clock, clock)
-    of = (
-        defaults.of if defaults else None
-    )  # None: no queue says anything, and a call for each job would cost as much as its row
+    of = defaults.of if defaults else None  # None: no queue has settings, and a call costs as much as a row
     while chunk := list(islice(rows, ROWS_PER_CHUNK)):
         yield b"".join(
             b"%d\t%b\t%b\t%d\t%b\t%d\t%b\n"
@@ -281,11 +279,11 @@ def _copy_chunks(
                 job_id,
                 copied_names(job.queue, job.task),
                 job.args.replace(b"\\", b"\\\\"),
-                (job.priority or PRIORITY) if of is None else of(job)[0],
+                (job.priority or PRIORITY) if of is None else (said := of(job))[0],
                 at_once
                 if job.run_at is None and job.delay is None
                 else _copied_time(due_at(job, clock), clock),
-                (job.max_attempts or MAX_ATTEMPTS) if of is None else of(job)[1],
+                (job.max_attempts or MAX_ATTEMPTS) if of is None else said[1],
                 b"\\N" if job.meta is None else job.meta.replace(b"\\", b"\\\\"),
             )
             for job_id, job in chunk

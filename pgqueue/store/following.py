@@ -114,10 +114,8 @@ def work(*, now: datetime | None = None) -> Steps[bool]:
     states = {node: (NodeState(state), runs) for node, state, runs in found}
     todo = _Todo()
     for node, task, portion in rows:
-        match (
-            task,
-            states.get(node),
-        ):  # a flow that was retried or cancelled meanwhile has begun anew, or ends
+        # Work of before a retry or a cancel of the flow fits no case: the row is gone, and nothing is left to do.
+        match (task, states.get(node)):
             case "enter", (NodeState.RELEASED, True):
                 todo.entering[node] = portion
             case "doom", (NodeState.CANCELLED | NodeState.SKIPPED, _):

@@ -18,7 +18,7 @@ from pgqueue.values.verdict import Succeeded
 from pgqueue.worker import flow_attempts
 from pgqueue.worker.attempt import BatchAttempt, Member
 from pgqueue.worker.awaiting import awaited, rest
-from pgqueue.worker.executor import NEVER_RAN, Executor, task_of
+from pgqueue.worker.executor import Executor, generator_error, task_of
 
 
 class Ready:
@@ -149,10 +149,9 @@ def _returned(executor: Executor, ready: Ready, value: object) -> None:
 
 def _share_out(ready: Ready, value: object) -> None:
     """Give each job its result; one that it has already stays."""
-    if isinstance(value, NEVER_RAN):
-        raise TypeError(
-            f"the task returned a {type(value).__name__}, whose body never runs; let it loop itself"
-        )
+    never_ran = generator_error(value)
+    if never_ran is not None:
+        raise never_ran
     if not isinstance(value, list | tuple) or len(value) != len(ready.pairs):
         size = f" of {len(value)}" if isinstance(value, list | tuple) else ""
         raise TypeError(

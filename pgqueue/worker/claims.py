@@ -1,8 +1,8 @@
 """The worker's claims in memory, from their arrival to their verdicts, and the slots in which they run.
 
 This is bookkeeping only: :mod:`pgqueue.worker.runners` decides what runs them, :mod:`pgqueue.worker.completer` takes the
-verdicts and records them, and :mod:`pgqueue.worker.gathering` makes batches. The event loop, the threads of plain functions and the heartbeat's thread call it, so every
-change of more than one step is made under one lock.
+verdicts and records them, and :mod:`pgqueue.worker.gathering` makes batches. The event loop, the threads of plain functions
+and the heartbeat's thread call it, so every change of more than one step is made under one lock.
 """
 
 import threading
@@ -25,8 +25,8 @@ class Claims:
 
     Attributes:
         lock: to be held for every change of more than one step.
-        draining: whether no more claims are wanted; what runs goes on.
         size: how many slots there are; after :meth:`resize` more may be taken for a while.
+        draining: whether no more claims are wanted; what runs goes on.
         waiting: claims and batches that wait for a slot, in order.
         gathering: claims that wait for others of their batch.
         running: attempts by job id. The caller that removes an attempt from this map decides its verdict.
@@ -56,6 +56,7 @@ class Claims:
         """
         self.lock = threading.Lock()
         self.size = size
+        self.draining = False
         self.waiting: deque[Claim | Gathered] = deque()
         self.gathering = Gathering(host.codec)
         self.running: dict[int, Attempt] = {}
@@ -68,7 +69,6 @@ class Claims:
         self._tasks = tasks
         self._batch_tasks = batch_tasks
         self._host = host
-        self.draining = False
         self._former: set[UUID] = set()
         self._closed = False
         self._open = size  # slots in which attempts may start

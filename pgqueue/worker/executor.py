@@ -52,8 +52,6 @@ from pgqueue.worker.joblog import worker_log
 
 log = worker_log()
 
-NEVER_RAN = (GeneratorType, AsyncGeneratorType)
-"""What a call of a generator function returns; behind a decorator it is not seen when the task is registered."""
 UNKNOWN_TASK_DELAY = timedelta(seconds=15)
 UNKNOWN_AFTER = timedelta(days=3)
 
@@ -207,11 +205,9 @@ class Executor:
             return None
         if value is None:
             return Succeeded(attempt.claim, attempt.context.seconds)
-        if isinstance(value, NEVER_RAN):
-            words = "whose body never runs; let the task itself loop over it"
-            return self.failed(
-                task, attempt, TypeError(f"the task returned a {type(value).__name__}, {words}")
-            )
+        never_ran = generator_error(value)
+        if never_ran is not None:
+            return self.failed(task, attempt, never_ran)
         return self.success(attempt.claim, attempt.context.seconds, value)
 
     def raised(
@@ -331,6 +327,15 @@ def limit(attempt: Attempt) -> float:
     """How many seconds an attempt may take."""
     timeout = attempt.context.timeout
     return math.inf if timeout is None else timeout.total_seconds()
+
+
+def generator_error(value: object) -> TypeError | None:
+    """Why a call that returned this fails: a generator, which is not seen at registration if a decorator hides it."""
+    if not isinstance(value, GeneratorType | AsyncGeneratorType):
+        return None
+    return TypeError(
+        f"the task returned a {type(value).__name__}, whose body never runs; let the task itself loop over it"
+    )
 
 
 def task_of(attempt: Attempt) -> Task[..., Any]:

@@ -326,7 +326,7 @@ class Runners:
         replaced, self._claims.replaced = self._claims.replaced, []
         for earlier in replaced:
             log.warning(
-                "job claimed anew while an attempt of it runs: the earlier attempt is stopped",
+                "job claimed again while an attempt of it runs: the earlier attempt is stopped",
                 extra={"job": earlier.claim.id, "task": earlier.claim.task},
             )
             self._tell(earlier, Stop.LOST)

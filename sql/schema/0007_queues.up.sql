@@ -41,8 +41,8 @@ create table pgqueue.audit (
 comment on table pgqueue.audit is 'What operators did to queues: who, when, what, and to how many jobs.';
 comment on column pgqueue.audit.target is 'The queue, or the pattern that was given.';
 
--- Whoever resumes a queue, by pgqueue or by an update of this table: idle workers look for its jobs, and what was said of the
--- pause goes with it, so that a worker of revision 0006 that pauses it again leaves no wrong name.
+-- A queue is resumed, by pgqueue or by an update of this table: idle workers are notified, and the name and the reason of the
+-- pause are removed, so that they do not stay when a worker of revision 0006 pauses the queue again.
 create function pgqueue.queue_resumed() returns trigger language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
     if new.paused_at is null then
@@ -267,7 +267,7 @@ begin
     return array(select name from pgqueue.queues where not keep_history);
 end $$;
 
--- Whoever may add jobs reads what their queue says of them.
+-- A role that may add jobs may read the settings of queues.
 do $$
 declare
     one record;

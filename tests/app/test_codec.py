@@ -683,7 +683,7 @@ class Tenants(Secret):
     """A key for each tenant, which ``meta`` names."""
 
     def __init__(self) -> None:
-        super().__init__("nobody's")
+        super().__init__("no tenant")
 
     def encode(self, data: bytes, part: JobPart) -> str | bytes:
         return Secret(part.meta["tenant"]).encode(data, part)

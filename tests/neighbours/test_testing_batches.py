@@ -1,10 +1,10 @@
 """Batch tasks in tests: a drain runs what is due in batches, in memory as on PostgreSQL."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from documents import Document
 from neighbours.places import MINUTE, a_clock, a_database, every_place, one_database
 from tenacity import wait_fixed
 
@@ -13,14 +13,6 @@ from pgqueue.errors import JobError
 from pgqueue.testing import Clock, adrain, drain, dying, eager, failing
 
 queue, clock, emptied, database = every_place, a_clock, a_database, one_database
-
-
-@dataclass
-class Document:
-    """What one job is about."""
-
-    number: int
-    tenant: str = "one"
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def turns(sizes: list[int]) -> int:
 
 
 def working(jobs: int) -> Callable[[int], Load]:
-    """So many jobs want to run at a time, for ever."""
+    """The load of a worker that has always this many jobs to run at a time."""
     return lambda size: Load(busy=min(size, jobs), more=jobs > size)
 
 

@@ -1,4 +1,4 @@
-"""What a worker is asked to do from outside, it does: at once if it hears of it, with its next heartbeat if it does not."""
+"""A worker does what it is asked to do from outside: at once if it is notified, else with its next heartbeat."""
 
 import asyncio
 import logging

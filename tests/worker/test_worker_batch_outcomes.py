@@ -9,9 +9,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from documents import A_MINUTE, LATER, Document
 from looking import ask, until
 from running import Running
-from tenacity import wait_fixed
 from worker.helping import ended
 
 from pgqueue import (
@@ -20,23 +20,11 @@ from pgqueue import (
     JobHandle,
     JobState,
     PgQueue,
-    Retry,
     Workflow,
     result,
 )
 from pgqueue.errors import JobError
 from pgqueue.values.flow_record import FlowState
-
-LATER = Retry(wait=wait_fixed(3600))
-A_MINUTE = timedelta(minutes=1)
-
-
-@dataclass
-class Document:
-    """What one job is about."""
-
-    number: int
-    tenant: str = "one"
 
 
 async def ended_all(queue: PgQueue, jobs: Sequence[JobHandle[Any]]) -> dict[int, JobState]:

@@ -3,15 +3,14 @@
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from itertools import chain
 from typing import Any
 
 import pytest
+from documents import A_MINUTE, Document
 from looking import ask, until
 from running import Running
-from tenacity import wait_fixed
 from worker.helping import claims_of, ended
 
 from pgqueue import (
@@ -21,22 +20,10 @@ from pgqueue import (
     Middleware,
     Observer,
     PgQueue,
-    Retry,
 )
 from pgqueue.store import claim
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Verdict
-
-LATER = Retry(wait=wait_fixed(3600))
-A_MINUTE = timedelta(minutes=1)
-
-
-@dataclass
-class Document:
-    """What one job is about."""
-
-    number: int
-    tenant: str = "one"
 
 
 async def test_a_call_gets_as_many_jobs_as_its_size_says(queue: PgQueue, running: Running) -> None:

@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import psycopg
 import pytest
+from documents import A_MINUTE
 from looking import ask, until
 from running import Running
 from worker.helping import FOR_EVER, beat, claimed, dismantle, ended
@@ -17,7 +18,6 @@ from pgqueue import Batch, Context, JobState, PgQueue, chain, group
 from pgqueue.values.flow_record import FlowState
 from pgqueue.worker.worker import Worker
 
-A_MINUTE = timedelta(minutes=1)
 GUARD = 20.0
 
 

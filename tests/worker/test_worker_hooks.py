@@ -1,4 +1,4 @@
-"""Hooks are called with events of jobs and workers; whatever a hook does, no job, worker or other hook is affected."""
+"""Hooks are called with events of jobs and workers; a hook that blocks, raises or never returns affects no job, worker or other hook."""
 
 import asyncio
 import contextvars
@@ -247,7 +247,7 @@ async def test_no_job_starts_before_the_hooks_of_the_workers_start_have_returned
         go.set()
         await ended(queue, job)
     about = {"worker": worker.id, "queues": ("default",), "concurrency": 3}
-    started, stopped = (WorkerEvent(name=name, **about) for name in OF_WORKERS)  # type: ignore[arg-type]  # as above
+    started, stopped = (WorkerEvent(name=name, **about) for name in OF_WORKERS)  # type: ignore[arg-type]  # the values have several types
     assert order == [started, "job", stopped]
 
 
