@@ -26,7 +26,7 @@ class Copies:
 
         Args:
             server: the DSN of a database there.
-            template: what to copy; nobody may be connected to it.
+            template: what to copy; no session may be connected to it.
         """
         self._server = server
         self._template = template

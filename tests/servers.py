@@ -56,7 +56,7 @@ def debian_server() -> Iterator[str]:
 
 
 def free_port() -> int:
-    """A port of the loopback address that nobody listens on."""
+    """A port of the loopback address that no program listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

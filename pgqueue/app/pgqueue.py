@@ -250,7 +250,7 @@ class PgQueue(Scheduling):
         """Have a function called with each event of this name in this process: ``@queue.on("dead")``.
 
         An ``async def`` function runs on the worker's event loop, every other one in a thread of its own. Neither holds up
-        a job, whatever it does. Workers that are running call it, too.
+        a job. Workers that are running call it, too.
 
         Args:
             event: ``enqueued``, ``claimed``, ``started``, ``succeeded``, ``failed``, ``retried``, ``dead``, ``cancelled`` or

@@ -174,7 +174,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # Django's class
     def _called(self, given: Mapping[str, Any]) -> Call[Any]:
         arguments = given["arguments"]
         if arguments.keys() == {UNREADABLE}:
-            raise InvalidOption("arguments= that are stored cannot be read here: enter them anew")
+            raise InvalidOption("arguments= that are stored cannot be read here: enter them again")
         meta = None if self._stored is None else self._stored.meta
         task = project_queue().tasks[given["task"]].using(**self._options(JOB), meta=meta)
         return task.call(**arguments)

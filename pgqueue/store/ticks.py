@@ -1,7 +1,7 @@
 """Plans for the ticks of schedules: fire those that are due, fire one now, fire those of the past, list them.
 
 A tick fires once. A look at due schedules is one transaction: it locks their rows, notes their ticks, adds the jobs and
-moves the schedules on. A tick is a row of ``schedule_ticks``, unique by schedule and instant, whatever happens to its job.
+moves the schedules on. A tick is a row of ``schedule_ticks``, unique by schedule and instant, and independent of its job.
 Which ticks are due is decided by pure rules (:mod:`pgqueue.values.due`). A schedule whose row makes no sense, or whose
 jobs the database refuses, is set aside with the error; one whose job would have to wait for another transaction is looked at
 again later. The others fire.
@@ -173,7 +173,7 @@ def _look(row: Row) -> Looked:
     settled, runs_now, waiting = row[16:19]
     try:
         return look(name, timing_of(row[2:16]), settled, now, runs_now=runs_now, waiting=waiting or ())
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with this row, the others fire
+    except Exception as error:  # noqa: BLE001 - an error of this row must not keep the others from firing
         return Looked(name, error=f"{type(error).__name__}: {error}")
 
 

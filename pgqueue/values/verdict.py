@@ -194,7 +194,7 @@ def fallbacks(verdict: Verdict, refusal: Exception) -> Sequence[Verdict]:
 def failed(
     claim: Claim, error: AttemptError, *, delay: timedelta = timedelta(minutes=1), seconds: float = 0.0
 ) -> Verdict:
-    """An attempt that failed, whatever the retry policy says: again after a delay, or dead if it was the last."""
+    """An attempt that failed and is not judged by the retry policy: again after a delay, or dead if it was the last."""
     if claim.attempt >= claim.max_attempts:
         return Died(claim, seconds, "exhausted", error)
     return Again(claim, delay, error)

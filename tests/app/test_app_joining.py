@@ -37,7 +37,7 @@ def children(queue: PgQueue) -> list[int]:
 
 @pytest.fixture
 def child(queue: PgQueue) -> Any:
-    """A task in a queue that nobody serves."""
+    """A task in a queue that no worker serves."""
 
     @queue.task(name="child", queue="later")
     def child(number: int) -> None: ...

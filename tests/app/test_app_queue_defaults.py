@@ -106,7 +106,9 @@ async def test_the_jobs_of_a_drained_queue_run(queue: PgQueue, ways: Ways, runni
     job = ways["plain"]()
     queue.control.drain("mail")
     async with running(queue):
-        await until(lambda: queue.job(job).state is JobState.SUCCEEDED)
+        await until(lambda: queue.job(job).state.ended)
+    assert queue.job(job).state is JobState.SUCCEEDED
+    assert [one.queue for one in queue.control.known() if one.drained_at] == ["mail"]
 
 
 def test_the_sql_function_has_what_the_queue_says_and_refuses_a_drained_one(queue: PgQueue) -> None:

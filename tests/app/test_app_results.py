@@ -107,7 +107,7 @@ async def test_a_result_that_does_not_fit_its_annotation_says_so(queue: PgQueue,
 
     @queue.task
     async def odd() -> Odd:
-        return {"a": 1}  # type: ignore[return-value]  # as above
+        return {"a": 1}  # type: ignore[return-value]  # the wrong type is the case
 
     jobs = [wrong.enqueue(), odd.enqueue()]
     errors = await returned(running, queue, *jobs)

@@ -45,7 +45,7 @@ def schemas(dsn: str) -> set[str]:
 
 @pytest.fixture
 def foreign(empty_dsn: str) -> str:
-    """A database in which somebody else has a schema of the bench's name."""
+    """A database in which another user has a schema of the bench's name."""
     with psycopg.connect(empty_dsn) as connection:
         connection.execute("create schema pgqueue_bench create table precious (a int)")
         connection.execute("comment on schema pgqueue_bench is 'made by the shop'")
@@ -212,7 +212,7 @@ def test_jobs_of_load_e_stand_beside_the_measured_ones_to_the_end(stage: Stage) 
 
 
 def test_load_f_is_compared_with_the_same_without_the_trigger(stage: Stage) -> None:
-    loads._crowd(stage, TINY, loads.NO_WAKE_UP)  # noqa: SLF001 - as above
+    loads._crowd(stage, TINY, loads.NO_WAKE_UP)  # noqa: SLF001 - the part under test
     enabled = "select tgenabled from pg_trigger where tgname = 'jobs_wake_sleepers'"
     assert only_row(stage.place.dsn, enabled) == ("D",)
 

@@ -215,7 +215,7 @@ async def test_children_that_grew_up_are_started_again_without_end(tmp_path: Pat
 
 
 def _children(supervisor: Process, count: int) -> list[int]:
-    """Wait until so many more children are at work; their process ids."""
+    """Wait until ``count`` more children are at work; their process ids."""
     pids = [pid_in(supervisor.until("worker process started")) for _ in range(count)]
     for _ in range(count):
         supervisor.until("worker started")

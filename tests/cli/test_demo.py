@@ -146,7 +146,7 @@ def test_a_schema_that_the_demo_did_not_make_is_left_alone(folder: Path, empty_d
         connection.execute("select from pgqueue_demo.precious")
 
 
-def test_a_schema_that_an_interrupted_demo_left_behind_is_made_anew(empty_dsn: str) -> None:
+def test_a_schema_that_an_interrupted_demo_left_behind_is_made_again(empty_dsn: str) -> None:
     with psycopg.connect(empty_dsn) as connection:
         connection.execute("create schema pgqueue_demo create table stale (a int)")
         connection.execute(f"comment on schema pgqueue_demo is '{mark_of(demo_stage.COMMAND)}'")
@@ -277,7 +277,9 @@ def test_a_flawless_run_breaks_no_promise() -> None:
         pytest.param(done("x", states=()), GOOD, "jobs: 1 for 2 files", id="no record of the job"),
         pytest.param(done("x", states=("ready",), times=0, measure=None), GOOD, "lost: 1", id="not ended"),
         pytest.param(done("x", times=0, measure=None), GOOD, "lost: 1", id="ended without a result"),
-        pytest.param(done("x", states=("cancelled",), times=0), GOOD, "lost: 1", id="cancelled by nobody"),
+        pytest.param(
+            done("x", states=("cancelled",), times=0), GOOD, "lost: 1", id="cancelled without a request"
+        ),
         pytest.param(done("x", times=2), GOOD, "done twice in effect: 1", id="two results"),
         pytest.param(done("x", states=("succeeded", "dead")), GOOD, "done twice in effect: 1", id="two ends"),
         pytest.param(done("x", measure=Measure("60", 3, 1)), GOOD, "wrong: 1", id="another hash"),

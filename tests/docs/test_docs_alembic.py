@@ -1,4 +1,4 @@
-"""The recipe of docs/upgrading/migrations.md works inside somebody else's Alembic history."""
+"""The recipe of docs/upgrading/migrations.md works inside an app's own Alembic history."""
 
 from pathlib import Path
 

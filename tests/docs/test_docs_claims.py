@@ -198,7 +198,7 @@ def _parameters(function: Callable[..., Any] | type | None) -> set[str]:
         return set()  # made by us, never by users: its fields are its members
     skipped = {"self", "cls", "args", "kwargs", "function"}
     if function in (pgqueue.JobHandle, pgqueue.Task, pgqueue.Context, pgqueue.TakenJob):
-        return set()  # likewise
+        return set()  # it has none
     return set(inspect.signature(function).parameters) - skipped
 
 

@@ -67,7 +67,7 @@ def _check(words: list[str], page: Path) -> None:
             files = [block.argument for block in blocks(page) if block.word == "file"]
             assert script in files, "the page shows no such file"
         case _:
-            pytest.fail(f"nobody checks {words[0]!r}")
+            pytest.fail(f"no test checks {words[0]!r}")
 
 
 def _check_extras(what: str) -> None:

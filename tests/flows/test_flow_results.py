@@ -327,7 +327,7 @@ def test_a_node_waits_for_a_signal_to_its_workflow(world: World, *, early: bool)
         world.queue.signal(handle, "rejected")
 
 
-def test_a_node_that_has_waited_too_long_fails_and_waits_anew_when_it_is_retried(world: World) -> None:
+def test_a_node_that_has_waited_too_long_fails_and_waits_again_when_it_is_retried(world: World) -> None:
     flow = Workflow()
     flow.wait("approved", timeout=60)
     flow.add("end", world.note.call("end"), after="approved")

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 from flows.world import World, a_world
-from store.crowd import ask, until_somebody_waits
+from store.crowd import ask, until_statements_wait
 from store.samples import worker_info
 
 from pgqueue import group
@@ -44,7 +44,7 @@ def test_the_last_two_portions_end_at_once(world: World, dsn: str, first: int) -
     with psycopg.connect(dsn) as early, psycopg.connect(dsn) as late, ThreadPoolExecutor(1) as thread:
         ask(early, ending(members[first]))
         other = thread.submit(ask, late, ending(members[1 - first]))
-        until_somebody_waits(dsn, unless=other.done)
+        until_statements_wait(dsn, unless=other.done)
         early.commit()
         other.result(timeout=30)
         late.commit()

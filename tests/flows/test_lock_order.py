@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import psycopg
 import pytest
 from flows.world import World, a_world
-from store.crowd import ask, until_somebody_waits
+from store.crowd import ask, until_statements_wait
 
 from pgqueue import JobState, chain, group
 from pgqueue.store.arrays import numbers, texts
@@ -126,7 +126,7 @@ def test_a_statement_that_waits_for_the_first_row_has_locked_no_other(
             thread = threading.Thread(target=ask, args=(connection, statement))
             thread.start()
             try:
-                until_somebody_waits(dsn, unless=lambda: not thread.is_alive())
+                until_statements_wait(dsn, unless=lambda: not thread.is_alive())
                 assert thread.is_alive(), "it does not lock the first row"
                 assert other.execute(lock.format(1).encode()).fetchall()
             finally:

@@ -65,7 +65,7 @@ async def _work(results: tuple[Result, ...], meanwhile: Meanwhile | None, concur
             if meanwhile is not None:
                 await meanwhile(queue)
             for result in results:
-                while not (await queue.ajob(int(result.id))).state.ended:  # noqa: ASYNC110 - nobody is told
+                while not (await queue.ajob(int(result.id))).state.ended:  # noqa: ASYNC110 - no program is told
                     await asyncio.sleep(0.01)
     finally:
         worker.stop()

@@ -186,7 +186,7 @@ def test_an_action_that_fails_for_one_row_goes_on_with_the_others_and_says_why(
 class _requests_in_transactions:  # noqa: N801 - reads as a block
     """ATOMIC_REQUESTS, for the length of a block."""
 
-    def __init__(self, atomic: bool) -> None:  # noqa: FBT001 - as above
+    def __init__(self, atomic: bool) -> None:  # noqa: FBT001 - one value, named where it is given
         self._atomic = atomic
 
     def __enter__(self) -> None:

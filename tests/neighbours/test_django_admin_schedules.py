@@ -215,7 +215,7 @@ def test_with_a_codec_arguments_are_shown_in_clear_and_stored_encoded(
     page = client.get(page_of("nightly")).content.decode()
     unread = unescape(re.findall(r"<textarea[^>]*>(.*?)</textarea>", page, re.DOTALL)[0]).strip()
     assert "(unreadable)" in unread
-    assert "enter them anew" in errors(post(client, page_of("nightly"), arguments=unread))["arguments"]
+    assert "enter them again" in errors(post(client, page_of("nightly"), arguments=unread))["arguments"]
 
 
 def test_a_schedule_that_was_set_aside_is_mended(client: Client, confirm: Task[..., Any]) -> None:

@@ -784,7 +784,7 @@ def test_the_guides_code_does_what_it_says(
         first, second = guide["shop/views.py"]
         exec(first, names)  # noqa: S102 - our own words
         work(names["result"])
-        exec(second, names)  # noqa: S102 - likewise
+        exec(second, names)  # noqa: S102 - our own words
         result = sys.modules["shop.tasks"].remind.enqueue(42)
         work(result)
     assert capsys.readouterr().out == "SUCCESSFUL confirmed 42 1\n[42]\n"

@@ -184,7 +184,7 @@ HOSTILE = [
 
 @pytest.fixture
 def hostile(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Modules that nobody may import because a job says so."""
+    """Modules that must not be imported because a job says so."""
     for name in ("script", "package/script", "package/__init__", "outside/leftover_script"):
         _module(place, name, SCRIPT)
     _module(place, "__main__", EXITS)
@@ -275,10 +275,10 @@ def test_an_import_holds_up_neither_the_loop_nor_other_jobs(place: Path) -> None
 
     async def others(worker_queue: DjangoQueue) -> None:
         for number in [(await tasks.add.aenqueue(1)).id, (await tasks.add_later.aenqueue(1)).id]:
-            while not (await worker_queue.ajob(int(number))).state.ended:  # noqa: ASYNC110 - the database tells nobody
+            while not (await worker_queue.ajob(int(number))).state.ended:  # noqa: ASYNC110 - the database tells no program
                 await asyncio.sleep(0.01)
         gate.touch()
-        while not (await worker_queue.ajob(slow)).state.ended:  # noqa: ASYNC110 - the database tells nobody
+        while not (await worker_queue.ajob(slow)).state.ended:  # noqa: ASYNC110 - the database tells no program
             await asyncio.sleep(0.01)
 
     work(meanwhile=others)
@@ -375,7 +375,7 @@ _of_a_script.__module__ = "__main__"
 
 def _work_until(job: int, state: JobState) -> None:
     async def wait(worker_queue: DjangoQueue) -> None:
-        while (await worker_queue.ajob(job)).state is not state:  # noqa: ASYNC110 - the database tells nobody
+        while (await worker_queue.ajob(job)).state is not state:  # noqa: ASYNC110 - the database tells no program
             await asyncio.sleep(0.01)
 
     work(meanwhile=wait)

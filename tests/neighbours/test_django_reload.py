@@ -43,7 +43,7 @@ def changing(tmp_path: Path) -> Path:
 
 
 def _change(project: Path, text: str, name: str = "tasks.py") -> None:
-    """Write a file anew, two seconds later than it was as far as anybody can tell."""
+    """Write a file again, with a time two seconds later than it had."""
     file = project / "changes" / name
     later = file.stat().st_mtime + 2 if file.exists() else time.time() - 100
     file.write_text(text)

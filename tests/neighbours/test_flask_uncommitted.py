@@ -1,4 +1,4 @@
-"""Jobs that are lost since nobody committed the session: they are told of by name, and raised in debug and testing."""
+"""Jobs that are lost since the app did not commit the session: they are told of by name, and raised in debug and testing."""
 
 import logging
 from typing import Any

@@ -509,7 +509,7 @@ def test_a_clock_begins_at_the_present_and_knows_time_zones() -> None:
     assert before <= Clock().now <= datetime.now(UTC)
     with pytest.raises(InvalidOption, match="no time zone"):
         Clock(datetime(2031, 1, 1))  # noqa: DTZ001 - the mistake at hand
-    with pytest.raises(InvalidOption, match="no time zone"), Clock().at(datetime(2031, 1, 1)):  # noqa: DTZ001 - likewise
+    with pytest.raises(InvalidOption, match="no time zone"), Clock().at(datetime(2031, 1, 1)):  # noqa: DTZ001 - a time without a zone is the case
         pass
 
 

@@ -398,7 +398,7 @@ def test_progress_needs_neither_a_total_nor_words(queue: PgQueue) -> None:
     assert progress.share is None
 
 
-def test_the_next_attempt_reports_anew(queue: PgQueue) -> None:
+def test_the_next_attempt_reports_from_the_start(queue: PgQueue) -> None:
     @queue.task(retry=Retry(wait=lambda _: MINUTE.total_seconds()))
     def count(ctx: Context) -> None:
         ctx.progress(10 - ctx.attempt)

@@ -62,7 +62,7 @@ def test_a_deadline_passes_at_its_instant_and_the_job_is_dead_without_another_at
         queue.signal(job, "answer")
 
 
-def test_a_dead_job_that_is_retried_waits_anew(queue: PgQueue, ask: Any, clock: Clock) -> None:
+def test_a_dead_job_that_is_retried_waits_again(queue: PgQueue, ask: Any, clock: Clock) -> None:
     job = ask.enqueue(timeout=60)
     drain(queue)
     drain(queue, now=NOON + MINUTE, raises=False)

@@ -151,7 +151,7 @@ def database_clock(dsn: str) -> datetime:
 
 
 def waiting_for_locks(dsn: str) -> list[int]:
-    """The backends that wait for a row or a transaction of somebody else."""
+    """The backends that wait for a row or a transaction of another backend."""
     statement: LiteralString = """
         select pid from pg_stat_activity
         where datname = current_database() and wait_event_type = 'Lock' and wait_event <> 'advisory'"""

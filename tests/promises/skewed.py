@@ -1,7 +1,7 @@
 """A process whose clock is wrong: what it does, and how its clock is put wrong.
 
 The clock is put wrong after the drivers are imported (they look into the real class) and before pgqueue is, so
-that whoever in it asks Python for the time is misled: ``datetime.now``, ``utcnow`` and ``today``, ``time.time``
+that all code in it that asks Python for the time is misled: ``datetime.now``, ``utcnow`` and ``today``, ``time.time``
 and ``time.time_ns``. The monotonic clock is left alone, for no clock skew touches it.
 """
 
@@ -43,7 +43,7 @@ def process(skew: float, verb: str, dsn: str) -> Iterator[subprocess.Popen[bytes
 
 
 def put_clock_wrong(skew: float) -> None:
-    """Mislead whoever asks this process for the time from now on."""
+    """Mislead all code that asks this process for the time from now on."""
     ahead = dt.timedelta(seconds=skew)
     real, real_time, real_time_ns = dt.datetime, time.time, time.time_ns
 

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 from looking import ask
-from store.crowd import until_somebody_waits
+from store.crowd import until_statements_wait
 from store.former_release import RELEASES, STATEMENTS, FormerWorker, at_work
 from store.migrating import consists_of
 
@@ -34,7 +34,7 @@ def release(request: pytest.FixtureRequest) -> str:
 
 
 def while_somebody_reads(dsn: str, worker: FormerWorker, migrate: Callable[[], None]) -> None:
-    """Migrate while the worker goes on and another transaction holds up whatever wants the tables for itself."""
+    """Migrate while the worker goes on and another transaction holds up each statement that wants the tables for itself."""
     with ThreadPoolExecutor(1) as threads:
         with psycopg.connect(dsn) as reader:
             reader.execute("select from pgqueue.job_history limit 1")
@@ -47,7 +47,7 @@ def while_somebody_reads(dsn: str, worker: FormerWorker, migrate: Callable[[], N
 
 def _is_done_or_waits(dsn: str, migrating: Any) -> bool:
     """Whether it ended though the tables are being read; else it waits by now."""
-    until_somebody_waits(dsn, unless=migrating.done)
+    until_statements_wait(dsn, unless=migrating.done)
     return bool(migrating.done())
 
 

@@ -1,4 +1,4 @@
-"""Promise 11, the part about rows: whatever a job's row holds, others are promoted and run, and the worker stays."""
+"""Promise 11, the part about rows: with any content of a job's row, others are promoted and run, and the worker stays."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Promise 13: a schedule's tick fires once, whatever crashes, however many workers look, and when the clock steps back."""
+"""Promise 13: a schedule's tick fires once: after crashes, with any number of workers, and when the clock steps back."""
 
 from datetime import datetime, timedelta
 from functools import partial

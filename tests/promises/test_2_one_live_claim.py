@@ -80,7 +80,7 @@ def disowned_and_claimed_again(queue: PgQueue, former: UUID, _: Claim) -> None:
 
 
 def put_back_in_line_by_hand(queue: PgQueue, _former: UUID, _: Claim) -> None:
-    """By somebody who leaves the worker's name where it is."""
+    """By an operator who leaves the worker's name where it is."""
     with queue.database.pooled() as connection:
         connection.execute("update pgqueue.jobs set status = 'ready'")
 
@@ -245,7 +245,7 @@ def test_two_claims_at_a_time_never_share_a_job(
     task = Workshop(queue).succeed
     queue.enqueue_many(task.call() for _ in range(10))
     one, other = listed(queue), listed(queue)
-    connection.execute("set lock_timeout = '5s'")  # whoever waits for the other's jobs fails
+    connection.execute("set lock_timeout = '5s'")  # a statement that waits for the other's jobs fails
     with psycopg.connect(dsn) as second:
         second.execute("set lock_timeout = '5s'")
         first_half = run_on(connection, claim.claim(one, {"default": 5}))
@@ -277,7 +277,7 @@ def test_a_running_job_is_not_claimed(queue: PgQueue) -> None:
 
 
 def test_a_worker_off_the_list_claims_nothing(queue: PgQueue) -> None:
-    """What it claimed would be nobody's: anybody could reclaim it at once, and an attempt would be lost."""
+    """What it claimed would belong to no worker: any sweeper could reclaim it at once, and an attempt would be lost."""
     handle = Workshop(queue).succeed.enqueue()
     worker = listed(queue)
     do(queue, claim.leave(worker))

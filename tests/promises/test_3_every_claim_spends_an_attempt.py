@@ -189,7 +189,7 @@ async def test_an_error_that_the_policy_does_not_name_is_not_retried(
 
 
 class Picky(msgspec.Struct):
-    """Arguments whose own check fails in a way nobody expects."""
+    """Arguments whose own check fails in a way that no code expects."""
 
     name: str
 

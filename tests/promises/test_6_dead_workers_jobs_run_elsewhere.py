@@ -294,7 +294,7 @@ async def test_a_stopping_worker_finishes_what_runs_and_returns_the_rest(queue: 
 
     @queue.task(priority=1)
     async def warm_up() -> None:
-        """So many of these end at once that the worker claims ahead."""
+        """These end at once, and the worker claims ahead."""
 
     @queue.task
     async def hold(ctx: Context) -> None:

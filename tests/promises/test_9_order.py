@@ -38,7 +38,7 @@ planned = pytest.mark.parametrize("planner", [SET_PLANNER, "select 1"], ids=["wo
 
 @contextmanager
 def snapshot(dsn: str) -> Iterator[None]:
-    """Somebody's transaction that sees everything as it is now, and lets vacuum clean up nothing later."""
+    """A transaction that sees everything as it is now, and lets vacuum clean up nothing later."""
     with psycopg.connect(dsn) as reader:
         reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         reader.execute("select count(*) from pgqueue.jobs")

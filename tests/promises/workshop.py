@@ -186,7 +186,7 @@ def signal_and_die(dsn: str, options: str) -> None:
 
 
 def enqueue(dsn: str, options: str) -> None:
-    """Enqueue each key so many times, and print how many were accepted."""
+    """Enqueue each key ``times`` times, and print how many were accepted."""
     queue = PgQueue(dsn)
     workshop = Workshop(queue)
     keys, times = json.loads(options).values()

@@ -191,7 +191,7 @@ class HandMade(Lake):
         frame = self._tables[table.removeprefix("rollup/")]
         return frame if days is None else frame.where(F.to_date("hour").isin(list(days)))
 
-    def deploys(self, spark: "SparkSession") -> "DataFrame":  # noqa: ARG002 - as above
+    def deploys(self, spark: "SparkSession") -> "DataFrame":  # noqa: ARG002 - of the protocol
         return self._deploys
 
 

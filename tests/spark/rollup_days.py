@@ -66,7 +66,7 @@ def error(attempt: int, instant: datetime, kind: str, message: str) -> dict[str,
 
 
 def new_lake(lake: Lake) -> Lake:
-    """A lake that is nobody's."""
+    """A lake of no database."""
     lake.create(NOBODY)
     return lake
 

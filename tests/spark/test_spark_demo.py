@@ -113,11 +113,11 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["precious"]
 
 
-def test_a_folder_of_an_earlier_demo_is_made_anew(tmp_path: Path) -> None:
-    folder = demos._fresh(tmp_path / "demo")  # noqa: SLF001 - as above
+def test_a_folder_of_an_earlier_demo_is_made_again(tmp_path: Path) -> None:
+    folder = demos._fresh(tmp_path / "demo")  # noqa: SLF001 - the part under test
     (folder / "lake").mkdir()
     (folder / "lake" / "stale").touch()
-    demos._fresh(tmp_path / "demo")  # noqa: SLF001 - as above
+    demos._fresh(tmp_path / "demo")  # noqa: SLF001 - the part under test
     assert sorted(path.name for path in folder.iterdir()) == [demos.MARK, "pipeline.toml"]
     assert load(folder / "pipeline.toml").tenant == "$.tenant"
 
@@ -132,6 +132,6 @@ def test_the_page_is_opened_where_somebody_would_see_it(monkeypatch: pytest.Monk
     monkeypatch.setattr("sys.platform", "linux")
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
-    assert not demos._has_display()  # noqa: SLF001 - as above
+    assert not demos._has_display()  # noqa: SLF001 - the part under test
     monkeypatch.setitem(os.environ, "WAYLAND_DISPLAY", "wayland-0")
-    assert demos._has_display()  # noqa: SLF001 - as above
+    assert demos._has_display()  # noqa: SLF001 - the part under test

@@ -43,7 +43,7 @@ ENDED = """
 
 @pytest.fixture(scope="module")
 def shop(copies: Any, migrated_server: Any) -> Any:
-    """A database with a made-up history in it, to look at; nobody changes it."""
+    """A database with a made-up history in it, to look at; no test changes it."""
     with copies.one() as name:
         dsn = dsn_of(migrated_server, name)
         queue = PgQueue(dsn)

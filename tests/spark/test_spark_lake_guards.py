@@ -46,7 +46,7 @@ def lake(queue: PgQueue, tmp_path: Path) -> Lake:
 
 @pytest.fixture
 def writing(dsn: str) -> Iterator[psycopg.Connection[Any]]:
-    """Somebody in a transaction that has a number, and may end a job of any day."""
+    """A transaction that has a number, and may end a job of any day."""
     with psycopg.connect(dsn, application_name="night batch") as connection:
         connection.execute("insert into pgqueue.queues (name) values ('other')")
         yield connection

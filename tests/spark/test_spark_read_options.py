@@ -108,7 +108,7 @@ def test_the_dsn_is_that_of_the_environment_in_which_the_source_was_made(
         PgQueueSource({"table": "history"}).schema()
     made({"table": "history"}).schema()
     assert made({"table": "history"})._options().get("dsn") == "postgresql+psycopg://one/a"  # noqa: SLF001 - as a reader is told it
-    assert made({"table": "history", "dsn": "x"})._options().get("dsn") == "x"  # noqa: SLF001 - as above
+    assert made({"table": "history", "dsn": "x"})._options().get("dsn") == "x"  # noqa: SLF001 - the part under test
 
 
 @pytest.mark.parametrize(

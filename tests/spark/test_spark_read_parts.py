@@ -1,4 +1,4 @@
-"""The parts of a read: together each row once, whatever happens between planning and reading; and no more than is asked."""
+"""The parts of a read: together each row once, also after changes between planning and reading; and no more than is asked."""
 
 from datetime import UTC, date, datetime, timedelta
 from typing import Any

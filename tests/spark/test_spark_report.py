@@ -218,7 +218,7 @@ def test_a_quiet_shop_has_nothing_to_look_at(spark: "SparkSession", tmp_path: Pa
 
 
 def bare(made: World) -> World:
-    """The same without tenants and deploys, and nobody promised anything."""
+    """The same without tenants and deploys, and nothing was promised."""
     return replace(made, tenants=[], deploys=[])
 
 

@@ -312,7 +312,7 @@ def test_a_days_promise_is_that_of_all_its_jobs(rolled: Rolled) -> None:
     ]
     due = [one for one in rolled.jobs if one["task"] == "send" and one["outcome"] != "cancelled"]
     due = [one for one in due if one["queue"] == "mail"]
-    good = sum(one["outcome"] == "succeeded" and waited(one) <= 4 for one in due)  # type: ignore[operator]  # as above
+    good = sum(one["outcome"] == "succeeded" and waited(one) <= 4 for one in due)  # type: ignore[operator]  # the column is an interval or null
     assert (row["slo_good"], row["slo_total"], row["slo_attained"]) == (good, len(due), good / len(due))
 
 

@@ -203,7 +203,7 @@ class Killed(BaseException):
 
 
 class Dying(Lake):
-    """A lake in which the process dies after so many steps."""
+    """A lake in which the process dies after a given number of steps."""
 
     steps = 0
 
@@ -243,7 +243,7 @@ def test_killed_on_the_way_to_postgres_the_former_day_stands_and_the_next_run_se
     def dying(read: Callable[..., Iterator[bytes]]) -> Callable[..., Iterator[bytes]]:
         def broken(lake: Lake, entry: Day, columns: tuple[str, ...]) -> Iterator[bytes]:
             if entry.table == "rollup/workers":
-                assert in_postgres(dsn) == former, "whoever looks in the meantime sees the former day"
+                assert in_postgres(dsn) == former, "a reader sees the former day in the meantime"
                 raise Killed
             yield from read(lake, entry, columns)
 

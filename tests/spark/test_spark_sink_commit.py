@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from looking import ask
 from spark.sinking import attempts, batch, orders, staged, staged_rows, writing, written
-from store.crowd import until_somebody_waits
+from store.crowd import until_statements_wait
 
 from pgqueue import PgQueue
 from pgqueue.errors import InvalidOption, PipelineError
@@ -178,7 +178,7 @@ def test_of_two_writes_of_one_name_at_once_the_second_waits_and_enqueues_nothing
             Blocking(holding, database.catalogue),
         )
         second = pool.submit(made[1].commit, [messages[1]])
-        until_somebody_waits(dsn)
+        until_statements_wait(dsn)
         holding.commit()
         second.result()
 

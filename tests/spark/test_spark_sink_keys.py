@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from looking import ask
 from spark.sinking import batch, orders, staged, staged_rows, writing, written
-from store.crowd import until_somebody_waits
+from store.crowd import until_statements_wait
 
 from pgqueue import PgQueue
 from pgqueue.spark.writing.log import rejected, writes
@@ -49,7 +49,7 @@ def test_a_commit_waits_for_an_enqueue_of_the_same_key_and_is_then_rejected(dsn:
     with psycopg.connect(dsn) as other, ThreadPoolExecutor(1) as pool:
         other.execute("select pgqueue.enqueue('bill', '{\"order_id\": 7}', unique_key => 'a')")
         commit = pool.submit(made.commit, [message])
-        until_somebody_waits(dsn)
+        until_statements_wait(dsn)
         other.commit()
         commit.result()
 
@@ -137,7 +137,7 @@ def test_keys_are_taken_in_the_order_of_enqueue_many_so_that_nobody_waits_in_a_c
     with psycopg.connect(dsn) as other, ThreadPoolExecutor(1) as pool:
         other.execute(enqueue, ["B"])
         commit = pool.submit(made.commit, [message])
-        until_somebody_waits(dsn)
+        until_statements_wait(dsn)
         other.execute(enqueue, ["a"])
         other.commit()
         commit.result()

@@ -1,4 +1,4 @@
-"""A stream's offsets: nothing lost and nothing twice, in whatever order transactions commit; and whose they are.
+"""A stream's offsets: nothing lost and nothing twice, in any order of commits; and whose they are.
 
 Spark's part is to keep offsets and to ask for the rows between two of them, which is done here by hand.
 """

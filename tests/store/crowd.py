@@ -17,7 +17,7 @@ Deed: TypeAlias = Callable[[psycopg.Connection[Any]], T]
 
 
 def ask(connection: psycopg.Connection[Any], plan: Plan[T]) -> T:
-    """Run a plan on a connection, in whatever transaction there is."""
+    """Run a plan on a connection, in its transaction if it has one."""
     return run(plan, Blocking(connection, catalogue_of("pgqueue")))
 
 
@@ -44,8 +44,8 @@ def at_once(dsn: str, *deeds: Deed[T]) -> list[T]:
         return list(threads.map(begin, deeds, connections))
 
 
-def until_somebody_waits(dsn: str, *, count: int = 1, unless: Callable[[], bool] = lambda: False) -> None:
-    """Return when so many wait for a lock, or when there is no need to wait for that any more."""
+def until_statements_wait(dsn: str, *, count: int = 1, unless: Callable[[], bool] = lambda: False) -> None:
+    """Return when ``count`` statements wait for a lock, or when there is no need to wait for that any more."""
     waiting = "select count(*) from pg_locks where not granted"
     with psycopg.connect(dsn, autocommit=True) as watcher:
         while not unless() and ((row := watcher.execute(waiting).fetchone()) is None or row[0] < count):

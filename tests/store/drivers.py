@@ -76,7 +76,7 @@ class Ask:
             return await self.within(plan)
 
     async def within(self, plan: Plan[T]) -> T:
-        """Run a plan in whatever transaction there is, and leave that open."""
+        """Run a plan in the connection's transaction, and leave that open."""
         if self.kind.awaits:
             return await self.database.arun(plan, self.connection)
         return self.database.run(plan, self.connection)
@@ -279,7 +279,7 @@ DRIVERS = {
 }
 """The kinds on which a statement could behave differently: each driver, and those that set codecs or adapters on it.
 
-The other kinds only wrap these: pgqueue runs its statements on a cursor of its own, whatever cursor or row factory
+The other kinds only wrap these: pgqueue runs its statements on a cursor of its own, with any cursor or row factory
 the connection has. ``test_transactions.py`` and ``test_every_kind.py`` run on all of them and would see a difference.
 """
 ON_THE_OLDEST = {"psycopg", "asyncpg"}

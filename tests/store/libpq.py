@@ -1,6 +1,6 @@
 """A small blocking driver on libpq alone: what it takes to add one, and a row of the conformance suite.
 
-:class:`Connection` is the driver, as somebody else would have written it; it knows nothing of pgqueue. :class:`Libpq`
+:class:`Connection` is the driver, as another author would have written it; it knows nothing of pgqueue. :class:`Libpq`
 runs steps on it. ``opened`` gives it a row in :data:`pgqueue.store.drivers.DRIVERS` for as long as a test takes.
 """
 

@@ -22,7 +22,7 @@ def new_job(task: str = "bill", **changes: Any) -> NewJob:
 
 
 def worker_info(*, queues: list[str] | None = None) -> claim.WorkerInfo:
-    """A worker nobody knows yet."""
+    """A worker that has no row yet."""
     return claim.WorkerInfo(uuid4(), "host", 1, 1, "0", queues)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from store.crowd import ask, asking, at_once, until_somebody_waits
+from store.crowd import ask, asking, at_once, until_statements_wait
 from store.samples import MINUTE, NOON, adding, new_job, shown, taking, worker_info
 from store.test_plans_by_hand import Answers
 
@@ -99,7 +99,7 @@ def test_of_two_who_take_away_one_reason_each_the_second_lets_the_job_in(dsn: st
         with first.transaction():
             assert ask(first, admission.admit(["a"], now=NOON)) == {}
             admitting = threads.submit(ask, second, admission.admit(["b"], now=NOON))
-            until_somebody_waits(dsn, unless=admitting.done)
+            until_statements_wait(dsn, unless=admitting.done)
         assert admitting.result(timeout=30) == {blocked: JobState.READY}
 
 

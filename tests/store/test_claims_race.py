@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import psycopg
-from store.crowd import ask, asking, at_once, until_somebody_waits
+from store.crowd import ask, asking, at_once, until_statements_wait
 from store.samples import (
     LEASE,
     MINUTE,
@@ -157,7 +157,7 @@ def test_a_cancel_waits_for_a_claim_of_its_job_and_asks_the_worker_then(dsn: str
         claiming.commit()
         ask(claiming, taking())
         cancelling = threads.submit(ask, other, control.cancel(job_id, now=NOON))
-        until_somebody_waits(dsn, unless=cancelling.done)
+        until_statements_wait(dsn, unless=cancelling.done)
         claiming.commit()
         assert cancelling.result(timeout=30) is JobState.RUNNING
         other.commit()

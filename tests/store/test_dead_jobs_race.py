@@ -1,9 +1,9 @@
-"""Dead jobs that several retry or purge at once: each comes back once, and nobody deadlocks."""
+"""Dead jobs that several retry or purge at once: each comes back once, and no statement deadlocks."""
 
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
-from store.crowd import ask, asking, at_once, until_somebody_waits
+from store.crowd import ask, asking, at_once, until_statements_wait
 from store.samples import new_job, taking
 
 from pgqueue.store import control, enqueue, finish
@@ -41,7 +41,7 @@ def test_a_job_that_another_retry_returned_and_that_has_ended_since_does_not_run
     ):
         holder.execute("select from pgqueue.dead_jobs where id = 1 for update")
         many = thread.submit(at_once, dsn, asking(_retried(ids)))
-        until_somebody_waits(dsn)  # its snapshot is taken, and it waits for job 1
+        until_statements_wait(dsn)  # its snapshot is taken, and it waits for job 1
 
         assert ask(other, _retried([2])) == [2]
         (taken,) = ask(other, taking())

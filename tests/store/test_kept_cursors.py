@@ -1,4 +1,4 @@
-"""The cursor that a connection of ours keeps: it holds no big answer in memory, and bears whatever comes next."""
+"""The cursor that a connection of ours keeps: it holds no big answer in memory, and runs any next statement."""
 
 import gc
 

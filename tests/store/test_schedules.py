@@ -1,4 +1,4 @@
-"""Schedules in the database: each tick once, whatever happens to jobs, rows and the clock; on every driver."""
+"""Schedules in the database: each tick once, also when jobs, rows and the clock change; on every driver."""
 
 import threading
 from datetime import datetime, timedelta

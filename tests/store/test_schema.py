@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from store.crowd import until_somebody_waits
+from store.crowd import until_statements_wait
 from store.migrating import begun, consists_of
 from store.samples import LEASE, NOON, adding, new_job, worker_info
 
@@ -66,7 +66,7 @@ def test_two_who_migrate_at_once_both_succeed(empty_dsn: str) -> None:
             subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE)  # noqa: S603 - our own words
             for _ in range(2)
         ]
-        until_somebody_waits(empty_dsn, count=2)
+        until_statements_wait(empty_dsn, count=2)
         gate.commit()
         ended = [(one.communicate(timeout=60)[1].decode(), one.returncode) for one in both]
 

@@ -1,4 +1,4 @@
-"""The schema within somebody else's Alembic history: one revision of theirs brings ours up, in their transaction."""
+"""The schema within an app's own Alembic history: one revision of theirs brings ours up, in their transaction."""
 
 from pathlib import Path
 

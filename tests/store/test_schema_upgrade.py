@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
-from store.crowd import ask, until_somebody_waits
+from store.crowd import ask, until_statements_wait
 from store.drivers import partitions, sqlalchemy_url
 from store.former_release import AT_ONCE, at_work
 from store.migrating import begun, consists_of
@@ -126,7 +126,7 @@ def test_workers_of_the_former_release_go_on_before_while_and_after_it_is_upgrad
         with psycopg.connect(former) as reader:
             reader.execute("select from pgqueue.job_history limit 1")
             upgrading = threads.submit(_upgraded, former, "0002")
-            until_somebody_waits(former)
+            until_statements_wait(former)
             worker.goes_on()
             assert not upgrading.done()
         number = upgrading.result()

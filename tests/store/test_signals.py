@@ -9,7 +9,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 from psycopg import IsolationLevel
-from store.crowd import ask, asking, at_once, until_somebody_waits
+from store.crowd import ask, asking, at_once, until_statements_wait
 from store.former_release import RELEASES, FormerRelease
 from store.samples import LEASE, MINUTE, NOON, SECOND, adding, new_job, running, shown, taking, worker_info
 
@@ -293,7 +293,7 @@ def test_settling_waits_for_a_worker_that_is_blocking_jobs(dsn: str) -> None:
         assert ask(worker, _waiting(taken)) == {taken.id: JobState.BLOCKED}
         assert ask(own, signals.send(f"job:{taken.id}", "approved", now=NOON)) == "first"
         settling = threads.submit(ask, upkeeper, signals.admit_due(now=NOON))
-        until_somebody_waits(dsn, unless=settling.done)
+        until_statements_wait(dsn, unless=settling.done)
         worker.commit()
         assert settling.result(timeout=30).handled == 1
         assert ask(own, shown(taken.id)).state is JobState.READY

@@ -21,7 +21,7 @@ def _enqueue(connection: Connection, **arguments: Any) -> int:
 
 
 def levels(count: int) -> str:
-    """Arguments with so many levels, the object itself among them."""
+    """Arguments with this number of levels, the object itself among them."""
     return '{"a":' + "[" * (count - 1) + "]" * (count - 1) + "}"
 
 

@@ -86,7 +86,7 @@ def _branches(node: ast.AST) -> list[ast.AST]:
 
 @pytest.fixture(scope="module")
 def busy_database(migrated_server: Any) -> Iterator[psycopg.Connection[Any]]:
-    """A database with so many rows in every table that reading one from end to end is never the shortest way."""
+    """A database with enough rows in every table that reading one from end to end is never the shortest way."""
     where = {name: getattr(migrated_server, name) for name in ("host", "port", "user", "password")}
     with psycopg.connect(**where, dbname="postgres", autocommit=True) as server:
         server.execute(f'create database pgqueue_busy template "{migrated_server.template_dbname}"')
@@ -194,7 +194,7 @@ def test_the_planner_takes_the_indices_that_the_header_names(
 
 
 def test_no_index_but_the_keys_has_entries_of_running_jobs(busy_database: psycopg.Connection[Any]) -> None:
-    """Each would be written at every claim, and kept for as long as anybody holds a snapshot open."""
+    """Each would be written at every claim, and kept for as long as a snapshot is held open."""
     statement = (
         "select indexname, indexdef from pg_indexes where schemaname = 'pgqueue' and tablename = 'jobs'"
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from store.crowd import ask, until_somebody_waits
+from store.crowd import ask, until_statements_wait
 from store.drivers import partitions
 from store.samples import NOON, adding, new_job, worker_info
 
@@ -36,7 +36,7 @@ def test_while_a_reader_has_the_history_open_no_day_is_made_and_other_readers_go
         reader.execute("select from pgqueue.job_history limit 1")
 
         making = threads.submit(ask, own, upkeep.ensure_history_days(now=NOON))
-        until_somebody_waits(dsn, unless=making.done)
+        until_statements_wait(dsn, unless=making.done)
         with psycopg.connect(dsn, options="-c lock_timeout=3s") as other:
             other.execute("select from pgqueue.job_history limit 1")
 
@@ -131,7 +131,7 @@ def test_two_sweepers_that_drop_the_same_days_disturb_each_other_in_nothing(
         while dropped < 3:  # what autovacuum has open is left to the next try
             dropped += ask(first, upkeep.drop_history())
         second = threads.submit(ask, own, upkeep.drop_history())
-        until_somebody_waits(dsn, unless=second.done)
+        until_statements_wait(dsn, unless=second.done)
         first.commit()
         assert second.result() in (0, 3)
     assert ask(own, upkeep.drop_history()) == 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from store.crowd import ask, asking, at_once, until_somebody_waits
+from store.crowd import ask, asking, at_once, until_statements_wait
 from store.samples import NOON, adding, new_job, shown, taking
 
 from pgqueue.store import enqueue, finish
@@ -101,7 +101,7 @@ def test_a_hold_does_not_outlive_the_enqueue_that_was_rejected_in_a_race(dsn: st
     with psycopg.connect(dsn) as first, ThreadPoolExecutor(1) as thread:
         (job_id,) = ask(first, adding(new_job(unique_key="key")))
         waiting = thread.submit(at_once, dsn, asking(enqueue.enqueue(daily, now=NOON)))
-        until_somebody_waits(dsn)
+        until_statements_wait(dsn)
         first.commit()
         assert waiting.result(timeout=30) == [Enqueued(job_id, Outcome.REJECTED)]
 
@@ -115,7 +115,7 @@ def test_whoever_finds_a_key_in_an_uncommitted_enqueue_waits_for_its_fate(dsn: s
     with psycopg.connect(dsn) as first, ThreadPoolExecutor(1) as thread:
         ask(first, adding(job))
         waiting = thread.submit(at_once, dsn, asking(enqueue.enqueue(job, now=NOON)))
-        until_somebody_waits(dsn)
+        until_statements_wait(dsn)
         first.rollback()
         (answer,) = waiting.result(timeout=30)
 

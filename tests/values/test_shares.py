@@ -1,4 +1,4 @@
-"""Weights become numbers of claims: the shares hold over any stretch, whatever queues are empty in between."""
+"""Weights become numbers of claims: the shares hold over any stretch, also if queues are empty in between."""
 
 from collections import Counter
 
@@ -65,7 +65,7 @@ def test_no_room_is_left_while_a_queue_has_jobs_and_no_queue_saves_up_what_it_di
     after: Counter[str] = Counter()
     for _ in range(40):
         after += look(shares, dict.fromkeys(QUEUES, 10_000), 25)
-    for queue in QUEUES:  # whatever was before, the next 1,000 jobs are shared as the weights say
+    for queue in QUEUES:  # after any history the next 1,000 jobs are shared as the weights say
         assert abs(after[queue] - 1_000 * weight[queue] / sum(weight.values())) <= 3 * len(QUEUES)
 
 

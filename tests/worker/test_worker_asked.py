@@ -65,6 +65,7 @@ async def test_a_worker_that_hears_nothing_learns_it_with_its_heartbeat(
         await beat(worker)
         await until(lambda: worker.inspect().concurrency == 7)
         await until(lambda: status(queue, worker).slots == 7)
+        assert (status(queue, worker).bounds, worker.inspect().can_listen) == (Bounds(7, 7), True)
 
 
 async def test_an_update_by_sql_is_heard_and_names_the_role(queue: PgQueue, running: Running) -> None:

@@ -95,11 +95,15 @@ async def test_a_call_has_one_value_of_each_argument_that_by_names(queue: PgQueu
 
 
 async def test_a_default_and_its_value_are_one_value_of_by(queue: PgQueue, running: Running) -> None:
+    calls: list[list[str]] = []
+
     @queue.batch_task(Document, size=2, wait=A_MINUTE, by=("tenant",))
-    def index(jobs: Batch[Document]) -> None: ...
+    def index(jobs: Batch[Document]) -> None:
+        calls.append([job.args.tenant for job in jobs])
 
     async with running(queue):
         await ended(queue, index.enqueue(1), index.enqueue(2, str(b"one", "ascii")))
+    assert calls == [["one", "one"]]
 
 
 async def test_a_cancelled_job_that_gathers_ends_and_the_others_wait_on(

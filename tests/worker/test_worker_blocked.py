@@ -318,7 +318,7 @@ async def test_claims_of_a_lost_lease_that_arrive_late_are_not_run(queue: PgQueu
 async def test_a_batch_that_was_on_its_way_is_written_once_more_and_nothing_is_superseded(
     queue: PgQueue, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The loop stops turning with a statement on its way; nobody knows whether the database has it."""
+    """The loop stops turning with a statement on its way; the worker cannot know whether the database has it."""
 
     @queue.task
     def confirm() -> None: ...

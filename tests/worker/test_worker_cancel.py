@@ -221,7 +221,7 @@ class Asked:
         ([7], True, True, 1),
         ([7], False, False, 1),
     ],
-    ids=["nothing in hand", "it would be told", "it was told", "nobody can tell it"],
+    ids=["nothing in hand", "it would be told", "it was told", "it cannot be told"],
 )
 async def test_a_worker_asks_only_if_it_runs_something_and_has_a_reason_to(
     known: list[int], asks: int, monkeypatch: pytest.MonkeyPatch, *, can_listen: bool, told: bool

@@ -32,7 +32,7 @@ async def taken_apart(queue: PgQueue, *, concurrency: int, **options: object) ->
 
 
 def holding(queue: PgQueue, release: asyncio.Event) -> Callable[[int], list[JobHandle[None]]]:
-    """Enqueue so many jobs that run until ``release``."""
+    """Enqueue ``count`` jobs that run until ``release``."""
 
     @queue.task
     async def hold() -> None:

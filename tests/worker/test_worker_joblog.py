@@ -165,7 +165,7 @@ def test_what_was_not_recorded_is_told_in_plain_words(caplog: pytest.LogCaptureF
 def test_a_batch_costs_one_look_where_the_logger_is_off(caplog: pytest.LogCaptureFixture) -> None:
     class Untouched(list[Succeeded]):
         def __iter__(self) -> Any:
-            raise AssertionError("nobody listens, so nothing may be read")
+            raise AssertionError("no handler takes this, so nothing may be read")
 
     caplog.set_level(logging.WARNING, "pgqueue.jobs")
     joblog.JobLog().ended(Untouched())

@@ -241,7 +241,7 @@ async def test_an_observer_that_raises_is_logged_and_changes_nothing(
     plain: bool,
 ) -> None:
     class Raising(Observer):
-        """Raises whatever it is told."""
+        """Raises, of each event."""
 
     def refuse(*batch: object) -> None:
         raise error(f"told of {len(batch)}")

@@ -1,4 +1,4 @@
-"""Whatever a task does, its job gets an outcome, and the worker goes on."""
+"""Each job gets an outcome, also of a task that misbehaves, and the worker goes on."""
 
 import asyncio
 import logging

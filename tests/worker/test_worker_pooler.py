@@ -76,7 +76,7 @@ def pooler(dsn: str, folder: Path) -> Iterator[str]:
 
 
 def not_root(host: str) -> int | None:
-    """Whom to run PgBouncer as, which refuses to be root: whoever owns the server's socket folder; None: us."""
+    """Whom to run PgBouncer as, which refuses to be root: the owner of the server's socket folder; None: us."""
     if os.geteuid() != 0:
         return None
     owner = Path(host).stat().st_uid if host.startswith("/") else 0

@@ -84,7 +84,7 @@ async def test_functions_that_were_given_up_and_go_on_are_bounded(
 
 
 @pytest.mark.parametrize("plain", [True, False])
-async def test_no_slot_is_lost_when_a_job_is_claimed_anew_while_it_runs(
+async def test_no_slot_is_lost_when_a_job_is_claimed_again_while_it_runs(
     queue: PgQueue, running: Running, *, plain: bool
 ) -> None:
     """M7: a server that crashed had forgotten the claim (simulated), and the same worker claims the job again."""

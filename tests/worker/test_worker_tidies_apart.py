@@ -1,4 +1,4 @@
-"""Whatever holds up tidying, retries, schedules and reclaiming go on."""
+"""When tidying is held up, retries, schedules and reclaiming go on."""
 
 from datetime import timedelta
 from typing import Any, LiteralString

@@ -1,4 +1,4 @@
-"""A sleeping worker is woken by whatever makes a job ready; and where nobody wakes it, it looks by itself."""
+"""An idle worker is notified of each change that makes a job ready; without a notification it looks by itself."""
 
 import asyncio
 import threading
@@ -53,7 +53,7 @@ def states(jobs: list[Job]) -> list[JobState]:
 
 @contextmanager
 def unheard(queue: PgQueue) -> Iterator[None]:
-    """Enqueue without waking anybody, so that only what comes later can."""
+    """Enqueue without a notification, so that only a later one can come."""
     ask(queue, "update pgqueue.workers set asleep = false")
     yield
     ask(queue, "update pgqueue.workers set asleep = true")
@@ -169,7 +169,7 @@ async def test_a_lost_notification_costs_one_poll(
 ) -> None:
     async with running(queue, poll=timedelta(seconds=0.3)) as worker:
         await asleep(queue, note, worker)
-        ask(queue, "update pgqueue.workers set asleep = false")  # so that nobody is notified
+        ask(queue, "update pgqueue.workers set asleep = false")  # so that no worker is notified
         assert states(await ended(queue, note.enqueue())) == [JobState.SUCCEEDED]
 
 

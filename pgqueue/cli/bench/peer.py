@@ -44,7 +44,7 @@ def peer() -> None:
 
 @peer.command()
 def setup() -> None:
-    """Make the schema pgqueue_bench anew, with the queue in it."""
+    """Drop the schema pgqueue_bench and make it again, with the queue in it."""
     queue = _queue(Settings.read())
     with queue.database.connect() as connection:
         place.make(connection)

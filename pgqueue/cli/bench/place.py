@@ -57,7 +57,7 @@ class Place:
         self.connection = connection
 
     def fresh(self) -> None:
-        """Make the schema anew, empty."""
+        """Drop the schema and make an empty one."""
         make(self.connection)
 
     def settle(self) -> None:
@@ -131,7 +131,7 @@ def alone(dsn: str) -> Iterator[Connection]:
 
 
 def make(connection: Connection) -> None:
-    """Make the schema anew, empty and marked.
+    """Drop the schema and make an empty, marked one.
 
     Raises:
         ConfigurationError: it is not the bench's, or this user may not make it.

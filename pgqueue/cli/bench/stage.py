@@ -46,7 +46,7 @@ class Stage:
     floor: bool = True
 
     def begin(self, contender: Contender) -> None:
-        """Make everything anew, for a contender."""
+        """Make everything again, for a contender."""
         self.crew.clear()
         self.place.fresh()
         if contender is OURS:

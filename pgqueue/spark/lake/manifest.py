@@ -189,7 +189,7 @@ def all_columns(days: Iterable[Day], known: Mapping[str, str] | None = None) -> 
             if columns.get(name, kind) != kind:
                 raise LakeError(
                     f"column {name} of {day.table} is {kind} in the lake ({day.day or 'all of it'}) and "
-                    f"{columns[name]} here: use the release that wrote it, or move the lake aside and export anew"
+                    f"{columns[name]} here: use the release that wrote it, or move the lake aside and export again"
                 )
     return columns
 
