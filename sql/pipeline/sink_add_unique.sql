@@ -1,5 +1,5 @@
 -- pipeline/sink_add_unique: enqueue the staged rows, except those whose unique key a live job holds, and count them.
--- index: jobs_unique_key, sink_rows_pkey
+-- index: jobs_unique_key, sink_rows_pkey (of queues each row)
 -- locks: as enqueue_unique; in the order of the keys, so that two writes never deadlock
 -- run by: the sink, on the driver
 -- why: ids are given in the order of the rows, because workers claim jobs of one instant by id; rows are inserted in the
@@ -17,11 +17,11 @@ clock as (
 added as (
     insert into pgqueue.jobs (id, queue, task, args, priority, status, run_at, max_attempts,
                               unique_key, unique_until_started)
-    select numbered.id, numbered.queue, %(task)s::text, numbered.args, numbered.priority,
+    select numbered.id, numbered.queue, %(task)s::text, numbered.args, coalesce(numbered.priority, setting.priority, 0),
            case when numbered.run_at > clock.now then 'scheduled' else 'ready' end,
-           coalesce(numbered.run_at, clock.now), numbered.max_attempts,
+           coalesce(numbered.run_at, clock.now), coalesce(numbered.max_attempts, setting.max_attempts, 25),
            numbered.unique_key, %(unique_until_started)s::boolean
-    from numbered, clock
+    from clock, numbered left join pgqueue.queues as setting on setting.name = numbered.queue
     order by numbered.unique_key collate "C", numbered.id
     on conflict (unique_key) where unique_key is not null do nothing
     returning id

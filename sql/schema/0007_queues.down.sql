@@ -127,6 +127,10 @@ alter table pgqueue.schedules
 comment on column pgqueue.schedules.priority is null;
 comment on column pgqueue.schedules.max_attempts is null;
 
+update pgqueue.sink_rows set priority = coalesce(priority, 0), max_attempts = coalesce(max_attempts, 25)
+where priority is null or max_attempts is null;
+alter table pgqueue.sink_rows alter column priority set not null, alter column max_attempts set not null;
+
 -- As in revision 0003.
 create or replace function pgqueue.drop_old_dead(at timestamptz, at_most integer) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$

@@ -267,6 +267,9 @@ begin
     return array(select name from pgqueue.queues where not keep_history);
 end $$;
 
+-- Staged rows that leave priority or attempts to their queue, until they are enqueued.
+alter table pgqueue.sink_rows alter column priority drop not null, alter column max_attempts drop not null;
+
 -- A role that may add jobs may read the settings of queues.
 do $$
 declare

@@ -13,7 +13,7 @@ from spark.sinking import attempts, batch, orders, staged, staged_rows, writing,
 from store.crowd import until_statements_wait
 
 from pgqueue import PgQueue
-from pgqueue.errors import InvalidOption, PipelineError
+from pgqueue.errors import InvalidOption, PipelineError, QueueDrained
 from pgqueue.spark.writing.log import rejected, writes
 from pgqueue.spark.writing.writer import stage_partition
 from pgqueue.store.connection import Blocking
@@ -254,3 +254,36 @@ def test_a_name_is_kept_for_ever_and_what_nobody_can_repeat_for_a_month(dsn: str
 
     assert sorted((one.run, one.batch) for one in writes(dsn)) == [("monday", None), ("query", 3)]
     assert ask(dsn, "select count(*) from pgqueue.sink_rejected") == [(0,)]
+
+
+@pytest.mark.parametrize("keys", [[None] * 3, ["a", "b", "c"]], ids=["plain", "keyed"])
+@pytest.mark.parametrize("options", [{}, {"unique_collision": "replace"}], ids=["at once", "one at a time"])
+def test_rows_have_what_their_queue_says_at_the_commit(
+    dsn: str, queue: PgQueue, keys: list[str | None], options: dict[str, str]
+) -> None:
+    made = writing(dsn, "order_id", "queue", "priority", "max_attempts", "unique_key", **options)
+    rows = batch(
+        order_id=[1, 2, 3],
+        queue=["mail", "mail", "other"],
+        priority=[None, 0, None],
+        max_attempts=[None, 9, None],
+        unique_key=keys,
+    )
+    message = staged(made, 0, rows)
+    queue.control.declare("mail", priority=7, max_attempts=3)
+    made.commit([message])
+    said = ask(dsn, "select queue, priority, max_attempts from pgqueue.jobs order by args->>'order_id'")
+    assert said == [("mail", 7, 3), ("mail", 0, 9), ("other", 0, 25)]
+
+
+@pytest.mark.parametrize("keys", [[None] * 2, ["a", "b"]], ids=["plain", "keyed"])
+def test_a_write_into_a_drained_queue_is_refused_and_enqueues_nothing(
+    dsn: str, queue: PgQueue, keys: list[str | None]
+) -> None:
+    queue.control.drain("mail", by="ann")
+    rows = batch(order_id=[1, 2], queue=["other", "mail"], unique_key=keys)
+    with pytest.raises(QueueDrained, match="queue 'mail' is drained"):
+        written(dsn, rows, run="receipts")
+    assert orders(dsn) == []
+    queue.resume("mail")
+    assert written(dsn, rows, run="receipts").enqueued == 2

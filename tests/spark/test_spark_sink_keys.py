@@ -60,6 +60,7 @@ def test_a_commit_waits_for_an_enqueue_of_the_same_key_and_is_then_rejected(dsn:
 def test_a_holder_that_ends_between_the_statements_makes_for_another_try() -> None:
     answers: dict[str, list[list[Row]]] = {
         "pipeline/sink_record": [[(NOBODY,)]],
+        "pipeline/sink_drained": [[]],
         "pipeline/sink_add_unique": [[(0,)], [(1,)]],
         "pipeline/sink_reject": [[(0,)], [(0,)]],
         "pipeline/sink_settle": [[(NOBODY, None, None, "bill", 1, 1, 0, 0, None, None)]],

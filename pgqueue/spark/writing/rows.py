@@ -16,9 +16,9 @@ from pgqueue.store.pipeline.sink_stage import StagedJob
 from pgqueue.values.codec import encoded_args, encoded_key
 from pgqueue.values.options import check_instant, check_key
 from pgqueue.values.payload import DEFAULT_LIMIT, encode_result
-from pgqueue.values.queue_settings import MAX_ATTEMPTS, PRIORITY
 
 Encode: TypeAlias = Callable[[dict[str, Any]], bytes]
+Options: TypeAlias = tuple[str, int | None, int | None]
 SHOWN = 5
 """How many refused rows are described; all are counted."""
 SHORT = 120
@@ -164,16 +164,16 @@ def _records(names: Sequence[str], columns: Mapping[str, list[Any]], count: int)
     return (dict(zip(names, row, strict=True)) for row in zip(*map(columns.__getitem__, names), strict=True))
 
 
-def _options(target: Target) -> Callable[[str | None, int | None, int | None], tuple[str, int, int]]:
-    """Checks a row's queue, priority and attempts, and fills in the defaults; equal values are checked once."""
+def _options(target: Target) -> Callable[[str | None, int | None, int | None], Options]:
+    """Checks a row's queue, priority and attempts, with the task's where it names none; equal values are checked once."""
     app = None if target.app is None else find_app(target.app)
 
     @cache
-    def complete(queue: str | None, priority: int | None, max_attempts: int | None) -> tuple[str, int, int]:
+    def complete(queue: str | None, priority: int | None, max_attempts: int | None) -> Options:
         found = target.defaults.but(queue=queue, priority=priority, max_attempts=max_attempts)
         if app is not None:
             app.require_queue(found.queue)
-        return found.queue, found.priority or PRIORITY, found.max_attempts or MAX_ATTEMPTS
+        return found.queue, found.priority, found.max_attempts
 
     return complete
 

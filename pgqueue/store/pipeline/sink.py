@@ -29,6 +29,7 @@ from pgqueue.store.enqueue import TRIES, enqueue
 from pgqueue.store.pipeline.sink_stage import Part
 from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.values.job import Enqueued, NewJob, Outcome
+from pgqueue.values.queue_defaults import drained
 from pgqueue.values.unique import Unique
 
 IDLE = timedelta(days=1)
@@ -128,12 +129,16 @@ def commit(write: NewWrite, parts: Sequence[Part], *, now: datetime | None = Non
     Raises:
         InvalidOption: a write of another task has this name.
         PipelineError: staged rows are gone.
+        QueueDrained: the queue of a row takes no new jobs.
     """
     rows = sum(part.rows for part in parts)
     if not (yield Statement("pipeline/sink_record", _named(write) | {"rows": rows})):
         repeated = yield from _repeat(write, rows)
         yield from abandon(write.id)
         return repeated
+    refusing = yield Statement("pipeline/sink_drained", {"attempts": [part.attempt for part in parts]})
+    if refusing:
+        raise drained(refusing[0][0])
     counts = yield from _add(write, parts, now)
     if counts.rows != rows:
         raise PipelineError(

@@ -20,13 +20,13 @@ ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
 
 
 class StagedJob(msgspec.Struct, frozen=True, gc=False):
-    """A row as a future job, with all options set.
+    """A row as a future job.
 
     Attributes:
         place: which row of its partition it is, from 1.
         queue: the queue's name.
-        priority: -100…100, higher runs sooner.
-        max_attempts: after how many attempts the job is dead.
+        priority: -100…100, higher runs sooner; None: as its queue says.
+        max_attempts: after how many attempts the job is dead; None: as its queue says.
         args: the arguments as a JSON object, without control characters, as msgspec writes it.
         run_at: the earliest time to run, or None: at once.
         unique_key: the key that no two live jobs may share, or None.
@@ -34,8 +34,8 @@ class StagedJob(msgspec.Struct, frozen=True, gc=False):
 
     place: int
     queue: str
-    priority: int
-    max_attempts: int
+    priority: int | None
+    max_attempts: int | None
     args: bytes
     run_at: datetime | None = None
     unique_key: str | None = None
@@ -90,5 +90,6 @@ def _copy_chunks(attempt: UUID, jobs: Iterable[StagedJob]) -> Iterator[bytes]:
 
 
 @lru_cache(maxsize=1024)
-def _copy_options(queue: str, priority: int, max_attempts: int) -> bytes:
-    return f"{queue.translate(ESCAPES)}\t{priority}\t{max_attempts}".encode()
+def _copy_options(queue: str, *numbers: int | None) -> bytes:
+    said = (NULL if number is None else b"%d" % number for number in numbers)
+    return b"\t".join((queue.translate(ESCAPES).encode(), *said))
