@@ -7,7 +7,7 @@
 --      that is gone is read, a second and more while a snapshot is held open elsewhere; ids are given in order, so
 --      width_bucket finds what belongs to each by halving. Without a worker, only waiting jobs are ended. Where a dead job
 --      has the id already, this one is kept under a new id, and its last error names its old id. Of a flow's job (at_end & 2)
---      the row and all arguments are kept, so that the flow can be retried
+--      the row and all arguments are kept, so that the flow can be retried. The attempt of a claim that expired was not started
 with done as (
     delete from pgqueue.jobs
     where id = any(%(ids)s::bigint[])
@@ -42,7 +42,8 @@ dead as (
     insert into pgqueue.dead_jobs (id, run_at, created_at, started_at, died_at, worker_id, collisions, priority,
                                    attempts, max_attempts, reason, queue, task, unique_key, args, errors, meta, at_end)
     select case when taken then pgqueue.free_id() else id end, run_at, created_at, started_at, now, %(worker)s::uuid,
-           collisions, priority, attempts, max_attempts, (%(reasons)s::text[])[place], queue, task, unique_key,
+           collisions, priority, attempts - case when (%(reasons)s::text[])[place] = 'expired' and %(worker)s::uuid is not null
+                                            then 1 else 0 end, max_attempts, (%(reasons)s::text[])[place], queue, task, unique_key,
            pgqueue.as_jsonb(args),
            pgqueue.with_error(errors, error || case when taken then pg_catalog.jsonb_build_object('former_id', id)
                                                     else '{}' end, now), meta, at_end

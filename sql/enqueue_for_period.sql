@@ -22,12 +22,13 @@ due as (
 ),
 added as (
     insert into pgqueue.jobs (id, queue, task, args, priority, status, run_at, max_attempts,
-                              unique_key, unique_until_started, meta)
+                              unique_key, unique_until_started, meta, expires_at)
     select due.job_id, %(queue)s::text, %(task)s::text, %(args)s::json,
            coalesce(%(priority)s::smallint, (select priority from pgqueue.queues where name = %(queue)s::text), 0),
            case when due.run_at > due.now then 'scheduled' else 'ready' end, due.run_at,
            coalesce(%(max_attempts)s::smallint, (select max_attempts from pgqueue.queues where name = %(queue)s::text), 25),
-           %(unique_key)s::text, %(unique_until_started)s::boolean, %(meta)s::jsonb
+           %(unique_key)s::text, %(unique_until_started)s::boolean, %(meta)s::jsonb,
+           coalesce(%(expires_at)s::timestamptz, due.run_at + %(expires_in)s::interval)
     from due
     on conflict (unique_key) where unique_key is not null do nothing
     returning id

@@ -5,7 +5,7 @@
 update pgqueue.jobs as job
 set queue = %(queue)s::text, task = %(task)s::text, args = %(args)s::json, priority = coalesce(%(priority)s::smallint, (select priority from pgqueue.queues where name = %(queue)s::text), 0),
     max_attempts = coalesce(%(max_attempts)s::smallint, (select max_attempts from pgqueue.queues where name = %(queue)s::text), 25),
-    meta = %(meta)s::jsonb,
+    meta = %(meta)s::jsonb, expires_at = coalesce(%(expires_at)s::timestamptz, due.run_at + %(expires_in)s::interval),
     unique_until_started = %(unique_until_started)s::boolean, run_at = due.run_at, collisions = collisions + 1,
     status = case when job.status = 'blocked' then 'blocked'
                   when due.run_at > due.now then 'scheduled' else 'ready' end

@@ -72,6 +72,7 @@ class Registry(Enqueuing):
         max_attempts: int | None = None,
         timeout: Duration | None = None,
         unique: Unique | None = None,
+        expires_in: Duration | None = None,
     ) -> Registers: ...
     @hinting
     def task(
@@ -86,6 +87,7 @@ class Registry(Enqueuing):
         max_attempts: int | None = None,
         timeout: Duration | None = None,
         unique: Unique | None = None,
+        expires_in: Duration | None = None,
     ) -> Any:
         """Register a function as a task; with or without parentheses.
 
@@ -99,6 +101,8 @@ class Registry(Enqueuing):
             timeout: seconds, or a timedelta, that an attempt may take; None: as long as it likes.
             unique: what happens when two live jobs would share a key; ``Unique(by=...)`` makes the key from
                 arguments, else give ``unique_key`` with ``using``.
+            expires_in: seconds, or a timedelta, from the time when a job may run: no attempt starts later, the job is dead
+                then, as ``expired``.
 
         Returns:
             A :class:`Task` with the function's own signature, less its ``Context``.
@@ -110,7 +114,7 @@ class Registry(Enqueuing):
         """
         policy = as_policy(retry)
         options = JobOptions(max_attempts=policy.max_attempts).but(
-            queue=queue, priority=priority, max_attempts=max_attempts, unique=unique
+            queue=queue, priority=priority, max_attempts=max_attempts, unique=unique, expires_in=expires_in
         )
         self.require_queue(options.queue)
         register = partial(
@@ -134,6 +138,7 @@ class Registry(Enqueuing):
         max_attempts: int | None = None,
         timeout: Duration | None = None,
         unique: Unique | None = None,
+        expires_in: Duration | None = None,
     ) -> RegistersBatch[P, I]:
         """Register a function that takes many jobs in one call: a :class:`pgqueue.Batch` of items.
 
@@ -151,6 +156,8 @@ class Registry(Enqueuing):
             max_attempts: after how many attempts a job is dead; by default what ``retry`` says.
             timeout: seconds, or a timedelta, that a call may take; None: as long as it likes.
             unique: what happens when two live jobs would share a key; ``Unique(by=...)`` makes the key from arguments.
+            expires_in: seconds, or a timedelta, from the time when a job may run: no attempt starts later, the job is dead
+                then, as ``expired``.
 
         Returns:
             The decorator; it makes a :class:`Task` with the signature of the item.
@@ -163,7 +170,7 @@ class Registry(Enqueuing):
         require_item(item)
         policy, batching = as_policy(retry), checked_batching(size, wait, by)
         options = JobOptions(max_attempts=policy.max_attempts).but(
-            queue=queue, priority=priority, max_attempts=max_attempts, unique=unique
+            queue=queue, priority=priority, max_attempts=max_attempts, unique=unique, expires_in=expires_in
         )
         self.require_queue(options.queue)
 
@@ -202,6 +209,7 @@ class Registry(Enqueuing):
         max_attempts: int | None = None,
         timeout: Duration | None = None,
         unique: Unique | None = None,
+        expires_in: Duration | None = None,
     ) -> MakesCalls: ...
     def call(self, function: Any = None, /, **options: Any) -> Any:  # noqa: D417 - those of task
         """Register a function as a task, and make an ``async def`` function whose calls run as its jobs.

@@ -1,7 +1,7 @@
 """What both kinds of take share: their identity, what they hold, and what becomes of it. Nothing here waits.
 
 A job whose arguments cannot be decoded, or that Python's json cannot read (thousands of levels, a number of thousands of
-digits), goes to the dead table as ``undecodable``, one by one; the others are handed over.
+digits), goes to the dead table as ``undecodable``, one by one; the others are handed over. So does a job that has expired.
 """
 
 import logging
@@ -33,6 +33,7 @@ from pgqueue.values.verdict import (
     Verdict,
     as_recorded,
     describe,
+    expired,
     failed,
     judge,
 )
@@ -151,9 +152,13 @@ class TakeBase:
             self.observers.reclaimed(verdicts)
 
     def unreadable(self) -> list[Died]:
-        """Read the arguments of what is held; what cannot be read is held no more, and is to be recorded."""
+        """Read the arguments of what is held; what cannot be read or has expired is held no more, and is to be recorded."""
         verdicts = []
         for held in list(self.held.values()):
+            if (late := expired(held, time.monotonic())) is not None:
+                log.warning("job is dead: expired", extra={"job": held.id, "task": held.task})
+                verdicts.append(late)
+                continue
             try:
                 self.args[held.id] = args_of(self.codec, held)
             except PayloadNotDecodable as error:

@@ -150,6 +150,8 @@ class Task(Generic[P, R]):
         unique_key: str | None = None,
         unique: Unique | None = None,
         meta: Mapping[str, Any] | None = None,
+        expires_at: datetime | None = None,
+        expires_in: Duration | None = None,
     ) -> "Task[P, R]":
         """This task with other options, for one enqueue or many; None leaves an option as it is.
 
@@ -164,6 +166,9 @@ class Task(Generic[P, R]):
             unique_key: what no two live jobs may share.
             unique: what happens when they would; ``Unique(by=...)`` makes the key from arguments.
             meta: what is sent along for other programs, such as tags: an object of JSON values, at most 8 kB.
+            expires_at: no attempt starts at this instant or later, the job is dead then, as ``expired``; with a time zone.
+            expires_in: the same, this long after the job may run: after the enqueue, or its ``delay`` or ``run_at``; seconds,
+                or a timedelta.
 
         Raises:
             InvalidOption: a value is out of its range.
@@ -179,6 +184,8 @@ class Task(Generic[P, R]):
             unique_key=unique_key,
             unique=unique,
             meta=None if meta is None else encode_meta(meta),
+            expires_at=expires_at,
+            expires_in=expires_in,
         )
         changed._consider_options()  # noqa: SLF001 - of this same class
         if connection is not None:
@@ -257,6 +264,8 @@ class Task(Generic[P, R]):
             options.unique_key if names is None else self._derived_key(data, names),
             options.unique,
             options.meta,
+            options.expires_at,
+            options.expires_in,
         )
 
     def _derived_key(self, data: bytes, names: tuple[str, ...]) -> str:

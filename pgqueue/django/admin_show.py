@@ -20,6 +20,7 @@ EXPLAINED: Mapping[str, str] = {
     "undecodable": "the arguments do not fit the task, or cannot be read",
     "asked": "the task raised Dead",
     "unknown": "no worker knew the task",
+    "expired": "it was not started in time",
 }
 """The meaning of each reason for which a job is dead."""
 

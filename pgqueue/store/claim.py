@@ -15,6 +15,7 @@ those attempts end as failed, so that a job that breaks its worker runs out of a
 
 import os
 import socket
+import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -208,6 +209,7 @@ def claim(
     Returns:
         Claims in the order in which they are to start: priority, time, id.
     """
+    asked_at = time.monotonic()
     rows = yield Statement(
         "claim",
         {
@@ -220,7 +222,7 @@ def claim(
             "now": now,
         },
     )
-    return [Claim(row[0], worker, *row[1:]) for row in rows]
+    return [Claim(row[0], worker, *row[1:], asked_at) for row in rows]  # type: ignore[call-arg]  # mypy has row[1:] fill all fields
 
 
 @plan

@@ -83,6 +83,7 @@ JOBS = _columns(
     Type.JSON,
     Column("unknown_since", Type.TIMESTAMP, nullable=True),
     AT_END,
+    Column("expires_at", Type.TIMESTAMP, nullable=True),
     marks=(
         Column("claims", Type.INTEGER),
         Column("unique_until_started", Type.BOOLEAN),

@@ -33,7 +33,7 @@ def enqueue(job: NewJob, *, known: Known | None = None, now: datetime | None = N
     """
     if job.unique_key is not None:
         return (yield from _enqueue_unique(job, _params(job, now)))
-    if known is not None and job.run_at is None and job.delay is None and job.meta is None and now is None:
+    if known is not None and now is None and _is_basic(job):
         said = known.of(job)
         if said is not None:
             rows = yield Statement("enqueue_now", _basic_params(job, *said))
@@ -208,6 +208,17 @@ def _enqueue_keyed(
     return answers
 
 
+def _is_basic(job: NewJob) -> bool:
+    """Whether the job is ready at once and says nothing more, as most do."""
+    return (
+        job.run_at is None
+        and job.delay is None
+        and job.meta is None
+        and job.expires_at is None
+        and job.expires_in is None
+    )
+
+
 def _basic_params(job: NewJob, priority: int | None, max_attempts: int | None) -> dict[str, object]:
     return {
         "queue": job.queue,
@@ -223,6 +234,8 @@ def _params(job: NewJob, now: datetime | None) -> dict[str, object]:
         "run_at": job.run_at,
         "delay": job.delay,
         "meta": None if job.meta is None else job.meta.decode(),
+        "expires_at": job.expires_at,
+        "expires_in": job.expires_in,
         "now": now,
     }
     return (
@@ -256,6 +269,7 @@ def _columns(
         "unique_keys": [job.unique_key for job in jobs],
         "unique_until_started": [job.unique.until == "started" for job in jobs],
         "metas": [None if job.meta is None else job.meta.decode() for job in jobs],
+        "expires_ats": [expires_at(job, clock) for job in jobs],
     }
 
 
@@ -266,6 +280,11 @@ def due_at(job: NewJob, clock: datetime) -> datetime:
     return clock if job.delay is None else clock + job.delay
 
 
+def expires_at(job: NewJob, clock: datetime) -> datetime | None:
+    """From when on no attempt of a job starts any more."""
+    return job.expires_at if job.expires_in is None else due_at(job, clock) + job.expires_in
+
+
 def _copy_chunks(
     numbered: list[tuple[int, NewJob]], clock: datetime, defaults: QueueDefaults
 ) -> Iterator[bytes]:
@@ -274,7 +293,7 @@ def _copy_chunks(
     of = defaults.of if defaults else None  # None: no queue has settings, and a call costs as much as a row
     while chunk := list(islice(rows, ROWS_PER_CHUNK)):
         yield b"".join(
-            b"%d\t%b\t%b\t%d\t%b\t%d\t%b\n"
+            b"%d\t%b\t%b\t%d\t%b\t%d\t%b\t%b\n"
             % (
                 job_id,
                 copied_names(job.queue, job.task),
@@ -285,6 +304,9 @@ def _copy_chunks(
                 else _copied_time(due_at(job, clock), clock),
                 (job.max_attempts or MAX_ATTEMPTS) if of is None else said[1],
                 b"\\N" if job.meta is None else job.meta.replace(b"\\", b"\\\\"),
+                b"\\N"
+                if job.expires_at is None and job.expires_in is None
+                else str(expires_at(job, clock)).encode(),
             )
             for job_id, job in chunk
         )

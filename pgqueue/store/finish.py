@@ -19,9 +19,9 @@ from operator import attrgetter, itemgetter
 from typing import Any
 from uuid import UUID
 
-from pgqueue.store import following, signals
+from pgqueue.store import admission, following, signals
 from pgqueue.store.arrays import numbers, texts
-from pgqueue.store.ending import AT_ONCE, States, cancelled, states_of
+from pgqueue.store.ending import AT_ONCE, States, cancelled, expired, states_of
 from pgqueue.store.plan import Plan, Row, Statement, Steps, plan
 from pgqueue.store.waking import tell_ended
 from pgqueue.values.codec import error_text
@@ -137,6 +137,18 @@ def _in_portions(
 def cancel_waiting(job_ids: Sequence[int], *, now: datetime | None = None) -> Steps[States]:
     """End jobs as cancelled that no worker has; those that run are left alone, and are missing in the result."""
     rows = yield from cancelled(job_ids, now=now)
+    yield from _settle(rows, {}, now=now)
+    return states_of(rows)
+
+
+@plan(transaction=True)
+def expire(*, now: datetime | None = None) -> Steps[States]:
+    """End jobs as dead that were to be started by now and that no worker has; at most :data:`AT_ONCE`: then there may be more."""
+    found = yield Statement("expired", {"now": now, "limit": AT_ONCE})
+    if not found:
+        return {}
+    yield from admission.forget([row[0] for row in found if row[1]])
+    rows = yield from expired({row[0]: row[2] for row in found}, now=now)
     yield from _settle(rows, {}, now=now)
     return states_of(rows)
 

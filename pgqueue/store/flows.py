@@ -14,7 +14,7 @@ import msgspec
 
 from pgqueue.store import following
 from pgqueue.store.arrays import numbers, texts
-from pgqueue.store.enqueue import ROWS_PER_CHUNK, copied_names, due_at, queue_defaults, reserve
+from pgqueue.store.enqueue import ROWS_PER_CHUNK, copied_names, due_at, expires_at, queue_defaults, reserve
 from pgqueue.store.following import reason
 from pgqueue.store.plan import Copy, Statement, Steps, plan
 from pgqueue.values.flow import (
@@ -221,6 +221,7 @@ def _write_keyed_jobs(new: New) -> Steps[None]:
         "unique_until_started": [job.unique.until == "started" for job in jobs],
         "metas": [None if job.meta is None else job.meta.decode() for job in jobs],
         "at_ends": [at_end(new.nodes[at], new.nodes) for at in places],
+        "expires_ats": [expires_at(job, new.clock) for job in jobs],
     }
     added = {row[0] for row in (yield Statement("flows/add_keyed_jobs", params))}
     for at, job in zip(places, jobs, strict=True):
@@ -237,7 +238,7 @@ def _job_row(new: New, at: int) -> bytes:
     node = new.nodes[at]
     job = _job(node)
     priority, max_attempts = new.defaults.of(job)
-    return b"%d\t%b\t%b\t%d\t%b\t%b\t%d\t%b\t%d\n" % (
+    return b"%d\t%b\t%b\t%d\t%b\t%b\t%d\t%b\t%d\t%b\n" % (
         new.jobs[at],
         copied_names(job.queue, job.task),
         job.args.replace(b"\\", b"\\\\"),
@@ -247,6 +248,7 @@ def _job_row(new: New, at: int) -> bytes:
         max_attempts,
         NULL if job.meta is None else job.meta.replace(b"\\", b"\\\\"),
         at_end(node, new.nodes),
+        NULL if (until := expires_at(job, new.clock)) is None else until.isoformat().encode(),
     )
 
 

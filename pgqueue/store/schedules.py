@@ -184,6 +184,7 @@ def _put(new: NewSchedule, clock: datetime, *, replace: bool) -> Steps[Change]:
         "unique_key": job.unique_key,
         "unique_until_started": job.unique.until == "started",
         "meta": None if job.meta is None else job.meta.decode(),
+        "expires_in": job.expires_in,
         "start_at": timing.start,
         "end_at": timing.end,
         "next_at": timing.next(clock),

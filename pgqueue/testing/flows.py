@@ -256,7 +256,7 @@ class Flows:
 
     def _end(self, node: Node, state: NodeState, now: datetime) -> None:
         """Note how a node ended. Its job does not run if it waits; what else that means is an event."""
-        if node.state is WAITING and node.job is not None:
+        if node.state is WAITING and node.job is not None and not node.job.state.ended:
             node.job.end(JobState.CANCELLED, now)
         if node.state in {WAITING, RELEASED}:
             node.state = state

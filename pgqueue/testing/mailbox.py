@@ -78,7 +78,7 @@ class Mailbox:
         if awaited.target is None or (awaited.target, awaited.name) not in self._sent:
             self._note_deadline(awaited, now)
             self._waiting[row.id] = awaited
-            row.state = JobState.BLOCKED
+            row.state, row.expires_at = JobState.BLOCKED, None  # it was started in time
 
     def admit_lapsed(self, *, now: datetime) -> None:
         """Admit the jobs whose deadline has passed."""

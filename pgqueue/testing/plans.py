@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from pgqueue.store import claim, following, signals, upkeep
+from pgqueue.store import claim, finish, following, signals, upkeep
 from pgqueue.store.plan import Steps, plan
 from pgqueue.store.portions import Portions
 from pgqueue.values.job import Claim
@@ -16,7 +16,7 @@ def next_claim(
 ) -> Steps[Claim | None]:
     """All that a worker does between two jobs, in one plan.
 
-    It registers the worker or renews its lease, makes due jobs ready, and claims the next job: from the first queue
+    It ends the jobs that have expired, registers the worker or renews its lease, makes due jobs ready, and claims the next job: from the first queue
     that has one, in the order of the names or in the order that is given.
 
     Args:
@@ -24,6 +24,8 @@ def next_claim(
         queues: from these, in this order; None: from all.
         now: the instant; the database's own by default.
     """
+    while (yield from finish.expire(now=now)):
+        pass
     polled = yield from upkeep.arrive(worker, LEASE, now=now)
     while polled.wait_in == 0 and (yield from signals.admit_due(now=now)).handled:
         pass

@@ -1,5 +1,6 @@
 """One job in memory."""
 
+import time
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -32,6 +33,7 @@ class Row:
     reason: str | None = None
     result: bytes | None = None
     at_end: int | None = None
+    expires_at: datetime | None = None
 
     @property
     def priority(self) -> int:
@@ -99,6 +101,8 @@ class Row:
             failing_seconds=0.0 if since is None else (now - since).total_seconds(),
             meta=None if self.new.meta is None else self.new.meta.decode(),
             at_end=self.at_end,
+            expires_in=None if self.expires_at is None else (self.expires_at - now).total_seconds(),
+            asked_at=time.monotonic(),
         )
 
     def wait(self, state: JobState) -> None:
@@ -119,7 +123,7 @@ class Row:
     def revive(self, state: JobState, now: datetime) -> None:
         """Run again after its death, with all its attempts."""
         self.wait(state)
-        self.attempts, self.run_at, self.ended_at, self.reason = 0, now, None, None
+        self.attempts, self.run_at, self.ended_at, self.reason, self.expires_at = 0, now, None, None, None
 
     def admit(self, now: datetime) -> None:
         """Stand in line, or in the calendar, since nothing is left to wait for."""

@@ -8,7 +8,7 @@ to one client that has no other beside it. What is decided elsewhere is not deci
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import count
 from uuid import UUID
 
@@ -17,13 +17,14 @@ import msgspec
 from pgqueue.errors import as_duration
 from pgqueue.store.claim import WorkerInfo
 from pgqueue.store.ending import States
+from pgqueue.store.enqueue import due_at, expires_at
 from pgqueue.store.standings import RATED
 from pgqueue.store.waiting import Look
 from pgqueue.testing.flows import Flows
 from pgqueue.testing.known_queues import KnownQueues
 from pgqueue.testing.mailbox import Mailbox
 from pgqueue.testing.row import Row
-from pgqueue.values.job import Claim, Enqueued, Job, JobState, NewJob, Outcome, QueueCount
+from pgqueue.values.job import AttemptError, Claim, Enqueued, Job, JobState, NewJob, Outcome, QueueCount
 from pgqueue.values.lease import LEASE, spoken
 from pgqueue.values.queue_defaults import Known
 from pgqueue.values.retried import Held, Retried
@@ -38,6 +39,7 @@ from pgqueue.values.verdict import (
     Verdict,
     Waits,
     as_recorded,
+    expired_words,
     lost,
 )
 from pgqueue.values.why import Why, explain
@@ -84,7 +86,8 @@ class Table:
         """Add a job that is blocked until it is admitted; its unique key is free."""
         priority, max_attempts = self.queues.defaults(refuses=False).of(job)
         job = msgspec.structs.replace(job, priority=priority, max_attempts=max_attempts)
-        row = Row(next(self._ids), job, JobState.BLOCKED, _run_at(job, now), now, job.unique_key)
+        row = Row(next(self._ids), job, JobState.BLOCKED, due_at(job, now), now, job.unique_key)
+        row.expires_at = expires_at(job, now)
         self._rows[row.id] = row
         return row
 
@@ -225,6 +228,7 @@ class Table:
     def next_claim(self, worker: WorkerInfo, queues: Sequence[str] | None, *, now: datetime) -> Claim | None:
         """Take back what was lost, put in line what is due, and claim the next job."""
         self._leases[worker.id] = now + LEASE
+        self._expire(now)
         self._reclaim(now)
         self.mailbox.admit_lapsed(now=now)
         for row in self._rows.values():
@@ -236,6 +240,16 @@ class Table:
             if line and queue not in self.queues.paused:
                 return min(line, key=lambda row: row.place).claimed(worker.id, now)
         return None
+
+    def _expire(self, now: datetime) -> None:
+        """End the jobs that were not started in time."""
+        late = {JobState.BLOCKED, JobState.SCHEDULED, JobState.READY}
+        for row in list(self._rows.values()):
+            if row.state in late and row.expires_at is not None and row.expires_at <= now:
+                row.note(AttemptError(0, "Expired", expired_words(str(row.expires_at))), now)
+                row.end(JobState.DEAD, now)
+                row.reason = "expired"
+                self.flows.ended(row, now)
 
     def leave_without_jobs(self, worker: UUID) -> None:
         """Forget a worker that holds nothing."""
@@ -278,6 +292,7 @@ class Table:
             case Died(seconds=seconds, reason=reason):
                 row.end(JobState.DEAD, now, seconds=seconds)
                 row.reason = reason
+                row.attempts -= reason == "expired"
             case Again(delay=delay) | Returned(delay=delay) | Unknown(delay=delay):
                 row.run_at = row.run_at if delay is None else now + delay
                 row.wait(JobState.SCHEDULED if delay else JobState.READY)
@@ -307,12 +322,12 @@ class Table:
         row.collisions += 1
         if row.state is JobState.RUNNING or job.unique.collision == "reject":
             return Enqueued(row.id, Outcome.REJECTED)
-        row.run_at = _run_at(job, now)
+        row.run_at = due_at(job, now)
         if row.state is not JobState.BLOCKED:
             row.admit(now)
         if job.unique.collision == "reschedule":
             return Enqueued(row.id, Outcome.RESCHEDULED)
-        row.new = job
+        row.new, row.expires_at = job, expires_at(job, now)
         return Enqueued(row.id, Outcome.REPLACED)
 
     def holder(self, key: str | None) -> Row | None:
@@ -354,7 +369,3 @@ class Table:
         known = {*revived, *barred, *(one.id for one in held)}
         left = tuple(one for one in job_ids if one not in known)
         return Retried(tuple(revived), tuple(held), (), left, tuple(sorted(barred)))
-
-
-def _run_at(job: NewJob, now: datetime) -> datetime:
-    return job.run_at or now + (job.delay or timedelta(0))

@@ -92,6 +92,8 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
         unique_key: what no two live jobs may share, or None.
         unique: what happens when they would.
         meta: what is sent along for other programs, as a JSON object, or None.
+        expires_at: no attempt starts at this instant or later; or None.
+        expires_in: the same, counted from the earliest time to run, or None.
     """
 
     task: str
@@ -104,6 +106,8 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     unique_key: str | None = None
     unique: Unique = Unique()
     meta: bytes | None = None
+    expires_at: datetime | None = None
+    expires_in: timedelta | None = None
 
 
 class AtEnd:
@@ -140,6 +144,8 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     gives out the same ids again, and the new job of an id may be claimed by the worker that still runs the old one.
     ``failing_seconds`` is the time from the job's first failed attempt to this claim; 0 before any.
     ``at_end`` is a sum of bits of :class:`AtEnd`, or None.
+    ``expires_in`` is the seconds from the claim until which an attempt has to be started, or None. ``asked_at`` is when this
+    process asked for the claim, in seconds of its monotonic clock: it is before the claim, so no attempt starts too late.
     """
 
     id: int
@@ -156,6 +162,8 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     failing_seconds: float
     meta: str | None = None
     at_end: int | None = None
+    expires_in: float | None = None
+    asked_at: float = 0.0
 
 
 class Mark(NamedTuple):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
-from pgqueue.errors import InvalidOption, as_delay
+from pgqueue.errors import InvalidOption, as_delay, as_limit
 from pgqueue.values.unique import Unique
 
 PRIORITIES = range(-100, 101)
@@ -38,6 +38,9 @@ class JobOptions:
         unique_key: the key that no two live jobs may share: 1 to 1,000 characters, at most 2,600 bytes.
         unique: what happens when the key is taken.
         meta: JSON for other programs, as :func:`pgqueue.values.meta.encode_meta` makes it.
+        expires_at: no attempt starts at this instant or later; with a time zone, in the years 1900 to 8999.
+        expires_in: the same, counted from the earliest time to run: given as seconds or a timedelta, stored as a timedelta;
+            more than zero. Give one of the two.
 
     Raises:
         InvalidOption: a value is out of its range; the message names it and the range.
@@ -51,6 +54,8 @@ class JobOptions:
     unique_key: str | None = None
     unique: Unique = DEFAULT_UNIQUE
     meta: bytes | None = None
+    expires_at: datetime | None = None
+    expires_in: timedelta | None = None
 
     def __post_init__(self) -> None:
         """Refuse values that are out of range."""
@@ -61,6 +66,8 @@ class JobOptions:
             check_number("max_attempts", self.max_attempts, ATTEMPTS)
         _check_times(self.run_at, self.delay)
         object.__setattr__(self, "delay", as_delay("delay", self.delay))
+        object.__setattr__(self, "expires_in", as_limit("expires_in", self.expires_in))
+        _check_expiry(self)
         check_key(self.unique_key)
         _check_unique(self.unique)
 
@@ -70,6 +77,9 @@ class JobOptions:
         unknown = given.keys() - {field.name for field in fields(self)}
         if unknown:
             raise InvalidOption(f"unknown option {', '.join(sorted(unknown))}")
+        for one, other in (("expires_at", "expires_in"), ("expires_in", "expires_at")):
+            if one in given:  # what a call says of its expiry holds, and not what its task says
+                given.setdefault(other, None)
         return replace(self, **given) if given else self
 
 
@@ -148,6 +158,21 @@ def _check_times(run_at: datetime | None, delay: timedelta | None) -> None:
     if run_at is not None and delay is not None:
         raise InvalidOption(f"run_at={run_at!r} and delay={delay!r} contradict each other; give one of them")
     check_instant("run_at", run_at)
+
+
+def _check_expiry(options: JobOptions) -> None:
+    expires_at, run_at = options.expires_at, options.run_at
+    if expires_at is None:
+        return
+    if options.expires_in is not None:
+        raise InvalidOption(
+            f"expires_at={expires_at!r} and expires_in={options.expires_in!r} contradict each other; give one of them"
+        )
+    check_instant("expires_at", expires_at)
+    if run_at is not None and expires_at <= run_at:
+        raise InvalidOption(
+            f"expires_at={expires_at!r} is not after run_at={run_at!r}, so the job would never run; give a later one"
+        )
 
 
 def check_instant(what: str, value: datetime | None) -> None:

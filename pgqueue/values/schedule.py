@@ -191,6 +191,8 @@ class NewSchedule:
             raise InvalidOption(
                 f"schedule {self.name!r}: run_at= and delay= are of one job; use jitter=, start= or at="
             )
+        if self.job.expires_at is not None:
+            raise InvalidOption(f"schedule {self.name!r}: expires_at= is of one job; use expires_in=")
         if self.job.unique_key is not None and (
             self.job.unique.collision != "reject" or self.job.unique.period is not None
         ):

@@ -19,7 +19,7 @@ from pgqueue.values.retry import Retry
 from pgqueue.values.signal import Awaited
 from pgqueue.values.storable import storable_text
 
-Reason = Literal["exhausted", "refused", "undecodable", "asked", "unknown"]
+Reason = Literal["exhausted", "refused", "undecodable", "asked", "unknown", "expired"]
 
 NOT_KEPT = "pgqueue.errors.ResultNotKept"
 """The type of the error that is recorded with a job whose result is not kept."""
@@ -147,6 +147,24 @@ def lost(claim: Claim, *, seconds: float, how: str = "stopped renewing its lease
     if claim.attempt >= claim.max_attempts:
         return Died(claim, seconds, "exhausted", error)
     return Again(claim, None, error)
+
+
+def expired(claim: Claim, now: float) -> Died | None:
+    """What becomes of a claim whose attempt is about to start, if that is too late; None: it is not.
+
+    Args:
+        claim: the attempt.
+        now: seconds of this process's monotonic clock.
+    """
+    if claim.expires_in is None or (late := now - claim.asked_at - claim.expires_in) < 0:
+        return None
+    said = f"it was to be started {spoken(late)} before a worker could start it, and was not started"
+    return Died(claim, None, "expired", AttemptError(claim.attempt - 1, "Expired", said))
+
+
+def expired_words(by: str) -> str:
+    """What is said of a job that no worker had claimed by then."""
+    return f"it was to be started by {by}, and was not started"
 
 
 def given_up(verdict: Unknown) -> Died:

@@ -1,7 +1,7 @@
 """One call of a batch task, top to bottom: read the arguments of each job, call the function, decide on each job.
 
-A job whose arguments cannot be read, or that a condition of its flow keeps from running, ends before the call, and the others
-are called without it. What a single attempt does in the same place is in :mod:`pgqueue.worker.executor`; what a coroutine waits
+A job whose arguments cannot be read, that has expired, or that a condition of its flow keeps from running, ends before the
+call, and the others are called without it. What a single attempt does in the same place is in :mod:`pgqueue.worker.executor`; what a coroutine waits
 for, in :mod:`pgqueue.worker.awaiting`.
 """
 
@@ -102,6 +102,8 @@ def _prepared(executor: Executor, attempt: BatchAttempt) -> Ready | None:
     """Make an item of each job's arguments; None: no job is left to run."""
     task, pairs = task_of(attempt), list[tuple[Member, BatchJob[Any]]]()
     for one in attempt.members:
+        if one.claim.expires_in is not None and (late := executor.expired(one.claim)):
+            one.decide(late)
         if one.decided:
             continue
         try:

@@ -41,6 +41,7 @@ from pgqueue.values.verdict import (
     Unknown,
     Verdict,
     describe,
+    expired,
     judge,
     unlogged,
     without_result,
@@ -122,6 +123,8 @@ class Executor:
             the job is no longer this attempt's.
         """
         task = attempt.task
+        if attempt.claim.expires_in is not None and (late := self.expired(attempt.claim)):
+            return late
         if task is None:
             return await self._unregistered(attempt)
         try:
@@ -155,6 +158,8 @@ class Executor:
             As for :meth:`run`.
         """
         task = task_of(attempt)
+        if attempt.claim.expires_in is not None and (late := self.expired(attempt.claim)):
+            return late
         try:
             if attempt.claim.at_end and flow_attempts.asks(task, attempt.claim.at_end):
                 skipped = flow_attempts.skipped(self, attempt)
@@ -257,6 +262,14 @@ class Executor:
             extra={"job": claim.id, "task": claim.task, "error": str(error)},
         )
         return Died(claim, 0.0, "undecodable", describe(error, claim.attempt))
+
+    def expired(self, claim: Claim) -> Died | None:
+        """The verdict on a job whose attempt is about to start, if it is too late for that."""
+        verdict = expired(claim, time.monotonic())
+        if verdict is not None and verdict.error is not None:
+            fields = {"job": claim.id, "task": claim.task, "error": verdict.error.message}
+            log.warning("job is dead: %s", joblog.why_dead("expired"), extra=fields)
+        return verdict
 
     def _stopped(self, task: Task[..., Any], attempt: Attempt, error: BaseException) -> Verdict | None:
         if attempt.context.completed or attempt.stopped is Stop.LOST:

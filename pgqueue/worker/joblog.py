@@ -28,6 +28,7 @@ WHY_DEAD: Mapping[Reason, str] = {
     "undecodable": "its arguments cannot be read",
     "asked": "the task raised Dead",
     "unknown": "no worker has known its task for too long",
+    "expired": "it was not started in time",
 }
 
 

@@ -19,7 +19,7 @@ import psycopg
 from pgqueue.app.observer import Observers
 from pgqueue.app.progress import Board
 from pgqueue.errors import ConnectionFailed
-from pgqueue.store import claim, flow_upkeep, following, notes, signals, ticks, upkeep
+from pgqueue.store import claim, finish, flow_upkeep, following, notes, signals, ticks, upkeep
 from pgqueue.store.plan import Plan
 from pgqueue.store.sweep import arun_sweep, reclaiming
 from pgqueue.worker.connection import LONG_READ, Connections, WorkerConnection
@@ -38,6 +38,8 @@ STALE_AFTER = 5.0
 """Seconds. Claims that have not started are requeued if no claim was added for this long."""
 CANCEL_EVERY = 0.8
 """Seconds between two looks of a worker that cannot listen; a service comes back within a tenth more."""
+EXPIRING_EVERY = 5.0
+"""Seconds between two looks for jobs that were not started in time and that no worker has claimed."""
 FIRING = 0.5
 """Seconds of one poll that go to schedules: due jobs and lost workers are looked for in between."""
 POLL_AGAIN = 0.05
@@ -164,6 +166,7 @@ class Upkeep:
             Service(
                 "make due jobs ready, look for lost workers", self._sweep_every, self.poll, nudge=signals.poll
             ),
+            Service("end jobs that have expired", EXPIRING_EVERY, self.end_expired),
             Service("tidy history, dead jobs and unique keys", 600.0, self.tidy),
             Service("look for jobs of unknown workers", 3600.0, self.note_lost_jobs, LOST_JOBS_FIRST),
         )
@@ -235,6 +238,15 @@ class Upkeep:
         asked = await self._connections.claiming.run(claim.cancel_requests(self._heartbeat.id, known))
         if asked:
             self._runners.cancel(asked)
+
+    async def end_expired(self) -> float | None:
+        """End jobs that were not started in time and that no worker has claimed, a portion in each transaction."""
+        states = await self._connections.upkeep.run(finish.expire())
+        if not states:
+            return None
+        log.warning("jobs are dead: not started in time", extra={"jobs": len(states)})
+        self._signals.look.set()  # in a flow, another job may be ready now
+        return POLL_AGAIN
 
     async def tidy(self) -> None:
         """Do what can wait, step by step."""

@@ -184,7 +184,7 @@ alter table pgqueue.schedules
 comment on column pgqueue.schedules.priority is 'Of its jobs; null: as their queue says.';
 comment on column pgqueue.schedules.max_attempts is 'Of its jobs; null: as their queue says.';
 
--- As in revision 0005, with what the queue says.
+-- As in revision 0005, with what the queue says, and until when the job has to be started.
 create or replace function pgqueue.note_ticks(
     names text[], ats timestamptz[], run_ats timestamptz[], states text[], kinds text[], at_time timestamptz
 ) returns setof pgqueue.schedule_ticks language plpgsql set search_path = pg_catalog, pg_temp as $$
@@ -206,13 +206,14 @@ begin
     select array_agg(changed::pgqueue.schedule_ticks) into noted from changed;
     with jobs as (
         insert into pgqueue.jobs (id, queue, task, args, priority, status, run_at, created_at, max_attempts, unique_key,
-                                  unique_until_started, meta)
+                                  unique_until_started, meta, expires_at)
         select tick.job_id, schedule.queue, schedule.task, schedule.args,
                coalesce(schedule.priority, setting.priority, 0),
                case when new.run_at > at_time then 'scheduled' else 'ready' end, greatest(new.run_at, at_time), at_time,
                coalesce(schedule.max_attempts, setting.max_attempts, 25), schedule.unique_key, schedule.unique_until_started,
                coalesce(schedule.meta, '{}')
-                   || jsonb_build_object('pgqueue_schedule', schedule.name, 'pgqueue_scheduled_for', tick.at)
+                   || jsonb_build_object('pgqueue_schedule', schedule.name, 'pgqueue_scheduled_for', tick.at),
+               greatest(new.run_at, at_time) + schedule.expires_in
         from unnest(noted) as tick
         join unnest(names, ats, run_ats) as new (name, at, run_at) on new.name = tick.schedule and new.at = tick.at
         join pgqueue.schedules as schedule on schedule.name = tick.schedule

@@ -2,10 +2,11 @@
 -- index: jobs_pkey, signals_pkey, deadlines_pkey, waits_pkey
 -- locks: the blocked rows, their new rows of waits and deadlines
 -- run by: worker completer, worker upkeep, take, after signals/lock
--- why: no join, as in end. The attempt is not spent. The first deadline of a wait holds for all later attempts
+-- why: no join, as in end. The attempt is not spent. The first deadline of a wait holds for all later attempts. The job has been started, so it
+--      does not expire any more
 with blocked as (
     update pgqueue.jobs as job
-    set status = 'blocked', attempts = attempts - 1, worker_id = null, claimed_at = null, unknown_since = null
+    set status = 'blocked', attempts = attempts - 1, worker_id = null, claimed_at = null, unknown_since = null, expires_at = null
     where id = any(%(ids)s::bigint[]) and worker_id = %(worker)s::uuid and status = 'running'
           and claims = coalesce(%(fence)s::integer, (%(fences)s::integer[])[pg_catalog.width_bucket(id, %(ids)s::bigint[])])
           and not cancel_requested

@@ -199,9 +199,16 @@ def test_no_index_but_the_keys_has_entries_of_running_jobs(busy_database: psycop
         "select indexname, indexdef from pg_indexes where schemaname = 'pgqueue' and tablename = 'jobs'"
     )
     indices = dict(busy_database.execute(statement).fetchall())
-    assert indices.keys() == {"jobs_pkey", "jobs_unique_key", "jobs_ready", "jobs_scheduled"}
+    assert indices.keys() == {
+        "jobs_pkey",
+        "jobs_unique_key",
+        "jobs_ready",
+        "jobs_scheduled",
+        "jobs_expires_at",
+    }
     assert re.search(r"WHERE \(+status\)?(::text)? = 'ready'", indices["jobs_ready"])
     assert re.search(r"WHERE \(+status\)?(::text)? = 'scheduled'", indices["jobs_scheduled"])
+    assert re.search(r"status\)?(::text)? <> 'running'", indices["jobs_expires_at"])
 
 
 def plan_of(
