@@ -25,7 +25,7 @@ from pgqueue.values.event import Event, WorkerEvent
 from pgqueue.values.job import AttemptError, Job, JobState, Outcome
 from pgqueue.values.note import Progress
 from pgqueue.values.retry import Retry
-from pgqueue.values.unique import Unique
+from pgqueue.values.unique import Debounce, Throttle, Unique
 from pgqueue.values.why import Why
 
 if _typing.TYPE_CHECKING:
@@ -42,6 +42,7 @@ __all__ = [
     "Condition",
     "Context",
     "Dead",
+    "Debounce",
     "Event",
     "Flow",
     "FlowHandle",
@@ -62,6 +63,7 @@ __all__ = [
     "Superseded",
     "TakenJob",
     "Task",
+    "Throttle",
     "Unique",
     "WaitTimedOut",
     "Why",

@@ -166,6 +166,8 @@ def _queues() -> list[Column[Any]]:
         _optional("timeout", INTERVAL()),
         _optional("keep_history", Boolean()),
         _optional("keep_dead", INTERVAL()),
+        _optional("backlog", Integer()),
+        _optional("when_full", Text()),
         _optional("set_at", _instant()),
         _optional("set_by", Text()),
     ]
@@ -196,6 +198,7 @@ def _schedules() -> list[Column[Any]]:
         _required("missed_limit", Integer()),
         _required("grace", INTERVAL()),
         _required("overlap", Text()),
+        _optional("expires_in", INTERVAL()),
         _required("settled", _instant()),
         _optional("next_at", _instant()),
         _required("live_jobs", ARRAY(BigInteger)),

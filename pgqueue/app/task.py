@@ -227,11 +227,11 @@ class Task(Generic[P, R]):
             self._require_parameters("by", self.batching.by)
             self._exact = (*self.batching.by, *(self._key_names or ()))
         if self._key_names is not None:
-            self._require_parameters("Unique(by=...)", self._key_names)
+            self._require_parameters(f"{type(options.unique).__name__}(by=...)", self._key_names)
         elif options.unique_key is None and options.unique is not DEFAULT_UNIQUE:
             self._objection = (
                 f"{self.name}: {options.unique} has no key, so nothing would be unique; give "
-                "using(unique_key=...), or name the arguments that make one: Unique(by=(...))"
+                f"using(unique_key=...), or name the arguments that make one: {type(options.unique).__name__}(by=(...))"
             )
 
     def _require_parameters(self, option: str, names: Iterable[str]) -> None:

@@ -1,15 +1,16 @@
 """Plans that add jobs, and decide what a taken unique key means."""
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 
 from pgqueue.errors import JobError
 from pgqueue.store.plan import Copy, Statement, Steps, plan
 from pgqueue.values.job import Enqueued, NewJob, Outcome
 from pgqueue.values.queue_defaults import JobDefaults, Known, QueueDefaults, drained
 from pgqueue.values.queue_settings import MAX_ATTEMPTS, PRIORITY
+from pgqueue.values.unique import Unique
 
 TRIES = 10
 ROWS_PER_CHUNK = 500
@@ -84,13 +85,42 @@ def enqueue_many(jobs: Iterable[NewJob], *, now: datetime | None = None) -> Step
             yield Copy("enqueue_copy", chain(_copy_chunks(plain, clock, defaults), fetching))
         list(fetching)  # where it was not sent along
     if one_by_one:
-        for position, (_, job) in sorted(keyed.items(), key=lambda item: item[1][1].unique_key or ""):
-            answers[position] = yield from _enqueue_unique(job, _params(job, now))
+        for same in _by_key(keyed):
+            yield from _enqueue_in_turn(same, answers, now)
     elif keyed:
         rejected = yield from _enqueue_keyed(list(keyed.values()), clock, defaults, now)
         for position, (job_id, _) in keyed.items():
             answers[position] = rejected.get(job_id, answers[position])
     return answers
+
+
+def _by_key(keyed: dict[int, tuple[int, NewJob]]) -> Iterator[list[tuple[int, NewJob]]]:
+    """The jobs of one key after the other, each with its position."""
+    ordered = sorted(
+        ((position, job) for position, (_, job) in keyed.items()), key=lambda pair: pair[1].unique_key or ""
+    )
+    for _, same in groupby(ordered, key=lambda pair: pair[1].unique_key):
+        yield list(same)
+
+
+def _enqueue_in_turn(
+    same: list[tuple[int, NewJob]], answers: list[Enqueued], now: datetime | None
+) -> Steps[None]:
+    """Add jobs of one key one by one; where each replaces the one before, only the last: the row is written once."""
+    if (
+        all(job.unique.collision == "replace" for _, job in same)
+        and len({job.unique for _, job in same}) == 1
+    ):
+        first, job = same[0][0], same[-1][1]
+        answer = yield from _enqueue_unique(job, _params(job, now))
+        for position, _ in same:
+            accepted = answer.outcome is not Outcome.REJECTED
+            answers[position] = (
+                Enqueued(answer.id, Outcome.REPLACED) if accepted and position != first else answer
+            )
+        return
+    for position, job in same:
+        answers[position] = yield from _enqueue_unique(job, _params(job, now))
 
 
 class _Blocks:
@@ -136,9 +166,8 @@ def reserve(count: int) -> Steps[list[int]]:
 
 def _enqueue_unique(job: NewJob, params: dict[str, object]) -> Steps[Enqueued]:
     """Insert, or deal with the job that holds the key. That job may end between the two: then try again."""
-    insert = _insert_for_period if job.unique.period else _insert_unique
     for _ in range(TRIES):
-        job_id = yield from insert(params)
+        job_id = yield from _insert(job.unique, params)
         if job_id is not None:
             return Enqueued(job_id)
         answer = yield from _on_collision(job, params)
@@ -151,19 +180,18 @@ def _enqueue_unique(job: NewJob, params: dict[str, object]) -> Steps[Enqueued]:
     )
 
 
-def _insert_unique(params: dict[str, object]) -> Steps[int | None]:
-    rows = yield Statement("enqueue_unique", params)
-    return rows[0][0] if rows else None
-
-
-def _insert_for_period(params: dict[str, object]) -> Steps[int | None]:
-    """Take the hold and add the job; a live job without a hold may still have the key, and keeps it."""
-    rows = yield Statement("enqueue_for_period", params)
+def _insert(unique: Unique, params: dict[str, object]) -> Steps[int | None]:
+    """Add the job, with a period its hold first; a live job without a hold may still have the key, and keeps it."""
+    if unique.period is None:
+        rows = yield Statement("enqueue_unique", params)
+        return rows[0][0] if rows else None
+    rows = yield Statement("enqueue_trailing" if unique.trailing else "enqueue_for_period", params)
     if not rows:
         return None
     job_id, added = rows[0]
     if not added:
-        yield Statement("release_hold", {**params, "job_id": job_id}, returns=False)
+        undo = "shorten_hold" if unique.trailing else "release_hold"
+        yield Statement(undo, {**params, "job_id": job_id}, returns=False)
         return None
     return int(job_id)
 
@@ -178,7 +206,7 @@ def _on_collision(job: NewJob, params: dict[str, object]) -> Steps[Enqueued | No
         if changed:
             return Enqueued(changed[0][0], Outcome.RESCHEDULED)
     holder = yield Statement("count_collision", params)
-    if not holder and job.unique.period:
+    if not holder and job.unique.period and not job.unique.trailing:
         holder = yield Statement("find_hold", params)
     return Enqueued(holder[0][0], Outcome.REJECTED) if holder else None
 
@@ -232,7 +260,7 @@ def _basic_params(job: NewJob, priority: int | None, max_attempts: int | None) -
 def _params(job: NewJob, now: datetime | None) -> dict[str, object]:
     more = {
         "run_at": job.run_at,
-        "delay": job.delay,
+        "delay": _delay(job),
         "meta": None if job.meta is None else job.meta.decode(),
         "expires_at": job.expires_at,
         "expires_in": job.expires_in,
@@ -250,6 +278,8 @@ def _unique_params(job: NewJob) -> dict[str, object]:
         "unique_key": job.unique_key,
         "unique_until_started": job.unique.until == "started",
         "period": job.unique.period,
+        "most": job.unique.most,
+        "keeps_time": job.unique.trailing,
     }
 
 
@@ -277,7 +307,12 @@ def due_at(job: NewJob, clock: datetime) -> datetime:
     """From when on a job may run."""
     if job.run_at is not None:
         return job.run_at
-    return clock if job.delay is None else clock + job.delay
+    delay = _delay(job)
+    return clock if delay is None else clock + delay
+
+
+def _delay(job: NewJob) -> timedelta | None:
+    return job.unique.delay if job.delay is None else job.delay
 
 
 def expires_at(job: NewJob, clock: datetime) -> datetime | None:

@@ -17,7 +17,7 @@ import msgspec
 from pgqueue.errors import as_duration
 from pgqueue.store.claim import WorkerInfo
 from pgqueue.store.ending import States
-from pgqueue.store.enqueue import due_at, expires_at
+from pgqueue.store.enqueue import due_at
 from pgqueue.store.standings import RATED
 from pgqueue.store.waiting import Look
 from pgqueue.testing.flows import Flows
@@ -73,9 +73,12 @@ class Table:
         if job.unique_key is not None and (answer := self._collision(job, job.unique_key, now)):
             return answer
         row = self.insert(job, now)
-        row.admit(now)
         if job.unique_key is not None and job.unique.period is not None:
-            self._holds[job.unique_key] = row.id, now + as_duration("period", job.unique.period)
+            if job.unique.trailing:
+                row.run_at = max(now, self._holds.get(job.unique_key, (0, now))[1])
+                row.expires_at = _expiry(job, row.run_at)
+            self._holds[job.unique_key] = row.id, row.run_at + as_duration("period", job.unique.period)
+        row.admit(now)
         return Enqueued(row.id)
 
     def enqueue_many(self, jobs: Iterable[NewJob], *, now: datetime) -> list[Enqueued]:
@@ -87,7 +90,7 @@ class Table:
         priority, max_attempts = self.queues.defaults(refuses=False).of(job)
         job = msgspec.structs.replace(job, priority=priority, max_attempts=max_attempts)
         row = Row(next(self._ids), job, JobState.BLOCKED, due_at(job, now), now, job.unique_key)
-        row.expires_at = expires_at(job, now)
+        row.expires_at = _expiry(job, row.run_at)
         self._rows[row.id] = row
         return row
 
@@ -318,16 +321,20 @@ class Table:
         row = self.holder(key)
         if row is None:
             job_id, until = self._holds.get(key, (0, now))
-            return Enqueued(job_id, Outcome.REJECTED) if job.unique.period and until > now else None
+            holds = job.unique.period and not job.unique.trailing and until > now
+            return Enqueued(job_id, Outcome.REJECTED) if holds else None
         row.collisions += 1
         if row.state is JobState.RUNNING or job.unique.collision == "reject":
             return Enqueued(row.id, Outcome.REJECTED)
-        row.run_at = due_at(job, now)
+        if not job.unique.trailing:
+            row.run_at = due_at(job, now)
+            if job.unique.most is not None:
+                row.run_at = min(row.run_at, row.created_at + job.unique.most)
         if row.state is not JobState.BLOCKED:
             row.admit(now)
         if job.unique.collision == "reschedule":
             return Enqueued(row.id, Outcome.RESCHEDULED)
-        row.new, row.expires_at = job, expires_at(job, now)
+        row.new, row.expires_at = job, _expiry(job, row.run_at)
         return Enqueued(row.id, Outcome.REPLACED)
 
     def holder(self, key: str | None) -> Row | None:
@@ -369,3 +376,7 @@ class Table:
         known = {*revived, *barred, *(one.id for one in held)}
         left = tuple(one for one in job_ids if one not in known)
         return Retried(tuple(revived), tuple(held), (), left, tuple(sorted(barred)))
+
+
+def _expiry(job: NewJob, run_at: datetime) -> datetime | None:
+    return job.expires_at if job.expires_in is None else run_at + job.expires_in

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 from pgqueue.errors import InvalidOption, as_delay, as_limit
-from pgqueue.values.unique import Unique
+from pgqueue.values.unique import Debounce, Throttle, Unique
 
 PRIORITIES = range(-100, 101)
 ATTEMPTS = range(1, 32_768)
@@ -64,7 +64,7 @@ class JobOptions:
             check_number("priority", self.priority, PRIORITIES)
         if self.max_attempts is not None:
             check_number("max_attempts", self.max_attempts, ATTEMPTS)
-        _check_times(self.run_at, self.delay)
+        _check_times(self.run_at, self.delay, self.unique)
         object.__setattr__(self, "delay", as_delay("delay", self.delay))
         object.__setattr__(self, "expires_in", as_limit("expires_in", self.expires_in))
         _check_expiry(self)
@@ -154,7 +154,12 @@ def check_number(what: str, value: int, allowed: range) -> None:
         raise InvalidOption(f"{what}={value!r}: use a whole number from {allowed[0]} to {allowed[-1]}")
 
 
-def _check_times(run_at: datetime | None, delay: timedelta | None) -> None:
+def _check_times(run_at: datetime | None, delay: timedelta | None, unique: Unique) -> None:
+    if isinstance(unique, Debounce | Throttle) and (run_at is not None or delay is not None):
+        given = "delay" if run_at is None else "run_at"
+        raise InvalidOption(
+            f"{given}= and {unique} contradict each other: that says when the job runs; give one of them"
+        )
     if run_at is not None and delay is not None:
         raise InvalidOption(f"run_at={run_at!r} and delay={delay!r} contradict each other; give one of them")
     check_instant("run_at", run_at)

@@ -1,4 +1,4 @@
-"""The policy for a taken unique key, and the key that is made from a job's arguments.
+"""The policy for a taken unique key, debounce and throttle among them, and the key that is made from a job's arguments.
 
 A derived key is the task's name and the canonical JSON of the named arguments, which is hashed if it is long. SQL's
 ``pgqueue.unique_key`` makes the same key; a test compares the two. Canonical JSON has its keys in the order of their code
@@ -7,13 +7,14 @@ points, no white space, and numbers in plain decimal notation, without zeros at 
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Literal, get_args
 
 import msgspec
 
-from pgqueue.errors import Duration, InvalidOption, as_limit
+from pgqueue.errors import LONGEST_DELAY, Duration, InvalidOption, as_limit
 
 Collision = Literal["reject", "replace", "reschedule"]
 Until = Literal["ended", "started"]
@@ -38,6 +39,9 @@ class Unique:
 
         by: make the key of each job from the arguments of these names, and the task's name; ``()``: from the
             task's name alone. An argument that is left at its default adds nothing. A given ``unique_key`` is used instead.
+        delay: of :class:`Debounce`: how long after its last enqueue the job runs; else None.
+        most: of :class:`Debounce`: how long after its first enqueue the job runs at the latest; else None.
+        trailing: of :class:`Throttle`: whether an enqueue within the period adds a job that runs at its end.
 
     Raises:
         InvalidOption: a value is not valid.
@@ -47,6 +51,10 @@ class Unique:
     until: Until = "ended"
     period: Duration | None = None
     by: tuple[str, ...] | str | None = None
+
+    delay: timedelta | None = field(default=None, init=False, repr=False)
+    most: timedelta | None = field(default=None, init=False, repr=False)
+    trailing: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse values that are out of range."""
@@ -58,6 +66,77 @@ class Unique:
                 raise InvalidOption(f"Unique({name}={value!r}): use one of {', '.join(map(repr, known))}")
         object.__setattr__(self, "period", as_limit("Unique: period", self.period))
         object.__setattr__(self, "by", as_names(self.by))
+
+
+class Debounce(Unique):
+    """Many enqueues of a key become one job: it runs ``wait`` after the last one, with the arguments of the last one.
+
+    An enqueue while the job runs makes another job. It is passed as ``unique=``.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self, wait: Duration, *, most: Duration | None = None, by: tuple[str, ...] | str | None = None
+    ) -> None:
+        """Check the lengths of time.
+
+        Args:
+            wait: how long no other enqueue may follow; seconds, or a timedelta.
+            most: how long after the first enqueue the job runs at the latest; by default ten times ``wait``.
+            by: the arguments that make the key; as for :class:`Unique`.
+
+        Raises:
+            InvalidOption: a value is not valid, or ``most`` is shorter than ``wait``.
+        """
+        Unique.__init__(self, collision="replace", until="started", by=by)
+        delay = as_limit("Debounce: wait", wait)
+        longest = min(10 * delay, LONGEST_DELAY) if most is None else as_limit("Debounce: most", most)
+        if longest < delay:
+            raise InvalidOption(
+                f"Debounce: most={most!r} is shorter than wait={wait!r}, so the job could not wait; give a longer one"
+            )
+        object.__setattr__(self, "delay", delay)
+        object.__setattr__(self, "most", longest)
+
+    def __repr__(self) -> str:
+        """Like ``Debounce(0:00:05, most=0:01:00, by=('user_id',))``."""
+        return f"Debounce({self.delay}, most={self.most}, by={self.by!r})"
+
+
+class Throttle(Unique):
+    """Of the enqueues of a key at most one adds a job in each ``period``: the first one, at once. The others are rejected.
+
+    A job that has not started holds its key for longer. It is passed as ``unique=``.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self, period: Duration, *, trailing: bool = False, by: tuple[str, ...] | str | None = None
+    ) -> None:
+        """Check the length of time.
+
+        Args:
+            period: seconds, or a timedelta.
+            trailing: do not reject the others: they become one job, which runs at the end of the period with the arguments of
+                the last one. From its time on, another period begins.
+            by: the arguments that make the key; as for :class:`Unique`.
+
+        Raises:
+            InvalidOption: a value is not valid.
+        """
+        if not isinstance(trailing, bool):
+            raise InvalidOption(f"Throttle: trailing={trailing!r}: use True or False")
+        collision: Collision = "replace" if trailing else "reject"
+        Unique.__init__(
+            self, collision=collision, until="started", period=as_limit("Throttle: period", period), by=by
+        )
+        object.__setattr__(self, "trailing", trailing)
+
+    def __repr__(self) -> str:
+        """Like ``Throttle(0:01:00, trailing=False, by=('user_id',))``."""
+        return f"Throttle({self.period}, trailing={self.trailing}, by={self.by!r})"
 
 
 def as_names(by: Any) -> tuple[str, ...] | None:  # noqa: ANN401 - what users type

@@ -10,6 +10,7 @@ from pgqueue.spark.writing.columns import check_columns
 from pgqueue.spark.writing.options import Options
 from pgqueue.store.database import Database
 from pgqueue.values.options import JobOptions
+from pgqueue.values.unique import Debounce, Throttle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +80,12 @@ def _task(options: Options) -> tuple[JobOptions, Parameters | None]:
         defaults, parameters = task.options, parameters_of(task)
         app.require_queue(options.queue or defaults.queue)
     changed = defaults.but(queue=options.queue, priority=options.priority, max_attempts=options.max_attempts)
+    if not options.unique:
+        return changed, parameters
+    if isinstance(changed.unique, Debounce | Throttle):
+        raise InvalidOption(
+            f"unique_*: task {options.task} has {changed.unique}, which cannot be changed by a write"
+        )
     return replace(changed, unique=replace(changed.unique, **options.unique)), parameters
 
 

@@ -1,0 +1,108 @@
+"""Debounce and throttle among many who enqueue one key at once, in transactions of which some are rolled back."""
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from itertools import pairwise
+
+import psycopg
+import pytest
+from store.crowd import Deed, ask, asking, at_once, until_somebody_waits
+from store.samples import NOON, adding, new_job, shown, taking
+
+from pgqueue.store import enqueue, finish
+from pgqueue.values.job import Enqueued, JobState, Outcome
+from pgqueue.values.unique import Debounce, Throttle, Unique
+from pgqueue.values.verdict import Succeeded
+
+THREADS = 16
+ROUNDS = 5
+DAY = timedelta(days=1)
+POLICIES = [Debounce(DAY), Throttle(DAY), Throttle(DAY, trailing=True)]
+
+
+def _enqueuing(unique: Unique, number: int, *, many: bool) -> Deed[Enqueued | None]:
+    """Enqueue a job of the key; every third transaction is rolled back, and None is the answer."""
+    job = new_job(unique_key="key", unique=unique, args=b'{"number": %d}' % number)
+
+    def deed(connection: psycopg.Connection[object]) -> Enqueued | None:
+        with connection.transaction(force_rollback=number % 3 == 0):
+            if many:
+                answer = ask(connection, enqueue.enqueue_many([new_job("other"), job]))[1]
+            else:
+                answer = ask(connection, enqueue.enqueue(job))
+        return None if number % 3 == 0 else answer
+
+    return deed
+
+
+@pytest.mark.parametrize("unique", POLICIES, ids=repr)
+@pytest.mark.parametrize("many", [False, True], ids=["enqueue", "enqueue_many"])
+def test_of_all_who_enqueue_one_key_exactly_one_that_commits_adds_a_job(
+    dsn: str, unique: Unique, *, many: bool
+) -> None:
+    answers = at_once(dsn, *[_enqueuing(unique, number, many=many) for number in range(THREADS)])
+    committed = {number: answer for number, answer in enumerate(answers) if answer is not None}
+    outcomes = Counter(answer.outcome for answer in committed.values())
+    assert outcomes.pop(Outcome.ADDED) == 1
+    assert set(outcomes) == {Outcome.REPLACED if unique.collision == "replace" else Outcome.REJECTED}
+    (job_id,) = {answer.id for answer in committed.values()}
+    with psycopg.connect(dsn) as connection:
+        job = ask(connection, shown(job_id))
+        (keyed,) = connection.execute("select count(*) from pgqueue.jobs where unique_key = 'key'").fetchall()
+    assert keyed == (1,)
+    assert job.args["number"] in committed
+    assert job.state is (JobState.READY if unique.delay is None else JobState.SCHEDULED)
+    assert job.collisions == len(committed) - 1
+
+
+def test_while_jobs_are_claimed_two_runs_of_a_throttled_key_are_a_period_apart(dsn: str) -> None:
+    unique = Throttle(DAY, trailing=True)
+
+    def claiming(connection: psycopg.Connection[object]) -> None:
+        connection.autocommit = True
+        for _ in range(20):
+            for one in ask(connection, taking()):
+                ask(connection, finish.finish(one.worker_id, [Succeeded(one, 0.0)], keep=True))
+
+    for _ in range(ROUNDS):
+        at_once(dsn, claiming, *[_enqueuing(unique, number, many=False) for number in range(THREADS)])
+    with psycopg.connect(dsn) as connection:
+        times = [row[0] for row in connection.execute("select run_at from pgqueue.all_jobs order by 1")]
+    gaps = [after - before for before, after in pairwise(times)]
+    assert gaps
+    assert min(gaps) >= DAY
+
+
+def test_a_period_that_no_job_was_added_for_is_taken_back(dsn: str) -> None:
+    trailing = new_job(unique_key="key", unique=Throttle(DAY, trailing=True))
+    with psycopg.connect(dsn) as first, ThreadPoolExecutor(1) as thread:
+        (job_id,) = ask(first, adding(new_job(unique_key="key", unique=Unique(until="started"))))
+        waiting = thread.submit(at_once, dsn, asking(enqueue.enqueue(trailing, now=NOON)))
+        until_somebody_waits(dsn)
+        first.commit()
+        assert waiting.result(timeout=30) == [Enqueued(job_id, Outcome.REPLACED)]
+        ask(first, taking())
+        added = ask(first, enqueue.enqueue(trailing, now=NOON))
+        assert added.outcome is Outcome.ADDED
+        assert ask(first, shown(added.id)).run_at == NOON
+
+
+def test_a_rolled_back_enqueue_holds_no_key_for_its_period(dsn: str) -> None:
+    job = new_job(unique_key="key", unique=Throttle(DAY))
+    with psycopg.connect(dsn) as connection:
+        assert ask(connection, enqueue.enqueue(job)).outcome is Outcome.ADDED
+        connection.rollback()
+        assert ask(connection, enqueue.enqueue(job)).outcome is Outcome.ADDED
+
+
+def test_a_batch_of_one_key_writes_its_row_once(dsn: str) -> None:
+    """Each version of a row that one transaction writes stays until it ends, so 5,000 take sixty times as long."""
+    jobs = [
+        new_job(unique_key="key", unique=Debounce(DAY), args=b'{"number": %d}' % one) for one in range(5_000)
+    ]
+    with psycopg.connect(dsn) as connection:
+        answers = ask(connection, enqueue.enqueue_many(jobs))
+        job = ask(connection, shown(answers[0].id))
+    assert Counter(one.outcome for one in answers) == {Outcome.ADDED: 1, Outcome.REPLACED: 4_999}
+    assert (job.args, job.collisions) == ({"number": 4_999}, 0)
