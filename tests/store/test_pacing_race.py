@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import psycopg
 import pytest
-from store.crowd import Deed, ask, asking, at_once, until_somebody_waits
+from store.crowd import Deed, ask, asking, at_once, until_statements_wait
 from store.samples import NOON, adding, new_job, shown, taking
 
 from pgqueue.store import enqueue, finish
@@ -79,7 +79,7 @@ def test_a_period_that_no_job_was_added_for_is_taken_back(dsn: str) -> None:
     with psycopg.connect(dsn) as first, ThreadPoolExecutor(1) as thread:
         (job_id,) = ask(first, adding(new_job(unique_key="key", unique=Unique(until="started"))))
         waiting = thread.submit(at_once, dsn, asking(enqueue.enqueue(trailing, now=NOON)))
-        until_somebody_waits(dsn)
+        until_statements_wait(dsn)
         first.commit()
         assert waiting.result(timeout=30) == [Enqueued(job_id, Outcome.REPLACED)]
         ask(first, taking())
