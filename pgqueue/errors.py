@@ -40,7 +40,7 @@
     │   ├── JobNotDone              the job did not end within the timeout of the wait
     │   ├── JobFailed               the job is dead or was cancelled, so there is no result
     │   ├── ResultNotKept           the job succeeded, and its result was not kept; the message says why
-    │   ├── TimedOut                an attempt took longer than its task's timeout
+    │   ├── TimedOut                an attempt took longer than its timeout
     │   ├── WaitTimedOut            what a task waits for did not happen before the deadline
     │   ├── SignalRefused           a signal to a job that has ended or never was
     │   ├── InvalidCallback         a token that is none of this queue's
@@ -248,7 +248,7 @@ class ResultNotKept(JobError):
 
 
 class TimedOut(JobError, TimeoutError):
-    """An attempt took longer than its task's timeout."""
+    """An attempt took longer than the timeout of its task, or of its queue."""
 
 
 class WaitTimedOut(JobError, TimeoutError):

@@ -6,7 +6,7 @@ Every public method runs one plan of the store. Methods that touch the database 
 Django's ``a`` prefix and the same parameters, which one test checks.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, overload
@@ -28,6 +28,7 @@ from pgqueue.values.lease import LEASE
 from pgqueue.values.options import check_number, check_queues
 from pgqueue.values.payload import DEFAULT_LIMIT
 from pgqueue.values.retry import Retry
+from pgqueue.values.serving import Order, serving
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -200,7 +201,8 @@ class PgQueue(Scheduling):
         self,
         count: int = 1,
         *,
-        queues: Sequence[str] | None = None,
+        queues: Iterable[str] | Mapping[str, int] | None = None,
+        order: Order = "shares",
         timeout: Duration | None = None,
         lease: Duration = LEASE,
     ) -> Take:
@@ -211,7 +213,9 @@ class PgQueue(Scheduling):
 
         Args:
             count: at most how many.
-            queues: from these, an equal share from each, the first ones first; None: from all.
+            queues: from these, an equal share from each, the first ones first; None: from all. Patterns and weights are as a
+                worker's: ``["mail-*", "!mail-bulk"]``, ``{"mail": 5, "reports": 1}``.
+            order: ``shares``, or ``strict``: jobs of a queue are taken only while those before it have no ready job.
             timeout: how long to wait for the first job, in seconds or as a timedelta; then the list is empty. Zero:
                 do not wait. None, the default: wait for ever.
             lease: how soon others may have the jobs if this process dies; seconds, or a timedelta. It is renewed
@@ -221,18 +225,19 @@ class PgQueue(Scheduling):
             InvalidOption: a value is out of its range.
             Superseded: on leaving, if the lease was lost; another worker may hold the jobs.
         """
-        return Take(self.database, count, **self._take_options(queues, timeout, lease))
+        return Take(self.database, count, **self._take_options(queues, order, timeout, lease))
 
     def atake(
         self,
         count: int = 1,
         *,
-        queues: Sequence[str] | None = None,
+        queues: Iterable[str] | Mapping[str, int] | None = None,
+        order: Order = "shares",
         timeout: Duration | None = None,
         lease: Duration = LEASE,
     ) -> AsyncTake:
         """As :meth:`take`, for ``async with``."""
-        return AsyncTake(self.database, count, **self._take_options(queues, timeout, lease))
+        return AsyncTake(self.database, count, **self._take_options(queues, order, timeout, lease))
 
     def observe(self, observer: Observer) -> None:
         """Tell this observer what happens to jobs in this process. Workers and takes that are made later tell it.
@@ -284,13 +289,14 @@ class PgQueue(Scheduling):
         return Database(dsn, **options)
 
     def _take_options(
-        self, queues: Sequence[str] | None, timeout: Duration | None, lease: Duration
+        self,
+        queues: Iterable[str] | Mapping[str, int] | None,
+        order: Order,
+        timeout: Duration | None,
+        lease: Duration,
     ) -> dict[str, Any]:
-        queues = None if queues is None else check_queues(queues)
-        for queue in queues or ():
-            self.require_queue(queue)
         return {
-            "queues": queues if queues is not None or self.queues is None else sorted(self.queues),
+            "served": serving(queues, order=order, declared=self.queues),
             "timeout": as_delay("timeout", timeout),
             "lease": as_limit("lease", lease),
             "keep": self.keeps_history,

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from random import expovariate
 from typing import Any
 
 from pgqueue.app.heartbeat import Heartbeat
@@ -25,6 +26,8 @@ from pgqueue.values.codec import Codec, args_of, with_encoded_errors
 from pgqueue.values.job import Claim
 from pgqueue.values.lease import POLL, renew_every
 from pgqueue.values.retry import Retry
+from pgqueue.values.serving import Serving
+from pgqueue.values.shares import split_of
 from pgqueue.values.verdict import (
     Again,
     Died,
@@ -64,7 +67,7 @@ class TakeBase:
         database: Database,
         count: int,
         *,
-        queues: Sequence[str] | None,
+        served: Serving,
         timeout: timedelta | None,
         lease: timedelta,
         keep: bool,
@@ -77,7 +80,7 @@ class TakeBase:
         Args:
             database: where the jobs are.
             count: at most how many.
-            queues: from these, an equal share from each, the first ones first; None: from all.
+            served: from which queues, and in which shares.
             timeout: how long to wait for the first; None: for ever.
             lease: how soon others may have the jobs if this process dies.
             keep: whether completed jobs go to the history.
@@ -92,7 +95,7 @@ class TakeBase:
             raise InvalidOption(f"take({count!r}): take at least one job, and a whole number of them")
         self.database = database
         self.count = count
-        self.queues = queues
+        self.served = served
         self.timeout = None if timeout is None else timeout.total_seconds()
         self.lease = lease
         self.answer_within = max(SHORTEST_ANSWER_LIMIT, lease.total_seconds())
@@ -108,7 +111,8 @@ class TakeBase:
 
     def begin(self) -> None:
         """Start afresh: a new worker that holds nothing."""
-        self.worker = claim.WorkerInfo.here(self.count, self.queues)
+        self.worker = claim.WorkerInfo.here(self.count, self.served.entries)
+        self._split = split_of(self.served, expovariate)
         self.held: dict[int, Claim] = {}
         self.cancelled: set[int] = set()
         self.heartbeat = Heartbeat(
@@ -134,7 +138,7 @@ class TakeBase:
 
     def look(self) -> Plan[list[Claim]]:
         """Claim what is ready."""
-        return claim.look(self.worker.id, self.queues, self.count, portions=self._portions)
+        return claim.look(self.worker.id, self.served, self.count, portions=self._portions, split=self._split)
 
     def found(self, claims: Sequence[Claim], polled: upkeep.Polled) -> float:
         """Hold these claims; returns how many seconds to wait if there are none."""

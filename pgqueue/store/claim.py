@@ -20,9 +20,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from operator import attrgetter
 from random import getrandbits
 from types import MappingProxyType
-from typing import Protocol
 from uuid import UUID, uuid4
 
 import msgspec
@@ -34,6 +34,8 @@ from pgqueue.store.portions import Portions
 from pgqueue.store.workers import asked_of
 from pgqueue.values.health import WorkerHealth
 from pgqueue.values.job import HEAD, Claim, Mark
+from pgqueue.values.serving import Serving
+from pgqueue.values.shares import Split, in_turn
 from pgqueue.values.verdict import Returned, describe, failed, lost
 from pgqueue.values.workers import Ask, Doing
 
@@ -103,16 +105,6 @@ class Heard(msgspec.Struct, frozen=True):
 
     ask: Ask
     to_cancel: Sequence[int] = ()
-
-
-class Split(Protocol):
-    """Says how many jobs to claim from each queue: :class:`pgqueue.values.shares.Shares` or :class:`pgqueue.values.shares.Strict`."""
-
-    def quotas(self, queues: Sequence[str], room: int) -> dict[str, int]:
-        """How many from each, in the order in which to ask."""
-
-    def learn(self, quotas: Mapping[str, int], served: Mapping[str, int], room: int) -> None:
-        """What was claimed of that."""
 
 
 @plan
@@ -266,50 +258,69 @@ def fill(
 @plan
 def look(
     worker: UUID,
-    queues: Sequence[str] | None,
+    served: Serving,
     room: int,
     *,
     portions: Portions,
+    split: Split | None = None,
     now: datetime | None = None,
 ) -> Steps[list[Claim]]:
     """Claim what is ready, as :func:`fill` does, in portions so that no answer is too long: a look of a take or a drain.
 
     Args:
         worker: who takes them.
-        queues: where from; the first ones are served where there is less room than queues. None: all, by their names.
+        served: where from. Of names, the first ones are served where there is less room than queues; of all queues and of
+            patterns, those whose names come first.
         room: at most how many.
         portions: how long the answers of this worker are.
+        split: as for :func:`fill`.
         now: as for :func:`claim`.
 
     Returns:
-        Claims in the order of the queues.
+        Claims in the order of the queues, or in that of the split.
     """
-    if queues is not None:
-        return (yield from _in_portions(worker, queues, room, portions, now))
+    if not served.is_open:
+        queues = served.filtered(served.names)
+        return (yield from _in_portions(worker, queues, room, portions=portions, split=split, now=now))
     claims: list[Claim] = []
+    waiting: list[str] = []
     after = None
     while len(claims) < room:
         names = yield from next_queues(after, ASKED_AT_ONCE)
-        claims += yield from _in_portions(worker, names, room - len(claims), portions, now)
-        if len(names) < ASKED_AT_ONCE:
+        waiting += served.filtered(names)
+        is_last = len(names) < ASKED_AT_ONCE
+        if is_last or split is None:  # shares and orders are of all queues
+            claims += yield from _in_portions(
+                worker, waiting, room - len(claims), portions=portions, split=split, now=now
+            )
+            waiting = []
+        if is_last:
             break
         after = names[-1]
     return claims
 
 
 def _in_portions(
-    worker: UUID, queues: Sequence[str], room: int, portions: Portions, now: datetime | None
+    worker: UUID,
+    queues: Sequence[str],
+    room: int,
+    *,
+    portions: Portions,
+    split: Split | None,
+    now: datetime | None,
 ) -> Steps[list[Claim]]:
     claims: list[Claim] = []
     while queues and len(claims) < room:
         portion = min(room - len(claims), portions.most)
         # a portion smaller than the number of queues goes on where the last one ended
         first = len(claims) % len(queues)
-        found = yield from fill(worker, [*queues[first:], *queues[:first]], portion, now=now)
+        found = yield from fill(worker, [*queues[first:], *queues[:first]], portion, split=split, now=now)
         portions.learn(found)
         claims += found
         if len(found) < portion:
             break
+    if split is not None:
+        return in_turn(split, claims, attrgetter("queue"))
     places = {name: place for place, name in enumerate(queues)}
     return sorted(claims, key=lambda one: places[one.queue])
 

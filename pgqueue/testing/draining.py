@@ -1,6 +1,6 @@
 """Running what is due, in the process of a test: in order, one job at a time, until nothing more is due."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,13 +20,14 @@ from pgqueue.testing.clock import Clock
 from pgqueue.testing.guarding import require_for_tests
 from pgqueue.testing.memory import Memory
 from pgqueue.testing.modes import swapped
-from pgqueue.testing.plans import next_claim
+from pgqueue.testing.plans import Found, next_claim
 from pgqueue.testing.standin import StandIn
 from pgqueue.testing.trouble import INJECTED, WorkerDied
 from pgqueue.values.batching import Batching
 from pgqueue.values.codec import args_shown, with_encoded_errors
 from pgqueue.values.job import Claim, Job, JobState
-from pgqueue.values.options import check_queues
+from pgqueue.values.serving import Order, serving
+from pgqueue.values.shares import split_of
 from pgqueue.values.verdict import Returned, Verdict, as_recorded
 from pgqueue.worker.attempt import Attempt, BatchAttempt
 from pgqueue.worker.gathering import group_of
@@ -60,7 +61,8 @@ def drain(
     queue: PgQueue,
     *,
     now: datetime | None = None,
-    queues: Sequence[str] | None = None,
+    queues: Iterable[str] | Mapping[str, int] | None = None,
+    order: Order = "shares",
     raises: bool = True,
     limit: int = 1000,
     allow_real: bool = False,
@@ -76,7 +78,9 @@ def drain(
         queue: whose jobs; in memory, or in a database whose name contains the word test.
         now: the instant; by default what the test's clock shows, or else what the database's does. It does not
             pass while jobs run: what is enqueued for later, and failed jobs that wait, are due at a later one.
-        queues: only from these, in this order; None: from all.
+        queues: only from these, in this order; None: from all. With weights, ``{"mail": 5, "reports": 1}``, 5 jobs of the one
+            run for each of the other; patterns are as a worker's.
+        order: ``shares``, or ``strict``: a job runs only while the queues before its own have none that is due.
         raises: raise the first error of a task, once it is recorded. Not raised are those by which tasks decide
             (``Snooze``, ``RetryLater``, ``Dead``) and those of ``failing``.
         limit: the most jobs to run, since a job that enqueues itself would never end.
@@ -91,7 +95,7 @@ def drain(
         JobError: there were ``limit`` jobs.
         UnknownQueue: one of ``queues`` is not declared.
     """
-    shift = Shift(queue, queues, raises=raises, limit=limit)
+    shift = Shift(queue, queues, order, raises=raises, limit=limit)
     if _must_ask_for_name(queue, allow_real=allow_real):
         require_for_tests(queue.database.run(control.database_name()))
     if now is None and _clock_of(queue) is None:
@@ -123,7 +127,8 @@ async def adrain(
     queue: PgQueue,
     *,
     now: datetime | None = None,
-    queues: Sequence[str] | None = None,
+    queues: Iterable[str] | Mapping[str, int] | None = None,
+    order: Order = "shares",
     raises: bool = True,
     limit: int = 1000,
     allow_real: bool = False,
@@ -133,7 +138,9 @@ async def adrain(
     Args:
         queue: whose jobs; in memory, or in a database whose name contains the word test.
         now: the instant; by default what the test's clock shows, or else what the database's does.
-        queues: only from these, in this order; None: from all.
+        queues: only from these, in this order; None: from all. With weights, ``{"mail": 5, "reports": 1}``, 5 jobs of the one
+            run for each of the other; patterns are as a worker's.
+        order: ``shares``, or ``strict``: a job runs only while the queues before its own have none that is due.
         raises: raise the first error of a task, once it is recorded.
         limit: the most jobs to run.
         allow_real: run jobs of any database.
@@ -147,7 +154,7 @@ async def adrain(
         JobError: there were ``limit`` jobs.
         UnknownQueue: one of ``queues`` is not declared.
     """
-    shift = Shift(queue, queues, raises=raises, limit=limit)
+    shift = Shift(queue, queues, order, raises=raises, limit=limit)
     if _must_ask_for_name(queue, allow_real=allow_real):
         require_for_tests(await queue.database.arun(control.database_name()))
     if now is None and _clock_of(queue) is None:
@@ -212,7 +219,15 @@ class Shift:
         ran: those that have ended.
     """
 
-    def __init__(self, queue: PgQueue, queues: Sequence[str] | None, *, raises: bool, limit: int) -> None:
+    def __init__(
+        self,
+        queue: PgQueue,
+        queues: Iterable[str] | Mapping[str, int] | None,
+        order: Order,
+        *,
+        raises: bool,
+        limit: int,
+    ) -> None:
         """Begin a shift; as for :func:`drain`."""
         if not isinstance(queue, PgQueue):
             raise InvalidOption(f"drain({queue!r}): give the queue; every job that is due in it is run")
@@ -220,9 +235,8 @@ class Shift:
             raise InvalidOption(f"limit={limit!r}: run at least one job")
         builtin.register(queue)
         self._queue = queue
-        self._queues = None if queues is None else check_queues(queues)
-        for name in self._queues or ():
-            queue.require_queue(name)
+        self._served = serving(queues, order=order, declared=queue.queues)
+        self._split = split_of(self._served)
         self._raises = raises
         self._limit = limit
         self.executor = Watched(queue)
@@ -231,17 +245,20 @@ class Shift:
         self.ran: list[Ran] = []
         self._enter_worker()
 
-    def look(self) -> Plan[Claim | None]:
+    def look(self) -> Plan[Found]:
         """Claim the next job."""
         if len(self.ran) >= self._limit:
             raise JobError(
                 f"drain ran {self._limit} jobs, the last of {self.ran[-1].task}, and gave up; "
                 "does a job enqueue itself? If not, give drain(limit=...)"
             )
-        return next_claim(self.worker, self._queues)
+        return next_claim(self.worker, self._served, self._split)
 
-    def sort(self, claim: Claim | None) -> bool:
+    def sort(self, found: Found) -> bool:
         """Take a claim to run next or with those of its batch, or as another one; False: there was none."""
+        self.executor.timeouts.clear()
+        self.executor.timeouts.update(found.timeouts)
+        claim = found.claim
         if claim is None:
             return False
         if not self.found:
@@ -332,7 +349,7 @@ class Shift:
         return self._raises and not expected
 
     def _enter_worker(self) -> None:
-        self.worker = claim.WorkerInfo.here(1, self._queues)
+        self.worker = claim.WorkerInfo.here(1, self._served.entries)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """What is known of queues in memory: which are paused or drained, and their settings."""
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -9,6 +9,7 @@ from pgqueue.values.options import check_text
 from pgqueue.values.pattern import matching
 from pgqueue.values.queue_defaults import JobDefaults, QueueDefaults
 from pgqueue.values.queue_settings import MAX_ATTEMPTS, PRIORITY, Existing, KnownQueue, QueueSettings
+from pgqueue.values.shares import Split
 
 
 class KnownQueues:
@@ -27,6 +28,32 @@ class KnownQueues:
     def paused(self) -> set[str]:
         """Those that are paused."""
         return {name for name, one in self._known.items() if one.paused_at is not None}
+
+    def turn(self, queues: Sequence[str], waiting: set[str], split: Split | None) -> str | None:
+        """The queue from which a drain claims its next job; None: none of these queues has one.
+
+        Args:
+            queues: which are served, in their order.
+            waiting: those that have ready jobs.
+            split: whose turn it is; None: the first one's.
+        """
+        open_queues = waiting - self.paused
+        if split is None:
+            return next((queue for queue in queues if queue in open_queues), None)
+        asked = list(queues)
+        while asked:
+            quotas = split.quotas(asked, 1)
+            found = next((queue for queue in quotas if queue in open_queues), None)
+            split.learn(quotas, {} if found is None else {found: 1}, 1)
+            if found is not None:
+                return found
+            asked = [queue for queue in asked if queue not in quotas]
+        return None
+
+    def timeouts(self) -> dict[str, timedelta]:
+        """How long an attempt may take whose task names no timeout, by queue."""
+        said = {name: one.settings.timeout for name, one in self._known.items()}
+        return {name: timeout for name, timeout in said.items() if timeout is not None}
 
     def of(self, queue: str) -> KnownQueue:
         """What is known of one queue."""

@@ -1,27 +1,44 @@
-"""The plan by which a drain claims."""
+"""The plan by which a drain claims, and what it finds."""
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+import msgspec
 
 from pgqueue.store import claim, finish, following, signals, upkeep
 from pgqueue.store.plan import Steps, plan
 from pgqueue.store.portions import Portions
 from pgqueue.values.job import Claim
 from pgqueue.values.lease import LEASE
+from pgqueue.values.serving import Serving
+from pgqueue.values.shares import Split
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What a drain finds.
+
+    Attributes:
+        claim: the next job; None: none is due.
+        timeouts: how long an attempt may take whose task names no timeout, by queue.
+    """
+
+    claim: Claim | None
+    timeouts: Mapping[str, timedelta]
 
 
 @plan(transaction=True)
 def next_claim(
-    worker: claim.WorkerInfo, queues: Sequence[str] | None, *, now: datetime | None = None
-) -> Steps[Claim | None]:
+    worker: claim.WorkerInfo, served: Serving, split: Split | None, *, now: datetime | None = None
+) -> Steps[Found]:
     """All that a worker does between two jobs, in one plan.
 
-    It ends the jobs that have expired, registers the worker or renews its lease, makes due jobs ready, and claims the next job: from the first queue
-    that has one, in the order of the names or in the order that is given.
+    It ends the jobs that have expired, registers the worker or renews its lease, makes due jobs ready, and claims the next
+    job: from the first queue that has one, in the order of the names, in the order that is given, or as the split says.
 
     Args:
         worker: who claims.
-        queues: from these, in this order; None: from all.
+        served: from which queues.
+        split: whose turn it is, where queues have weights or a strict order; it learns what was claimed.
         now: the instant; the database's own by default.
     """
     while (yield from finish.expire(now=now)):
@@ -31,5 +48,6 @@ def next_claim(
         pass
     while polled.flow_work and (yield from following.work(now=now)):
         pass
-    claims = yield from claim.look(worker.id, queues, 1, portions=Portions(), now=now)
-    return claims[0] if claims else None
+    claims = yield from claim.look(worker.id, served, 1, portions=Portions(), split=split, now=now)
+    timeouts = {queue: timedelta(seconds=seconds) for queue, seconds in polled.timeouts.items()}
+    return Found(claims[0] if claims else None, timeouts)

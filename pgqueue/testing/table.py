@@ -23,11 +23,14 @@ from pgqueue.store.waiting import Look
 from pgqueue.testing.flows import Flows
 from pgqueue.testing.known_queues import KnownQueues
 from pgqueue.testing.mailbox import Mailbox
+from pgqueue.testing.plans import Found
 from pgqueue.testing.row import Row
 from pgqueue.values.job import AttemptError, Claim, Enqueued, Job, JobState, NewJob, Outcome, QueueCount
 from pgqueue.values.lease import LEASE, spoken
 from pgqueue.values.queue_defaults import Known
 from pgqueue.values.retried import Held, Retried
+from pgqueue.values.serving import Serving
+from pgqueue.values.shares import Split
 from pgqueue.values.standing import Head, QueueStanding, Sample, standings
 from pgqueue.values.verdict import (
     Again,
@@ -228,7 +231,7 @@ class Table:
             del self._rows[row.id]
         return len(found)
 
-    def next_claim(self, worker: WorkerInfo, queues: Sequence[str] | None, *, now: datetime) -> Claim | None:
+    def next_claim(self, worker: WorkerInfo, served: Serving, split: Split | None, *, now: datetime) -> Found:
         """Take back what was lost, put in line what is due, and claim the next job."""
         self._leases[worker.id] = now + LEASE
         self._expire(now)
@@ -238,11 +241,13 @@ class Table:
             if row.state is JobState.SCHEDULED and row.run_at <= now:
                 row.state = JobState.READY
         ready = [row for row in self._rows.values() if row.state is JobState.READY]
-        for queue in sorted({row.new.queue for row in ready}) if queues is None else queues:
-            line = [row for row in ready if row.new.queue == queue]
-            if line and queue not in self.queues.paused:
-                return min(line, key=lambda row: row.place).claimed(worker.id, now)
-        return None
+        waiting = {row.new.queue for row in ready}
+        queues = served.filtered(sorted(waiting) if served.is_open else served.names)
+        line = self.queues.turn(queues, waiting, split)
+        if line is None:
+            return Found(None, self.queues.timeouts())
+        first = min((row for row in ready if row.new.queue == line), key=lambda row: row.place)
+        return Found(first.claimed(worker.id, now), self.queues.timeouts())
 
     def _expire(self, now: datetime) -> None:
         """End the jobs that were not started in time."""

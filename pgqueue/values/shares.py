@@ -9,7 +9,7 @@ use; its share goes to the others at once.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heapify, heapreplace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from pgqueue.values.serving import Serving
 
@@ -126,7 +126,10 @@ class Strict:
         """Nothing is remembered."""
 
 
-def in_turn(split: Shares | Strict, claims: Iterable[T], queue_of: Callable[[T], str]) -> list[T]:
+Split: TypeAlias = Shares | Strict
+
+
+def in_turn(split: Split, claims: Iterable[T], queue_of: Callable[[T], str]) -> list[T]:
     """The claims of one look in the order in which they are to start; those of one queue keep their order."""
     numbers: Counter[str] = Counter()
     turns: list[tuple[Any, int, T]] = []
@@ -138,7 +141,7 @@ def in_turn(split: Shares | Strict, claims: Iterable[T], queue_of: Callable[[T],
     return [one for _, _, one in turns]
 
 
-def split_of(served: Serving, first: Callable[[int], float] = lambda _: 0.0) -> Shares | Strict | None:
+def split_of(served: Serving, first: Callable[[int], float] = lambda _: 0.0) -> Split | None:
     """How a worker divides its room among its queues; None: equally.
 
     Args:

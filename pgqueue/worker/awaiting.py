@@ -19,7 +19,9 @@ T = TypeVar("T")
 def timed_out(attempt: Attempt) -> TimedOut:
     """Tell an attempt that it was stopped, and return the error that says why."""
     attempt.context.cancelled = True
-    return TimedOut(f"the attempt took longer than the task's timeout of {attempt.context.timeout}")
+    by_task = attempt.task is not None and attempt.task.timeout is not None
+    whose = "the task's timeout" if by_task else f"the timeout of queue {attempt.claim.queue!r},"
+    return TimedOut(f"the attempt took longer than {whose} of {attempt.context.timeout}")
 
 
 async def rest(attempt: Attempt, work: Coroutine[Any, Any, T], waits_for: object) -> T:

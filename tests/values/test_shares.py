@@ -1,6 +1,7 @@
 """Weights become numbers of claims: the shares hold over any stretch, also if queues are empty in between."""
 
 from collections import Counter
+from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -105,3 +106,16 @@ def test_equal_shares_need_no_memory() -> None:
     assert split_of(serving(["a", "b"])) is None
     assert split_of(serving(None)) is None
     assert isinstance(split_of(serving(["a:2", "b"])), Shares)
+
+
+def test_looks_of_one_job_without_a_memory_are_shared_by_the_weights_on_average() -> None:
+    """As of takes, each of which is new: what is first is drawn."""
+    served = serving({"a": 5, "b": 1, "c": 4})
+    draw = Random(16).expovariate  # noqa: S311 - no secret
+    total: Counter[str] = Counter()
+    for _ in range(5_000):
+        split = split_of(served, draw)
+        assert split is not None
+        total += look(split, dict.fromkeys(QUEUES, 9), 1)
+    shares = {queue: total[queue] / 5_000 for queue in QUEUES}
+    assert all(abs(shares[queue] - share) < 0.03 for queue, share in (("a", 0.5), ("b", 0.1), ("c", 0.4)))
