@@ -1,20 +1,20 @@
 """The queues as operators see them: ``queue.control``. To pause and resume are methods of the queue itself.
 
 What settings mean and which hold is decided in :mod:`pgqueue.values.queue_settings`, what is stored in
-:mod:`pgqueue.store.queues`, how the jobs of a queue are moved and purged in :mod:`pgqueue.store.queue_jobs`.
+:mod:`pgqueue.store.queues`, what is done to many jobs in :mod:`pgqueue.app.bulk`.
 """
 
 from collections.abc import Collection, Mapping
-from typing import Any, Protocol, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
+from pgqueue.app.bulk import DeadJobs, LiveJobs, Operated, Progress, ago_on, go_on, selected
 from pgqueue.app.operator import me
 from pgqueue.errors import Duration, InvalidOption
-from pgqueue.store import queue_jobs, queues
-from pgqueue.store.database import Database
+from pgqueue.store import audit, bulk, queues
 from pgqueue.store.plan import Plan
-from pgqueue.store.queue_jobs import Contents
-from pgqueue.store.sweep import Sweep, aagain_after_deadlock, again_after_deadlock, arun_sweep, run_sweep
-from pgqueue.values.options import check_name
+from pgqueue.values.bulk import AuditEntry, BulkResult
+from pgqueue.values.job_filter import DeadCriteria, LiveCriteria
+from pgqueue.values.options import check_name, check_page
 from pgqueue.values.queue_settings import Existing, KnownQueue, QueueSettings
 
 
@@ -36,21 +36,10 @@ class Settings(TypedDict, total=False):
     keep_dead: Duration
 
 
-class Controlled(Protocol):
-    """A queue."""
-
-    @property
-    def database(self) -> Database:
-        """Where its jobs are."""
-
-    def require_queue(self, queue: str) -> None:
-        """Refuse a name that was not declared, where names are declared."""
-
-
 class QueueControl:
     """Steers queues. Each method has an awaited twin with an ``a`` before its name."""
 
-    def __init__(self, queue: Controlled) -> None:
+    def __init__(self, queue: Operated) -> None:
         """Steer the queues of this app."""
         self._queue = queue
 
@@ -153,60 +142,57 @@ class QueueControl:
         self._queue.database.known.forget()
         return bool(await self._queue.database.arun(queues.drain(queue, why=why, by=by or me())))
 
-    def contents(self, queue: str) -> Contents:
-        """How many jobs of a queue wait, run and are dead: what :meth:`move` and :meth:`purge` would act on."""
-        return self._queue.database.run(queue_jobs.contents(queue))
-
-    async def acontents(self, queue: str) -> Contents:
-        """As :meth:`contents`, awaited."""
-        return await self._queue.database.arun(queue_jobs.contents(queue))
-
-    def move(self, queue: str, to: str, *, by: str | None = None) -> int:
-        """Put the waiting jobs of a queue into another one, a portion in each transaction; running jobs are left alone.
-
-        Args:
-            queue: from which.
-            to: into which.
-            by: who; by default the user and the host of this process.
-
-        Returns:
-            How many were moved.
+    def jobs(self, **criteria: Unpack[LiveCriteria]) -> LiveJobs:
+        """Live jobs that match every criterion given, to cancel, purge, move or reprioritise them.
 
         Raises:
-            InvalidOption: ``to`` is not a valid name, or is the same queue.
-            UnknownQueue: ``to`` is not one of the declared names.
+            InvalidOption: there is no criterion, one is out of its range, or two contradict each other.
         """
-        return run_sweep(self._moving(queue, to, by), again_after_deadlock(self._queue.database.run))
+        return LiveJobs(self._queue, selected(self._queue, criteria, dead=False))
 
-    async def amove(self, queue: str, to: str, *, by: str | None = None) -> int:
-        """As :meth:`move`, awaited."""
-        return await arun_sweep(self._moving(queue, to, by), aagain_after_deadlock(self._queue.database.arun))
+    def dead(self, **criteria: Unpack[DeadCriteria]) -> DeadJobs:
+        """Dead jobs that match every criterion given, to retry or to delete them.
 
-    def purge(self, queue: str, *, by: str | None = None) -> int:
-        """Cancel the waiting jobs of a queue, a portion in each transaction; running and dead jobs are left alone.
+        Raises:
+            InvalidOption: there is no criterion, one is out of its range, or two contradict each other.
+        """
+        return DeadJobs(self._queue, selected(self._queue, criteria, dead=True))
+
+    def resume_operation(
+        self, operation: int, *, by: str | None = None, progress: Progress | None = None
+    ) -> BulkResult:
+        """Continue an operation on many jobs that was interrupted.
 
         Args:
-            queue: of which.
-            by: who; by default the user and the host of this process.
+            operation: its id, as in the result or in :meth:`audit`.
+            by: who continues it; by default the user and the host of this process.
+            progress: is called after each portion, with the result so far.
 
-        Returns:
-            How many were cancelled.
+        Raises:
+            InvalidOption: there is no such operation, or it has ended.
         """
-        return run_sweep(
-            queue_jobs.purging(queue, by=by or me()), again_after_deadlock(self._queue.database.run)
-        )
+        database = self._queue.database
+        return go_on(database, database.run(bulk.take_up(operation, by=by or me())), progress)
 
-    async def apurge(self, queue: str, *, by: str | None = None) -> int:
-        """As :meth:`purge`, awaited."""
-        return await arun_sweep(
-            queue_jobs.purging(queue, by=by or me()), aagain_after_deadlock(self._queue.database.arun)
-        )
+    async def aresume_operation(
+        self, operation: int, *, by: str | None = None, progress: Progress | None = None
+    ) -> BulkResult:
+        """As :meth:`resume_operation`, awaited."""
+        database = self._queue.database
+        return await ago_on(database, await database.arun(bulk.take_up(operation, by=by or me())), progress)
 
-    def _moving(self, queue: str, to: str, by: str | None) -> Sweep[int]:
-        self._queue.require_queue(check_name("to", to))
-        if queue == to:
-            raise InvalidOption(f"to={to!r}: the jobs are in this queue; name another one")
-        return queue_jobs.moving(queue, to, by=by or me())
+    def audit(self, *, before: int | None = None, limit: int = 100) -> list[AuditEntry]:
+        """What operators did to queues, jobs and workers, newest first.
+
+        Args:
+            before: with a lower id than this; give the last id of a page to get the next.
+            limit: at most how many entries, up to 10,000.
+        """
+        return self._queue.database.run(audit.listed(before=before, limit=check_page(limit)))
+
+    async def aaudit(self, *, before: int | None = None, limit: int = 100) -> list[AuditEntry]:
+        """As :meth:`audit`, awaited."""
+        return await self._queue.database.arun(audit.listed(before=before, limit=check_page(limit)))
 
     def _declaring(
         self, queue: str, existing: Existing, by: str | None, given: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""``pgqueue jobs``: list, show, cancel and retry jobs."""
+"""``pgqueue jobs``: list, show and retry jobs; cancel, purge, move and reprioritise one or many."""
 
 from datetime import datetime
 from typing import Any
@@ -9,6 +9,8 @@ import msgspec
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.answers import Answer, not_changed, report, retried
 from pgqueue.cli.app import with_queue
+from pgqueue.cli.bulk import criteria, operate, refuse_both, selecting, spoken
+from pgqueue.cli.known import look_up
 from pgqueue.cli.output import json_option, local, print_json, spelled_out, zone
 from pgqueue.cli.pages import attempts, last_error, paged, print_page
 from pgqueue.cli.progress import watch, words
@@ -22,7 +24,7 @@ HEADS = ("id", "state", "queue", "task", "priority", "attempts", f"time ({zone()
 
 @click.group(cls=Group)
 def jobs() -> None:
-    """List, show, cancel or retry jobs."""
+    """List, show or retry jobs; cancel, purge, move or reprioritise them."""
 
 
 @jobs.command("list")
@@ -80,14 +82,85 @@ def show(queue: PgQueue, /, *, job_id: int, watched: bool, as_json: bool) -> Non
 
 
 @jobs.command()
-@click.argument("job_ids", metavar="ID...", type=JOB_ID, nargs=-1, required=True)
+@click.argument("job_ids", metavar="[ID]...", type=JOB_ID, nargs=-1)
+@selecting(dead=False)
 @with_queue
-def cancel(queue: PgQueue, /, *, job_ids: tuple[int, ...]) -> None:
+def cancel(queue: PgQueue, /, *, job_ids: tuple[int, ...], **given: Any) -> None:  # noqa: ANN401 - the criteria
     """Cancel jobs: waiting jobs end at once, and workers are asked to stop running ones.
 
-    The exit code is 1 if one of the jobs had ended already.
+    Name them by ID, by criteria, or all. Criteria cancel up to 1,000 jobs in each transaction. The exit code is 1 if one of
+    the IDs had ended already.
     """
-    report({job_id: _cancelled(queue, job_id) for job_id in job_ids})
+    if job_ids:
+        refuse_both(given)
+        report({job_id: _cancelled(queue, job_id) for job_id in job_ids})
+        return
+    chosen = queue.control.jobs(**criteria(queue, given))
+    operate(
+        queue,
+        given,
+        preview=lambda: chosen.preview("cancel"),
+        do=lambda progress: chosen.cancel(progress=progress),
+        what="cancel {} jobs",
+        done=f"cancelled: {spoken(given, 'live jobs')}",
+    )
+
+
+@jobs.command()
+@selecting(dead=False)
+@with_queue
+def purge(queue: PgQueue, /, **given: Any) -> None:  # noqa: ANN401 - the criteria
+    """Cancel jobs that wait, and their flows with them; those that run are left alone.
+
+    `pgqueue dead purge` deletes dead jobs.
+    """
+    chosen = queue.control.jobs(**criteria(queue, given))
+    operate(
+        queue,
+        given,
+        preview=lambda: chosen.preview("purge"),
+        do=lambda progress: chosen.purge(progress=progress),
+        what="cancel {} waiting jobs",
+        done=f"cancelled: {spoken(given, 'waiting jobs')}",
+    )
+
+
+@jobs.command()
+@click.option("--to", metavar="QUEUE", required=True, help="Into which queue.")
+@selecting(dead=False)
+@with_queue
+def move(queue: PgQueue, /, *, to: str, **given: Any) -> None:  # noqa: ANN401 - the criteria
+    """Move jobs that wait to another queue; those that run are left alone."""
+    chosen = queue.control.jobs(**criteria(queue, given))
+    note_unknown = look_up(queue, to)
+    operate(
+        queue,
+        given,
+        preview=lambda: chosen.preview("move", to=to),
+        do=lambda progress: chosen.move(to, progress=progress),
+        what=f"move {{}} waiting jobs to {to}",
+        done=f"moved to {to}: {spoken(given, 'waiting jobs')}",
+    )
+    note_unknown()
+
+
+@jobs.command()
+@click.option(
+    "--priority", type=int, required=True, help="The new priority: -100 to 100, higher runs sooner."
+)
+@selecting(dead=False)
+@with_queue
+def reprioritise(queue: PgQueue, /, *, priority: int, **given: Any) -> None:  # noqa: ANN401 - the criteria
+    """Give jobs that wait another priority; those that run are left alone."""
+    chosen = queue.control.jobs(**criteria(queue, given))
+    operate(
+        queue,
+        given,
+        preview=lambda: chosen.preview("reprioritise", priority=priority),
+        do=lambda progress: chosen.reprioritise(priority, progress=progress),
+        what=f"give {{}} waiting jobs the priority {priority}",
+        done=f"got priority {priority}: {spoken(given, 'waiting jobs')}",
+    )
 
 
 @jobs.command()

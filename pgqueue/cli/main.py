@@ -21,13 +21,14 @@ VERBS = {
     "adopt": Verb(
         "pgqueue.cli.adopt:adopt", "Move waiting jobs from Procrastinate or PgQueuer into pgqueue."
     ),
+    "audit": Verb("pgqueue.cli.audit:audit", "List what operators did; continue an operation."),
     "bench": Verb(
         "pgqueue.cli.bench.command:bench", "Measure the queue on your database, beside a bare client."
     ),
     "dead": Verb("pgqueue.cli.dead:dead", "List, retry or delete dead jobs."),
     "demo": Verb("pgqueue.cli.demo.command:demo", "Run jobs, kill a worker, and check that no job is lost."),
     "enqueue": Verb("pgqueue.cli.enqueue:enqueue", "Enqueue a job of a registered task."),
-    "jobs": Verb("pgqueue.cli.jobs:jobs", "List, show, cancel or retry jobs."),
+    "jobs": Verb("pgqueue.cli.jobs:jobs", "List, show, retry, cancel, move or purge jobs."),
     "migrate": Verb("pgqueue.cli.migrate:migrate", "Install, upgrade or check pgqueue's tables."),
     "pipeline": Verb(
         "pgqueue.cli.pipeline.command:pipeline", "Export ended jobs to a Parquet lake, and report on them."

@@ -10,13 +10,13 @@ import msgspec
 from pgqueue.app.operator import me
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
+from pgqueue.cli.bulk import operate
 from pgqueue.cli.known import look_up
 from pgqueue.cli.output import json_option, local, print_json, print_table, spelled_out
 from pgqueue.cli.values import ABOVE_ZERO, LENGTH
 from pgqueue.cli.verbs import Group
 from pgqueue.store import control
 from pgqueue.store import queues as store
-from pgqueue.store.queue_jobs import Contents
 from pgqueue.values.pattern import is_pattern
 from pgqueue.values.queue_settings import EXISTING, Existing, QueueSettings
 from pgqueue.values.standing import QueueStanding
@@ -186,11 +186,17 @@ def set_queue(
 def purge(queue: PgQueue, /, *, name: str, yes: bool) -> None:
     """Cancel all waiting jobs of a queue, and their flows with them. Running and dead jobs are left alone.
 
-    `pgqueue dead purge --queue QUEUE` deletes the dead ones.
+    `pgqueue jobs purge` takes other criteria. `pgqueue dead purge --queue QUEUE` deletes the dead ones.
     """
-    found = queue.control.contents(name)
-    _confirm(f"cancel {found.waiting} waiting jobs of queue {name}", found, yes=yes)
-    click.echo(spelled_out(f"{queue.control.purge(name)} cancelled: {name}"))
+    jobs = queue.control.jobs(queue=name)
+    operate(
+        queue,
+        {"queue": name, "yes": yes},
+        preview=lambda: jobs.preview("purge"),
+        do=lambda progress: jobs.purge(progress=progress),
+        what="cancel {} waiting jobs",
+        done=f"cancelled: {name}",
+    )
 
 
 @queues.command()
@@ -199,11 +205,17 @@ def purge(queue: PgQueue, /, *, name: str, yes: bool) -> None:
 @yes_option
 @with_queue
 def move(queue: PgQueue, /, *, name: str, to: str, yes: bool) -> None:
-    """Move all waiting jobs of a queue to another one. Running and dead jobs stay."""
-    found = queue.control.contents(name)
+    """Move all waiting jobs of a queue to another one. Running and dead jobs stay. `pgqueue jobs move` takes other criteria."""
+    jobs = queue.control.jobs(queue=name)
     note_unknown = look_up(queue, to)
-    _confirm(f"move {found.waiting} waiting jobs from queue {name} to {to}", found, yes=yes)
-    click.echo(spelled_out(f"{queue.control.move(name, to)} moved: {name} to {to}"))
+    operate(
+        queue,
+        {"queue": name, "yes": yes},
+        preview=lambda: jobs.preview("move", to=to),
+        do=lambda progress: jobs.move(to, progress=progress),
+        what=f"move {{}} waiting jobs to {to}",
+        done=f"moved: {name} to {to}",
+    )
     note_unknown()
 
 
@@ -218,14 +230,6 @@ def _tell(name: str, changed: Collection[str], done: str, else_said: str) -> Non
         click.echo(spelled_out(f"{name}: no queue to change"))
     for one in changed or ([] if is_pattern(name) else [name]):
         click.echo(spelled_out(f"{one}: {done if changed else else_said}"))
-
-
-def _confirm(what: str, found: Contents, *, yes: bool) -> None:
-    """Ask, unless told not to; what is not asked of a program that cannot answer is refused by click."""
-    rest = f"; {found.running} running and {found.dead} dead are left alone"
-    click.echo(spelled_out(f"this will {what}{rest}"), err=True)
-    if not yes:
-        click.confirm("Continue?", abort=True, err=True)
 
 
 def _facts(one: QueueStanding) -> Iterable[tuple[str, object]]:

@@ -43,7 +43,7 @@ class Pulse(msgspec.Struct, frozen=True):
 @plan
 def show(job_id: int) -> Steps[Job | None]:
     """Everything recorded of one job, live or ended; None: no record."""
-    if not _is_id(job_id):
+    if not is_id(job_id):
         return None
     rows = yield Statement("show", {"ids": numbers([job_id])})
     return job_of(rows[0]) if rows else None
@@ -94,7 +94,7 @@ def cancel(job_id: int, *, now: datetime | None = None) -> Steps[JobState | None
     Returns:
         CANCELLED; RUNNING where its worker has been asked; None where no live job has this id.
     """
-    if not _is_id(job_id):
+    if not is_id(job_id):
         return None
     rows = yield Statement("cancel", {"id": job_id})
     if not rows or rows[0][0] == JobState.RUNNING:
@@ -113,7 +113,7 @@ def retry(job_id: int, *, without_key: bool = False, now: datetime | None = None
         without_key: as for :func:`retry_dead`.
         now: the instant; the database's own by default.
     """
-    moved = (yield Statement("run_now", {"id": job_id, "now": now})) if _is_id(job_id) else []
+    moved = (yield Statement("run_now", {"id": job_id, "now": now})) if is_id(job_id) else []
     if moved:
         yield from wake()
         return Retried((job_id,))
@@ -133,7 +133,7 @@ def retry_dead(
         without_key: return them without their unique keys, so that no live job is in their way.
         now: the instant; the database's own by default.
     """
-    ids = list(filter(_is_id, job_ids))
+    ids = list(filter(is_id, job_ids))
     revived, out_of_turn = yield from flow_control.revive(ids, without_key=without_key, now=now)
     left = [job_id for job_id in job_ids if job_id not in revived and job_id not in out_of_turn]
     done = yield from _explain(tuple(sorted(revived)), left)
@@ -199,7 +199,7 @@ def _explain(revived: tuple[int, ...], left: Sequence[int]) -> Steps[Retried]:
     """Say why these other jobs were not revived."""
     if not left:
         return Retried(revived)
-    rows = yield Statement("held", {"ids": list(filter(_is_id, left))})
+    rows = yield Statement("held", {"ids": list(filter(is_id, left))})
     unreadable = tuple(job_id for job_id, _, _, readable in rows if not readable)
     held = tuple(Held(job_id, twin, key) for job_id, twin, key, readable in rows if readable and key)
     known = {*unreadable, *(one.id for one in held)}
@@ -217,7 +217,7 @@ def purge_dead(
 ) -> Steps[int]:
     """Forget the dead jobs that match every filter given, as for :func:`retry_portion`; returns how many."""
     _check_filters(queue=queue, task=task, error=error)
-    ids = None if job_ids is None else list(filter(_is_id, job_ids))
+    ids = None if job_ids is None else list(filter(is_id, job_ids))
     filters = {"ids": ids, "task": task, "queue": queue, "before": before, "error": error}
     return len((yield Statement("purge_dead", filters)))
 
@@ -290,7 +290,7 @@ def _problem(  # noqa: PLR0917 - the columns of the statement
     return WorkerProblem(host, pid, blocked, not_returned)
 
 
-def _is_id(job_id: int) -> bool:
+def is_id(job_id: int) -> bool:
     """Whether a job can have this id: other numbers are no bigint, and the driver would refuse them."""
     return 0 <= job_id <= NEWEST
 

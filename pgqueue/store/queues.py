@@ -1,6 +1,6 @@
 """Plans that act on queues as such: pause, drain and resume them, and store their settings.
 
-What is done to the jobs of a queue (purge, move) is in :mod:`pgqueue.store.queue_jobs`. A pattern (``mail-*``) stands for the
+What is done to the jobs of a queue is in :mod:`pgqueue.store.bulk`. A pattern (``mail-*``) stands for the
 queues that there are when the plan runs, not for later ones.
 """
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from pgqueue.store import audit
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.options import check_text
 from pgqueue.values.pattern import is_pattern, matching
@@ -112,23 +113,6 @@ def change(
     return chosen
 
 
-@plan
-def note(
-    action: str, target: str, *, by: str | None, jobs: int | None = None, **details: object
-) -> Steps[None]:
-    """Write down what an operator did."""
-    said = {name: str(value) for name, value in details.items() if value is not None}
-    params = {
-        "by": by,
-        "action": action,
-        "target": target,
-        "names": [*said],
-        "values": [*said.values()],
-        "jobs": jobs,
-    }
-    yield Statement("queues/note", params, returns=False)
-
-
 def known_queue(row: Sequence[Any]) -> KnownQueue:
     """A queue, from a row."""
     return KnownQueue(
@@ -148,7 +132,7 @@ def _noted(
 ) -> Steps[list[str]]:
     changed = sorted(row[0] for row in rows)
     if changed:
-        yield from note(action, queue, by=by, why=why, queues=", ".join(changed))
+        yield from audit.note(action, queue, by=by, why=why, queues=", ".join(changed))
     return changed
 
 
@@ -164,7 +148,7 @@ def _put(
         return
     fields = msgspec.structs.asdict(chosen)
     yield Statement("queues/set", {"queue": queue, **fields, "by": by, "now": now}, returns=False)
-    yield from note("set", queue, by=by, **fields)
+    yield from audit.note("set", queue, by=by, **fields)
 
 
 def _settings(row: Sequence[Any]) -> QueueSettings:

@@ -7,6 +7,7 @@ The worker learns it from its row: a notification has it look at once, and each 
 from datetime import datetime
 
 from pgqueue.errors import UnknownWorker
+from pgqueue.store import audit
 from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.values.load import Bounds
 from pgqueue.values.options import check_text
@@ -23,7 +24,7 @@ def listed(*, now: datetime | None = None) -> Steps[list[WorkerStatus]]:
     return [_status(row) for row in (yield Statement("workers/list", {"now": now}))]
 
 
-@plan
+@plan(transaction=True)
 def ask(which: str, what: Ask, *, now: datetime | None = None) -> Steps[Steered]:
     """Ask workers to do something.
 
@@ -55,7 +56,11 @@ def ask(which: str, what: Ask, *, now: datetime | None = None) -> Steps[Steered]
     told = {row[0] for row in rows}
     if not told:
         raise UnknownWorker(f"worker {found.asked[0]} ended a moment ago")
-    return Steered(tuple(one for one in found.asked if one.id in told), found.refused)
+    asked = tuple(one for one in found.asked if one.id in told)
+    yield from audit.note(
+        f"worker {what.verb}", which, by=what.by, workers=", ".join(map(str, asked)), slots=what.bounds
+    )
+    return Steered(asked, found.refused)
 
 
 def _status(row: Row) -> WorkerStatus:

@@ -40,6 +40,15 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime | None = None
     by: str | None = None
 
+    @property
+    def verb(self) -> str:
+        """What is asked, in a word: ``set``, ``drain``, ``resume``, ``stop`` or ``restart``."""
+        if self.end is not None:
+            return self.end
+        if self.draining is not None:
+            return "drain" if self.draining else "resume"
+        return "set"
+
 
 class Doing(msgspec.Struct, frozen=True):
     """What a worker says with a heartbeat that it does.

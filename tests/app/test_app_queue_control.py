@@ -133,7 +133,7 @@ def test_an_undeclared_name_is_refused(dsn: str) -> None:
     for wrong in (
         lambda: queue.control.declare("nail"),
         lambda: queue.control.set("nail", priority=1),
-        lambda: queue.control.move("mail", "nail"),
+        lambda: queue.control.jobs(queue="mail").move("nail"),
     ):
         with pytest.raises(UnknownQueue, match="mail"):
             wrong()
@@ -159,19 +159,6 @@ def test_two_operators_who_change_different_settings_lose_neither(queue: PgQueue
         one.result()
 
 
-def test_jobs_are_moved_and_purged_except_those_that_run(queue: PgQueue) -> None:
-    task = queue.task(name="send")(lambda: None)
-    jobs = [task.using(queue="mail").enqueue() for _ in range(3)]
-    with queue.take(1, queues=["mail"]):
-        assert queue.control.move("mail", "bulk") == 2
-        assert {job.status() for job in jobs} == {JobState.RUNNING, JobState.READY}
-        assert queue.control.purge("mail") == 0
-    assert queue.control.purge("bulk") == 2
-    assert [job.status() for job in jobs][1:] == [JobState.CANCELLED] * 2
-    with pytest.raises(InvalidOption, match="the jobs are in this queue"):
-        queue.control.move("mail", "mail")
-
-
 async def test_awaited_twins_do_the_same(queue: PgQueue) -> None:
     assert await queue.apause("mail", by="ann")
     assert (await queue.control.aknown())[0].paused_by == "ann"
@@ -179,5 +166,3 @@ async def test_awaited_twins_do_the_same(queue: PgQueue) -> None:
     assert await queue.control.adrain("mail")
     assert (await queue.control.adeclare("mail", priority=1)).priority == 1
     assert (await queue.control.aset("mail", max_attempts=2)).max_attempts == 2
-    assert await queue.control.amove("mail", "bulk") == await queue.control.apurge("mail") == 0
-    assert (await queue.control.acontents("mail")).waiting == 0

@@ -666,9 +666,11 @@ def test_one_module_reads_and_writes_the_json_of_jobs() -> None:
     assert found == {
         "store/arrays.py",
         "testing/schedules.py",  # what a tick adds to meta
+        "values/bulk.py",  # what the audit keeps of an operation
         "values/codec.py",
         "values/condition.py",  # how long a condition is
         "values/flow.py",  # the arguments of pgqueue's own tasks, and what is stored with a node
+        "values/job_filter.py",  # what arguments must contain
         "values/meta.py",
         "values/note.py",
         "values/payload.py",

@@ -5,8 +5,8 @@ import pytest
 from cli.commands import cells, pgqueue, printed
 
 from pgqueue import JobState, PgQueue
-from pgqueue.cli import dead as dead_command
-from pgqueue.store import control
+from pgqueue.cli import bulk as bulk_command
+from pgqueue.store import bulk
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_without_a_clear_choice_nothing_is_done(
 def test_purge_asks_first_and_takes_silence_for_no(answer: str, graves: PgQueue, dsn: str) -> None:
     result = pgqueue("dead", "purge", "--task", "sell", dsn=dsn, answer=answer)
     assert result.exit_code == 1
-    assert "Delete the dead jobs of task sell for ever?" in result.stderr
+    assert "this will delete 2 dead jobs for ever" in result.stderr
     assert dead(graves) == [3, 2, 1]
 
 
@@ -134,8 +134,8 @@ def test_retry_by_filter_names_those_that_stay_and_succeeds_if_any_went(graves: 
     result = pgqueue("dead", "retry", "--task", "sell", dsn=dsn)
     assert (result.exit_code, result.stdout) == (0, "1 ready again: the dead jobs of task sell\n")
     assert result.stderr == (
-        "1: stays dead: the live job with its key 'one' is job 4\n"
-        f"1 stay dead, as live jobs have their unique keys: {REMEDIES}"
+        "1: live job 4 has its unique key\n"
+        f"1 skipped, such as 1: live jobs have their unique keys: {REMEDIES}"
     )
     again = pgqueue("dead", "retry", "--task", "sell", dsn=dsn)
     assert (again.exit_code, again.stdout) == (1, "0 ready again: the dead jobs of task sell\n")
@@ -158,7 +158,7 @@ def test_retry_says_that_arguments_cannot_be_read(
         "2: stays dead: its arguments are no JSON object that PostgreSQL can hold"
     )
     assert pgqueue("dead", "retry", "--task", "sell", dsn=dsn).stderr == (
-        "1 stay dead, as their arguments cannot be read: 2\n"
+        "1 skipped, such as 2: their arguments cannot be read\n"
     )
     assert dead(graves) == [3, 2]
 
@@ -171,11 +171,11 @@ def test_a_filter_that_no_dead_job_matches_is_no_failure(graves: PgQueue, dsn: s
 
 @pytest.mark.usefixtures("graves")
 def test_a_long_retry_tells_how_far_it_is(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "PORTION", 1)
-    monkeypatch.setattr(dead_command, "TELL_EVERY", 0.0)
+    monkeypatch.setattr(bulk, "AT_ONCE", 1)
+    monkeypatch.setattr(bulk_command, "TELL_EVERY", 0.0)
     result = pgqueue("dead", "retry", "--all", dsn=dsn)
     assert result.stdout == "3 ready again: all dead jobs\n"
-    assert result.stderr == "".join(f"{count} ready again so far\n" for count in (1, 2, 3))
+    assert result.stderr == "".join(f"{count} ready again so far\n" for count in (1, 2, 3, 3))
 
 
 @pytest.mark.usefixtures("graves")

@@ -5,6 +5,8 @@ from importlib.resources import files
 PREFIXES = (
     "",
     "adopt/",
+    "audit/",
+    "bulk/",
     "flows/",
     "made_up/",
     "notes/",

@@ -116,6 +116,7 @@ insert into pgqueue.job_history (id, run_at, created_at, finished_at, collisions
 select n, now(), now(), now() + n % 3 * interval '1 day', 0, 0, 1, 1, 'succeeded', 'queue ' || n % 5, 'task', '{}'
 from generate_series(200001, 210000) as n;
 insert into pgqueue.queues (name) select 'queue ' || n from generate_series(1, 500) as n;
+insert into pgqueue.audit (action, target) select 'pause', 'queue ' || n from generate_series(1, 5000) as n;
 insert into pgqueue.waits (waits_for, job_id, until)
 select 'job ' || n, n, case when n % 5 = 0 then now() + n * interval '1 second' end from generate_series(1, 5000) as n;
 insert into pgqueue.signals (target, name, settled)

@@ -1,0 +1,274 @@
+"""Operations on many jobs: ``queue.control.jobs(...)`` and ``queue.control.dead(...)`` say which, their methods what.
+
+Which jobs match is decided in :mod:`pgqueue.values.job_filter`, how an operation is done, interrupted and continued in
+:mod:`pgqueue.store.bulk`.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+
+from pgqueue.app.operator import me
+from pgqueue.errors import InvalidOption
+from pgqueue.store import bulk
+from pgqueue.store.bulk import Begun
+from pgqueue.store.bulk_jobs import Changed
+from pgqueue.store.database import Database
+from pgqueue.store.sweep import aagain_after_deadlock, again_after_deadlock, arun_sweep, run_sweep
+from pgqueue.values.bulk import Action, BulkResult, Operation, Preview
+from pgqueue.values.codec import Codec, opened
+from pgqueue.values.job_filter import JobFilter
+from pgqueue.values.options import check_name, check_text
+
+Progress: TypeAlias = Callable[[BulkResult], object]
+"""Is called after each portion, with the result so far."""
+
+
+class Operated(Protocol):
+    """A queue."""
+
+    @property
+    def database(self) -> Database:
+        """Where its jobs are."""
+
+    @property
+    def codec(self) -> Codec | None:
+        """What encodes arguments and errors."""
+
+    def require_queue(self, queue: str) -> None:
+        """Refuse a name that was not declared, where names are declared."""
+
+
+class Selection:
+    """Jobs that match a filter. Each method has an awaited twin with an ``a`` before its name.
+
+    An operation is done in portions of up to 1,000 jobs, each in a transaction of its own, unless the caller has a
+    transaction open that it joins. It acts on jobs that there were when it began. If it is interrupted, call it again, or
+    ``queue.control.resume_operation``.
+    """
+
+    def __init__(self, queue: Operated, wanted: JobFilter) -> None:
+        """Select jobs.
+
+        Args:
+            queue: whose.
+            wanted: which.
+        """
+        self._queue = queue
+        self.filter = wanted
+
+    def _preview(self, action: Action, **details: Any) -> Preview:  # noqa: ANN401 - the fields of an operation
+        plan = bulk.preview(self._operation(action, **details))
+        return _shown(self._queue.codec, self._queue.database.run(plan))
+
+    async def _apreview(self, action: Action, **details: Any) -> Preview:  # noqa: ANN401 - the fields of an operation
+        plan = bulk.preview(self._operation(action, **details))
+        return _shown(self._queue.codec, await self._queue.database.arun(plan))
+
+    def _do(self, action: Action, by: str | None, progress: Progress | None, **details: Any) -> BulkResult:  # noqa: ANN401 - as above
+        operation = self._operation(action, **details)
+        begun = self._queue.database.run(bulk.begin(operation, by=_by(by)))
+        return go_on(self._queue.database, begun, progress)
+
+    async def _ado(
+        self,
+        action: Action,
+        by: str | None,
+        progress: Progress | None,
+        **details: Any,  # noqa: ANN401 - as above
+    ) -> BulkResult:
+        operation = self._operation(action, **details)
+        begun = await self._queue.database.arun(bulk.begin(operation, by=_by(by)))
+        return await ago_on(self._queue.database, begun, progress)
+
+    def _operation(self, action: Action, **details: Any) -> Operation:  # noqa: ANN401 - as above
+        if details.get("to") is not None:
+            self._queue.require_queue(check_name("to", details["to"]))
+        return Operation(action=action, filter=self.filter, **details).checked()
+
+
+class LiveJobs(Selection):
+    """Live jobs that match a filter."""
+
+    def preview(
+        self, action: Action | str = Action.CANCEL, *, to: str | None = None, priority: int | None = None
+    ) -> Preview:
+        """What an operation would do; it changes nothing.
+
+        Args:
+            action: ``cancel``, ``purge``, ``move`` or ``reprioritise``.
+            to: into which queue jobs are to be moved.
+            priority: which priority they are to get.
+        """
+        return self._preview(_live(action), to=to, priority=priority)
+
+    async def apreview(
+        self, action: Action | str = Action.CANCEL, *, to: str | None = None, priority: int | None = None
+    ) -> Preview:
+        """As :meth:`preview`, awaited."""
+        return await self._apreview(_live(action), to=to, priority=priority)
+
+    def cancel(self, *, by: str | None = None, progress: Progress | None = None) -> BulkResult:
+        """End the jobs that wait, and their flows with them; ask the workers of those that run to stop them.
+
+        Args:
+            by: who; by default the user and the host of this process.
+            progress: is called after each portion, with the result so far.
+        """
+        return self._do(Action.CANCEL, by, progress)
+
+    async def acancel(self, *, by: str | None = None, progress: Progress | None = None) -> BulkResult:
+        """As :meth:`cancel`, awaited."""
+        return await self._ado(Action.CANCEL, by, progress)
+
+    def purge(self, *, by: str | None = None, progress: Progress | None = None) -> BulkResult:
+        """End the jobs that wait, and their flows with them; those that run are left alone.
+
+        Args:
+            by: as for :meth:`cancel`.
+            progress: as for :meth:`cancel`.
+        """
+        return self._do(Action.PURGE, by, progress)
+
+    async def apurge(self, *, by: str | None = None, progress: Progress | None = None) -> BulkResult:
+        """As :meth:`purge`, awaited."""
+        return await self._ado(Action.PURGE, by, progress)
+
+    def move(self, to: str, *, by: str | None = None, progress: Progress | None = None) -> BulkResult:
+        """Put the jobs that wait into another queue; those that run are left alone.
+
+        Args:
+            to: into which.
+            by: as for :meth:`cancel`.
+            progress: as for :meth:`cancel`.
+
+        Raises:
+            InvalidOption: ``to`` is not a valid name, or the queue of the filter.
+            UnknownQueue: ``to`` is not one of the declared names.
+        """
+        return self._do(Action.MOVE, by, progress, to=to)
+
+    async def amove(self, to: str, *, by: str | None = None, progress: Progress | None = None) -> BulkResult:
+        """As :meth:`move`, awaited."""
+        return await self._ado(Action.MOVE, by, progress, to=to)
+
+    def reprioritise(
+        self, priority: int, *, by: str | None = None, progress: Progress | None = None
+    ) -> BulkResult:
+        """Give the jobs that wait another priority; those that run are left alone.
+
+        Args:
+            priority: -100…100, higher runs sooner.
+            by: as for :meth:`cancel`.
+            progress: as for :meth:`cancel`.
+
+        Raises:
+            InvalidOption: the priority is out of range.
+        """
+        return self._do(Action.REPRIORITISE, by, progress, priority=priority)
+
+    async def areprioritise(
+        self, priority: int, *, by: str | None = None, progress: Progress | None = None
+    ) -> BulkResult:
+        """As :meth:`reprioritise`, awaited."""
+        return await self._ado(Action.REPRIORITISE, by, progress, priority=priority)
+
+
+class DeadJobs(Selection):
+    """Dead jobs that match a filter."""
+
+    def preview(self) -> Preview:
+        """Which jobs a retry or a purge would act on; it changes nothing."""
+        return self._preview(Action.RETRY_DEAD)
+
+    async def apreview(self) -> Preview:
+        """As :meth:`preview`, awaited."""
+        return await self._apreview(Action.RETRY_DEAD)
+
+    def retry(
+        self, *, without_key: bool = False, by: str | None = None, progress: Progress | None = None
+    ) -> BulkResult:
+        """Make the jobs ready, with all their attempts; a job whose unique key a live job has is skipped.
+
+        Args:
+            without_key: return them without their unique keys.
+            by: who; by default the user and the host of this process.
+            progress: is called after each portion, with the result so far.
+        """
+        return self._do(Action.RETRY_DEAD, by, progress, without_key=without_key)
+
+    async def aretry(
+        self, *, without_key: bool = False, by: str | None = None, progress: Progress | None = None
+    ) -> BulkResult:
+        """As :meth:`retry`, awaited."""
+        return await self._ado(Action.RETRY_DEAD, by, progress, without_key=without_key)
+
+    def purge(self, *, by: str | None = None, progress: Progress | None = None) -> BulkResult:
+        """Delete the jobs for ever, with their arguments and errors.
+
+        Args:
+            by: as for :meth:`retry`.
+            progress: as for :meth:`retry`.
+        """
+        return self._do(Action.PURGE_DEAD, by, progress)
+
+    async def apurge(self, *, by: str | None = None, progress: Progress | None = None) -> BulkResult:
+        """As :meth:`purge`, awaited."""
+        return await self._ado(Action.PURGE_DEAD, by, progress)
+
+
+def selected(queue: Operated, given: Mapping[str, Any], *, dead: bool) -> JobFilter:
+    """The filter of some criteria.
+
+    Raises:
+        InvalidOption: they make no sense, or the queue's codec encodes what they look into.
+    """
+    wrong = "state" if dead else "died_before"
+    if wrong in given:
+        raise InvalidOption(
+            f"{wrong}: {'dead jobs have one state' if dead else 'these jobs are alive'}; leave it out"
+        )
+    wanted = JobFilter.checked(given)
+    if queue.codec is not None:
+        for name in ("args", "message"):
+            if name in given:
+                raise InvalidOption(
+                    f"{name}: the queue's codec encodes it, so the database cannot look into it; use other criteria, such as meta"
+                )
+    return wanted
+
+
+def go_on(database: Database, begun: Begun, progress: Progress | None) -> BulkResult:
+    """Do an operation from where it stands to its end."""
+    return run_sweep(bulk.running(begun, tell=_telling(progress)), again_after_deadlock(database.run))
+
+
+async def ago_on(database: Database, begun: Begun, progress: Progress | None) -> BulkResult:
+    """As :func:`go_on`, awaited."""
+    return await arun_sweep(
+        bulk.running(begun, tell=_telling(progress)), aagain_after_deadlock(database.arun)
+    )
+
+
+def _telling(progress: Progress | None) -> bulk.Told:
+    def tell(result: BulkResult, _: Changed) -> None:
+        if progress is not None:
+            progress(result)
+
+    return tell
+
+
+def _by(by: str | None) -> str:
+    return check_text("by", by or me())
+
+
+def _live(action: Action | str) -> Action:
+    live = [one for one in Action if not one.dead]
+    if action not in live:
+        raise InvalidOption(f"action={action!r:.80}: use one of {', '.join(live)}")
+    return Action(action)
+
+
+def _shown(codec: Codec | None, found: Preview) -> Preview:
+    return msgspec.structs.replace(found, sample=tuple(opened(codec, job) for job in found.sample))

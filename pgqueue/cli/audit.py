@@ -1,0 +1,53 @@
+"""``pgqueue audit``: what operators did, and operations on many jobs that were interrupted."""
+
+import click
+import msgspec
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli.app import with_queue
+from pgqueue.cli.bulk import run
+from pgqueue.cli.output import json_option, print_json, print_table, zone
+from pgqueue.cli.values import JOB_ID
+from pgqueue.cli.verbs import Group
+from pgqueue.values.bulk import AuditEntry
+
+HEADS = ("id", f"time ({zone()})", "by", "action", "target", "jobs", "state", "details")
+
+
+@click.group(cls=Group)
+def audit() -> None:
+    """List what operators did; continue an operation on many jobs."""
+
+
+@audit.command("list")
+@click.option("--limit", type=int, default=100, show_default=True, help="List at most this many.")
+@click.option("--before", type=JOB_ID, metavar="ID", help="Only entries with a lower id.")
+@json_option
+@with_queue
+def list_audit(queue: PgQueue, /, *, limit: int, before: int | None, as_json: bool) -> None:
+    """List what operators did to queues, jobs and workers, newest first."""
+    found = queue.control.audit(before=before, limit=limit)
+    if as_json:
+        print_json(found)
+        return
+    print_table(HEADS, [_row(one) for one in found], empty="nothing was done", shortened={"by", "target"})
+
+
+@audit.command()
+@click.argument("operation", metavar="ID", type=JOB_ID)
+@json_option
+@with_queue
+def resume(queue: PgQueue, /, *, operation: int, as_json: bool) -> None:
+    """Continue an operation on many jobs that was interrupted."""
+    run(
+        lambda progress: queue.control.resume_operation(operation, progress=progress),
+        total=0,
+        done=f"done in all: operation {operation}",
+        as_json=as_json,
+    )
+
+
+def _row(one: AuditEntry) -> tuple[object, ...]:
+    state = "unfinished" if one.unfinished else None
+    details = msgspec.json.encode(one.details).decode() if one.details else None
+    return one.id, one.at, one.by, one.action, one.target, one.jobs, state, details

@@ -1,0 +1,1 @@
+"""Statements about operations on many jobs: which match a filter, and what is done to them."""
