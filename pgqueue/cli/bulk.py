@@ -78,7 +78,7 @@ _STATE = (
     click.option(
         "--state",
         multiple=True,
-        type=click.Choice([*LIVE]),
+        type=click.Choice([one.value for one in LIVE]),
         help="Only in this state; give it again for more.",
     ),
 )
