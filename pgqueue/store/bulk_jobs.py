@@ -136,9 +136,7 @@ def note(
     params = {
         "operation": operation_id,
         "done": changed.counts.get(DONE, 0) + changed.counts.get(ASKED, 0),
-        "counts": msgspec.json.encode(
-            {key: count for key, count in changed.counts.items() if count}
-        ).decode(),
+        "counts": counts_text(changed.counts),
         "after": after,
         "tried": numbers([*tried]),
         "missed": numbers(changed.missed),
