@@ -23,6 +23,7 @@ from pgqueue.values.codec import Codec, JobPart
 from pgqueue.values.condition import Condition, result
 from pgqueue.values.event import Event, WorkerEvent
 from pgqueue.values.job import AttemptError, Job, JobState, Outcome
+from pgqueue.values.limit import Limit, Rate
 from pgqueue.values.note import Progress
 from pgqueue.values.retry import Retry
 from pgqueue.values.unique import Debounce, Throttle, Unique
@@ -50,6 +51,7 @@ __all__ = [
     "JobHandle",
     "JobPart",
     "JobState",
+    "Limit",
     "Middleware",
     "Node",
     "Observer",
@@ -57,6 +59,7 @@ __all__ = [
     "PgQueue",
     "PgQueueError",
     "Progress",
+    "Rate",
     "Retry",
     "RetryLater",
     "Snooze",

@@ -130,6 +130,7 @@ class PgQueue(Scheduling):
         self.codec = checked_codec(codec)
         self._tasks = {}
         self._batch_tasks = set()
+        self._limits = {}
         self._declared = {}
         self.observers = Observers()
         self.hooks = Hooks(

@@ -20,6 +20,8 @@ from pgqueue.errors import DuplicateTask, Duration, UnknownTask, as_limit
 from pgqueue.values.batching import Batching
 from pgqueue.values.batching import checked as checked_batching
 from pgqueue.values.hints import hinting
+from pgqueue.values.limit import Limit, Numbers, Rate
+from pgqueue.values.limiting import limiting, require_agreement
 from pgqueue.values.models import refuse_models
 from pgqueue.values.nearest import did_you_mean
 from pgqueue.values.options import JobOptions
@@ -41,11 +43,17 @@ class Registry(Enqueuing):
     middleware: tuple[Middleware, ...]
     _tasks: dict[str, Task[..., Any]]
     _batch_tasks: set[str]
+    _limits: dict[str, Numbers]
 
     @property
     def tasks(self) -> Mapping[str, Task[..., Any]]:
         """The registered tasks, by name."""
         return MappingProxyType(self._tasks)
+
+    @property
+    def limits(self) -> Mapping[str, Numbers]:
+        """The limits of its tasks, by name."""
+        return self._limits
 
     @property
     def batch_tasks(self) -> Collection[str]:
@@ -73,6 +81,8 @@ class Registry(Enqueuing):
         timeout: Duration | None = None,
         unique: Unique | None = None,
         expires_in: Duration | None = None,
+        limit: Limit | Rate | Sequence[Limit | Rate] | None = None,
+        fair_by: str | Sequence[str] | None = None,
     ) -> Registers: ...
     @hinting
     def task(
@@ -88,6 +98,8 @@ class Registry(Enqueuing):
         timeout: Duration | None = None,
         unique: Unique | None = None,
         expires_in: Duration | None = None,
+        limit: Limit | Rate | Sequence[Limit | Rate] | None = None,
+        fair_by: str | Sequence[str] | None = None,
     ) -> Any:
         """Register a function as a task; with or without parentheses.
 
@@ -103,6 +115,9 @@ class Registry(Enqueuing):
                 arguments, else give ``unique_key`` with ``using``.
             expires_in: seconds, or a timedelta, from the time when a job may run: no attempt starts later, the job is dead
                 then, as ``expired``.
+            limit: how many of the jobs run at once (:class:`Limit`), or how often they start (:class:`Rate`), over all workers;
+                one or a list of them.
+            fair_by: arguments whose values make a share: jobs of each value get the same share of the slots.
 
         Returns:
             A :class:`Task` with the function's own signature, less its ``Context``.
@@ -118,7 +133,13 @@ class Registry(Enqueuing):
         )
         self.require_queue(options.queue)
         register = partial(
-            self._register, name=name, options=options, retry=policy, timeout=as_limit("timeout", timeout)
+            self._register,
+            name=name,
+            options=options,
+            retry=policy,
+            timeout=as_limit("timeout", timeout),
+            limit=limit,
+            fair_by=fair_by,
         )
         return register if function is None else register(function)
 
@@ -139,6 +160,8 @@ class Registry(Enqueuing):
         timeout: Duration | None = None,
         unique: Unique | None = None,
         expires_in: Duration | None = None,
+        limit: Limit | Rate | Sequence[Limit | Rate] | None = None,
+        fair_by: str | Sequence[str] | None = None,
     ) -> RegistersBatch[P, I]:
         """Register a function that takes many jobs in one call: a :class:`pgqueue.Batch` of items.
 
@@ -158,6 +181,9 @@ class Registry(Enqueuing):
             unique: what happens when two live jobs would share a key; ``Unique(by=...)`` makes the key from arguments.
             expires_in: seconds, or a timedelta, from the time when a job may run: no attempt starts later, the job is dead
                 then, as ``expired``.
+            limit: how many of the jobs run at once (:class:`Limit`), or how often they start (:class:`Rate`), over all workers;
+                one or a list of them.
+            fair_by: arguments whose values make a share: jobs of each value get the same share of the slots.
 
         Returns:
             The decorator; it makes a :class:`Task` with the signature of the item.
@@ -183,6 +209,8 @@ class Registry(Enqueuing):
                 timeout=as_limit("timeout", timeout),
                 item=item,
                 batching=batching,
+                limit=limit,
+                fair_by=fair_by,
             )
 
         return cast("RegistersBatch[P, I]", register)
@@ -210,6 +238,8 @@ class Registry(Enqueuing):
         timeout: Duration | None = None,
         unique: Unique | None = None,
         expires_in: Duration | None = None,
+        limit: Limit | Rate | Sequence[Limit | Rate] | None = None,
+        fair_by: str | Sequence[str] | None = None,
     ) -> MakesCalls: ...
     def call(self, function: Any = None, /, **options: Any) -> Any:  # noqa: D417 - those of task
         """Register a function as a task, and make an ``async def`` function whose calls run as its jobs.
@@ -267,6 +297,8 @@ class Registry(Enqueuing):
         timeout: timedelta | None,
         item: Callable[..., Any] | None = None,
         batching: Batching | None = None,
+        limit: Limit | Rate | Sequence[Limit | Rate] | None = None,
+        fair_by: str | Sequence[str] | None = None,
     ) -> Task[..., Any]:
         require_function(function, named=name is not None)
         if batching is not None:
@@ -288,8 +320,19 @@ class Registry(Enqueuing):
             timeout=timeout,
             item=item,
             batching=batching,
+            limiting=limiting(name, limit, fair_by),
         )
+        self._add_limits(task)
         if batching is not None:
             self._batch_tasks.add(name)
         self._tasks[name] = task
         return task
+
+    def _add_limits(self, task: Task[..., Any]) -> None:
+        """Note the limits of a task that is to be registered, unless they contradict those of another."""
+        if task.limiting is None:
+            return
+        for name, other in self._tasks.items():
+            if other.limiting is not None:
+                require_agreement(task.name, task.limiting, name, other.limiting)
+        self._limits.update(task.limiting.numbers)

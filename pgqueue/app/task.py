@@ -7,6 +7,7 @@ A task checks and encodes a call's arguments; the queue on which it was register
 import copy
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
@@ -22,6 +23,8 @@ from pgqueue.errors import Duration, InvalidOption, PayloadNotEncodable
 from pgqueue.values.batching import Batching
 from pgqueue.values.hints import answering_elsewhere, hinting
 from pgqueue.values.job import NewJob
+from pgqueue.values.limit import as_arguments
+from pgqueue.values.limiting import Limiting
 from pgqueue.values.meta import encode_meta
 from pgqueue.values.nearest import did_you_mean
 from pgqueue.values.options import DEFAULT_UNIQUE, JobOptions
@@ -68,6 +71,7 @@ class Task(Generic[P, R]):
         retry: when failed jobs run again.
         timeout: how long an attempt may take; None: as long as it likes.
         batching: how its jobs are gathered; None: each runs by itself.
+        limiting: which limits and which share its jobs have; None: they have none.
     """
 
     def __init__(
@@ -82,6 +86,7 @@ class Task(Generic[P, R]):
         timeout: timedelta | None,
         item: Callable[..., Any] | None = None,
         batching: Batching | None = None,
+        limiting: Limiting | None = None,
     ) -> None:
         """Made by :meth:`pgqueue.PgQueue.task` and :meth:`pgqueue.PgQueue.batch_task`."""
         self.function = function
@@ -95,6 +100,7 @@ class Task(Generic[P, R]):
         self.compose(middleware)
         self._queue = queue
         self._connection: object = None
+        self.limiting = None if limiting is None else self._with_defaults(limiting)
         self.__doc__ = function.__doc__
         self._consider_options()
 
@@ -226,6 +232,8 @@ class Task(Generic[P, R]):
         if self.batching is not None and self.batching.by:
             self._require_parameters("by", self.batching.by)
             self._exact = (*self.batching.by, *(self._key_names or ()))
+        if self.limiting is not None:
+            self._exact = (*self.limiting.arguments, *(self._exact or ()))
         if self._key_names is not None:
             self._require_parameters(f"{type(options.unique).__name__}(by=...)", self._key_names)
         elif options.unique_key is None and options.unique is not DEFAULT_UNIQUE:
@@ -233,6 +241,22 @@ class Task(Generic[P, R]):
                 f"{self.name}: {options.unique} has no key, so nothing would be unique; give "
                 f"using(unique_key=...), or name the arguments that make one: {type(options.unique).__name__}(by=(...))"
             )
+
+    def _with_defaults(self, limiting: Limiting) -> Limiting:
+        """The limits, and the defaults of the arguments that they name."""
+        for name, limit in limiting.limits.items():
+            self._require_parameters(f"limit {name!r}: by", as_arguments("by", limit.by))
+        self._require_parameters("fair_by", limiting.fair_by)
+        names = limiting.arguments
+        if isinstance(limiting.cost, str):
+            self._require_parameters("Rate(cost=...)", (limiting.cost,))
+            names = (*names, limiting.cost)
+        parameters = inspect.signature(self.item).parameters
+        defaults = {name: parameters[name].default for name in names}
+        return replace(
+            limiting,
+            defaults={name: one for name, one in defaults.items() if one is not inspect.Parameter.empty},
+        )
 
     def _require_parameters(self, option: str, names: Iterable[str]) -> None:
         known = inspect.signature(self.item).parameters
@@ -266,7 +290,15 @@ class Task(Generic[P, R]):
             options.meta,
             options.expires_at,
             options.expires_in,
+            None if self.limiting is None else self._lane(self.limiting, data),
+            None if self.limiting is None else self.limiting.cost_of(data),
         )
+
+    def _lane(self, limiting: Limiting, data: bytes) -> str:
+        try:
+            return limiting.lane(data)
+        except ValueError as error:
+            raise PayloadNotEncodable(f"{self.name}: {error}") from error
 
     def _derived_key(self, data: bytes, names: tuple[str, ...]) -> str:
         try:

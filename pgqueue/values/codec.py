@@ -20,6 +20,7 @@ import msgspec
 
 from pgqueue.errors import InvalidOption, PayloadNotDecodable, PayloadNotEncodable
 from pgqueue.values.job import AttemptError, Claim, Job, NewJob
+from pgqueue.values.limiting import encoded_lane
 from pgqueue.values.options import check_key, check_text
 from pgqueue.values.readable import SHOWN, UNREADABLE, object_of, value_of
 from pgqueue.values.storable import refuse_unstorable, settled
@@ -110,7 +111,8 @@ def checked_codec(codec: object) -> Codec | None:
 def encoded_job(codec: Codec, job: NewJob) -> NewJob:
     """A job as it is to be enqueued; what raises is as for :func:`encoded_args`."""
     args = encoded_args(codec, job.task, job.args, job.meta)
-    return msgspec.structs.replace(job, args=args, unique_key=encoded_key(codec, job.unique_key))
+    lane = None if job.lane is None else encoded_lane(job.lane, codec.key)
+    return msgspec.structs.replace(job, args=args, unique_key=encoded_key(codec, job.unique_key), lane=lane)
 
 
 def encoded_args(codec: Codec, task: str, data: bytes, meta: bytes | None = None) -> bytes:

@@ -94,6 +94,8 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
         meta: what is sent along for other programs, as a JSON object, or None.
         expires_at: no attempt starts at this instant or later; or None.
         expires_in: the same, counted from the earliest time to run, or None.
+        lane: the keys of its limits, or None: it has none.
+        cost: what its start takes of each rate; None: 1.
     """
 
     task: str
@@ -108,6 +110,8 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     meta: bytes | None = None
     expires_at: datetime | None = None
     expires_in: timedelta | None = None
+    lane: str | None = None
+    cost: int | None = None
 
 
 class AtEnd:

@@ -11,9 +11,10 @@ import msgspec
 import psycopg
 import pytest
 
-from pgqueue import PgQueue, Unique
+from pgqueue import Limit, PgQueue, Unique
 from pgqueue.errors import InvalidOption, PayloadNotEncodable
 from pgqueue.testing import in_memory
+from pgqueue.values.limiting import limiting
 from pgqueue.values.unique import LONGEST_READABLE, derived_key
 
 if TYPE_CHECKING:
@@ -68,6 +69,16 @@ def test_both_make_the_same_key_of_random_arguments(connection: psycopg.Connecti
         assert derived_key("shop.bill", args.encode(), tuple(by)) == sql_key(
             connection, "shop.bill", args, by
         ), args
+
+
+def test_sql_makes_the_key_of_a_limit(connection: psycopg.Connection[Any]) -> None:
+    chance = random.Random(8)  # noqa: S311 - no secret
+    found = limiting("shop.bill", Limit(3, by=("name0", "name1")), None)
+    assert found is not None
+    for _ in range(300):
+        args = "{" + ",".join(f'"name{number}": {some_json(chance, 3)}' for number in range(3)) + "}"
+        made = sql_key(connection, "task:shop.bill:name0,name1 ", args, ["name0", "name1"])
+        assert found.lane(args.encode()) == made, args
 
 
 def test_equal_numbers_make_one_key(connection: psycopg.Connection[Any]) -> None:

@@ -1,0 +1,73 @@
+"""When jobs of a rate may start: the generic cell rate algorithm. Pure rules; all times are whole microseconds.
+
+The state of a rate is one number, the *theoretical arrival time* (tat): when the next start would be due if starts came exactly
+``every`` apart. A start that costs ``cost`` is allowed from ``tat - (burst - cost) * every`` on, and moves the tat to
+``max(tat, start) + cost * every``. So in any window of the length ``t`` the starts cost at most ``burst + t / every``, and with
+a burst of 1 they are at least ``every`` apart. A tat in the past counts as now: no start is made up for after a pause.
+
+A worker claims jobs a *horizon* before their start, and waits for the instant, so that the starts are exact.
+
+Source: ITU-T recommendation I.371, "Traffic control and congestion control in B-ISDN", annex A: virtual scheduling algorithm.
+"""
+
+from collections.abc import Iterable
+
+HORIZON = 100_000
+"""Microseconds. Jobs of rates are claimed at most this long before their start."""
+
+
+def settled(tat: int, now: int, rate: tuple[int, int]) -> int:
+    """A stored tat as it counts now.
+
+    No claim leaves a tat later than ``now + HORIZON + burst * every``. A later one was stored before the clock was set back,
+    or before an operator made the rate faster; it would stop all starts for that long.
+    """
+    every, burst = rate
+    return min(tat, now + HORIZON + burst * every)
+
+
+def earliest(tat: int, now: int, rate: tuple[int, int], cost: int = 1) -> int:
+    """When the next job may start, now or later.
+
+    Args:
+        tat: the state.
+        now: the time.
+        rate: ``every`` and ``burst``.
+        cost: of the start.
+    """
+    every, burst = rate
+    return max(now, max(tat, now) + (cost - burst) * every)
+
+
+def advanced(tat: int, at: int, rate: tuple[int, int], cost: int = 1) -> int:
+    """The state after a start at this time; arguments as for :func:`earliest`."""
+    return max(tat, at) + cost * rate[0]
+
+
+def count(tat: int, now: int, rate: tuple[int, int], *, cost: int = 1, horizon: int = HORIZON) -> int:
+    """How many jobs of the same cost may start by ``now + horizon``; other arguments as for :func:`earliest`."""
+    every, burst = rate
+    return max(0, ((now + horizon - max(tat, now)) // every + burst) // cost)
+
+
+def starts(
+    tat: int, now: int, rate: tuple[int, int], costs: Iterable[int], *, horizon: int = HORIZON
+) -> tuple[list[int], int]:
+    """When the next jobs start, up to the first one that may not start by ``now + horizon``; and the state after them.
+
+    Args:
+        tat: the state, as stored.
+        now: the time.
+        rate: ``every`` and ``burst``.
+        costs: of the jobs, in their order.
+        horizon: how far to look ahead.
+    """
+    tat = settled(tat, now, rate)
+    found: list[int] = []
+    for cost in costs:
+        at = earliest(tat, now, rate, cost)
+        if at > now + horizon:
+            break
+        found.append(at)
+        tat = advanced(tat, at, rate, cost)
+    return found, tat
