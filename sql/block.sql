@@ -3,8 +3,8 @@
 -- locks: those jobs' rows
 -- run by: the plan that enqueues jobs which have to wait, in the same transaction
 with blocked as (
-    update pgqueue.jobs set status = 'blocked'
-    where id = any(%(ids)s::bigint[]) and status in ('scheduled', 'ready')
+    update pgqueue.jobs set status = 'blocked', in_lane = null
+    where id = any(%(ids)s::bigint[]) and (status in ('scheduled', 'ready') or in_lane)
     returning id
 ),
 noted as (

@@ -1,5 +1,5 @@
 -- claim: take ready jobs, in order, from each queue those behind a mark, up to its quota and up to a limit for all queues.
--- index: jobs_ready, jobs_pkey
+-- index: jobs_ready, jobs_pkey, limits_pkey
 -- locks: the worker's own row, shared; the claimed rows; rows that others hold locked are skipped, never waited for
 -- run by: worker fetcher, take
 -- why: nothing that a row holds makes this statement fail or gives an answer that Python cannot read: one such row would
@@ -23,6 +23,7 @@ next as (
         for update skip locked
     ) as job
     where (select paused_at from pgqueue.queues where name = line.queue) is null  -- no join: it would change the order
+      and not exists (select from pgqueue.limits where name = 'queue:' || line.queue)  -- see limits/claim
     limit %(limit)s::integer
 ),
 claimed as (

@@ -1,5 +1,5 @@
 -- poll: promote due jobs; tell when the next job, schedule and deadline are due, and of lost workers and ready jobs.
--- index: jobs_scheduled, jobs_ready, schedules_next, signals_unsettled, waits_until
+-- index: jobs_scheduled, jobs_ready, jobs_lanes, schedules_next, signals_unsettled, waits_until
 -- locks: the promoted rows, skipping locked ones
 -- run by: worker upkeep, take
 -- why: one statement for all that an idle worker asks, and every line is looked at from a mark, past the entries
@@ -47,5 +47,7 @@ select due.promoted, due.refused,
             else (select extract(epoch from greatest(least(until, clock.now + interval '1 day'), clock.now) - clock.now)::float8
                   from pgqueue.waits where until is not null order by until limit 1) end,
        array(select name from pgqueue.queues where timeout is not null order by name),
-       array(select extract(epoch from timeout)::float8 from pgqueue.queues where timeout is not null order by name)
+       array(select extract(epoch from timeout)::float8 from pgqueue.queues where timeout is not null order by name),
+       array(select substr(name, 7) from pgqueue.limits where starts_with(name, 'queue:') order by name),
+       exists (select from pgqueue.jobs where in_lane)
 from clock cross join lateral pgqueue.promote_due(clock.now, %(limit)s::integer) as due

@@ -8,7 +8,7 @@ set queue = %(queue)s::text, task = %(task)s::text, args = %(args)s::json, prior
     max_attempts = coalesce(%(max_attempts)s::smallint, (select max_attempts from pgqueue.queues where name = %(queue)s::text), 25),
     meta = %(meta)s::jsonb, unique_until_started = %(unique_until_started)s::boolean, collisions = collisions + 1,
     (run_at, status, expires_at) = (
-        select at.run_at, case when job.status = 'blocked' then 'blocked'
+        select at.run_at, case when job.status = 'blocked' and job.in_lane is not true then 'blocked'
                                when at.run_at > due.now then 'scheduled' else 'ready' end,
                coalesce(%(expires_at)s::timestamptz, at.run_at + %(expires_in)s::interval)
         from (select case when %(keeps_time)s::boolean then job.run_at

@@ -4,7 +4,7 @@
 -- run by: Task.enqueue with Unique(collision="reschedule")
 update pgqueue.jobs as job
 set run_at = due.run_at, collisions = collisions + 1,
-    status = case when job.status = 'blocked' then 'blocked'
+    status = case when job.status = 'blocked' and job.in_lane is not true then 'blocked'
                   when due.run_at > due.now then 'scheduled' else 'ready' end
 from (select clock.now, coalesce(%(run_at)s::timestamptz, clock.now + %(delay)s::interval, clock.now) as run_at
       from (select coalesce(%(now)s::timestamptz, now()) as now) clock) due

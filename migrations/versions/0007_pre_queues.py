@@ -1,4 +1,4 @@
-"""Settings of queues; what workers are asked to do."""
+"""Settings of queues; what workers are asked to do; limits."""
 
 from pgqueue.store.schema import run_revision_file
 
@@ -7,7 +7,7 @@ down_revision = "0006"
 branch_labels = None
 depends_on = None
 
-PARTS = ("queues", "workers", "expiry", "bulk")
+PARTS = ("queues", "workers", "expiry", "limits")
 LOCKS = "locks"
 """The tables that the parts change are locked before the first of them, on the way up and on the way down."""
 

@@ -63,11 +63,8 @@ class Enqueuing(Signalling):
         jobs = self._kept(jobs)
         match jobs:
             case [job]:
-                done = [
-                    self.database.run(
-                        enqueue.enqueue(self._checked(job), known=self.database.known), connection
-                    )
-                ]
+                added = enqueue.add(self._checked(job), known=self.database.known)
+                done = [self.database.run(added, connection)]
             case _:
                 plan = enqueue.enqueue_many(self._drawn(jobs, connection))
                 done = self.database.run(plan, connection)
@@ -81,11 +78,8 @@ class Enqueuing(Signalling):
         jobs = self._kept(jobs)
         match jobs:
             case [job]:
-                done = [
-                    await self.database.arun(
-                        enqueue.enqueue(self._checked(job), known=self.database.known), connection
-                    )
-                ]
+                added = enqueue.add(self._checked(job), known=self.database.known)
+                done = [await self.database.arun(added, connection)]
             case _:
                 plan = enqueue.enqueue_many(self._drawn(jobs, connection))
                 done = await self.database.arun(plan, connection)

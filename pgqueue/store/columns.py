@@ -77,6 +77,9 @@ ENDED_IN = Column("ended_in", Type.BIGINT)
 AT_END = Column("at_end", Type.SMALLINT, nullable=True)
 """What its end concerns: :class:`pgqueue.values.job.AtEnd`."""
 
+LIMITED = (Column("lane", Type.TEXT, nullable=True), Column("cost", Type.INTEGER, nullable=True))
+"""The keys of its limits, and what its start takes of each rate: :mod:`pgqueue.values.limit`."""
+
 JOBS = _columns(
     "status",
     (Column("claimed_at", Type.TIMESTAMP, nullable=True),),
@@ -84,6 +87,8 @@ JOBS = _columns(
     Column("unknown_since", Type.TIMESTAMP, nullable=True),
     AT_END,
     Column("expires_at", Type.TIMESTAMP, nullable=True),
+    *LIMITED,
+    Column("in_lane", Type.BOOLEAN, nullable=True),
     marks=(
         Column("claims", Type.INTEGER),
         Column("unique_until_started", Type.BOOLEAN),
@@ -91,7 +96,9 @@ JOBS = _columns(
     ),
 )
 HISTORY = _columns("outcome", (_STARTED, Column("finished_at", Type.TIMESTAMP)), Type.JSON, _RESULT, ENDED_IN)
-DEAD = _columns("reason", (_STARTED, Column("died_at", Type.TIMESTAMP)), Type.JSONB, ENDED_IN, AT_END)
+DEAD = _columns(
+    "reason", (_STARTED, Column("died_at", Type.TIMESTAMP)), Type.JSONB, ENDED_IN, AT_END, *LIMITED
+)
 ALL_JOBS = _columns(
     "state",
     (_STARTED, Column("ended_at", Type.TIMESTAMP, nullable=True)),

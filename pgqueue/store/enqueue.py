@@ -6,7 +6,8 @@ from functools import lru_cache
 from itertools import chain, groupby, islice
 
 from pgqueue.errors import JobError
-from pgqueue.store.plan import Copy, Statement, Steps, plan
+from pgqueue.store.lanes import put
+from pgqueue.store.plan import Copy, Plan, Statement, Steps, plan
 from pgqueue.values.job import Enqueued, NewJob, Outcome
 from pgqueue.values.queue_defaults import JobDefaults, Known, QueueDefaults, drained
 from pgqueue.values.queue_settings import MAX_ATTEMPTS, PRIORITY
@@ -15,6 +16,12 @@ from pgqueue.values.unique import Unique
 TRIES = 10
 ROWS_PER_CHUNK = 500
 ROWS_PER_BLOCK = 2_500
+
+
+def add(job: NewJob, *, known: Known | None = None) -> Plan[Enqueued]:
+    """:func:`enqueue`, in a transaction where the job has a lane."""
+    added = enqueue(job, known=known)
+    return added if job.lane is None else added.in_transaction()
 
 
 @plan
@@ -32,6 +39,13 @@ def enqueue(job: NewJob, *, known: Known | None = None, now: datetime | None = N
     Raises:
         QueueDrained: its queue takes no new jobs.
     """
+    added = yield from _enqueue(job, known, now)
+    if job.lane is not None:
+        yield from _put([(added, job)])
+    return added
+
+
+def _enqueue(job: NewJob, known: Known | None, now: datetime | None) -> Steps[Enqueued]:
     if job.unique_key is not None:
         return (yield from _enqueue_unique(job, _params(job, now)))
     if known is not None and now is None and _is_basic(job):
@@ -69,29 +83,57 @@ def enqueue_many(jobs: Iterable[NewJob], *, now: datetime | None = None) -> Step
     clock, defaults = yield from queue_defaults(now)
     answers: list[Enqueued] = []
     keyed: dict[int, tuple[int, NewJob]] = {}
-    one_by_one = False
+    limited: list[tuple[int, NewJob]] = []
     while block := blocks.next:
         ids = yield from reserve(len(block))
         plain = []
         for position, (job_id, job) in enumerate(zip(ids, block, strict=True), start=len(answers)):
+            if job.lane is not None:
+                limited.append((position, job))
             if job.unique_key is None:
                 plain.append((job_id, job))
             else:
                 keyed[position] = (job_id, job)
-                one_by_one |= job.unique.period is not None or job.unique.collision != "reject"
         answers += map(Enqueued, ids)
         fetching = blocks.fetch()
         if plain:
             yield Copy("enqueue_copy", chain(_copy_chunks(plain, clock, defaults), fetching))
         list(fetching)  # where it was not sent along
-    if one_by_one:
+    if keyed:
+        yield from _add_keyed(answers, keyed, clock, defaults, now)
+    for start in range(0, len(limited), ROWS_PER_CHUNK):
+        yield from _put(
+            [(answers[position], job) for position, job in limited[start : start + ROWS_PER_CHUNK]]
+        )
+    return answers
+
+
+def _put(added: Iterable[tuple[Enqueued, NewJob]]) -> Steps[None]:
+    """Give these jobs their lanes, where they were added or have got other arguments."""
+    lanes = {
+        done.id: (job.lane, job.cost)
+        for done, job in added
+        if job.lane is not None and done.outcome in {Outcome.ADDED, Outcome.REPLACED}
+    }
+    if lanes:
+        yield from put(lanes)
+
+
+def _add_keyed(
+    answers: list[Enqueued],
+    keyed: dict[int, tuple[int, NewJob]],
+    clock: datetime,
+    defaults: QueueDefaults,
+    now: datetime | None,
+) -> Steps[None]:
+    """Add the jobs that have unique keys, and correct their answers."""
+    if any(job.unique.period is not None or job.unique.collision != "reject" for _, job in keyed.values()):
         for same in _by_key(keyed):
             yield from _enqueue_in_turn(same, answers, now)
-    elif keyed:
-        rejected = yield from _enqueue_keyed(list(keyed.values()), clock, defaults, now)
-        for position, (job_id, _) in keyed.items():
-            answers[position] = rejected.get(job_id, answers[position])
-    return answers
+        return
+    rejected = yield from _enqueue_keyed(list(keyed.values()), clock, defaults, now)
+    for position, (job_id, _) in keyed.items():
+        answers[position] = rejected.get(job_id, answers[position])
 
 
 def _by_key(keyed: dict[int, tuple[int, NewJob]]) -> Iterator[list[tuple[int, NewJob]]]:

@@ -16,6 +16,7 @@ from pgqueue.store import following
 from pgqueue.store.arrays import numbers, texts
 from pgqueue.store.enqueue import ROWS_PER_CHUNK, copied_names, due_at, expires_at, queue_defaults, reserve
 from pgqueue.store.following import reason
+from pgqueue.store.lanes import put
 from pgqueue.store.plan import Copy, Statement, Steps, plan
 from pgqueue.values.flow import (
     PORTION,
@@ -184,6 +185,9 @@ def write(new: New) -> Steps[None]:
         (new.ids[node.parent], node.place // PORTION) for node in new.nodes if node.parent is not None
     )
     yield from count_members(counts)
+    jobs = {job_id: _job(new.nodes[at]) for at, job_id in new.jobs.items()}
+    if lanes := {job_id: (job.lane, job.cost) for job_id, job in jobs.items() if job.lane is not None}:
+        yield from put(lanes)
 
 
 @plan

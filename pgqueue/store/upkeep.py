@@ -39,6 +39,8 @@ class Polled(msgspec.Struct, frozen=True):
         wait_in: in how many seconds the next deadline of a blocked job passes; 0: one has, or signals are unsettled; None: no
             blocked job has one.
         timeouts: how many seconds an attempt may take whose task names no timeout, by queue.
+        limited: the queues that are limited as a whole.
+        in_lanes: whether limited jobs wait in lanes.
     """
 
     count: int
@@ -50,6 +52,8 @@ class Polled(msgspec.Struct, frozen=True):
     flow_work: bool = False
     wait_in: float | None = None
     timeouts: Mapping[str, float] = NO_TIMEOUTS
+    limited: Sequence[str] = ()
+    in_lanes: bool = False
 
 
 @plan
@@ -73,7 +77,20 @@ def poll(
     count, all_refused = 0, list[int]()
     while True:
         (row,) = yield Statement("poll", params)
-        moved, refused, next_in, lost, ready, _, schedule_in, flow_work, wait_in, *timeouts = row
+        (
+            moved,
+            refused,
+            next_in,
+            lost,
+            ready,
+            _,
+            schedule_in,
+            flow_work,
+            wait_in,
+            *timeouts,
+            limited,
+            in_lanes,
+        ) = row
         count += moved
         all_refused += refused
         if moved + len(refused) < PROMOTED_AT_ONCE:
@@ -81,7 +98,19 @@ def poll(
     if count:
         yield from wake()
     by_queue = dict(zip(*timeouts, strict=True))
-    return Polled(count, next_in, lost, ready, all_refused, schedule_in, flow_work, wait_in, by_queue)
+    return Polled(
+        count,
+        next_in,
+        lost,
+        ready,
+        all_refused,
+        schedule_in,
+        flow_work,
+        wait_in,
+        by_queue,
+        tuple(limited),
+        in_lanes,
+    )
 
 
 @plan

@@ -149,7 +149,8 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     ``failing_seconds`` is the time from the job's first failed attempt to this claim; 0 before any.
     ``at_end`` is a sum of bits of :class:`AtEnd`, or None.
     ``expires_in`` is the seconds from the claim until which an attempt has to be started, or None. ``asked_at`` is when this
-    process asked for the claim, in seconds of its monotonic clock: it is before the claim, so no attempt starts too late.
+    process asked for the claim, in seconds of its monotonic clock: it is before the claim, so no attempt starts too late. ``lane`` names the
+    lane that it was claimed from, or None.
     """
 
     id: int
@@ -168,6 +169,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     at_end: int | None = None
     expires_in: float | None = None
     asked_at: float = 0.0
+    lane: str | None = None
 
 
 class Mark(NamedTuple):

@@ -5,10 +5,12 @@ verdicts and records them, and :mod:`pgqueue.worker.gathering` makes batches. Th
 and the heartbeat's thread call it, so every change of more than one step is made under one lock.
 """
 
+import math
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -16,8 +18,11 @@ from pgqueue.app.context import Context, Host
 from pgqueue.app.task import Task
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Verdict
+from pgqueue.worker.appointed import Appointed
 from pgqueue.worker.attempt import Attempt, BatchAttempt, Member
 from pgqueue.worker.gathering import Gathered, Gathering, without
+
+NO_WAITS: Mapping[int, float] = MappingProxyType({})
 
 
 class Claims:
@@ -29,6 +34,7 @@ class Claims:
         draining: whether no more claims are wanted; what runs goes on.
         waiting: claims and batches that wait for a slot, in order.
         gathering: claims that wait for others of their batch.
+        appointed: claims that wait for the instant at which a rate has them start.
         running: attempts by job id. The caller that removes an attempt from this map decides its verdict.
         verdicts: what the completer has to write, in order.
         taken: slots of runners, including a runner that is on its way.
@@ -59,6 +65,7 @@ class Claims:
         self.draining = False
         self.waiting: deque[Claim | Gathered] = deque()
         self.gathering = Gathering(host.codec)
+        self.appointed = Appointed()
         self.running: dict[int, Attempt] = {}
         self.verdicts: list[Verdict] = []
         self.replaced: list[Attempt] = []
@@ -85,7 +92,7 @@ class Claims:
         if not self._open:
             return 0
         used = len(self.running) - self._beside_running
-        room = self.size + ahead - used - self.queued
+        room = self.size + ahead - used - self.queued - self.appointed.count
         if not self.gathering.count:
             return room
         with self.lock:
@@ -94,7 +101,7 @@ class Claims:
 
     def unstarted(self) -> list[Claim]:
         """All claims that have not started. To be called under the lock."""
-        return [*_each(self.waiting), *self.gathering.claims()]
+        return [*_each(self.waiting), *self.appointed.claims(), *self.gathering.claims()]
 
     def resize(self, size: int) -> None:
         """Have this many slots. Attempts in slots beyond that go on, and the runner of such a slot leaves at their end."""
@@ -114,23 +121,37 @@ class Claims:
             self._closed = True
             self._reopen()
 
-    def add(self, claims: Sequence[Claim]) -> bool:
-        """Take claims of one worker id; False: its lease was lost, and they are no longer this worker's."""
+    def add(self, claims: Sequence[Claim], waits: Mapping[int, float] = NO_WAITS) -> bool:
+        """Take claims of one worker id; False: its lease was lost, and they are no longer this worker's.
+
+        Args:
+            claims: in order.
+            waits: in how many seconds some of them start, by job; the others start as soon as a slot is free.
+        """
         with self.lock:
             if claims and claims[0].worker_id in self._former:
                 return False
-            if self._batch_tasks:
+            if waits:
+                now = time.monotonic()
+                for claim in claims:
+                    self.appointed.add(claim, now + waits.get(claim.id, 0.0))
+            elif self._batch_tasks:
                 self._gather(claims)
             else:
                 self.waiting.extend(claims)
             return True
 
     def release_due(self) -> float | None:
-        """Make batches of the claims that wait no longer for others; seconds until the next ones are due, or None."""
+        """Have claims start whose instant has come, and make batches of those that wait no longer for others.
+
+        Returns:
+            Seconds until the next ones are due; None: none waits for a time.
+        """
         with self.lock:
             now = time.monotonic()
-            self._put(self.gathering.take_due(now))
-            return self.gathering.due - now if self.gathering.count else None
+            self._gather(self.appointed.take_due(now))
+            due = min(self.gathering.due if self.gathering.count else math.inf, self.appointed.due)
+            return None if due == math.inf else due - now
 
     def reserve(self) -> bool | None:
         """Take a slot for a runner that is to come.
@@ -214,7 +235,7 @@ class Claims:
             judge: makes the verdict.
             job_ids: only these jobs.
             plain: only those of plain functions, or of other tasks.
-            gathering: whether those that wait for others of their batch are meant, too.
+            gathering: whether those that wait for a time or for others of their batch are meant, too.
 
         Returns:
             How many.
@@ -230,7 +251,7 @@ class Claims:
             if dropped:
                 self._take_out(dropped)
             if gathering:
-                dropped += self.gathering.drop(is_meant)
+                dropped += [*self.appointed.drop(is_meant), *self.gathering.drop(is_meant)]
             self.verdicts += map(judge, dropped)
             return len(dropped)
 
@@ -243,7 +264,8 @@ class Claims:
             lost = [*(attempt.claim for attempt in attempts), *self.unstarted(), *ended]
             self.waiting.clear()
             self._beside_waiting = 0
-            self.gathering.drop(lambda _: True)
+            for later in (self.appointed, self.gathering):
+                later.drop(lambda _: True)
             self.verdicts.clear()
             for attempt in attempts:
                 self._end(attempt, None)

@@ -23,6 +23,7 @@ from pgqueue.worker.completer import Completer
 from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.joblog import worker_log
+from pgqueue.worker.lanes import Lanes
 from pgqueue.worker.queues import Queues
 from pgqueue.worker.runners import Runners
 from pgqueue.worker.signals import Signals
@@ -61,6 +62,7 @@ class Fetcher:
         completer: Completer,
         heartbeat: Heartbeat,
         queues: Queues,
+        lanes: Lanes,
         signals: Signals,
     ) -> None:
         """Start idle.
@@ -72,6 +74,7 @@ class Fetcher:
             completer: a long backlog there stops claiming.
             heartbeat: under which id to claim.
             queues: which queues to ask.
+            lanes: which lanes to ask for limited jobs.
             signals: what to wait for.
         """
         self._connection = connection
@@ -80,6 +83,8 @@ class Fetcher:
         self._completer = completer
         self._heartbeat = heartbeat
         self._queues = queues
+        self._lanes = lanes
+        self._again_in: float | None = None
         self._signals = signals
         self._rate = Rate()
         self._portions = Portions()
@@ -87,6 +92,7 @@ class Fetcher:
         self.filled = False
         self._idle = True
         self._unbroken_since = time.monotonic()
+        self._lanes_first = False
         self._stopping = False
         self._waiting = False
 
@@ -114,7 +120,7 @@ class Fetcher:
                 await self._set_idle(idle=False)
             await self._wait(within=None)  # a head that is due is no reason to look before there is room
             return
-        found = await self._claimed(room)
+        found = await (self._claimed_of_both(room) if self._lanes.are_served else self._claimed(room))
         if found is None:
             return
         self._portions.learn(found)
@@ -123,7 +129,7 @@ class Fetcher:
             self._signals.activity.touch()
             if self._idle and time.monotonic() - self._unbroken_since > BUSY_AFTER:
                 await self._set_idle(idle=False)
-        self.filled = len(found) >= room or self._queues.unfinished
+        self.filled = len(found) >= room or self._queues.unfinished or self._lanes.unfinished
         if not self.filled:
             await self._rest(found=bool(found))
 
@@ -138,6 +144,38 @@ class Fetcher:
                 raise  # the server refused, or is away: nothing was claimed
             await self._set_aside(room, error)
             return None
+
+    async def _claimed_of_both(self, room: int) -> list[Claim] | None:
+        """Claim from queues and from lanes: each first in turn, and where both have jobs, each half."""
+        self._lanes_first = not self._lanes_first
+        claim_first, claim_then = self._claimed, self._claimed_from_lanes
+        if self._lanes_first:
+            claim_first, claim_then = claim_then, claim_first
+        first = await claim_first((room + 1) // 2)
+        if first is None or len(first) >= room:
+            return first
+        then = await claim_then(room - len(first))
+        if then is None:
+            return None
+        if len(first) == (room + 1) // 2 and len(first) + len(then) < room:
+            first += await claim_first(room - len(first) - len(then)) or []
+        return [*first, *then]
+
+    async def _claimed_from_lanes(self, room: int) -> list[Claim] | None:
+        """As :meth:`_claimed`, limited jobs."""
+        try:
+            taken = await self._connection.run(
+                self._lanes.claim(self._heartbeat.id, room),
+                then=lambda taken: self._runners.add(taken.claims, taken.waits),
+            )
+        except Exception as error:
+            if isinstance(error, PgQueueError) or getattr(error, "sqlstate", None) is not None:
+                raise
+            await self._set_aside(room, error)
+            return None
+        self._again_in = taken.again_in
+        self._signals.in_lanes = True
+        return [*taken.claims]
 
     async def _set_aside(self, room: int, error: Exception) -> None:
         """End what was claimed and cannot be handled: of one job the attempt is spent, several are requeued unspent.
@@ -166,13 +204,19 @@ class Fetcher:
         """The queues were empty at this look: wait to be notified, or have the worker set idle so that it will be."""
         if self._idle:
             began = time.monotonic()
-            await self._wait(within=self._queues.marks.head_in())
+            await self._wait(within=self._sooner(self._queues.marks.head_in()))
             if time.monotonic() - began > PAUSE:
                 self._unbroken_since = time.monotonic()
         elif found:
-            await self._wait(within=GATHER_FOR)  # what follows in a flow does not wait that long
+            await self._wait(
+                within=self._sooner(GATHER_FOR)
+            )  # what follows in a flow does not wait that long
         else:
             await self._set_idle(idle=True)  # then look once more, for what was committed before this
+
+    def _sooner(self, seconds: float) -> float:
+        """So long, or until more may be claimed from lanes."""
+        return seconds if self._again_in is None else min(seconds, self._again_in)
 
     async def _set_idle(self, *, idle: bool) -> None:
         await self._connection.run(claim.set_idle(self._heartbeat.id, idle=idle))

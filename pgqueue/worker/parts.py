@@ -23,6 +23,7 @@ from pgqueue.worker.fetcher import Fetcher
 from pgqueue.worker.gauge import Gauge
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.joblog import JobLog
+from pgqueue.worker.lanes import Lanes
 from pgqueue.worker.queues import Queues
 from pgqueue.worker.reconciler import Reconciler
 from pgqueue.worker.runners import Runners
@@ -127,6 +128,7 @@ class Parts:
             signals=signals,
         )
         self.queues = queues = Queues(options.served)
+        self.lanes = lanes = Lanes(lambda: queue.limits, options.served)
         self.fetcher = fetcher = Fetcher(
             connections.claiming,
             claims=claims,
@@ -134,6 +136,7 @@ class Parts:
             completer=completer,
             heartbeat=heartbeat,
             queues=queues,
+            lanes=lanes,
             signals=signals,
         )
         slots.measure = Gauge(claims, fetcher, self.watch).measure
@@ -144,6 +147,7 @@ class Parts:
             runners=runners,
             reconciler=self.reconciler,
             queues=queues,
+            lanes=lanes,
             timeouts=executor.timeouts,
             slots=slots,
             board=executor.board,

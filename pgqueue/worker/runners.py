@@ -17,7 +17,7 @@ import contextvars
 import math
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -28,7 +28,7 @@ from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Cancelled, Returned, Verdict
 from pgqueue.worker import batches
 from pgqueue.worker.attempt import Attempt, BatchAttempt, Stop
-from pgqueue.worker.claims import Claims
+from pgqueue.worker.claims import NO_WAITS, Claims
 from pgqueue.worker.completer import Completer
 from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.executor import Executor, limit
@@ -98,16 +98,21 @@ class Runners:
         """The ids of all jobs that this worker knows to be in its name. May be called in any thread."""
         return self._completer.known()
 
-    def add(self, claims: Sequence[Claim]) -> None:
-        """Take claims, and start what can be started. Claims of a lease that was lost are left alone."""
+    def add(self, claims: Sequence[Claim], waits: Mapping[int, float] = NO_WAITS) -> None:
+        """Take claims, and start what can be started. Claims of a lease that was lost are left alone.
+
+        Args:
+            claims: in order.
+            waits: in how many seconds some of them start, by job.
+        """
         self._signals.here()
-        if not self._claims.add(claims):
+        if not self._claims.add(claims, waits):
             log.warning("claims of a lost lease are not run", extra={"jobs": len(claims)})
             return
         if claims and self._observers.claimed:
             self._observers.claimed(claims)
         self._added_at = time.monotonic()
-        if self._claims.gathering.count:
+        if self._claims.gathering.count or self._claims.appointed.count:
             self._release_due()
         else:
             self._summon()
@@ -200,7 +205,7 @@ class Runners:
         self._threads.close()
 
     def _release_due(self) -> None:
-        """Have batches start whose first claim has waited for long enough. Called in the loop."""
+        """Have claims start whose instant has come, and batches whose first claim has waited for long enough. In the loop."""
         if self._release is not None:
             self._release.cancel()
         seconds = self._claims.release_due()

@@ -42,6 +42,7 @@ class Signals:
         stopping: no job is claimed or started any more.
         hurry: the grace is over.
         activity: when something happened last, and whether notifications arrive.
+        in_lanes: the fetcher claims from lanes: the end of a limited job is a reason to look.
         room_at: the fetcher waits for room, and looks when at most this many claims wait; -1: it does not wait for it.
         loop: the event loop in which coroutines of tasks run; None before the worker runs.
         thread: the identity of that loop's thread; None before the worker runs.
@@ -58,6 +59,7 @@ class Signals:
         self.stopping = asyncio.Event()
         self.hurry = asyncio.Event()
         self.activity = Activity(on_end_of_idleness=self.poll.set)
+        self.in_lanes = False
         self.room_at = -1
         self.loop: asyncio.AbstractEventLoop | None = None
         self.thread: int | None = None
@@ -86,7 +88,11 @@ class Signals:
 
     def recorded(self, verdicts: Sequence[Verdict]) -> None:
         """The database has these verdicts: there is room, and the requeued jobs may run here again."""
-        if self.room_at >= 0 or any_in_flow(verdicts):  # what follows in a flow may be ready
+        if (
+            self.room_at >= 0
+            or any_in_flow(verdicts)
+            or (self.in_lanes and any(one.claim.lane is not None for one in verdicts))
+        ):  # what follows in a flow may be ready
             self.look.set()
         if REQUEUED.isdisjoint(
             map(type, verdicts)

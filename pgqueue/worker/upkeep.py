@@ -25,6 +25,7 @@ from pgqueue.store.sweep import arun_sweep, reclaiming
 from pgqueue.worker.connection import LONG_READ, Connections, WorkerConnection
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.joblog import worker_log
+from pgqueue.worker.lanes import Lanes
 from pgqueue.worker.queues import Queues
 from pgqueue.worker.reconciler import Reconciler
 from pgqueue.worker.runners import Runners
@@ -113,6 +114,7 @@ class Upkeep:
         runners: Runners,
         reconciler: Reconciler,
         queues: Queues,
+        lanes: Lanes,
         timeouts: dict[str, timedelta],
         slots: Slots,
         board: Board,
@@ -131,6 +133,7 @@ class Upkeep:
             runners: what it runs.
             reconciler: compares what the worker knows with the database.
             queues: what it serves.
+            lanes: told of limited queues, and whether jobs wait in lanes.
             timeouts: of queues; each poll renews them.
             slots: choose how many jobs it runs at a time.
             board: what its jobs report of their progress.
@@ -145,6 +148,7 @@ class Upkeep:
         self._runners = runners
         self._reconciler = reconciler
         self._queues = queues
+        self._lanes = lanes
         self._timeouts = timeouts
         self._slots = slots
         self._board = board
@@ -183,7 +187,8 @@ class Upkeep:
             log.error(
                 "jobs set aside: the database refused to put them in line", extra={"jobs": polled.refused}
             )
-        if polled.count or polled.ready:
+        self._lanes.limited, self._lanes.seen = polled.limited, polled.in_lanes
+        if polled.count or polled.ready or polled.in_lanes:
             self._signals.look.set()
         if polled.lost:
             await self._reclaim()

@@ -11,6 +11,7 @@ PREFIXES = (
     "made_up/",
     "notes/",
     "pipeline/",
+    "limits/",
     "queues/",
     "schedules/",
     "signals/",

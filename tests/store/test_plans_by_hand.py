@@ -212,9 +212,9 @@ def test_promotion_goes_on_while_whole_batches_move_and_wakes_once() -> None:
 
     promoted, names = _told(
         upkeep.poll(),
-        [(whole, [], 1.0, False, False, None, None, False, None, [], [])],
-        [(whole - 1, [7], 1.0, True, False, None, None, False, None, [], [])],
-        [(0, [], 2.5, False, True, None, None, False, None, [], [])],
+        [(whole, [], 1.0, False, False, None, None, False, None, [], [], [], False)],
+        [(whole - 1, [7], 1.0, True, False, None, None, False, None, [], [], [], False)],
+        [(0, [], 2.5, False, True, None, None, False, None, [], [], [], False)],
         [],
     )
 
@@ -282,7 +282,7 @@ def test_sleepers_are_woken_for_what_became_ready() -> None:
 
 
 def test_a_resumed_queue_wakes_sleepers_through_its_row_alone() -> None:
-    assert _told(queues.resume("mail"), [("mail",)]) == (["mail"], ["queues/resume", "queues/note"])
+    assert _told(queues.resume("mail"), [("mail",)]) == (["mail"], ["queues/resume", "audit/note"])
 
 
 def test_a_retried_dead_job_wakes_sleepers_through_the_insert_alone() -> None:

@@ -123,6 +123,12 @@ insert into pgqueue.signals (target, name, settled)
 select 'job:' || n, 'approved', n % 100 > 0 from generate_series(1, 5000) as n;
 insert into pgqueue.deadlines (job_id, waits_for, until)
 select n, 'signal:job:' || n || ':approved', now() from generate_series(1, 5000) as n;
+insert into pgqueue.limits (name, most, declared) select 'task ' || n, 3, '3' from generate_series(1, 5000) as n;
+insert into pgqueue.rates (key, tat) select 'task ' || n, n from generate_series(1, 5000) as n;
+insert into pgqueue.jobs (queue, task, status, lane, in_lane)
+select 'queue ' || n % 5, 'task', case when n % 9 = 0 then 'running' else 'blocked' end, 'lane ' || n % 700,
+       case when n % 9 <> 0 then true end
+from generate_series(1, 10000) as n;
 insert into pgqueue.unique_holds (unique_key, job_id, held_until)
 select 'key ' || n, n, now() from generate_series(1, 5000) as n;
 insert into pgqueue.notes (job_id, kind, name, value)
@@ -195,7 +201,10 @@ def test_the_planner_takes_the_indices_that_the_header_names(
 
 
 def test_no_index_but_the_keys_has_entries_of_running_jobs(busy_database: psycopg.Connection[Any]) -> None:
-    """Each would be written at every claim, and kept for as long as a snapshot is held open."""
+    """Each would be written at every claim, and kept for as long as a snapshot is held open.
+
+    Only limited jobs are in one: they are counted.
+    """
     statement = (
         "select indexname, indexdef from pg_indexes where schemaname = 'pgqueue' and tablename = 'jobs'"
     )
@@ -206,7 +215,11 @@ def test_no_index_but_the_keys_has_entries_of_running_jobs(busy_database: psycop
         "jobs_ready",
         "jobs_scheduled",
         "jobs_expires_at",
+        "jobs_lanes",
+        "jobs_running_in_lanes",
     }
+    assert indices["jobs_lanes"].endswith("WHERE in_lane")
+    assert indices["jobs_running_in_lanes"].endswith("AND (lane IS NOT NULL))")
     assert re.search(r"WHERE \(+status\)?(::text)? = 'ready'", indices["jobs_ready"])
     assert re.search(r"WHERE \(+status\)?(::text)? = 'scheduled'", indices["jobs_scheduled"])
     assert re.search(r"status\)?(::text)? <> 'running'", indices["jobs_expires_at"])

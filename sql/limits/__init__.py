@@ -1,0 +1,1 @@
+"""Statements about limits: the lanes in which limited jobs wait, and what claims from them have to know."""

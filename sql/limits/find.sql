@@ -1,0 +1,22 @@
+-- limits/find: the next lanes in which jobs wait, with the queue, and what the start of the first job costs.
+-- index: jobs_lanes, queues_pkey
+-- locks: none
+-- run by: worker fetcher, take
+-- why: it skips from lane to lane, however many jobs a lane has, and past the lanes of a queue that is not asked for
+with recursive lane (queue, lane, cost, place) as (
+    (select queue, lane, cost, 1 from pgqueue.jobs
+     where in_lane and (queue, lane) > (%(after_queue)s::text, %(after_lane)s::text)
+     order by queue, lane, -priority, run_at, id limit 1)
+    union all
+    select next.queue, next.lane, next.cost, lane.place + 1
+    from lane cross join lateral (
+        select other.queue, other.lane, other.cost from pgqueue.jobs as other
+        where other.in_lane
+          and (other.queue, other.lane) > (lane.queue, case when %(queues)s::text[] is null or lane.queue = any(%(queues)s::text[])
+                                                            then lane.lane else E'\U0010FFFF' end)
+        order by other.queue, other.lane, -other.priority, other.run_at, other.id limit 1) as next
+    where lane.place < %(limit)s::integer
+)
+select queue, lane, cost, (%(queues)s::text[] is null or queue = any(%(queues)s::text[]))
+       and (select paused_at from pgqueue.queues where name = queue) is null
+from lane

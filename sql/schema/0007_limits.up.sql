@@ -1,0 +1,92 @@
+-- Lanes, in which limited jobs wait, and the limits themselves.
+
+-- Columns without a default, and which may be null, are added without reading or writing a row. The two indices are empty
+-- at first; to build them, all live jobs are read once (0.1 s for each million), and enqueues and claims wait meanwhile.
+alter table pgqueue.jobs add column lane text, add column in_lane boolean, add column cost integer;
+alter table pgqueue.dead_jobs add column lane text, add column cost integer;
+create index jobs_lanes on pgqueue.jobs (queue, lane, (-priority), run_at, id) where in_lane;
+create index jobs_running_in_lanes on pgqueue.jobs (queue, lane) where status = 'running' and lane is not null;
+comment on column pgqueue.jobs.lane is
+    'The keys of the limits under which it runs, and of its share; null: it has none, and stands in its queue.';
+comment on column pgqueue.jobs.in_lane is
+    'True: it is blocked, and waits for nothing but the limits of its lane: workers claim it from there.';
+comment on column pgqueue.jobs.cost is 'How much of each rate its start takes; null: 1.';
+comment on column pgqueue.dead_jobs.lane is 'As in jobs.';
+comment on column pgqueue.dead_jobs.cost is 'As in jobs.';
+
+-- A job with a lane is never ready. Many statements make jobs ready, also those of former releases and of users; this is the
+-- one place that keeps the promise. Inserts do not come by here: COPY would become slower for all jobs.
+create function pgqueue.keep_in_lane() returns trigger language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    if new.status = 'ready' then
+        new.status := 'blocked';
+        new.in_lane := true;
+    elsif new.status <> 'blocked' then
+        new.in_lane := null;
+    end if;
+    return new;
+end $$;
+create trigger jobs_keep_in_lane before update of status, lane on pgqueue.jobs
+    for each row when (new.lane is not null) execute function pgqueue.keep_in_lane();
+
+create table pgqueue.limits (
+    name     text        primary key,
+    most     integer     check (most >= 0),
+    every    bigint      check (every > 0),
+    burst    bigint      check (burst > 0),
+    declared text        not null,
+    set_at   timestamptz,
+    set_by   text,
+    check ((most is null) <> (every is null) and (every is null) = (burst is null))
+) with (fillfactor = 50);
+comment on table pgqueue.limits is
+    'Limits by name. A worker that claims under limits locks their rows, so that no other worker counts at the same time.';
+comment on column pgqueue.limits.most is 'How many jobs of a key run at most at once; null: this is a rate.';
+comment on column pgqueue.limits.every is 'Of a rate: the microseconds between two starts of a key that cost 1 each.';
+comment on column pgqueue.limits.burst is 'Of a rate: how much may start at once after a pause.';
+comment on column pgqueue.limits.declared is 'What the code says of it, as text; an operator may have set other numbers.';
+comment on column pgqueue.limits.set_at is 'When an operator set its numbers; null: they are as declared.';
+comment on column pgqueue.limits.set_by is 'Who set them, for people to read.';
+
+create table pgqueue.rates (
+    key text   primary key,
+    tat bigint not null
+) with (fillfactor = 50);
+comment on table pgqueue.rates is 'The state of each key of a rate. A row whose time has passed means nothing, and is removed.';
+comment on column pgqueue.rates.tat is
+    'The theoretical arrival time: microseconds since 1970, from which on a start is not early, by the generic cell rate algorithm.';
+
+-- For the roles that have rights to the jobs: what they do to those, they may do to these.
+do $$
+declare
+    right_to record;
+begin
+    for right_to in
+        select case when grantee = 0 then 'public' else quote_ident(pg_get_userbyid(grantee)) end as name, privilege_type
+        from pg_class, aclexplode(relacl)
+        where pg_class.oid = 'pgqueue.jobs'::regclass and grantee <> relowner
+          and privilege_type in ('SELECT', 'INSERT', 'UPDATE', 'DELETE')
+    loop
+        execute format('grant %s on pgqueue.limits, pgqueue.rates to %s', right_to.privilege_type, right_to.name);
+    end loop;
+end $$;
+
+-- As in revision 0006, and the lane goes with it.
+create or replace function pgqueue.set_aside(job_id bigint, why text, at_time timestamptz) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    with gone as (
+        delete from pgqueue.jobs where id = job_id returning *
+    )
+    insert into pgqueue.dead_jobs (id, run_at, created_at, started_at, died_at, worker_id, collisions, priority,
+                                   attempts, max_attempts, reason, queue, task, unique_key, args, errors, meta, at_end, lane, cost)
+    select id, run_at, created_at, null, at_time, null, collisions, priority, attempts, max_attempts, 'undecodable', queue, task,
+           unique_key, pgqueue.as_jsonb(args), pgqueue.with_error(errors, jsonb_build_object(
+               'attempt', attempts, 'type', 'SetAside', 'traceback', null,
+               'message', 'the database refused to put the job in line: ' || why), at_time), meta, at_end, lane, cost
+    from gone;
+exception when data_exception or integrity_constraint_violation or program_limit_exceeded or raise_exception then
+    raise warning 'pgqueue: job % can neither be put in line (%) nor moved to the dead jobs (%): tried again in an hour',
+        job_id, why, sqlerrm;
+    update pgqueue.jobs set run_at = at_time + interval '1 hour' where id = job_id;
+end $$;

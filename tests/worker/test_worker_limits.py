@@ -1,0 +1,136 @@
+"""Limits hold across workers: concurrency, order, rates and whole queues; decided from what the tasks recorded."""
+
+import asyncio
+
+from looking import ask
+from running import Running
+from worker.helping import FOR_EVER, dismantle, ended
+
+from pgqueue import Limit, PgQueue, Rate
+from pgqueue.worker.worker import Worker
+
+
+class Most:
+    """How many run at once, at most."""
+
+    def __init__(self) -> None:
+        self.now = self.most = self.count = 0
+
+    async def __aenter__(self) -> None:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0)
+
+    async def __aexit__(self, *_: object) -> None:
+        self.now -= 1
+        self.count += 1
+
+
+async def test_at_most_so_many_jobs_of_a_task_run_at_once_over_two_workers(
+    queue: PgQueue, running: Running
+) -> None:
+    seen = Most()
+
+    @queue.task(limit=Limit(3))
+    async def call() -> None:
+        async with seen:
+            await asyncio.sleep(0.002)
+
+    jobs = await queue.aenqueue_many(call.call() for _ in range(60))
+    async with running(queue, concurrency=10), running(queue, concurrency=10):
+        await ended(queue, *jobs)
+    assert (seen.count, seen.most) == (60, 3)
+
+
+async def test_jobs_of_one_key_run_one_at_a_time_and_in_order_and_those_of_other_keys_beside_them(
+    queue: PgQueue, running: Running
+) -> None:
+    order: dict[int, list[int]] = {}
+    seen: dict[int, Most] = {}
+    all_of_them = Most()
+
+    @queue.task(limit=Limit(1, by="customer"))
+    async def charge(customer: int, number: int) -> None:
+        async with seen.setdefault(customer, Most()), all_of_them:
+            order.setdefault(customer, []).append(number)
+            await asyncio.sleep(0.002)
+
+    jobs = await queue.aenqueue_many(charge.call(number % 5, number=number) for number in range(50))
+    async with running(queue, concurrency=20):
+        await ended(queue, *jobs)
+    assert {customer: most.most for customer, most in seen.items()} == dict.fromkeys(range(5), 1)
+    assert all(numbers == sorted(numbers) for numbers in order.values())
+    assert all_of_them.most > 1
+
+
+async def test_several_limits_on_one_job_all_hold(queue: PgQueue, running: Running) -> None:
+    by_customer: dict[int, Most] = {}
+    together = Most()
+
+    @queue.task(limit=[Limit(4, name="api"), Limit(2, by="customer")])
+    async def call(customer: int) -> None:
+        async with by_customer.setdefault(customer, Most()), together:
+            await asyncio.sleep(0.002)
+
+    @queue.task(limit=Limit(4, name="api"))
+    async def other() -> None:
+        async with together:
+            await asyncio.sleep(0.002)
+
+    jobs = await queue.aenqueue_many(
+        [*(call.call(number % 3) for number in range(30)), *(other.call() for _ in range(10))]
+    )
+    async with running(queue, concurrency=20):
+        await ended(queue, *jobs)
+    assert together.most == 4
+    assert {most.most for most in by_customer.values()} <= {1, 2}
+
+
+async def test_starts_of_an_interval_are_exactly_that_far_apart(queue: PgQueue, running: Running) -> None:
+    claimed: list[float] = []
+
+    @queue.task(limit=Rate(every=0.02))
+    async def tick() -> None:
+        claimed.append(asyncio.get_running_loop().time())
+
+    jobs = await queue.aenqueue_many(tick.call() for _ in range(20))
+    async with running(queue, concurrency=5):
+        await ended(queue, *jobs)
+    assert claimed[-1] - claimed[0] >= 19 * 0.02 - 0.02  # a late first start may come up to one interval late
+
+
+async def test_the_places_of_a_lost_worker_come_back_with_its_jobs(queue: PgQueue, running: Running) -> None:
+    @queue.task(limit=Limit(2))
+    async def call() -> None: ...
+
+    jobs = [await call.aenqueue() for _ in range(5)]
+    lost = Worker(queue, poll=FOR_EVER, concurrency=10)
+    await lost.parts.heartbeat.register()
+    taken = await lost.parts.connections.claiming.run(lost.parts.lanes.claim(lost.id, 10))
+    assert [one.id for one in taken.claims] == [jobs[0].id, jobs[1].id]
+    again = await lost.parts.connections.claiming.run(lost.parts.lanes.claim(lost.id, 10))
+    assert not again.claims
+    ask(queue, "update pgqueue.workers set lease_until = now() - interval '1 minute'")
+    async with running(queue):
+        await ended(queue, *jobs)
+    await dismantle(lost)
+
+
+async def test_a_limit_on_a_queue_holds_for_jobs_that_were_ready_before(
+    queue: PgQueue, running: Running
+) -> None:
+    seen = Most()
+
+    @queue.task
+    async def call() -> None:
+        async with seen:
+            await asyncio.sleep(0.002)
+
+    jobs = await queue.aenqueue_many(call.using(queue="mail").call() for _ in range(30))
+    others = await queue.aenqueue_many(call.using(queue="other").call() for _ in range(3))
+    ask(queue, "insert into pgqueue.limits (name, most, declared) values ('queue:mail', 2, '')")
+    async with running(queue, concurrency=10, queues=["mail"]):
+        await ended(queue, *jobs)
+    assert (seen.count, seen.most) == (30, 2)
+    async with running(queue):
+        await ended(queue, *others)
