@@ -7,7 +7,7 @@ arguments, and never runs it.
 import threading
 from typing import NoReturn, TypeVar
 
-from pgqueue.app.jobs import Jobs
+from pgqueue.app.registry import Registry
 from pgqueue.errors import NotInMemory
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan
@@ -86,7 +86,7 @@ class Memory(Database):
     in_memory = True
     calls_hooks = True
 
-    def __init__(self, queue: Jobs, clock: Clock | None = None) -> None:
+    def __init__(self, queue: Registry, clock: Clock | None = None) -> None:
         """Begin with no job.
 
         Args:
@@ -95,12 +95,13 @@ class Memory(Database):
         """
         super().__init__("", schema=queue.database.catalogue.schema)
         self.clock = Clock() if clock is None else clock
+        self._limits = lambda: queue.limits
         self.clear()
         self._one_at_a_time = threading.RLock()
 
     def clear(self) -> None:
         """Forget every job, what it noted, every flow, signal and schedule."""
-        self._table = table = Table()
+        self._table = table = Table(self._limits)
         self.flows = table.flows
         self._answers: dict[str, object] = {
             **dict.fromkeys(ANSWERED, table),

@@ -46,6 +46,21 @@ class Row:
         return self.new.max_attempts or MAX_ATTEMPTS
 
     @property
+    def is_ready(self) -> bool:
+        """Whether it may be claimed; with a lane, as far as its limits let it."""
+        return self.state is JobState.READY
+
+    @property
+    def is_running(self) -> bool:
+        """Whether an attempt holds it."""
+        return self.state is JobState.RUNNING
+
+    @property
+    def shown_state(self) -> JobState:
+        """As PostgreSQL has it: a job that waits in a lane is blocked."""
+        return JobState.BLOCKED if self.is_ready and self.new.lane is not None else self.state
+
+    @property
     def place(self) -> tuple[int, datetime, int]:
         """Where it stands in its line."""
         return -self.priority, self.run_at, self.id
@@ -54,7 +69,7 @@ class Row:
         """The job as it is shown."""
         return Job(
             id=self.id,
-            state=self.state,
+            state=self.shown_state,
             queue=self.new.queue,
             task=self.new.task,
             args=object_of(self.new.args),

@@ -7,7 +7,7 @@ to one client that has no other beside it. What is decided elsewhere is not deci
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import count
 from uuid import UUID
@@ -22,11 +22,13 @@ from pgqueue.store.standings import RATED
 from pgqueue.store.waiting import Look
 from pgqueue.testing.flows import Flows
 from pgqueue.testing.known_queues import KnownQueues
+from pgqueue.testing.lanes import Lanes
 from pgqueue.testing.mailbox import Mailbox
 from pgqueue.testing.plans import Found
 from pgqueue.testing.row import Row
 from pgqueue.values.job import AttemptError, Claim, Enqueued, Job, JobState, NewJob, Outcome, QueueCount
 from pgqueue.values.lease import LEASE, spoken
+from pgqueue.values.limit import Numbers, keys_of
 from pgqueue.values.queue_defaults import Known
 from pgqueue.values.retried import Held, Retried
 from pgqueue.values.serving import Serving
@@ -55,8 +57,13 @@ class Table:
         reclaimed: what was recorded of lost workers' jobs; a drain takes it.
     """
 
-    def __init__(self) -> None:
-        """Begin with no job."""
+    def __init__(self, limits: Callable[[], Mapping[str, Numbers]]) -> None:
+        """Begin with no job.
+
+        Args:
+            limits: returns those of the queue's tasks, by name.
+        """
+        self._lanes = Lanes(limits)
         self._rows: dict[int, Row] = {}
         self._ids = count(1)
         self._leases: dict[UUID, datetime] = {}
@@ -121,6 +128,9 @@ class Table:
             return explain(job_id, None)
         if row.state.ended:
             return Why(job_id, row.state, "ended", f"it is {row.state}")
+        if row.shown_state is not row.state:
+            said = f"it waits in its lane for {', '.join(key.text for key in keys_of(row.new.lane or ''))}"
+            return Why(job_id, row.shown_state, "blocked", said)
         if row.state is JobState.BLOCKED:
             said = self.mailbox.spoken(job_id, now) or "it is blocked, and waits for other jobs of its flow"
             return Why(job_id, row.state, "blocked", said)
@@ -143,7 +153,7 @@ class Table:
         found = [
             row.shown()
             for row in reversed(self._rows.values())
-            if (states is None or row.state in states)
+            if (states is None or row.shown_state in states)
             and row.matches(task, queue)
             and unique_key in (None, row.unique_key)
             and (before is None or row.id < before)
@@ -153,7 +163,7 @@ class Table:
     def counts(self) -> tuple[list[QueueCount], list[str]]:
         """How many jobs of each queue wait, run or are dead; and the paused queues."""
         ended = {JobState.SUCCEEDED, JobState.CANCELLED}
-        kinds = [(row.new.queue, row.state) for row in self._rows.values() if row.state not in ended]
+        kinds = [(row.new.queue, row.shown_state) for row in self._rows.values() if row.state not in ended]
         return [QueueCount(*kind, kinds.count(kind)) for kind in sorted(set(kinds))], sorted(
             self.queues.paused
         )
@@ -165,12 +175,12 @@ class Table:
         rates: Counter[str] = Counter()
         for row in self._rows.values():
             queue = row.new.queue
-            if row.state is JobState.READY:
+            if row.shown_state is JobState.READY:
                 ready[queue] = min(row.run_at, ready.get(queue, row.run_at))
             if row.state in {JobState.SUCCEEDED, JobState.CANCELLED}:
                 rates[queue] += row.ended_at is not None and row.ended_at > now - RATED
             else:
-                numbers[queue, row.state] += 1
+                numbers[queue, row.shown_state] += 1
         return standings(
             now=now,
             heads=[Head(queue, oldest, numbers[queue, "ready"]) for queue, oldest in ready.items()],
@@ -240,14 +250,16 @@ class Table:
         for row in self._rows.values():
             if row.state is JobState.SCHEDULED and row.run_at <= now:
                 row.state = JobState.READY
-        ready = [row for row in self._rows.values() if row.state is JobState.READY]
-        waiting = {row.new.queue for row in ready}
+        plain = [row for row in self._rows.values() if row.is_ready and row.new.lane is None]
+        heads = self._lanes.heads(self._rows.values(), now)
+        waiting = {row.new.queue for row in plain} | heads.keys()
         queues = served.filtered(sorted(waiting) if served.is_open else served.names)
         line = self.queues.turn(queues, waiting, split)
         if line is None:
             return Found(None, self.queues.timeouts())
-        first = min((row for row in ready if row.new.queue == line), key=lambda row: row.place)
-        return Found(first.claimed(worker.id, now), self.queues.timeouts())
+        first = min((row for row in plain if row.new.queue == line), key=lambda row: row.place, default=None)
+        chosen = self._lanes.choose(line, heads[line], now) if first is None else first
+        return Found(chosen.claimed(worker.id, now), self.queues.timeouts())
 
     def _expire(self, now: datetime) -> None:
         """End the jobs that were not started in time."""

@@ -1,0 +1,176 @@
+"""Limits, rates and shares in drains of a queue in memory."""
+
+from collections.abc import Iterator
+
+import pytest
+from neighbours.places import a_clock
+
+from pgqueue import JobState, Limit, PgQueue, Rate
+from pgqueue.store.enqueue import enqueue
+from pgqueue.testing import Clock, drain, in_memory
+from pgqueue.testing.trouble import dying
+
+clock = a_clock
+
+
+@pytest.fixture
+def queue(clock: Clock) -> Iterator[PgQueue]:
+    queue = PgQueue("")
+    with in_memory(queue, clock=clock):
+        yield queue
+
+
+def ran(queue: PgQueue) -> list[object]:
+    return [next(iter(one.args.values()), None) for one in drain(queue)]
+
+
+def test_a_limited_job_is_blocked_in_its_lane_until_it_runs(queue: PgQueue) -> None:
+    @queue.task(name="send", limit=Limit(1, by="customer"))
+    def send(customer: int) -> int:
+        return customer
+
+    job = send.enqueue(7)
+    assert job.status() is JobState.BLOCKED
+    assert ran(queue) == [7]
+    assert job.result() == 7
+
+
+def test_an_interval_starts_one_job_at_each_of_its_instants(queue: PgQueue, clock: Clock) -> None:
+    @queue.task(name="call", limit=Rate(every=60))
+    def call(number: int) -> None: ...
+
+    for number in range(3):
+        call.enqueue(number)
+    assert ran(queue) == [0]
+    clock.travel(59)
+    assert ran(queue) == []
+    clock.travel(1)
+    assert ran(queue) == [1]
+    clock.travel(600)  # after a pause no start is made up for
+    assert ran(queue) == [2]
+    call.enqueue(3)
+    assert ran(queue) == []
+
+
+def test_a_rate_has_its_burst_and_each_key_its_own(queue: PgQueue, clock: Clock) -> None:
+    @queue.task(name="call", limit=Rate("2/minute", burst=3, by="api"))
+    def call(api: str) -> None: ...
+
+    for api in "aaaaab":
+        call.enqueue(api)
+    assert sorted(map(str, ran(queue))) == ["a", "a", "a", "b"]
+    clock.travel(30)
+    assert ran(queue) == ["a"]
+
+
+def test_a_start_takes_what_its_argument_costs(queue: PgQueue, clock: Clock) -> None:
+    @queue.task(name="call", limit=Rate("60/minute", burst=10, cost="size"))
+    def call(size: int) -> None: ...
+
+    call.enqueue(10)
+    call.enqueue(5)
+    call.enqueue(1)
+    assert ran(queue) == [10]
+    clock.travel(4)
+    assert ran(queue) == []
+    clock.travel(1)
+    assert ran(queue) == [5]
+    clock.travel(1)
+    assert ran(queue) == [1]
+
+
+def test_a_job_has_all_its_limits(queue: PgQueue, clock: Clock) -> None:
+    @queue.task(name="call", limit=[Rate("10/second", burst=2), Rate("3/minute", burst=3), Limit(5)])
+    def call(number: int) -> None: ...
+
+    for number in range(6):
+        call.enqueue(number)
+    assert ran(queue) == [0, 1]
+    clock.travel(10)
+    assert ran(queue) == [2]
+    clock.travel(10)
+    assert ran(queue) == [3]
+
+
+def test_tasks_share_a_limit_by_its_name(queue: PgQueue, clock: Clock) -> None:
+    @queue.task(name="one", limit=Rate(every=10, name="api"))
+    def one(number: int) -> None: ...
+
+    @queue.task(name="two", limit=Rate(every=10, name="api"))
+    def two(number: int) -> None: ...
+
+    one.enqueue(1)
+    two.enqueue(2)
+    assert ran(queue) == [1]
+    clock.travel(10)
+    assert ran(queue) == [2]
+
+
+def test_tenants_take_turns_and_their_jobs_keep_their_order(queue: PgQueue) -> None:
+    @queue.task(name="work", fair_by="tenant")
+    def work(tenant: str, number: int) -> None: ...
+
+    for number in range(5):
+        work.enqueue("many", number)
+    work.using(priority=5).enqueue("many", 9)
+    work.enqueue("few", 0)
+    work.enqueue("few", 1)
+    order = [(one.args["tenant"], one.args["number"]) for one in drain(queue)]
+    assert [number for tenant, number in order if tenant == "many"] == [9, 0, 1, 2, 3, 4]
+    assert [tenant for tenant, _ in order[:4]].count("few") == 2
+
+
+def test_jobs_without_limits_are_not_kept_by_those_that_wait(queue: PgQueue) -> None:
+    @queue.task(name="slow", limit=Rate("1/day"))
+    def slow(number: int) -> None: ...
+
+    @queue.task(name="free")
+    def free(number: int) -> None: ...
+
+    for number in range(3):
+        slow.enqueue(number)
+        free.enqueue(10 + number)
+    assert sorted(map(str, ran(queue))) == ["0", "10", "11", "12"]
+
+
+def test_a_retried_job_waits_for_its_limits_again(queue: PgQueue, clock: Clock) -> None:
+    calls = []
+
+    @queue.task(name="call", limit=Rate(every=60), retry=3)
+    def call(number: int) -> None:
+        calls.append(number)
+        if len(calls) == 1:
+            raise ValueError
+
+    call.enqueue(1)
+    call.enqueue(2)
+    drain(queue, raises=False)
+    clock.travel(30)
+    assert ran(queue) == []  # every start counts
+    clock.travel(30)
+    drain(queue)
+    assert len(calls) == 2
+
+
+def test_the_place_of_a_lost_worker_is_free_after_its_lease(queue: PgQueue, clock: Clock) -> None:
+    @queue.task(name="call", limit=Limit(1))
+    def call(number: int) -> None: ...
+
+    call.enqueue(1)
+    call.enqueue(2)
+    with dying(call):
+        drain(queue)
+    assert [one.args["number"] for one in drain(queue)] == []
+    clock.travel(31)
+    assert sorted(map(str, ran(queue))) == ["1", "2"]
+
+
+def test_a_job_of_an_unknown_limit_waits() -> None:
+    here, there = PgQueue(""), PgQueue("")
+
+    @here.task(name="send", limit=Limit(1))
+    def send() -> None: ...
+
+    with in_memory(there) as memory:
+        memory.run(enqueue(send.call().job))
+        assert drain(there) == []
