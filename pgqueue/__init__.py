@@ -21,6 +21,7 @@ from pgqueue.errors import Dead, PgQueueError, RetryLater, Snooze, Superseded, W
 from pgqueue.store.joining import OWN_CONNECTION
 from pgqueue.values.codec import Codec, JobPart
 from pgqueue.values.condition import Condition, result
+from pgqueue.values.crashes import Crashes
 from pgqueue.values.event import Event, WorkerEvent
 from pgqueue.values.job import AttemptError, Job, JobState, Outcome
 from pgqueue.values.limit import Limit, Rate
@@ -42,6 +43,7 @@ __all__ = [
     "Codec",
     "Condition",
     "Context",
+    "Crashes",
     "Dead",
     "Debounce",
     "Event",

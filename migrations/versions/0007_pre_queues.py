@@ -1,4 +1,4 @@
-"""Settings of queues; what workers are asked to do; limits."""
+"""Settings of queues; what workers are asked to do; limits; jobs whose workers died."""
 
 from pgqueue.store.schema import run_revision_file
 
@@ -7,7 +7,7 @@ down_revision = "0006"
 branch_labels = None
 depends_on = None
 
-PARTS = ("queues", "workers", "expiry", "bulk", "limits")
+PARTS = ("queues", "workers", "expiry", "bulk", "limits", "crashes")
 LOCKS = "locks"
 """The tables that the parts change are locked before the first of them, on the way up and on the way down."""
 

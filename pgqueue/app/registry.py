@@ -19,6 +19,7 @@ from pgqueue.app.task import Registers, Task
 from pgqueue.errors import DuplicateTask, Duration, UnknownTask, as_limit
 from pgqueue.values.batching import Batching
 from pgqueue.values.batching import checked as checked_batching
+from pgqueue.values.crashes import Crashes, as_crashes
 from pgqueue.values.hints import hinting
 from pgqueue.values.limit import Limit, Numbers, Rate
 from pgqueue.values.limiting import limiting, require_agreement
@@ -83,6 +84,7 @@ class Registry(Enqueuing):
         expires_in: Duration | None = None,
         limit: Limit | Rate | Sequence[Limit | Rate] | None = None,
         fair_by: str | Sequence[str] | None = None,
+        crashes: Crashes | int | None = None,
     ) -> Registers: ...
     @hinting
     def task(
@@ -100,6 +102,7 @@ class Registry(Enqueuing):
         expires_in: Duration | None = None,
         limit: Limit | Rate | Sequence[Limit | Rate] | None = None,
         fair_by: str | Sequence[str] | None = None,
+        crashes: Crashes | int | None = None,
     ) -> Any:
         """Register a function as a task; with or without parentheses.
 
@@ -118,6 +121,8 @@ class Registry(Enqueuing):
             limit: how many of the jobs run at once (:class:`Limit`), or how often they start (:class:`Rate`), over all workers;
                 one or a list of them.
             fair_by: arguments whose values make a share: jobs of each value get the same share of the slots.
+            crashes: what becomes of a job whose attempts end with their worker: a :class:`Crashes`, or after how many of them
+                the job runs alone in a process of its own; 3 by default.
 
         Returns:
             A :class:`Task` with the function's own signature, less its ``Context``.
@@ -140,6 +145,7 @@ class Registry(Enqueuing):
             timeout=as_limit("timeout", timeout),
             limit=limit,
             fair_by=fair_by,
+            crashes=as_crashes(crashes),
         )
         return register if function is None else register(function)
 
@@ -162,6 +168,7 @@ class Registry(Enqueuing):
         expires_in: Duration | None = None,
         limit: Limit | Rate | Sequence[Limit | Rate] | None = None,
         fair_by: str | Sequence[str] | None = None,
+        crashes: Crashes | int | None = None,
     ) -> RegistersBatch[P, I]:
         """Register a function that takes many jobs in one call: a :class:`pgqueue.Batch` of items.
 
@@ -184,6 +191,7 @@ class Registry(Enqueuing):
             limit: how many of the jobs run at once (:class:`Limit`), or how often they start (:class:`Rate`), over all workers;
                 one or a list of them.
             fair_by: arguments whose values make a share: jobs of each value get the same share of the slots.
+            crashes: what becomes of a job whose attempts end with their worker, as for :meth:`task`.
 
         Returns:
             The decorator; it makes a :class:`Task` with the signature of the item.
@@ -207,6 +215,7 @@ class Registry(Enqueuing):
                 options=options,
                 retry=policy,
                 timeout=as_limit("timeout", timeout),
+                crashes=as_crashes(crashes),
                 item=item,
                 batching=batching,
                 limit=limit,
@@ -240,6 +249,7 @@ class Registry(Enqueuing):
         expires_in: Duration | None = None,
         limit: Limit | Rate | Sequence[Limit | Rate] | None = None,
         fair_by: str | Sequence[str] | None = None,
+        crashes: Crashes | int | None = None,
     ) -> MakesCalls: ...
     def call(self, function: Any = None, /, **options: Any) -> Any:  # noqa: D417 - those of task
         """Register a function as a task, and make an ``async def`` function whose calls run as its jobs.
@@ -295,6 +305,7 @@ class Registry(Enqueuing):
         options: JobOptions,
         retry: Retry,
         timeout: timedelta | None,
+        crashes: Crashes,
         item: Callable[..., Any] | None = None,
         batching: Batching | None = None,
         limit: Limit | Rate | Sequence[Limit | Rate] | None = None,
@@ -318,6 +329,7 @@ class Registry(Enqueuing):
             options=options,
             retry=retry,
             timeout=timeout,
+            crashes=crashes,
             item=item,
             batching=batching,
             limiting=limiting(name, limit, fair_by),

@@ -21,6 +21,7 @@ from pgqueue.app.middleware import Middleware, composed
 from pgqueue.app.naming import objection_to
 from pgqueue.errors import Duration, InvalidOption, PayloadNotEncodable
 from pgqueue.values.batching import Batching
+from pgqueue.values.crashes import DEFAULT_CRASHES, Crashes
 from pgqueue.values.hints import answering_elsewhere, hinting
 from pgqueue.values.job import NewJob
 from pgqueue.values.limit import as_arguments
@@ -72,6 +73,7 @@ class Task(Generic[P, R]):
         timeout: how long an attempt may take; None: as long as it likes.
         batching: how its jobs are gathered; None: each runs by itself.
         limiting: which limits and which share its jobs have; None: they have none.
+        crashes: what becomes of a job whose attempts end with their worker.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Task(Generic[P, R]):
         options: JobOptions,
         retry: Retry,
         timeout: timedelta | None,
+        crashes: Crashes = DEFAULT_CRASHES,
         item: Callable[..., Any] | None = None,
         batching: Batching | None = None,
         limiting: Limiting | None = None,
@@ -96,6 +99,7 @@ class Task(Generic[P, R]):
         self.options = options
         self.retry = retry
         self.timeout = timeout
+        self.crashes = crashes
         self.is_async = inspect.iscoroutinefunction(function)
         self.compose(middleware)
         self._queue = queue

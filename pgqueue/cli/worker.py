@@ -114,7 +114,7 @@ def worker(
     if supervisor is None:
         log.info("app loaded", extra={"app": settings.app, "processes": processes})
     if processes == 1:
-        click.get_current_context().exit(asyncio.run(_serve(queue, supervisor, **options)))
+        click.get_current_context().exit(asyncio.run(_serve(queue, settings.app, supervisor, **options)))
     Worker(queue, **options)  # raises here, once, the errors that every child would raise
     queue.database.verify()
     command = [sys.executable, "-m", "pgqueue", *settings.arguments, "--processes", "1"]
@@ -122,10 +122,11 @@ def worker(
     click.get_current_context().exit(asyncio.run(supervising.run()))
 
 
-async def _serve(queue: PgQueue, supervisor: int | None, **options: Any) -> int:  # noqa: ANN401 - Worker's own
+async def _serve(queue: PgQueue, app: str | None, supervisor: int | None, **options: Any) -> int:  # noqa: ANN401 - Worker's own
     """Run the worker; returns the exit code, which tells a supervisor whether the worker was asked to end."""
     serving = Worker(queue, **options)
     serving.supervised = supervisor is not None
+    serving.app = app
     handle_signals(serving.stop, supervised=supervisor is not None)
     watching = asyncio.create_task(_stop_with(supervisor, serving))
     try:

@@ -21,6 +21,7 @@ EXPLAINED: Mapping[str, str] = {
     "asked": "the task raised Dead",
     "unknown": "no worker knew the task",
     "expired": "it was not started in time",
+    "crashed": "it killed too many workers",
 }
 """The meaning of each reason for which a job is dead."""
 

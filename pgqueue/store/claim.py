@@ -152,6 +152,7 @@ def renew(
             "blocked_task": None if blocked is None else blocked.task,
             "blocked_where": None if blocked is None else blocked.where,
             "not_returned": health.not_returned,
+            "memory": health.memory,
             **_said(doing),
             "maximum": doing and doing.bounds.maximum,
             "answer": doing and doing.answer,

@@ -31,10 +31,14 @@ class TakenOver(msgspec.Struct, frozen=True):
     Attributes:
         claim: the lost attempt; without the arguments, and with times that Python can read.
         seconds: since it was claimed.
+        crashed: whether the attempt counts as one that ended with its worker.
+        memory: the worker's, in bytes, at its last heartbeat; None: not known.
     """
 
     claim: Claim
     seconds: float
+    crashed: bool = False
+    memory: int | None = None
 
 
 Judge: TypeAlias = Callable[[TakenOver], Verdict]
@@ -76,10 +80,12 @@ def end(found: dict[int, UUID], judge: Judge, *, now: datetime | None = None) ->
     """
     workers = [*set(found.values())]
     rows = yield Statement("take_over", {"ids": numbers([*found]), "workers": workers, "now": now})
-    taken = [TakenOver(Claim(*row[:-1]), row[-1]) for row in rows]
+    taken = [TakenOver(Claim(*row[:-3]), *row[-3:]) for row in rows]
     if in_flows := {one.claim.id for one in taken if AtEnd.FLOW & (one.claim.at_end or 0)}:
         free = (yield from following.lock_free(jobs=in_flows))[0]
         taken = [one for one in taken if one.claim.id in free or one.claim.id not in in_flows]
+    if suspects := [one.claim.id for one in taken if not AtEnd.SUSPECT & (one.claim.at_end or 0)]:
+        yield Statement("crashes/suspect", {"ids": numbers(suspects)}, returns=False)
     states: States = {}
     for worker, some in _by_worker(taken):
         states |= yield from finish(worker, [judge(one) for one in some], keep=True, now=now)

@@ -153,7 +153,7 @@ def find_lost_workers(*, now: datetime | None = None) -> Steps[list[UUID]]:
 
 def judge_lost(one: lost.TakenOver) -> Verdict:
     """What becomes of a lost worker's job."""
-    return lost_verdict(one.claim, seconds=one.seconds)
+    return lost_verdict(one.claim, seconds=one.seconds, crashed=one.crashed, memory=one.memory)
 
 
 @plan(transaction=True)

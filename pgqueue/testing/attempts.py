@@ -4,18 +4,25 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
 from pgqueue.app.pgqueue import PgQueue
+from pgqueue.app.task import Task
 from pgqueue.testing.trouble import WorkerDied
+from pgqueue.values.crashes import Begun
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Verdict
 from pgqueue.worker import batches
 from pgqueue.worker.attempt import Attempt, BatchAttempt
 from pgqueue.worker.executor import Executor, limit
+from pgqueue.worker.quarantine import convicted
 
 
 class Watched(Executor):
     """The worker's executor, which keeps what attempts raised; of an attempt whose worker died it says nothing.
+
+    A job that has killed as many workers as its task allows runs here, and is dead if its worker dies once more: a test has
+    one process.
 
     Attributes:
         errors: by job id.
@@ -25,6 +32,21 @@ class Watched(Executor):
         """As a worker makes it."""
         super().__init__(queue, observers=queue.observers)
         self.errors: dict[int, BaseException] = {}
+        self._alone: dict[int, Begun] = {}
+
+    async def run_alone(self, attempt: Attempt, begun: Begun) -> None:
+        """Remember that the attempt would have a process of its own."""
+        self._alone[attempt.claim.id] = begun
+
+    def failed(
+        self, task: Task[..., Any], attempt: Attempt, error: BaseException, *, logged: bool = False
+    ) -> Verdict | None:
+        """As a worker does; where that process died, the job is dead."""
+        begun = self._alone.pop(attempt.claim.id, None)
+        if begun is None or not isinstance(error, WorkerDied):
+            return super().failed(task, attempt, error, logged=logged)
+        self.note(attempt.claim, error)
+        return convicted(attempt, begun, attempt.context.seconds, "its own process").verdict
 
     def note(self, claim: Claim, error: BaseException) -> bool:
         """Keep an error; nothing is recorded of an attempt whose worker died."""

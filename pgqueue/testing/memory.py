@@ -41,6 +41,7 @@ ANSWERED = frozenset(
         "plans.next_claim",
         "finish.record",
         "claim.leave_without_jobs",
+        "crashes.start",
     }
 )
 """The plans that are answered, by name. The method of :class:`Table` with the last part of the name takes the arguments."""

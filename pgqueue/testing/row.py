@@ -34,6 +34,7 @@ class Row:
     result: bytes | None = None
     at_end: int | None = None
     expires_at: datetime | None = None
+    started_fence: int | None = None
 
     @property
     def priority(self) -> int:

@@ -26,7 +26,18 @@ from pgqueue.testing.lanes import Lanes
 from pgqueue.testing.mailbox import Mailbox
 from pgqueue.testing.plans import Found
 from pgqueue.testing.row import Row
-from pgqueue.values.job import AttemptError, Claim, Enqueued, Job, JobState, NewJob, Outcome, QueueCount
+from pgqueue.values.crashes import Begun
+from pgqueue.values.job import (
+    AtEnd,
+    AttemptError,
+    Claim,
+    Enqueued,
+    Job,
+    JobState,
+    NewJob,
+    Outcome,
+    QueueCount,
+)
 from pgqueue.values.lease import LEASE, spoken
 from pgqueue.values.limit import Numbers, keys_of
 from pgqueue.values.queue_defaults import Known
@@ -289,6 +300,15 @@ class Table:
                     del self._rows[row.id]
         return done
 
+    def start(self, claim: Claim, *, now: datetime) -> Begun | None:  # noqa: ARG002 - nothing asks when
+        """Note that an attempt of a suspect starts; None: it no longer holds its job."""
+        if not self.holds(claim):
+            return None
+        row = self._rows[claim.id]
+        row.started_fence = row.fence
+        since_revival = row.errors[max(0, len(row.errors) - (row.attempts - 1)) :]
+        return Begun(sum(error.crashed for error in since_revival))
+
     def holds(self, claim: Claim) -> bool:
         """Whether an attempt holds its job."""
         row = self._rows.get(claim.id)
@@ -327,7 +347,9 @@ class Table:
             assert row.worker_id is not None  # noqa: S101 - a running job's
             claim = msgspec.structs.replace(row.claim(row.worker_id, now), args="{}")
             seconds = 0.0 if row.started_at is None else (now - row.started_at).total_seconds()
-            verdict = lost(claim, seconds=seconds)
+            suspect = bool((row.at_end or 0) & AtEnd.SUSPECT)
+            verdict = lost(claim, seconds=seconds, crashed=not suspect or row.started_fence == row.fence)
+            row.at_end = (row.at_end or 0) | AtEnd.SUSPECT
             self._record(row, verdict, now)
             self.reclaimed.append(as_recorded(verdict, row.state))
             if row.state.ended:

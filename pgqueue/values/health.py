@@ -41,10 +41,12 @@ class WorkerHealth(msgspec.Struct, frozen=True):
     Attributes:
         blocked: what blocks its event loop; None: it runs.
         not_returned: how many plain functions were given up and have not returned; None: not said.
+        memory: the resident memory of its process in bytes; None: not said.
     """
 
     blocked: BlockedLoop | None = None
     not_returned: int | None = None
+    memory: int | None = None
 
 
 class WorkerProblem(msgspec.Struct, frozen=True):

@@ -125,6 +125,8 @@ class AtEnd:
     """In that flow it is a member of a group, and no other part waits for it alone."""
     ASKS: Final = 8
     """In that flow it has a condition: the worker asks, before it starts an attempt, whether the job is to run."""
+    SUSPECT: Final = 16
+    """A lost worker had claimed it: the worker notes, before it starts an attempt, that it does."""
 
 
 class Enqueued(msgspec.Struct, frozen=True, gc=False):
@@ -195,6 +197,8 @@ class AttemptError(msgspec.Struct, frozen=True, omit_defaults=True):
         at: when it was recorded, by the database's clock.
         left_out: how many errors between this one and the next are not kept: of many, the first and the last are.
         encoded: the message and the traceback as a codec encoded them; None: they are in clear.
+        crashed: whether the attempt counts as one that ended with its worker.
+        memory: resident memory of the worker in bytes, at its last heartbeat, or of the attempt's own process; None: not known.
     """
 
     attempt: int
@@ -204,6 +208,8 @@ class AttemptError(msgspec.Struct, frozen=True, omit_defaults=True):
     at: datetime | None = None
     left_out: int = 0
     encoded: str | None = None
+    crashed: bool = False
+    memory: int | None = None
 
 
 class Job(msgspec.Struct, frozen=True):

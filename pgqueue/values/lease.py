@@ -1,4 +1,4 @@
-"""How long a worker's lease is, how often it is renewed, the other lengths of time that follow from it, and how one is said.
+"""How long a worker's lease is, how often it is renewed, and how lengths of time and amounts of memory are said.
 
 Workers, takes, drains and the command use these defaults. A worker that dies holds its jobs for one lease and one sweep.
 """
@@ -20,6 +20,11 @@ GRACE = timedelta(seconds=30)
 def renew_every(lease: timedelta) -> float:
     """Seconds between two renewals: a third of the lease, so that one may fail."""
     return lease.total_seconds() / 3
+
+
+def spoken_bytes(number: int) -> str:
+    """An amount of memory, like ``512 MB``."""
+    return f"{number / 10**6:,.0f} MB" if number < 10**10 else f"{number / 10**9:,.1f} GB"
 
 
 def spoken(seconds: float) -> str:

@@ -14,12 +14,12 @@ import msgspec
 
 from pgqueue.errors import Dead, ResultNotKept, RetryLater, Snooze, Waiting, WaitTimedOut
 from pgqueue.values.job import AttemptError, Claim, Job, JobState
-from pgqueue.values.lease import spoken
+from pgqueue.values.lease import spoken, spoken_bytes
 from pgqueue.values.retry import Retry
 from pgqueue.values.signal import Awaited
 from pgqueue.values.storable import storable_text
 
-Reason = Literal["exhausted", "refused", "undecodable", "asked", "unknown", "expired"]
+Reason = Literal["exhausted", "refused", "undecodable", "asked", "unknown", "expired", "crashed"]
 
 NOT_KEPT = "pgqueue.errors.ResultNotKept"
 """The type of the error that is recorded with a job whose result is not kept."""
@@ -131,18 +131,30 @@ def _after_failure(
             return Again(claim, retry.delay(error, claim.attempt, age), described)
 
 
-def lost(claim: Claim, *, seconds: float, how: str = "stopped renewing its lease") -> Verdict:
+def lost(
+    claim: Claim,
+    *,
+    seconds: float,
+    how: str = "stopped renewing its lease",
+    crashed: bool = False,
+    memory: int | None = None,
+) -> Verdict:
     """Decide on a job whose worker will not record how the attempt ended: the attempt is spent.
 
     Args:
         claim: the attempt.
         seconds: how long ago the job was claimed.
         how: what the worker did, for the error's message.
+        crashed: whether the attempt counts as one that ended with its worker.
+        memory: the worker's, in bytes, at its last heartbeat; None: not known.
     """
+    had = "" if memory is None else f"; last RSS {spoken_bytes(memory)}"
     error = AttemptError(
         attempt=claim.attempt,
         type="WorkerLost",
-        message=f"worker {claim.worker_id} {how}",
+        message=f"worker {claim.worker_id} {how}{had}",
+        crashed=crashed,
+        memory=memory,
     )
     if claim.attempt >= claim.max_attempts:
         return Died(claim, seconds, "exhausted", error)

@@ -15,7 +15,7 @@ from pgqueue.errors import PayloadNotDecodable
 from pgqueue.values.codec import args_text
 from pgqueue.values.job import AtEnd
 from pgqueue.values.verdict import Succeeded
-from pgqueue.worker import flow_attempts
+from pgqueue.worker import flow_attempts, quarantine
 from pgqueue.worker.attempt import BatchAttempt, Member
 from pgqueue.worker.awaiting import awaited, rest
 from pgqueue.worker.executor import Executor, generator_error, task_of
@@ -62,7 +62,7 @@ def run_plain(executor: Executor, attempt: BatchAttempt, loop: asyncio.AbstractE
     task, ready = task_of(attempt), None
     try:
         for one in _asking(attempt):
-            _ask_plain(executor, one)
+            _ask_plain(executor, one, loop)
         ready = _prepared(executor, attempt)
         if ready is not None:
             value = _called(task, attempt, ready)
@@ -74,28 +74,32 @@ def run_plain(executor: Executor, attempt: BatchAttempt, loop: asyncio.AbstractE
 
 
 def _asking(attempt: BatchAttempt) -> list[Member]:
-    """The members whose job has a condition."""
-    return [one for one in attempt.members if one.claim.at_end and one.claim.at_end & AtEnd.ASKS]
+    """The members whose job has a condition, or may have killed workers."""
+    return [
+        one for one in attempt.members if one.claim.at_end and one.claim.at_end & (AtEnd.ASKS | AtEnd.SUSPECT)
+    ]
 
 
 async def _ask(executor: Executor, one: Member) -> None:
     try:
-        skipped = await flow_attempts.askipped(executor, one)
+        if quarantine.is_suspect(one) and (decided := await quarantine.abegin(executor, one)):
+            one.decide(decided.verdict)
+        elif (one.claim.at_end or 0) & AtEnd.ASKS and (
+            skipped := await flow_attempts.askipped(executor, one)
+        ):
+            one.decide(skipped)
     except Exception as error:  # noqa: BLE001 - the others run all the same
         one.decide(executor.raised(task_of(one), one, error))
-    else:
-        if skipped is not None:
-            one.decide(skipped)
 
 
-def _ask_plain(executor: Executor, one: Member) -> None:
+def _ask_plain(executor: Executor, one: Member, loop: asyncio.AbstractEventLoop) -> None:
     try:
-        skipped = flow_attempts.skipped(executor, one)
+        if quarantine.is_suspect(one) and (decided := quarantine.begin(executor, one, loop)):
+            one.decide(decided.verdict)
+        elif (one.claim.at_end or 0) & AtEnd.ASKS and (skipped := flow_attempts.skipped(executor, one)):
+            one.decide(skipped)
     except Exception as error:  # noqa: BLE001 - the others run all the same
         one.decide(executor.raised(task_of(one), one, error))
-    else:
-        if skipped is not None:
-            one.decide(skipped)
 
 
 def _prepared(executor: Executor, attempt: BatchAttempt) -> Ready | None:

@@ -10,6 +10,7 @@ import concurrent.futures
 import inspect
 import math
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any
@@ -27,6 +28,7 @@ from pgqueue.errors import (
     UnknownTask,
 )
 from pgqueue.values.codec import args_text, encoded_result, node_result_text
+from pgqueue.values.crashes import Begun
 from pgqueue.values.job import Claim
 from pgqueue.values.nearest import nearest
 from pgqueue.values.payload import encode_result
@@ -46,10 +48,11 @@ from pgqueue.values.verdict import (
     unlogged,
     without_result,
 )
-from pgqueue.worker import flow_attempts, joblog
+from pgqueue.worker import alone, flow_attempts, joblog, quarantine
 from pgqueue.worker.attempt import Attempt, Stop
 from pgqueue.worker.awaiting import awaited, rest, timed_out
 from pgqueue.worker.joblog import worker_log
+from pgqueue.worker.quarantine import Decided
 
 log = worker_log()
 
@@ -68,7 +71,12 @@ class Executor:
     """Runs attempts, and returns what becomes of their jobs. Never raises."""
 
     def __init__(
-        self, queue: PgQueue, *, unknown_after: timedelta = UNKNOWN_AFTER, observers: Observers | None = None
+        self,
+        queue: PgQueue,
+        *,
+        unknown_after: timedelta = UNKNOWN_AFTER,
+        observers: Observers | None = None,
+        app: Callable[[], str | None] = lambda: None,
     ) -> None:
         """Describe what there is to run.
 
@@ -76,6 +84,7 @@ class Executor:
             queue: whose tasks; a return value that takes more bytes as JSON than its ``max_payload`` is not kept.
             unknown_after: a job whose task no worker has known for this long is dead.
             observers: told of jobs that their own transaction completes.
+            app: returns where a process of its own finds the queue, as ``module:attribute``; None: not said.
         """
         # An app's queue may have another database in another context: a worker keeps to the one of here and now.
         self.database = queue.database
@@ -86,6 +95,8 @@ class Executor:
         self.codec = queue.codec
         self.board = Board(queue.codec)
         self._unknown_after = unknown_after
+        self._queue = queue
+        self._app = app
         self.observers = observers or Observers()
         self._warned_at: dict[str, float] = {}
         self.timeouts: dict[str, timedelta] = {}  # of queues, as the last poll found them
@@ -115,6 +126,10 @@ class Executor:
         """Told of each error that ends an attempt; whether there is anything to record. Tests override this."""
         return True
 
+    async def run_alone(self, attempt: Attempt, begun: Begun) -> Decided | None:
+        """Run an attempt in a process of its own, since the job may have killed workers. Tests override this."""
+        return await alone.run(self, self._queue, self._app(), attempt, begun)
+
     async def run(self, attempt: Attempt) -> Verdict | None:
         """Run an attempt of an ``async def`` task.
 
@@ -128,10 +143,8 @@ class Executor:
         if task is None:
             return await self._unregistered(attempt)
         try:
-            if attempt.claim.at_end and flow_attempts.asks(task, attempt.claim.at_end):
-                skipped = await flow_attempts.askipped(self, attempt)
-                if skipped is not None:
-                    return skipped
+            if attempt.claim.at_end and (decided := await quarantine.adecided(self, task, attempt)):
+                return decided.verdict
             work = self._called(task, attempt)
             try:
                 waits_for = work.send(None)  # many jobs never wait: they need no task and no timer
@@ -161,10 +174,8 @@ class Executor:
         if attempt.claim.expires_in is not None and (late := self.expired(attempt.claim)):
             return late
         try:
-            if attempt.claim.at_end and flow_attempts.asks(task, attempt.claim.at_end):
-                skipped = flow_attempts.skipped(self, attempt)
-                if skipped is not None:
-                    return skipped
+            if attempt.claim.at_end and (decided := quarantine.decided(self, task, attempt, loop)):
+                return decided.verdict
             value = self._called(task, attempt)
             if inspect.isawaitable(value):
                 value = awaited(value, attempt, loop)

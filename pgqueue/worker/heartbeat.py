@@ -27,6 +27,7 @@ from pgqueue.values.lease import renew_every
 from pgqueue.worker.claims import Claims
 from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.joblog import worker_log
+from pgqueue.worker.memory import resident_memory
 from pgqueue.worker.runners import Runners
 from pgqueue.worker.signals import Signals
 from pgqueue.worker.slots import Slots
@@ -124,7 +125,7 @@ class Heartbeat:
 
     async def beat(self) -> None:
         """Renew the lease, and do what there is to do; if it is lost, drop everything and register again."""
-        health = WorkerHealth(self._watch.reported(), self._claims.not_returned)
+        health = WorkerHealth(self._watch.reported(), self._claims.not_returned, resident_memory())
         doing = self._slots.doing()
         plan = claim.beat(self.id, self._lease, self._runners.known(), health=health, doing=doing)
         heard = await self._connection.run(plan)

@@ -29,6 +29,7 @@ WHY_DEAD: Mapping[Reason, str] = {
     "asked": "the task raised Dead",
     "unknown": "no worker has known its task for too long",
     "expired": "it was not started in time",
+    "crashed": "it killed too many workers",
 }
 
 

@@ -46,6 +46,7 @@ class Options:
     blocked_after: timedelta
     drops_history: Callable[[], bool]
     supervised: Callable[[], bool]
+    app: Callable[[], str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +96,7 @@ class Parts:
     def __init__(self, queue: PgQueue, options: Options) -> None:
         """Make them; nothing is connected yet."""
         observers = queue.observers.of_worker(JobLog())
-        executor = Executor(queue, unknown_after=options.unknown_after, observers=observers)
+        executor = Executor(queue, unknown_after=options.unknown_after, observers=observers, app=options.app)
         self.database = executor.database
         self.hooks = queue.hooks
         self.connections = connections = Connections(self.database, lease=options.lease)

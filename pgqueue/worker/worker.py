@@ -66,6 +66,9 @@ class Worker:
     supervised = False
     """Whether a supervisor starts a new process when this one ends because it was asked to restart."""
 
+    app: str | None = None
+    """Where a process finds the queue, as ``module:attribute``; None: it is looked for among what is imported."""
+
     def __init__(
         self,
         queue: PgQueue,
@@ -117,6 +120,7 @@ class Worker:
             blocked_after=as_limit("blocked_after", blocked_after),
             drops_history=lambda: self.drops_history,
             supervised=lambda: self.supervised,
+            app=lambda: self.app,
         )
         for task in queue.tasks.values():
             _ = task.signature

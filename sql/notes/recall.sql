@@ -4,4 +4,4 @@
 -- run by: Context.step, Context.checkpoint
 select kind, name, case when pg_catalog.pg_column_size(value) < 2000 then value::text end
 from pgqueue.notes
-where job_id = %(id)s::bigint and kind <> 'progress'
+where job_id = %(id)s::bigint and kind in ('step', 'checkpoint')

@@ -8,7 +8,7 @@ begin
     for attempt in 1 .. 120 loop
         begin
             perform set_config('lock_timeout', '200ms', true);
-            lock table pgqueue.job_history, pgqueue.dead_jobs, pgqueue.jobs, pgqueue.workers, pgqueue.departed, pgqueue.waits, pgqueue.schedules, pgqueue.queues;
+            lock table pgqueue.job_history, pgqueue.dead_jobs, pgqueue.jobs, pgqueue.workers, pgqueue.departed, pgqueue.notes, pgqueue.waits, pgqueue.schedules, pgqueue.queues;
             perform set_config('lock_timeout', before, true);
             return;
         exception when lock_not_available then
@@ -16,6 +16,6 @@ begin
         end;
     end loop;
     raise lock_not_available using
-        message = 'another transaction has kept pgqueue.jobs, job_history, dead_jobs, workers, departed, waits, schedules or queues open for a minute',
+        message = 'another transaction has kept pgqueue.jobs, job_history, dead_jobs, workers, departed, notes, waits, schedules or queues open for a minute',
         hint = 'Nothing was changed. End it (pg_locks and pg_stat_activity say whose it is), then migrate again.';
 end $$;

@@ -10,7 +10,7 @@ begin
     for attempt in 1 .. 120 loop
         begin
             perform set_config('lock_timeout', '200ms', true);
-            lock table pgqueue.dead_jobs, pgqueue.jobs, pgqueue.workers, pgqueue.queues, pgqueue.schedules;
+            lock table pgqueue.dead_jobs, pgqueue.jobs, pgqueue.workers, pgqueue.departed, pgqueue.notes, pgqueue.queues, pgqueue.schedules;
             perform set_config('lock_timeout', before, true);
             return;
         exception when lock_not_available then
@@ -18,6 +18,6 @@ begin
         end;
     end loop;
     raise lock_not_available using
-        message = 'another transaction has kept pgqueue.jobs, dead_jobs, workers, queues or schedules open for a minute',
+        message = 'another transaction has kept pgqueue.jobs, dead_jobs, workers, departed, notes, queues or schedules open for a minute',
         hint = 'Nothing was changed. End it (pg_locks and pg_stat_activity say whose it is), then migrate again.';
 end $$;

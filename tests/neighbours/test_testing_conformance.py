@@ -9,7 +9,19 @@ import pytest
 from neighbours.places import HOUR, MINUTE, NOON, SECOND, a_clock, a_database, every_place, one_database
 from tenacity import retry_if_exception_type, stop_after_delay, wait_exponential, wait_fixed, wait_none
 
-from pgqueue import Context, Dead, JobState, Outcome, PgQueue, Retry, RetryLater, Snooze, Task, Unique
+from pgqueue import (
+    Context,
+    Crashes,
+    Dead,
+    JobState,
+    Outcome,
+    PgQueue,
+    Retry,
+    RetryLater,
+    Snooze,
+    Task,
+    Unique,
+)
 from pgqueue.errors import (
     InvalidOption,
     JobError,
@@ -755,6 +767,45 @@ def test_the_job_of_a_dead_worker_runs_again_when_its_lease_has_passed(
     job = queue.job(handle.id)
     assert (again.attempt, noted, job.attempts) == (2, ["first", "second", "first"], 2)
     assert [(error.attempt, error.type) for error in job.errors] == [(1, "WorkerLost")]
+
+
+@pytest.mark.parametrize(
+    ("then", "attempts", "said"),
+    [("isolate", 3, "killed 2 workers, and its own process"), ("dead", 3, "killed 2 workers")],
+)
+def test_a_job_that_kills_its_workers_is_quarantined(
+    queue: PgQueue, clock: Clock, then: Any, attempts: int, said: str
+) -> None:
+    @queue.task(name="explode", crashes=Crashes(2, then=then))
+    def explode() -> None: ...
+
+    handle = explode.enqueue()
+    with dying(explode, times=9) as deaths:
+        for _ in range(4):
+            drain(queue)
+            clock.travel(MINUTE)
+    job = queue.job(handle.id)
+    assert (job.state, job.reason, job.attempts) == (JobState.DEAD, "crashed", attempts)
+    assert [error.type for error in job.errors] == ["WorkerLost", "WorkerLost", "JobCrashed"]
+    assert job.errors[-1].message == said
+    assert deaths.met == (3 if then == "isolate" else 2)
+
+
+def test_a_job_that_was_quarantined_may_succeed_and_one_that_is_retried_begins_again(
+    queue: PgQueue, clock: Clock, note: Task[[Any], Any], noted: list[Any]
+) -> None:
+    handle = note.enqueue(1)
+    with dying(note, times=4):
+        for _ in range(4):
+            drain(queue)
+            clock.travel(MINUTE)
+    assert (handle.status(), noted) == (JobState.DEAD, [1, 1, 1, 1])
+    queue.retry(handle.id)
+    with dying(note, times=1):
+        drain(queue)
+    clock.travel(MINUTE)
+    (ran,) = drain(queue)
+    assert (ran.outcome, handle.status()) == (JobState.SUCCEEDED, JobState.SUCCEEDED)
 
 
 def test_an_attempt_whose_job_is_somebody_elses_by_now_changes_nothing(queue: PgQueue, clock: Clock) -> None:

@@ -15,6 +15,7 @@ PREFIXES = (
     "queues/",
     "schedules/",
     "signals/",
+    "crashes/",
     "workers/",
 )
 SQL = {

@@ -14,7 +14,7 @@ from pgqueue import Context, PgQueue, Worker
 from pgqueue.errors import InvalidOption
 from pgqueue.store.pools import SPARE
 from pgqueue.values.load import Load
-from pgqueue.worker.gauge import memory_in_use
+from pgqueue.worker.memory import memory_in_use
 
 BUSY, CALM, LATE = Load(busy=1_000, more=True), Load(busy=0), Load(busy=1_000, more=True, latency=1.0)
 

@@ -1,0 +1,108 @@
+"""What a worker decides before it calls the task of a suspect: a job that a worker had claimed which died; or of a job in a flow.
+
+Of a suspect it notes the start in the database, so that a second death counts. A job that has killed as many workers as its task's
+:class:`pgqueue.values.crashes.Crashes` says runs alone in a process of its own (:mod:`pgqueue.worker.alone`), or is dead.
+"""
+
+import asyncio
+import math
+from typing import Any, NamedTuple, Protocol
+
+from pgqueue.app.context import Host
+from pgqueue.app.task import Task
+from pgqueue.store import crashes
+from pgqueue.values.crashes import Begun, crashed
+from pgqueue.values.job import AtEnd
+from pgqueue.values.verdict import Verdict
+from pgqueue.worker import flow_attempts, joblog
+from pgqueue.worker.attempt import Attempt
+from pgqueue.worker.awaiting import awaited
+
+log = joblog.worker_log()
+
+
+class Decided(NamedTuple):
+    """The attempt is not to run here. ``verdict``: what to record of it; None: nothing."""
+
+    verdict: Verdict | None
+
+
+class Isolates(Host, Protocol):
+    """What runs attempts, and can run one in a process of its own."""
+
+    async def run_alone(self, attempt: Attempt, begun: Begun) -> Decided | None:
+        """Run an attempt of a quarantined job; None: it is to run here after all."""
+
+
+async def adecided(host: Isolates, task: Task[..., Any], attempt: Attempt) -> Decided | None:
+    """What is decided on a suspect, or on a job in a flow, before its task is called; None: it is called."""
+    if is_suspect(attempt) and (early := await abegin(host, attempt)):
+        return early
+    asks = flow_attempts.asks(task, attempt.claim.at_end or 0)
+    skipped = await flow_attempts.askipped(host, attempt) if asks else None
+    return None if skipped is None else Decided(skipped)
+
+
+def decided(
+    host: Isolates, task: Task[..., Any], attempt: Attempt, loop: asyncio.AbstractEventLoop
+) -> Decided | None:
+    """As :func:`adecided`, of a plain function, in its thread."""
+    if is_suspect(attempt) and (early := begin(host, attempt, loop)):
+        return early
+    asks = flow_attempts.asks(task, attempt.claim.at_end or 0)
+    skipped = flow_attempts.skipped(host, attempt) if asks else None
+    return None if skipped is None else Decided(skipped)
+
+
+def is_suspect(attempt: Attempt) -> bool:
+    """Whether a worker that died had claimed the job."""
+    return bool((attempt.claim.at_end or 0) & AtEnd.SUSPECT)
+
+
+async def abegin(host: Isolates, attempt: Attempt) -> Decided | None:
+    """Note that an attempt starts; None: it is to run here."""
+    begun = await host.database.arun(crashes.start(attempt.claim))
+    if _runs_here(attempt, begun):
+        return None
+    return _dead(attempt, begun) or await host.run_alone(attempt, begun or Begun(0))
+
+
+def begin(host: Isolates, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Decided | None:
+    """As :func:`abegin`, of a plain function, in its thread."""
+    begun = host.database.run(crashes.start(attempt.claim))
+    if _runs_here(attempt, begun):
+        return None
+    dead = _dead(attempt, begun)
+    if dead is not None:
+        return dead
+    deadline, attempt.deadline = (
+        attempt.deadline,
+        math.inf,
+    )  # the time in which the process starts does not count
+    ended: Decided | None = awaited(host.run_alone(attempt, begun or Begun(0)), attempt.whole, loop)
+    attempt.deadline = deadline
+    return ended
+
+
+def _runs_here(attempt: Attempt, begun: Begun | None) -> bool:
+    task = attempt.task
+    return task is not None and begun is not None and begun.crashes < task.crashes.limit
+
+
+def _dead(attempt: Attempt, begun: Begun | None) -> Decided | None:
+    """What is decided without running the attempt."""
+    if begun is None:
+        return Decided(None)  # it is superseded
+    if attempt.task is None or attempt.task.crashes.then == "isolate":
+        return None
+    return convicted(attempt, begun, None)
+
+
+def convicted(
+    attempt: Attempt, begun: Begun, seconds: float | None, how: str = "", memory: int | None = None
+) -> Decided:
+    """The job is dead, since it has killed its workers; for the arguments see :func:`pgqueue.values.crashes.crashed`."""
+    verdict = crashed(attempt.claim, begun, seconds, how, memory)
+    fields = {"job": attempt.claim.id, "task": attempt.claim.task, "attempt": attempt.claim.attempt}
+    log.error("job is dead: %s", joblog.why_dead("crashed"), extra={**fields, "error": verdict.error.message})
+    return Decided(verdict)

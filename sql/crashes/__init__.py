@@ -1,0 +1,1 @@
+"""Statements about attempts that ended with their worker."""
