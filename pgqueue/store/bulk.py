@@ -13,6 +13,7 @@ What is done to a portion is in :mod:`pgqueue.store.bulk_jobs`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
 import psycopg
@@ -73,14 +74,21 @@ def preview(operation: Operation) -> Steps[Preview]:
 
 
 @plan
-def begin(operation: Operation, *, by: str | None) -> Steps[Begun]:
-    """Write down that an operation begins."""
+def begin(operation: Operation, *, by: str | None, now: datetime | None = None) -> Steps[Begun]:
+    """Write down that an operation begins.
+
+    Args:
+        operation: which.
+        by: who, for people to read.
+        now: the instant; the database's own by default.
+    """
     params = {
         "by": by,
         "action": str(operation.action),
         "target": operation.filter.queue or "*",
         "details": operation.details,
         "dead": operation.action.dead,
+        "now": now,
     }
     ((number, up_to),) = yield Statement("bulk/begin", params)
     return Begun(number, operation, -1, up_to)

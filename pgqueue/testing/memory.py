@@ -11,6 +11,7 @@ from pgqueue.app.registry import Registry
 from pgqueue.errors import NotInMemory
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan
+from pgqueue.testing.bulk import Operations
 from pgqueue.testing.clock import Clock
 from pgqueue.testing.flow_control import FlowControl
 from pgqueue.testing.flow_facts import FlowFacts
@@ -56,6 +57,10 @@ CALENDAR = frozenset(
 """Those about schedules, which :class:`Calendar` answers in the same way."""
 QUEUES = frozenset(f"queues.{name}" for name in ("pause", "drain", "resume", "known", "declare", "change"))
 """Those about queues, which :class:`KnownQueues` answers in the same way."""
+OPERATIONS = frozenset(
+    {"bulk.preview", "bulk.begin", "bulk_jobs.find", "bulk_jobs.change", "bulk_jobs.note", "audit.listed"}
+)
+"""Those about operations on many jobs, which :class:`Operations` answers in the same way."""
 SIGNALS = frozenset({"signals.send", "signals.resolve", "signals.callback", "signals.look"})
 """Those about signals, which :class:`Mailbox` answers in the same way."""
 NOTES = frozenset({"notes.recall", "notes.recall_long", "notes.keep", "notes.report", "notes.progress"})
@@ -109,6 +114,7 @@ class Memory(Database):
             **dict.fromkeys(CALENDAR, Calendar(table.enqueue, table.show)),
             **dict.fromkeys(NOTES, Notebook(table)),
             **dict.fromkeys(QUEUES, table.queues),
+            **dict.fromkeys(OPERATIONS, Operations(table)),
             **dict.fromkeys(SIGNALS, table.mailbox),
             **dict.fromkeys(FLOWS, self.flows),
             **dict.fromkeys(FLOW_CONTROL, FlowControl(table)),

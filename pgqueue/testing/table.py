@@ -120,6 +120,10 @@ class Table:
         for job_id in job_ids:
             del self._rows[job_id]
 
+    def rows(self) -> list[Row]:
+        """All jobs, in the order of their ids."""
+        return list(self._rows.values())
+
     def show(self, job_id: int) -> Job | None:
         """One job."""
         row = self._rows.get(job_id)
@@ -218,7 +222,7 @@ class Table:
         """Make a scheduled or dead job ready."""
         row = self._rows.get(job_id)
         if row is None or row.state is not JobState.SCHEDULED:
-            return self._revive([job_id], without_key=without_key, now=now)
+            return self.revive([job_id], without_key=without_key, now=now)
         row.state, row.run_at = JobState.READY, now
         return Retried((job_id,))
 
@@ -235,7 +239,7 @@ class Table:
     ) -> tuple[Retried, None]:
         """Return to their lines the dead jobs that match."""
         ids = [row.id for row in self._dead(None, task, queue, before, error)]
-        return self._revive(ids, without_key=without_key, now=now), None
+        return self.revive(ids, without_key=without_key, now=now), None
 
     def purge_dead(
         self,
@@ -397,7 +401,7 @@ class Table:
                 if died_before and row.matches(task, queue, error):
                     yield row
 
-    def _revive(self, job_ids: Sequence[int], *, without_key: bool, now: datetime) -> Retried:
+    def revive(self, job_ids: Sequence[int], *, without_key: bool, now: datetime) -> Retried:
         """Make dead jobs ready, unless a live job has their key or another flow has their flow's."""
         revived, held = list[int](), list[Held]()
         barred = {job_id for job_id in job_ids if self.flows.bars(job_id)}

@@ -1,0 +1,133 @@
+"""Operations on many jobs in memory, and what operators did: answers the plans of :mod:`pgqueue.store.bulk`."""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+import msgspec
+
+from pgqueue.store.bulk import SAMPLED, Begun
+from pgqueue.store.bulk_jobs import Changed, Found, retried
+from pgqueue.testing.row import Row
+from pgqueue.testing.table import Table
+from pgqueue.values.bulk import ASKED, DONE, Action, AuditEntry, Counted, Operation, Preview
+from pgqueue.values.job import JobState
+
+
+class Operations:
+    """Answers the plans about operations on many jobs; here each ends at once, so none can be continued."""
+
+    def __init__(self, table: Table) -> None:
+        """Begin with no operation.
+
+        Args:
+            table: the jobs.
+        """
+        self._table = table
+        self._audit: list[AuditEntry] = []
+
+    def preview(self, operation: Operation) -> Preview:
+        """What an operation would do."""
+        rows = [row for row in self._table.rows() if self._matches(operation, row)]
+        kinds = Counter((row.new.queue, row.new.task, row.state) for row in rows)
+        groups = [Counted(*kind, count) for kind, count in kinds.most_common()]
+        acted = [row for row in rows if self._changes(operation, row)]
+        first = {(row.new.queue, row.new.task, row.state): row for row in reversed(acted)}
+        sample = sorted(row.id for row in first.values())[:SAMPLED]
+        return Preview.of(operation, groups, tuple(row.shown() for row in acted if row.id in sample))
+
+    def begin(self, operation: Operation, *, by: str | None, now: datetime) -> Begun:
+        """Write down that an operation begins."""
+        number = len(self._audit) + 1
+        details = msgspec.to_builtins(operation)
+        del details["action"]
+        target = operation.filter.queue or "*"
+        entry = AuditEntry(number, now, by, operation.action, target, details, 0, {}, unfinished=True)
+        self._audit.append(entry)
+        return Begun(number, operation, -1, max((row.id for row in self._table.rows()), default=-1))
+
+    def find(
+        self, operation: Operation, *, after: int, up_to: int, ids: Collection[int] | None
+    ) -> tuple[list[Found], None]:
+        """The jobs to change."""
+        rows = (
+            row for row in self._table.rows() if after < row.id <= up_to and (ids is None or row.id in ids)
+        )
+        return [
+            Found(row.id, "", row.id in self._table.flows) for row in rows if self._changes(operation, row)
+        ], None
+
+    def change(
+        self,
+        operation_id: int,
+        operation: Operation,
+        found: Sequence[Found],
+        *,
+        room: int,  # noqa: ARG002 - nothing is locked
+        now: datetime,
+    ) -> Changed:
+        """Do an operation to jobs."""
+        changed = self._change(operation, [one.id for one in found], now)
+        self.note(operation_id, changed, after=0, tried=(), ends=False, now=now)
+        return changed
+
+    def note(
+        self,
+        operation_id: int,
+        changed: Changed,
+        *,
+        after: int,  # noqa: ARG002 - it is done at once
+        tried: Collection[int],  # noqa: ARG002 - as above
+        ends: bool,
+        now: datetime,
+    ) -> None:
+        """Write down what was done."""
+        entry = self._audit[operation_id - 1]
+        counts = Counter(entry.counts) + Counter(changed.counts)
+        self._audit[operation_id - 1] = msgspec.structs.replace(
+            entry,
+            jobs=counts[DONE] + counts[ASKED],
+            counts=dict(counts),
+            ended_at=now if ends else None,
+            unfinished=not ends,
+        )
+
+    def listed(self, *, before: int | None, limit: int) -> list[AuditEntry]:
+        """The operations, newest first."""
+        return [one for one in reversed(self._audit) if before is None or one.id < before][:limit]
+
+    def _change(self, operation: Operation, ids: list[int], now: datetime) -> Changed:
+        table = self._table
+        match operation.action:
+            case Action.RETRY_DEAD:
+                return retried(table.revive(ids, without_key=operation.without_key, now=now))
+            case Action.PURGE_DEAD:
+                purged = table.purge_dead(job_ids=ids, task=None, queue=None, before=None, error=None)
+                return Changed({DONE: purged})
+            case Action.CANCEL | Action.PURGE:
+                for one in ids:
+                    table.cancel(one, now=now)
+                asked = sum(row.state is JobState.RUNNING for row in table.rows() if row.id in ids)
+                return Changed({DONE: len(ids) - asked, ASKED: asked})  # some ended with their flows
+        for row in table.rows():
+            if row.id in ids:
+                queue = row.new.queue if operation.to is None else operation.to
+                priority = row.new.priority if operation.priority is None else operation.priority
+                row.new = msgspec.structs.replace(row.new, queue=queue, priority=priority)
+        return Changed({DONE: len(ids)})
+
+    def _changes(self, operation: Operation, row: Row) -> bool:
+        return operation.changes(row.shown(), asked=self._asked(row))
+
+    def _matches(self, operation: Operation, row: Row) -> bool:
+        """Whether it matches apart from the states on which the operation acts."""
+        if self._changes(operation, row):
+            return True
+        shown = msgspec.structs.replace(row.shown(), state=JobState.READY)
+        live = operation.states is not None and row.state is JobState.RUNNING
+        wanted = operation.filter.state
+        return live and wanted is None and not self._asked(row) and operation.changes(shown)
+
+    @staticmethod
+    def _asked(row: Row) -> bool:
+        return row.state is JobState.RUNNING and row.cancel_requested
