@@ -182,3 +182,17 @@ def test_a_signal_still_restarts_a_child(dsn: str, shop: Path) -> None:
         wait_until(lambda: len(_children(dsn) - {first}) == 2)
         supervisor.signal(signal.SIGTERM)
         assert supervisor.ended() == 0
+
+
+@pytest.mark.usefixtures("crew")
+def test_what_workers_are_asked_is_in_the_audit(dsn: str) -> None:
+    pgqueue("workers", "set", "web-1:42", "--concurrency", "7", "--by", "ann", dsn=dsn)
+    pgqueue("workers", "drain", "--all", "--by", "bob", dsn=dsn)
+    pgqueue("workers", "stop", "nobody:1", dsn=dsn)
+    entries = printed(pgqueue("audit", "list", "--json", dsn=dsn))
+    assert [(one["by"], one["action"], one["target"]) for one in entries] == [
+        ("bob", "worker drain", "all"),
+        ("ann", "worker set", "web-1:42"),
+    ]
+    assert entries[1]["details"]["slots"] == "7"
+    assert "web-2:42" in entries[0]["details"]["workers"]
