@@ -160,6 +160,24 @@ def work(dsn: str, options: str) -> None:
     asyncio.run(_work(queue, **json.loads(options)))
 
 
+def work_until_a_hook(dsn: str, options: str) -> None:
+    """Run a worker that is killed within the first call of a hook of this event."""
+    given = json.loads(options)
+    queue = PgQueue(dsn)
+    Workshop(queue)
+    event, plain = given["event"], given["plain"]
+
+    def die(_: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    async def adie(_: object) -> None:
+        await asyncio.sleep(0)
+        die(_)
+
+    queue.on(event)(die if plain else adie)  # type: ignore[no-untyped-call]  # of any name
+    asyncio.run(_work(queue, concurrency=3, lease=1.0, grace=30.0))
+
+
 async def _work(queue: PgQueue, *, concurrency: int, lease: float, grace: float) -> None:
     worker = Worker(
         queue,

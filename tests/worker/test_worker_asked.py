@@ -8,11 +8,12 @@ from typing import Any
 
 import psycopg
 import pytest
+from documents import A_MINUTE, Document
 from looking import ask, until
 from running import Running
 from worker.helping import FOR_EVER, beat, ended
 
-from pgqueue import PgQueue, Worker
+from pgqueue import Batch, PgQueue, Worker
 from pgqueue.errors import InvalidOption, UnknownWorker
 from pgqueue.store import control
 from pgqueue.values.load import Bounds, Load
@@ -148,6 +149,40 @@ async def test_claims_that_have_not_started_go_back_from_a_draining_worker(
         await queue.workers.aresume(str(worker.id))
         (found,) = await ended(queue, more)
     assert found.attempts == 1
+
+
+async def test_claims_that_wait_in_memory_go_back_at_once_when_a_worker_drains(
+    queue: PgQueue, running: Running
+) -> None:
+    release = threading.Event()
+
+    @queue.task(name="hold")
+    def hold() -> None:
+        release.wait(20)
+
+    @queue.task(name="pass")
+    async def let_pass() -> None: ...
+
+    @queue.batch_task(Document, name="index", size=10, wait=A_MINUTE)
+    def index(_: Batch[Document]) -> None: ...
+
+    gathering = queue.enqueue_many(index.call(number) for number in range(3))
+    queue.enqueue_many(let_pass.call() for _ in range(300))  # so quick that the worker claims ahead
+    (held,) = queue.enqueue_many([hold.call()])
+    behind = queue.enqueue_many(let_pass.call() for _ in range(300))
+    async with running(queue, concurrency=1, lease=LONG) as worker:
+        await until(
+            lambda: worker.inspect().can_listen and held.id in {one.id for one in worker.inspect().running}
+        )
+        await until(lambda: len(worker.inspect().waiting) > len(gathering))
+        await queue.workers.adrain(str(worker.id))
+        await until(lambda: not worker.inspect().waiting)
+        where = "select array_agg(id) from pgqueue.jobs where status = 'running'"
+        await until(lambda: ask(queue, where) == [([held.id],)])
+        release.set()
+        await ended(queue, held)
+        assert {job.status() for job in [*gathering, *behind]} == {"ready"}
+        assert {queue.job(job.id).attempts for job in [*gathering, *behind[:20]]} == {0}
 
 
 async def test_a_worker_that_is_asked_to_stop_does_as_at_sigterm_and_a_second_time_changes_nothing(
