@@ -95,6 +95,7 @@ class ReadOnlyAdmin(ModelAdmin):
     show_facets = admin.ShowFacets.NEVER
     sortable_by = ()
     page: type[Uncounted] = NewestFirst
+    asks_why = False
     sections: Sequence[tuple[str | None, Sequence[str]]] = ()
 
     class Media:
@@ -152,6 +153,7 @@ class ReadOnlyAdmin(ModelAdmin):
         wanted = {} if obj is None else self.buttons(obj)
         context["pgqueue_actions"] = [(name, label) for name, label in wanted.items() if name in allowed]
         context["pgqueue_back"] = BACK
+        context["pgqueue_asks_why"] = self.asks_why
         return super().render_change_form(request, context, add, change, form_url, obj)
 
     def response_action(

@@ -12,6 +12,7 @@ from django.utils.safestring import SafeString
 
 from pgqueue.django.admin_filters import queue_names
 from pgqueue.django.admin_pages import ReadOnlyAdmin, Uncounted, allows, list_address, moment, narrowed
+from pgqueue.django.admin_queue_form import SETTINGS, Reason, SettingsForm
 from pgqueue.django.admin_show import as_ago, as_state
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.django.models import Job, Queue, Worker
@@ -23,17 +24,41 @@ MANY = 1000
 
 @admin.register(Queue)
 class QueueAdmin(ReadOnlyAdmin):
-    """The queues: how many jobs are ready, and whether they are paused."""
+    """The queues: how many jobs are ready, whether they are paused or drained, and their settings."""
 
     list_display = ("name", "state_shown", "ready", "jobs")
-    actions = ("pause", "resume")
+    actions = ("pause", "drain", "resume")
+    action_form = Reason
+    asks_why = True
+    form = SettingsForm
     page = Uncounted
     paused = moment("paused_at", "paused at")
-    sections = ((None, ("name", "state_shown", "paused", "paused_by", "paused_why", "ready", "jobs")),)
+    drained = moment("drained_at", "drained at")
+    sections = (
+        (None, ("name", "state_shown", "ready", "jobs")),
+        ("Paused", ("paused", "paused_by", "paused_why")),
+        ("Drained", ("drained", "drained_by", "drained_why")),
+        ("Settings", SETTINGS),
+    )
 
     def has_pause_permission(self, request: HttpRequest) -> bool:
-        """Who may pause and resume."""
+        """Who may pause, drain and resume."""
         return allows(request, "pause_queue")
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ANN401, ARG002 - Django's call
+        """Who may change settings."""
+        return allows(request, "change_queue")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:  # noqa: ANN401 - Django's call
+        """All but the settings, for those who may change these."""
+        shown = super().get_readonly_fields(request, obj)
+        if not self.has_change_permission(request, obj):
+            return shown
+        return [field for field in shown if field not in SETTINGS]
+
+    def save_model(self, request: HttpRequest, obj: Queue, form: Any, change: Any) -> None:  # noqa: ANN401, ARG002 - Django's call
+        """Store the settings that were changed."""
+        form.store(request.user.get_username())
 
     def listed(self, rows: QuerySet[Any]) -> list[Queue]:
         """The queues that have a row, and those that do not need one."""
@@ -46,13 +71,17 @@ class QueueAdmin(ReadOnlyAdmin):
         return found or (Queue(name=object_id) if object_id in queue_names() else None)
 
     def buttons(self, obj: Queue) -> Mapping[str, str]:
-        """The action that changes the queue's state."""
-        return {"resume": "Resume"} if obj.paused_at else {"pause": "Pause"}
+        """The actions that change the queue's state."""
+        return {
+            **({} if obj.paused_at else {"pause": "Pause"}),
+            **({} if obj.drained_at else {"drain": "Drain"}),
+            **({"resume": "Resume"} if obj.paused_at or obj.drained_at else {}),
+        }
 
     @admin.display(description="state")
     def state_shown(self, queue: Queue) -> SafeString:
-        """Active or paused."""
-        return as_state("paused" if queue.paused_at else "active")
+        """Active, paused or drained."""
+        return as_state("paused" if queue.paused_at else "drained" if queue.drained_at else "active")
 
     @admin.display(description="ready jobs")
     def ready(self, queue: Queue) -> str:
@@ -68,19 +97,35 @@ class QueueAdmin(ReadOnlyAdmin):
     @admin.action(description="Pause selected %(verbose_name_plural)s", permissions=["pause"])
     def pause(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:  # noqa: ARG002 - a queue needs no row
         """Stop workers from claiming jobs of these queues."""
-        by = request.user.get_username()
-        self.act(request, _selected(request), lambda queue: _pause(queue, by), "")
+        said = _said(request)
+
+        def pause(queue: Queue) -> str:
+            project_queue().pause(queue.name, **said)
+            return "paused"
+
+        self.act(request, _selected(request), pause, "")
+
+    @admin.action(description="Drain selected %(verbose_name_plural)s", permissions=["pause"])
+    def drain(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:  # noqa: ARG002 - a queue needs no row
+        """Refuse enqueues to these queues; their jobs run."""
+        said = _said(request)
+        self.act(
+            request,
+            _selected(request),
+            lambda queue: "drained" if project_queue().control.drain(queue.name, **said) else None,
+            "drained already",
+        )
 
     @admin.action(description="Resume selected %(verbose_name_plural)s", permissions=["pause"])
     def resume(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:  # noqa: ARG002 - a queue needs no row
-        """Let workers claim jobs of these queues again."""
+        """Let workers claim jobs of these queues again, and accept enqueues."""
         self.act(
             request,
             _selected(request),
             lambda queue: (
                 "resumed" if project_queue().resume(queue.name, by=request.user.get_username()) else None
             ),
-            "not paused",
+            "neither paused nor drained",
         )
 
 
@@ -194,6 +239,6 @@ def _selected(request: HttpRequest) -> list[Queue]:
     return [Queue(name=name) for name in request.POST.getlist(ACTION_CHECKBOX_NAME)]
 
 
-def _pause(queue: Queue, by: str) -> str:
-    project_queue().pause(queue.name, by=by)
-    return "paused"
+def _said(request: HttpRequest) -> dict[str, str | None]:
+    """Who acts, and why."""
+    return {"by": request.user.get_username(), "why": request.POST.get("why", "").strip() or None}

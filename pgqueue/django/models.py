@@ -136,6 +136,14 @@ class Queue(ReadOnly):
     paused_at: "models.DateTimeField[datetime | None, datetime | None]" = TimeField(null=True)
     paused_by: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: not paused
     paused_why: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: not said
+    drained_at: "models.DateTimeField[datetime | None, datetime | None]" = TimeField(null=True)
+    drained_by: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: not drained
+    drained_why: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: not said
+    priority: "models.SmallIntegerField[int | None, int | None]" = models.SmallIntegerField(null=True)
+    max_attempts: "models.SmallIntegerField[int | None, int | None]" = models.SmallIntegerField(null=True)
+    timeout: "models.DurationField[timedelta | None, timedelta | None]" = models.DurationField(null=True)
+    keep_history: "models.BooleanField[bool | None, bool | None]" = models.BooleanField(null=True)
+    keep_dead: "models.DurationField[timedelta | None, timedelta | None]" = models.DurationField(null=True)
     created_at: "models.DateTimeField[datetime, datetime]" = TimeField()
 
     class Meta:
@@ -143,8 +151,8 @@ class Queue(ReadOnly):
 
         managed = False
         db_table = table("queues")
-        default_permissions = ("view",)
-        permissions = (("pause_queue", "Can pause and resume queue"),)
+        default_permissions = ("view", "change")
+        permissions = (("pause_queue", "Can pause, drain and resume queue"),)
 
     def __str__(self) -> str:
         """Its name."""

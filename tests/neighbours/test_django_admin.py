@@ -457,7 +457,7 @@ def test_queues_are_paused_and_resumed_whether_or_not_they_have_a_row(client: Cl
     assert queue.counts()[1] == ["default", "mail"]
     assert "pgqueue-paused" in _page(client, "/admin/pgqueue/queue/mail/change/")
     page = _act(client, "queue", "resume", "mail", "unheard-of")
-    assert sorted(_messages(page)) == ["1 queue not changed: not paused.", "1 queue resumed."]
+    assert sorted(_messages(page)) == ["1 queue not changed: neither paused nor drained.", "1 queue resumed."]
     assert queue.counts()[1] == ["default"]
     assert client.get("/admin/pgqueue/queue/unheard-of/change/").status_code == 302
 
@@ -511,7 +511,7 @@ def test_who_may_view_may_do_nothing_else(model: str) -> None:
         ("job", "cancel_job", ["cancel"]),
         ("deadjob", "retry_job", ["retry"]),
         ("deadjob", "delete_deadjob", ["delete_selected"]),
-        ("queue", "pause_queue", ["pause", "resume"]),
+        ("queue", "pause_queue", ["pause", "drain", "resume"]),
         ("worker", "steer_worker", ["drain", "resume", "stop", "restart"]),
         ("schedule", "pause_schedule", ["pause", "resume"]),
         ("schedule", "fire_schedule", ["fire"]),

@@ -13,7 +13,7 @@ from running import Running
 from tenacity import wait_none
 from worker.helping import ended
 
-from pgqueue import Batch, Event, JobState, PgQueue, Retry
+from pgqueue import Batch, Event, JobState, PgQueue, Retry, chain
 from pgqueue.values.event import NAMES
 
 
@@ -57,6 +57,29 @@ async def test_each_job_of_a_batch_has_its_own_events(queue: PgQueue, running: R
     assert all(names[jobs[at].id] == {**begun, "succeeded": 1} for at in (0, 2, 3))
     (dead,) = [one for one in told if one.name == "dead"]
     assert (dead.task, dead.args, dead.error and dead.error.message) == ("index", {"number": 1}, "this one")
+
+
+async def test_a_job_that_its_flow_cancels_before_it_runs_is_told_to_no_hook(
+    queue: PgQueue, running: Running
+) -> None:
+    told: list[Event] = []
+    for name in NAMES:
+        if not name.startswith("worker"):
+            queue.on(name)(told.append)  # type: ignore[call-overload]  # any of them
+
+    @queue.task(name="first", max_attempts=1)
+    async def first() -> None:
+        raise ValueError("no")
+
+    @queue.task(name="second")
+    async def second() -> None: ...
+
+    flow = await chain(first.call(), second.call()).aenqueue()
+    async with running(queue):
+        await until(lambda: flow.status() == "failed")
+        await until(lambda: any(one.name == "dead" for one in told))
+    assert ask(queue, "select task from pgqueue.job_history where outcome = 'cancelled'") == [("second",)]
+    assert {one.name for one in told if one.task == "second"} <= {"enqueued"}
 
 
 async def test_a_batch_that_raises_is_told_of_each_of_its_jobs_and_runs_again(

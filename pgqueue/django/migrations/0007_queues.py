@@ -12,6 +12,14 @@ class Migration(migrations.Migration):
     operations = [  # noqa: RUF012 - as Django has it
         Revision("0007", before="0006"),
         migrations.AlterModelOptions(
+            name="queue",
+            options={
+                "managed": False,
+                "default_permissions": ("view", "change"),
+                "permissions": (("pause_queue", "Can pause, drain and resume queue"),),
+            },
+        ),
+        migrations.AlterModelOptions(
             name="worker",
             options={
                 "managed": False,
