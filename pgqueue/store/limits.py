@@ -133,6 +133,7 @@ def take(
     limited: Collection[str] = (),
     weights: Mapping[str, int] = NO_WEIGHTS,
     turns: Turns | None = None,
+    horizon: int = HORIZON,
     now: datetime | None = None,
 ) -> Steps[Taken]:
     """Claim from lanes what their limits let start.
@@ -145,6 +146,7 @@ def take(
         limited: queues that are limited as a whole.
         weights: of shares, by their keys; 1 where none is given.
         turns: what the shares were given in former claims of this worker.
+        horizon: how many microseconds before their start jobs of rates are claimed.
         now: the instant; the database's own by default.
     """
     lanes = {one: keys_of(one.lane) + _keys_of_queue(one.queue, limited) for one in waiting}
@@ -155,7 +157,7 @@ def take(
     }
     if not lanes:
         return Taken((), {}, again_in)
-    state = yield from _state(lanes, {name: one for name, one in said.items() if name and one}, now)
+    state = yield from _state(lanes, {name: one for name, one in said.items() if name and one}, horizon, now)
     claims, starts = yield from _fill(
         worker, lanes, room, state=state, weights=weights, turns=turns or Turns(), now=now
     )
@@ -229,6 +231,7 @@ class _State:
 
     Attributes:
         now: the database's time, in microseconds since 1970.
+        horizon: how many microseconds before their start jobs are claimed.
         said: the limits, by name.
         running: how many jobs run, by key.
         tats: the states of rates, by key.
@@ -236,6 +239,7 @@ class _State:
     """
 
     now: int
+    horizon: int
     said: Mapping[str, Numbers]
     running: Counter[str]
     tats: dict[str, int]
@@ -263,13 +267,13 @@ class _State:
 
     def next_in(self, lanes: Lanes) -> float | None:
         """In how many seconds a job of these lanes may be claimed that waits for a rate; None: there is none."""
-        found = (self._start(keys, one.cost) - HORIZON - self.now for one, keys in lanes.items())
+        found = (self._start(keys, one.cost) - self.horizon - self.now for one, keys in lanes.items())
         return min((pause / 1_000_000 for pause in found if pause > 0), default=None)
 
     def _free(self, text: str, said: Numbers, cost: int) -> int:
         if said.every is None:
             return max(0, (said.most or 0) - self.running[text])
-        return gcra.count(self._tat(text, said), self.now, said.rate, cost=cost)
+        return gcra.count(self._tat(text, said), self.now, said.rate, cost=cost, horizon=self.horizon)
 
     def _tat(self, text: str, said: Numbers) -> int:
         return gcra.settled(self.tats.get(text, 0), self.now, said.rate)
@@ -282,7 +286,7 @@ class _State:
         return [(key.text, self.said[key.limit]) for key in keys if key.limit]
 
 
-def _state(lanes: Lanes, said: Mapping[str, Numbers], now: datetime | None) -> Steps[_State]:
+def _state(lanes: Lanes, said: Mapping[str, Numbers], horizon: int, now: datetime | None) -> Steps[_State]:
     """What runs now, and the states of rates; asked after the limits are locked."""
     limits = {(key.text, said[key.limit]) for keys in lanes.values() for key in keys if key.limit}
     running: Counter[str] = Counter()
@@ -291,9 +295,9 @@ def _state(lanes: Lanes, said: Mapping[str, Numbers], now: datetime | None) -> S
             running.update({key.text: count for key in keys_of(lane) + _keys_of_queue(queue, (queue,))})
     rates = sorted(text for text, one in limits if one.every is not None)
     if not rates:
-        return _State(0, said, running, {})
+        return _State(0, horizon, said, running, {})
     rows = yield Statement("limits/arrivals", {"keys": texts(rates), "now": now})
-    return _State(rows[0][0], said, running, {key: tat for _, key, tat in rows if key is not None})
+    return _State(rows[0][0], horizon, said, running, {key: tat for _, key, tat in rows if key is not None})
 
 
 def _keys_of_queue(queue: str, limited: Collection[str]) -> tuple[Key, ...]:

@@ -31,6 +31,7 @@ from pgqueue.values.shares import split_of
 from pgqueue.values.verdict import Returned, Verdict, as_recorded
 from pgqueue.worker.attempt import Attempt, BatchAttempt
 from pgqueue.worker.gathering import group_of
+from pgqueue.worker.lanes import Lanes
 
 MOST_OTHERS = 1_000
 """Jobs of other tasks among which a drain looks for those of a batch."""
@@ -237,6 +238,7 @@ class Shift:
         self._queue = queue
         self._served = serving(queues, order=order, declared=queue.queues)
         self._split = split_of(self._served)
+        self._lanes = Lanes(lambda: queue.limits, self._served)
         self._raises = raises
         self._limit = limit
         self.executor = Watched(queue)
@@ -252,7 +254,7 @@ class Shift:
                 f"drain ran {self._limit} jobs, the last of {self.ran[-1].task}, and gave up; "
                 "does a job enqueue itself? If not, give drain(limit=...)"
             )
-        return next_claim(self.worker, self._served, self._split)
+        return next_claim(self.worker, self._served, self._split, self._lanes)
 
     def sort(self, found: Found) -> bool:
         """Take a claim to run next or with those of its batch, or as another one; False: there was none."""

@@ -12,6 +12,7 @@ from pgqueue.values.job import Claim
 from pgqueue.values.lease import LEASE
 from pgqueue.values.serving import Serving
 from pgqueue.values.shares import Split
+from pgqueue.worker.lanes import Lanes
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -28,17 +29,24 @@ class Found(msgspec.Struct, frozen=True):
 
 @plan(transaction=True)
 def next_claim(
-    worker: claim.WorkerInfo, served: Serving, split: Split | None, *, now: datetime | None = None
+    worker: claim.WorkerInfo,
+    served: Serving,
+    split: Split | None,
+    lanes: Lanes,
+    *,
+    now: datetime | None = None,
 ) -> Steps[Found]:
     """All that a worker does between two jobs, in one plan.
 
     It ends the jobs that have expired, registers the worker or renews its lease, makes due jobs ready, and claims the next
-    job: from the first queue that has one, in the order of the names, in the order that is given, or as the split says.
+    job: from the first queue that has one, in the order of the names, in the order that is given, or as the split says; where no queue has one, from
+    the lanes of limited jobs, those that may start at this instant.
 
     Args:
         worker: who claims.
         served: from which queues.
         split: whose turn it is, where queues have weights or a strict order; it learns what was claimed.
+        lanes: which lanes it serves.
         now: the instant; the database's own by default.
     """
     while (yield from finish.expire(now=now)):
@@ -49,5 +57,8 @@ def next_claim(
     while polled.flow_work and (yield from following.work(now=now)):
         pass
     claims = yield from claim.look(worker.id, served, 1, portions=Portions(), split=split, now=now)
+    lanes.limited = polled.limited
+    if not claims and (polled.in_lanes or polled.limited):
+        claims = [*(yield from lanes.claim(worker.id, 1, horizon=0, now=now)).claims]
     timeouts = {queue: timedelta(seconds=seconds) for queue, seconds in polled.timeouts.items()}
     return Found(claims[0] if claims else None, timeouts)

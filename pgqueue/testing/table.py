@@ -256,7 +256,15 @@ class Table:
             del self._rows[row.id]
         return len(found)
 
-    def next_claim(self, worker: WorkerInfo, served: Serving, split: Split | None, *, now: datetime) -> Found:
+    def next_claim(
+        self,
+        worker: WorkerInfo,
+        served: Serving,
+        split: Split | None,
+        lanes: object,  # noqa: ARG002 - of PostgreSQL
+        *,
+        now: datetime,
+    ) -> Found:
         """Take back what was lost, put in line what is due, and claim the next job."""
         self._leases[worker.id] = now + LEASE
         self._expire(now)
@@ -266,15 +274,19 @@ class Table:
             if row.state is JobState.SCHEDULED and row.run_at <= now:
                 row.state = JobState.READY
         plain = [row for row in self._rows.values() if row.is_ready and row.new.lane is None]
+        line = self._turn({row.new.queue for row in plain}, served, split)
+        if line is not None:
+            first = min((row for row in plain if row.new.queue == line), key=lambda row: row.place)
+            return Found(first.claimed(worker.id, now), self.queues.timeouts())
         heads = self._lanes.heads(self._rows.values(), now)
-        waiting = {row.new.queue for row in plain} | heads.keys()
+        line = self._turn(heads.keys(), served, split)
+        chosen = None if line is None else self._lanes.choose(line, heads[line], now).claimed(worker.id, now)
+        return Found(chosen, self.queues.timeouts())
+
+    def _turn(self, waiting: Collection[str], served: Serving, split: Split | None) -> str | None:
+        """The queue whose turn it is, of those in which jobs wait."""
         queues = served.filtered(sorted(waiting) if served.is_open else served.names)
-        line = self.queues.turn(queues, waiting, split)
-        if line is None:
-            return Found(None, self.queues.timeouts())
-        first = min((row for row in plain if row.new.queue == line), key=lambda row: row.place, default=None)
-        chosen = self._lanes.choose(line, heads[line], now) if first is None else first
-        return Found(chosen.claimed(worker.id, now), self.queues.timeouts())
+        return self.queues.turn(queues, {*waiting}, split)
 
     def _expire(self, now: datetime) -> None:
         """End the jobs that were not started in time."""

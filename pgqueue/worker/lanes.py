@@ -6,11 +6,13 @@ their limits let start, and goes on behind the last one at the next look.
 """
 
 from collections.abc import Callable, Collection, Mapping
+from datetime import datetime
 from uuid import UUID
 
 from pgqueue.store import limits
 from pgqueue.store.limits import NOTHING, Taken, Waiting
 from pgqueue.store.plan import Steps, plan
+from pgqueue.values.gcra import HORIZON
 from pgqueue.values.lanes import Turns
 from pgqueue.values.limit import Numbers
 from pgqueue.values.serving import ALL, Serving
@@ -53,8 +55,10 @@ class Lanes:
         return self.seen or bool(self.limited) or bool(self._declared())
 
     @plan(transaction=True)
-    def claim(self, worker: UUID, room: int) -> Steps[Taken]:
-        """Claim from the next lanes; after the last lane, from the first ones."""
+    def claim(
+        self, worker: UUID, room: int, *, horizon: int = HORIZON, now: datetime | None = None
+    ) -> Steps[Taken]:
+        """Claim from the next lanes; after the last lane, from the first ones. Arguments as for :func:`pgqueue.store.limits.take`."""
         declared = self._declared()
         if declared != self._told:
             yield from limits.declare(declared)
@@ -73,6 +77,8 @@ class Lanes:
                 limited=self.limited,
                 weights=self.weights,
                 turns=self._turns,
+                horizon=horizon,
+                now=now,
             )
         )
 

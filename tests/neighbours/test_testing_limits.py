@@ -1,23 +1,13 @@
-"""Limits, rates and shares in drains of a queue in memory."""
+"""Limits, rates and shares in drains: in memory, on PostgreSQL, and in one open transaction of it."""
 
-from collections.abc import Iterator
-
-import pytest
-from neighbours.places import a_clock
+from neighbours.places import a_clock, a_database, every_place, one_database
 
 from pgqueue import JobState, Limit, PgQueue, Rate
 from pgqueue.store.enqueue import enqueue
 from pgqueue.testing import Clock, drain, in_memory
 from pgqueue.testing.trouble import dying
 
-clock = a_clock
-
-
-@pytest.fixture
-def queue(clock: Clock) -> Iterator[PgQueue]:
-    queue = PgQueue("")
-    with in_memory(queue, clock=clock):
-        yield queue
+queue, clock, emptied, database = every_place, a_clock, a_database, one_database
 
 
 def ran(queue: PgQueue) -> list[object]:
