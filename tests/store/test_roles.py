@@ -12,11 +12,27 @@ from psycopg.errors import InsufficientPrivilege
 from store.crowd import ask
 from store.samples import LEASE, MINUTE, NOON, adding, error_of, new_job, running, shown, taking, worker_info
 
-from pgqueue.store import admission, claim, control, finish, notes, schema, signals, upkeep
+from pgqueue.errors import QueueDrained
+from pgqueue.store import (
+    admission,
+    claim,
+    control,
+    enqueue,
+    finish,
+    notes,
+    queues,
+    schema,
+    signals,
+    upkeep,
+    workers,
+)
 from pgqueue.values.job import JobState
 from pgqueue.values.note import Reported
+from pgqueue.values.queue_settings import QueueSettings
+from pgqueue.values.shares import Shares
 from pgqueue.values.signal import Awaited
 from pgqueue.values.verdict import Again, Cancelled, Died, Succeeded, Verdict, Waits
+from pgqueue.values.workers import Ask
 
 ROLES = ("app_events", "app_web", "app_worker", "app_report", "app_nobody")
 CALLS_OF_OTHERS = (
@@ -104,6 +120,65 @@ def test_a_worker_that_does_not_own_the_tables_runs_jobs_and_tidies(own: psycopg
         dropped += ask(own, upkeep.drop_history())
     for step in (upkeep.drop_strays, upkeep.drop_dead, upkeep.release_holds, upkeep.drop_notes):
         ask(own, step())
+
+
+def test_roles_that_enqueue_have_what_queues_say_and_change_no_queue(own: psycopg.Connection[Any]) -> None:
+    own.execute("grant usage on sequence pgqueue.jobs_id_seq to app_web")
+    ask(own, queues.declare("mail", QueueSettings(priority=7, max_attempts=3), existing="fail"))
+    said = new_job(queue="mail", priority=None, max_attempts=None)
+    _become(own, "app_web")
+    ids = [
+        ask(own, enqueue.enqueue(said)).id,
+        *(one.id for one in ask(own, enqueue.enqueue_many([said] * 2))),
+    ]
+    _become(own, "app_events")
+    ids.append(own.execute("select pgqueue.enqueue('bill', queue => 'mail')").fetchone()[0])  # type: ignore[index]  # a row
+    own.execute("reset role")
+    rows = own.execute("select distinct priority, max_attempts from pgqueue.jobs where id = any(%s)", [ids])
+    assert rows.fetchall() == [(7, 3)]
+    ask(own, queues.drain("mail"))
+    _become(own, "app_web")
+    for refused in (enqueue.enqueue(said), enqueue.enqueue_many([said])):
+        with pytest.raises(QueueDrained):
+            ask(own, refused)
+    for role in ("app_web", "app_events", "app_report"):
+        own.execute("reset role")
+        _become(own, role)
+        for change in (
+            queues.pause("mail"),
+            queues.drain("x"),
+            queues.resume("mail"),
+            queues.declare("mail", QueueSettings(), existing="replace"),
+        ):
+            with pytest.raises(InsufficientPrivilege):
+                ask(own, change)
+        for call in ("pause_queue('mail')", "resume_queue('mail')"):
+            with pytest.raises(InsufficientPrivilege):
+                own.execute(f"select pgqueue.{call}".encode())
+        with pytest.raises(InsufficientPrivilege):
+            ask(own, workers.ask("all", Ask(draining=True, by="x")))
+
+
+def test_a_role_that_runs_jobs_steers_queues_and_workers(own: psycopg.Connection[Any]) -> None:
+    _become(own, "app_worker")
+    assert ask(own, queues.pause("mail", why="w", by="b")) == ["mail"]
+    assert ask(own, queues.drain("mail", by="b")) == ["mail"]
+    own.execute("select pgqueue.resume_queue('mail'), pgqueue.pause_queue('mail', why => 'x')")
+    assert ask(own, queues.resume("*", by="b")) == ["mail"]
+    settings = QueueSettings(timeout=MINUTE, keep_history=False)
+    assert ask(own, queues.declare("mail", settings, existing="fail")) == settings
+    ask(own, enqueue.enqueue(new_job(queue="mail", priority=None)))
+    info = worker_info()
+    ask(own, claim.register(info, LEASE))
+    (found,) = ask(
+        own, claim.fill(info.id, ["mail", "other"], 5, split=Shares({"mail": 5, "other": 1}.__getitem__))
+    )
+    assert ask(own, upkeep.poll(elsewhere=True)).timeouts == {"mail": 60.0}
+    assert ask(own, finish.finish(info.id, [Succeeded(found, 0.0)], keep=True)).keys() == {found.id}
+    assert own.execute("select count(*) from pgqueue.job_history").fetchone() == (0,)
+    assert own.execute("select action from pgqueue.audit order by id").fetchall() == [
+        (one,) for one in ("pause", "drain", "resume", "pause", "resume", "set")
+    ]
 
 
 def _of(verdict: Any, taken: Any) -> Any:
