@@ -19,7 +19,8 @@ comment on column pgqueue.jobs.at_end is
     'What its end concerns, as a sum: 1, a program that waits for it is notified; 2, it is part of a flow, 4, and there a member '
     'of a group; 8, its flow decides at its start whether it runs. Null: nothing.';
 
-create or replace function pgqueue.note_departure() returns trigger language plpgsql as $$
+create or replace function pgqueue.note_departure() returns trigger language plpgsql
+set search_path = pg_catalog, pg_temp as $$
 begin
     if tg_op = 'TRUNCATE' then
         insert into pgqueue.departed (worker_id) select id from pgqueue.workers on conflict do nothing;

@@ -8,7 +8,8 @@ alter table pgqueue.departed add column memory bigint;
 comment on column pgqueue.departed.memory is 'As it was in workers.';
 
 -- As in revision 0002, and the worker's memory goes with it.
-create or replace function pgqueue.note_departure() returns trigger language plpgsql as $$
+create or replace function pgqueue.note_departure() returns trigger language plpgsql
+set search_path = pg_catalog, pg_temp as $$
 begin
     if tg_op = 'TRUNCATE' then
         insert into pgqueue.departed (worker_id, memory) select id, memory from pgqueue.workers on conflict do nothing;
