@@ -9,7 +9,7 @@ OLDEST_PROCESSES ?= 1
 PARALLEL = $(if $(filter 1,$(1)),,-n $(1) --dist loadgroup --no-loadscope-reorder)
 SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
 
-# The tests start some 300 processes; without compiled modules each needs 0.15 s of CPU more.
+# The tests start some 300 Python processes; without compiled modules each needs 0.15 s of CPU more.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo demo-pipeline test beside check unit unit-oldest format bench clean

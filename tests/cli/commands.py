@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import psycopg
 from click.testing import CliRunner, Result
+from programs import Program
 
 from pgqueue.cli.main import main
 
@@ -112,10 +112,10 @@ class Process:
 @contextmanager
 def started(*words: str, dsn: str, folder: Path) -> Iterator[Process]:
     """Start the command in a folder where ``shop.py`` is; it is ended with the block."""
-    command = [sys.executable, "-m", "pgqueue", "--app", "shop:queue", *words]
+    command = ["-m", "pgqueue", "--app", "shop:queue", *words]
     env = os.environ | {"PGQUEUE_DSN": dsn}
     (folder / "shop.py").write_text(SHOP)
-    with subprocess.Popen(command, cwd=folder, env=env, stderr=subprocess.PIPE, text=True) as popen:  # noqa: S603
+    with Program(command, cwd=folder, env=env, stderr=subprocess.PIPE) as popen:
         try:
             yield Process(popen)
         finally:

@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 from cli.commands import only_row, pgqueue, printed
+from programs import Program
 
 from pgqueue import PgQueue
 from pgqueue.cli.bench import costs, loads, place, snapshot, soak
@@ -101,8 +102,8 @@ def test_two_benches_do_not_share_a_database(empty_dsn: str) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_every_process_and_drops_the_schema(number: signal.Signals, empty_dsn: str) -> None:
-    command = [sys.executable, "-m", "pgqueue", "--dsn", empty_dsn, "bench", "soak", "--minutes", "9"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as bench:  # noqa: S603 - our own words
+    command = ["-m", "pgqueue", "--dsn", empty_dsn, "bench", "soak", "--minutes", "9"]
+    with Program(command, stderr=subprocess.PIPE) as bench:
         worker = _pid_of_the_worker(empty_dsn, bench)
         bench.send_signal(number)
         _, told = bench.communicate()
@@ -134,6 +135,7 @@ def test_a_worker_whose_bench_was_killed_ends_by_itself(stage: Stage) -> None:
     assert stage.crew.call(OURS, "worker", IDLE=0, PARENT=nobodys_parent)["count"] == 0
 
 
+@pytest.mark.timeout(300)  # it runs every load: 30 s of CPU
 def test_every_load_finds_its_figures_beside_their_yardsticks_and_leaves_no_trace(
     dsn: str, queue: PgQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

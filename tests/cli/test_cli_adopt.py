@@ -3,8 +3,6 @@
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,6 +18,7 @@ from pgqueuer.db import SyncPsycopgDriver
 from pgqueuer.queries import SyncQueries
 from procrastinate import App, PsycopgConnector, SyncPsycopgConnector
 from procrastinate.schema import SchemaManager
+from programs import Program
 from running import Running
 
 from pgqueue import Job, JobState, PgQueue
@@ -312,9 +311,9 @@ def test_killed_between_copy_and_removal_all_is_as_it_was(
 ) -> None:
     for number in range(3):
         theirs.configure_task("send").defer(n=number)
-    command = [sys.executable, "-m", "pgqueue", "adopt", "procrastinate"]
+    command = ["-m", "pgqueue", "adopt", "procrastinate"]
     env = os.environ | {"PGQUEUE_DSN": dsn}
-    with psycopg.connect(dsn) as blocker, subprocess.Popen(command, env=env) as process:  # noqa: S603 - our own words
+    with psycopg.connect(dsn) as blocker, Program(command, env=env) as process:
         blocker.execute(
             "lock table procrastinate_events in access exclusive mode"
         )  # the removal will wait for it

@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 from click.testing import CliRunner
+from programs import Program
 from rich.console import Console
 
 from pgqueue import AttemptError, PgQueue
@@ -43,13 +44,8 @@ def folder(tmp_path: Path) -> Path:
 
 def start_demo(*args: str) -> "subprocess.Popen[str]":
     bare = {name: value for name, value in os.environ.items() if name not in SETTINGS}
-    return subprocess.Popen(  # noqa: S603 - our own words
-        [sys.executable, "-m", "pgqueue", *args],
-        env=bare,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    pipe = subprocess.PIPE
+    return Program(["-m", "pgqueue", *args], env=bare, stdout=pipe, stderr=pipe)
 
 
 def schemas(dsn: str) -> set[str]:

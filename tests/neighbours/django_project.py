@@ -2,13 +2,14 @@
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from cli.commands import Process
+from programs import Program, ran
 
+LIBRARIES = ("django.core.management", "django.db.backends.postgresql.base", "django.forms", "django.http")
 MANAGE = Path(__file__).parent / "project" / "manage.py"
 
 
@@ -21,23 +22,15 @@ def manage(*words: str, dsn: str, manage_py: Path = MANAGE, **env: str) -> "subp
         manage_py: whose project.
         env: more of the environment.
     """
-    return subprocess.run(  # noqa: S603 - our own words
-        [sys.executable, str(manage_py), *words],
-        env=_environment(dsn, env),
-        cwd="/",
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    return ran([str(manage_py), *words], env=_environment(dsn, env), cwd="/", timeout=60, libraries=LIBRARIES)
 
 
 @contextmanager
 def managed(*words: str, dsn: str, manage_py: Path = MANAGE, **env: str) -> Iterator[Process]:
     """Run ``manage.py`` for the length of the block; arguments as for :func:`manage`."""
-    command = [sys.executable, str(manage_py), *words]
-    with subprocess.Popen(  # noqa: S603 - our own words
-        command, env=_environment(dsn, env), cwd="/", stderr=subprocess.PIPE, text=True
+    environment, pipe = _environment(dsn, env), subprocess.PIPE
+    with Program(
+        [str(manage_py), *words], libraries=LIBRARIES, env=environment, cwd="/", stderr=pipe
     ) as popen:
         try:
             yield Process(popen)

@@ -3,16 +3,18 @@
 import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+import programs
+
 T = TypeVar("T")
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+LIBRARIES = ("flask", "flask_sqlalchemy", "fastapi", "uvicorn")
 PATIENCE = 30.0
 ADDRESS = re.compile(
     r"unning on (http://[\d.]+:\d+)"
@@ -39,7 +41,7 @@ def until(look: Callable[[], T | None]) -> T:
 class Process:
     """A process that was started; what it prints goes to a file."""
 
-    def __init__(self, popen: "subprocess.Popen[bytes]", log: Path) -> None:
+    def __init__(self, popen: "subprocess.Popen[str]", log: Path) -> None:
         self._popen = popen
         self._log = log
 
@@ -78,8 +80,9 @@ def started(*command: str, folder: Path, log: Path, **settings: str) -> Iterator
     """Run ``python -m ...`` in a folder for the length of a block."""
     with (
         log.open("wb") as output,
-        subprocess.Popen(  # noqa: S603 - our own words
-            [sys.executable, "-m", *command],
+        programs.Program(
+            ["-m", *command],
+            libraries=LIBRARIES,
             cwd=folder,
             env=environment(**settings),
             stdout=output,
@@ -94,14 +97,8 @@ def started(*command: str, folder: Path, log: Path, **settings: str) -> Iterator
 
 def ran(*command: str, folder: Path, **settings: str) -> "subprocess.CompletedProcess[str]":
     """Run ``python -m ...`` in a folder to its end."""
-    return subprocess.run(  # noqa: S603 - our own words
-        [sys.executable, "-m", *command],
-        cwd=folder,
-        env=environment(**settings),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
+    return programs.ran(
+        ["-m", *command], cwd=folder, env=environment(**settings), timeout=PATIENCE, libraries=LIBRARIES
     )
 
 

@@ -6,7 +6,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,9 @@ import httpx
 import psycopg
 import pytest
 from docs.pages import DOCS, blocks, words_in_code
+from neighbours.django_project import LIBRARIES
 from neighbours.serving import Process, until
+from programs import Program, ran
 from psycopg.conninfo import conninfo_to_dict
 from servers import free_port
 
@@ -39,15 +40,7 @@ def _environment(dsn: str) -> dict[str, str]:
 
 
 def _managed(*words: str, dsn: str, folder: Path = EXAMPLE) -> "subprocess.CompletedProcess[str]":
-    ended = subprocess.run(  # noqa: S603 - our own words
-        [sys.executable, "manage.py", *words],
-        cwd=folder,
-        env=_environment(dsn),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    ended = ran(["manage.py", *words], cwd=folder, env=_environment(dsn), timeout=60, libraries=LIBRARIES)
     assert ended.returncode == 0, ended.stderr
     return ended
 
@@ -86,10 +79,10 @@ class _running:  # noqa: N801 - a context manager that reads like a function
         self._words, self._env, self._log, self._folder = words, _environment(dsn), log, folder
 
     def __enter__(self) -> Process:
-        command = [sys.executable, "manage.py", *self._words]
+        words, streams = ["manage.py", *self._words], subprocess.STDOUT
         with self._log.open("wb") as output:
-            self._popen = subprocess.Popen(  # noqa: S603 - our own words
-                command, cwd=self._folder, env=self._env, stdout=output, stderr=subprocess.STDOUT
+            self._popen = Program(
+                words, libraries=LIBRARIES, cwd=self._folder, env=self._env, stdout=output, stderr=streams
             )
         return Process(self._popen, self._log)
 

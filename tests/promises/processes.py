@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from uuid import UUID, uuid4
 
 import psycopg
 from looking import ask
+from programs import Program
 from promises.workshop import TABLES
 
 from pgqueue import PgQueue
@@ -38,12 +38,11 @@ class Process:
     def __init__(self, verb: str, dsn: str, **options: object) -> None:
         paths = filter(None, [str(TESTS), os.environ.get("PYTHONPATH")])
         self._log = tempfile.NamedTemporaryFile("w+")  # noqa: SIM115 - closed with the process
-        self._popen = subprocess.Popen(  # noqa: S603 - our own words
-            [sys.executable, "-W", "error", "-c", START, verb, dsn, json.dumps(options)],
+        self._popen = Program(
+            ["-W", "error", "-c", START, verb, dsn, json.dumps(options)],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
             stdout=subprocess.PIPE,
             stderr=self._log,
-            text=True,
         )
         self.pid = self._popen.pid
 
