@@ -206,6 +206,21 @@ class QueueDrained(JobError):
     """The queue takes no new jobs: an operator drains it. Nothing was enqueued."""
 
 
+class BacklogFull(JobError):
+    """The queue has as many ready jobs as its setting ``backlog`` allows, and refuses more. Nothing was enqueued.
+
+    Attributes:
+        queue: which.
+        backlog: its bound.
+    """
+
+    def __init__(self, message: str, *, queue: str, backlog: int) -> None:
+        """Say what was refused, and by which bound."""
+        super().__init__(message)
+        self.queue = queue
+        self.backlog = backlog
+
+
 class JobNotFound(JobError, LookupError):
     """The job has no record: it never existed, or its history has been dropped."""
 

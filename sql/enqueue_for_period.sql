@@ -10,7 +10,7 @@ held as (
     select %(unique_key)s::text, clock.id, clock.now + %(period)s::interval
     from clock
     left join pgqueue.queues as setting on setting.name = %(queue)s::text
-    where setting.drained_at is null and not exists (select from pgqueue.jobs where unique_key = %(unique_key)s::text)
+    where setting.drained_at is null and (setting.backlog is null or %(room)s::boolean) and not exists (select from pgqueue.jobs where unique_key = %(unique_key)s::text)
     on conflict (unique_key) do update set job_id = excluded.job_id, held_until = excluded.held_until
     where hold.held_until <= excluded.held_until - %(period)s::interval
     returning hold.job_id

@@ -15,7 +15,7 @@ from pgqueue.store.plan import Plan
 from pgqueue.values.bulk import AuditEntry, BulkResult
 from pgqueue.values.job_filter import DeadCriteria, LiveCriteria
 from pgqueue.values.options import check_name, check_page
-from pgqueue.values.queue_settings import Existing, KnownQueue, QueueSettings
+from pgqueue.values.queue_settings import Existing, KnownQueue, QueueSettings, WhenFull
 
 
 class Settings(TypedDict, total=False):
@@ -27,6 +27,8 @@ class Settings(TypedDict, total=False):
         timeout: how long an attempt may take whose task names no timeout; seconds, or a timedelta.
         keep_history: False: jobs that succeed are not kept.
         keep_dead: for how long its dead jobs are kept; seconds, or a timedelta.
+        backlog: from how many ready jobs on it is full, 1…1,000,000.
+        when_full: ``refuse``: an enqueue to a full queue raises ``BacklogFull``; ``warn``, as without a value: it logs a warning.
     """
 
     priority: int
@@ -34,6 +36,8 @@ class Settings(TypedDict, total=False):
     timeout: Duration
     keep_history: bool
     keep_dead: Duration
+    backlog: int
+    when_full: WhenFull
 
 
 class QueueControl:

@@ -18,7 +18,7 @@ from pgqueue.cli.verbs import Group
 from pgqueue.store import control
 from pgqueue.store import queues as store
 from pgqueue.values.pattern import is_pattern
-from pgqueue.values.queue_settings import EXISTING, Existing, QueueSettings
+from pgqueue.values.queue_settings import EXISTING, WHEN_FULL, Existing, QueueSettings
 from pgqueue.values.standing import QueueStanding
 
 if TYPE_CHECKING:
@@ -141,6 +141,12 @@ def resume(queue: PgQueue, /, *, names: tuple[str, ...]) -> None:
 @click.option("--timeout", type=ABOVE_ZERO, help="How long an attempt may take whose task names no timeout.")
 @click.option("--keep-history/--no-history", default=None, help="Whether jobs that succeed are kept.")
 @click.option("--keep-dead", type=LENGTH, help="For how long its dead jobs are kept.")
+@click.option("--backlog", type=int, help="From how many ready jobs on it is full.")
+@click.option(
+    "--when-full",
+    type=click.Choice(WHEN_FULL),
+    help="Whether enqueues to a full queue fail, or log a warning.",
+)
 @click.option("--unset", multiple=True, metavar="SETTING", help="Take this setting away, such as timeout.")
 @click.option(
     "--existing",
@@ -253,6 +259,8 @@ def _settings(held: QueueSettings) -> Iterable[tuple[str, object]]:
 
 def _state(one: QueueStanding) -> str:
     words = [word for word, at in (("paused", one.paused_at), ("drained", one.drained_at)) if at is not None]
+    if one.settings.backlog is not None and one.ready >= one.settings.backlog:
+        words.append("full")
     return ", ".join(words)
 
 

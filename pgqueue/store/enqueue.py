@@ -1,11 +1,13 @@
 """Plans that add jobs, and decide what a taken unique key means."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import chain, groupby, islice
 
 from pgqueue.errors import JobError
+from pgqueue.store.backlog import bounded, require_room, require_rooms
 from pgqueue.store.lanes import put
 from pgqueue.store.plan import Copy, Plan, Statement, Steps, plan
 from pgqueue.values.job import Enqueued, NewJob, Outcome
@@ -38,6 +40,7 @@ def enqueue(job: NewJob, *, known: Known | None = None, now: datetime | None = N
 
     Raises:
         QueueDrained: its queue takes no new jobs.
+        BacklogFull: its queue has as many ready jobs as it may have, and refuses more.
     """
     added = yield from _enqueue(job, known, now)
     if job.lane is not None:
@@ -47,13 +50,17 @@ def enqueue(job: NewJob, *, known: Known | None = None, now: datetime | None = N
 
 def _enqueue(job: NewJob, known: Known | None, now: datetime | None) -> Steps[Enqueued]:
     if job.unique_key is not None:
-        return (yield from _enqueue_unique(job, _params(job, now)))
+        return (yield from _enqueue_unique(job, _params(job, now, known), known))
     if known is not None and now is None and _is_basic(job):
         said = known.of(job)
         if said is not None:
             rows = yield Statement("enqueue_now", _basic_params(job, *said))
             return Enqueued(rows[0][0])
-    rows = yield Statement("enqueue", _params(job, now))
+    params = _params(job, now, known)
+    rows = yield Statement("enqueue", params)
+    if not rows:
+        yield from require_room(job.queue, known=known)
+        rows = yield Statement("enqueue", params | {"room": True})
     if not rows:
         raise drained(job.queue)
     if known is not None:
@@ -81,6 +88,7 @@ def enqueue_many(jobs: Iterable[NewJob], *, now: datetime | None = None) -> Step
     if not blocks.next:
         return []
     clock, defaults = yield from queue_defaults(now)
+    yield from require_rooms(bounded(blocks.all(), defaults) if defaults.bounded else Counter())
     answers: list[Enqueued] = []
     keyed: dict[int, tuple[int, NewJob]] = {}
     limited: list[tuple[int, NewJob]] = []
@@ -154,7 +162,7 @@ def _enqueue_in_turn(
         and len({job.unique for _, job in same}) == 1
     ):
         first, job = same[0][0], same[-1][1]
-        answer = yield from _enqueue_unique(job, _params(job, now))
+        answer = yield from _enqueue_unique(job, _params(job, now, None) | {"room": True})
         for position, _ in same:
             accepted = answer.outcome is not Outcome.REJECTED
             answers[position] = (
@@ -162,7 +170,7 @@ def _enqueue_in_turn(
             )
         return
     for position, job in same:
-        answers[position] = yield from _enqueue_unique(job, _params(job, now))
+        answers[position] = yield from _enqueue_unique(job, _params(job, now, None) | {"room": True})
 
 
 class _Blocks:
@@ -171,6 +179,13 @@ class _Blocks:
     def __init__(self, jobs: Iterable[NewJob]) -> None:
         self._jobs = iter(jobs)
         self.next = list(islice(self._jobs, ROWS_PER_BLOCK))
+
+    def all(self) -> list[NewJob]:
+        """All jobs, drawn now."""
+        jobs = [*self.next, *self._jobs]
+        self._jobs = iter(jobs)
+        self.next = list(islice(self._jobs, ROWS_PER_BLOCK))
+        return jobs
 
     def fetch(self) -> Iterator[bytes]:
         """Draw the next block, as the last and empty part of what is sent for this one."""
@@ -192,8 +207,9 @@ def queue_defaults(now: datetime | None, *, refuses: bool = True) -> Steps[tuple
             PRIORITY if priority is None else priority,
             MAX_ATTEMPTS if max_attempts is None else max_attempts,
             is_drained,
+            is_bounded,
         )
-        for _, name, priority, max_attempts, is_drained in rows
+        for _, name, priority, max_attempts, is_drained, is_bounded in rows
         if name is not None
     }
     return rows[0][0], QueueDefaults(of_queue, refuses=refuses)
@@ -206,7 +222,7 @@ def reserve(count: int) -> Steps[list[int]]:
     return [job_id for first, last in runs for job_id in range(first, last + 1)]
 
 
-def _enqueue_unique(job: NewJob, params: dict[str, object]) -> Steps[Enqueued]:
+def _enqueue_unique(job: NewJob, params: dict[str, object], known: Known | None = None) -> Steps[Enqueued]:
     """Insert, or deal with the job that holds the key. That job may end between the two: then try again."""
     for _ in range(TRIES):
         job_id = yield from _insert(job.unique, params)
@@ -215,8 +231,8 @@ def _enqueue_unique(job: NewJob, params: dict[str, object]) -> Steps[Enqueued]:
         answer = yield from _on_collision(job, params)
         if answer is not None:
             return answer
-        if (yield Statement("queues/drained", params)):
-            raise drained(job.queue)
+        yield from require_room(job.queue, known=known)
+        params = params | {"room": True}
     raise JobError(
         f"unique_key={job.unique_key!r} was taken and freed {TRIES} times while enqueuing; try again"
     )
@@ -272,7 +288,7 @@ def _enqueue_keyed(
     for job_id, job in refused:
         holder = holders.get(job.unique_key)
         if holder is None:  # it ended since
-            answers[job_id] = yield from _enqueue_unique(job, _params(job, now))
+            answers[job_id] = yield from _enqueue_unique(job, _params(job, now, None) | {"room": True})
         else:
             answers[job_id] = Enqueued(holder, Outcome.REJECTED)
     return answers
@@ -299,8 +315,9 @@ def _basic_params(job: NewJob, priority: int | None, max_attempts: int | None) -
     }
 
 
-def _params(job: NewJob, now: datetime | None) -> dict[str, object]:
+def _params(job: NewJob, now: datetime | None, known: Known | None) -> dict[str, object]:
     more = {
+        "room": known is not None and known.has_room(job.queue),
         "run_at": job.run_at,
         "delay": _delay(job),
         "meta": None if job.meta is None else job.meta.decode(),

@@ -14,6 +14,7 @@ import msgspec
 
 from pgqueue.store import following
 from pgqueue.store.arrays import numbers, texts
+from pgqueue.store.backlog import bounded, require_rooms
 from pgqueue.store.enqueue import ROWS_PER_CHUNK, copied_names, due_at, expires_at, queue_defaults, reserve
 from pgqueue.store.following import reason
 from pgqueue.store.lanes import put
@@ -59,10 +60,12 @@ def add(flow: NewFlow, *, now: datetime | None = None) -> Steps[Added]:
         now: the instant to count delays from; the database's own by default.
 
     Raises:
+        BacklogFull: the queue of one of its jobs has no room for all of them, and refuses them.
         FlowRefused: another flow of its key runs, or a live job has the unique key of one of its jobs. Nothing is added.
     """
     nodes = nodes_of(flow.parts)
     clock, defaults = yield from queue_defaults(now)
+    yield from require_rooms(bounded((node.job for node in nodes if node.job is not None), defaults))
     flow_id, runs = yield from _add_row(flow, now=now)
     new = New(flow_id, nodes, (yield from reserve_nodes(len(nodes))), clock, released=runs, defaults=defaults)
     new.number_jobs((yield from reserve(len(new.with_jobs))))

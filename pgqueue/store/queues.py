@@ -152,11 +152,13 @@ def _put(
 
 
 def _settings(row: Sequence[Any]) -> QueueSettings:
-    priority, max_attempts, timeout, keep_history, keep_dead = row
+    priority, max_attempts, timeout, keep_history, keep_dead, backlog, when_full = row
     return QueueSettings(
         priority=priority,
         max_attempts=max_attempts,
         timeout=None if timeout is None else timedelta(seconds=timeout),
         keep_history=keep_history,
         keep_dead=None if keep_dead is None else timedelta(seconds=keep_dead),
+        backlog=backlog,
+        when_full=when_full,
     )

@@ -92,16 +92,21 @@ class Flows:
     """All flows of a queue."""
 
     def __init__(
-        self, insert: Callable[[NewJob, datetime], Row], holder: Callable[[str | None], Row | None]
+        self,
+        insert: Callable[[NewJob, datetime], Row],
+        holder: Callable[[str | None], Row | None],
+        require_rooms: Callable[[Iterable[NewJob]], None],
     ) -> None:
         """Begin with none.
 
         Args:
             insert: adds a blocked job.
             holder: the live job that has a unique key.
+            require_rooms: refuses jobs for which a queue has no room.
         """
         self._insert = insert
         self._holder = holder
+        self._require_rooms = require_rooms
         self._flows: list[Flow] = []
         self._of_job: dict[int, Node] = {}
         self._ids = count(1)
@@ -110,6 +115,7 @@ class Flows:
     def add(self, flow: NewFlow, *, now: datetime) -> Added:
         """Add a flow and all its jobs."""
         nodes = nodes_of(flow.parts)
+        self._require_rooms(flow.jobs)
         runs = next(self.unended(flow.key), None) is None
         if flow.key is not None and not runs and not flow.in_turn:
             raise flow_key_taken(flow.key)

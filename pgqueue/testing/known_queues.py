@@ -67,6 +67,7 @@ class KnownQueues:
                     PRIORITY if one.settings.priority is None else one.settings.priority,
                     MAX_ATTEMPTS if one.settings.max_attempts is None else one.settings.max_attempts,
                     one.drained_at is not None,
+                    one.settings.backlog is not None,
                 )
                 for name, one in self._known.items()
             },

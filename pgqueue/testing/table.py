@@ -6,6 +6,7 @@ to one client that has no other beside it. What is decided elsewhere is not deci
 (:mod:`pgqueue.values.payload`) as JSON.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -15,6 +16,7 @@ from uuid import UUID
 import msgspec
 
 from pgqueue.errors import as_duration
+from pgqueue.store.backlog import bounded
 from pgqueue.store.claim import WorkerInfo
 from pgqueue.store.ending import States
 from pgqueue.store.enqueue import due_at
@@ -40,7 +42,7 @@ from pgqueue.values.job import (
 )
 from pgqueue.values.lease import LEASE, spoken
 from pgqueue.values.limit import Numbers, keys_of
-from pgqueue.values.queue_defaults import Known
+from pgqueue.values.queue_defaults import Known, full
 from pgqueue.values.retried import Held, Retried
 from pgqueue.values.serving import Serving
 from pgqueue.values.shares import Split
@@ -59,6 +61,8 @@ from pgqueue.values.verdict import (
     lost,
 )
 from pgqueue.values.why import Why, explain
+
+log = logging.getLogger("pgqueue")
 
 
 class Table:
@@ -81,7 +85,7 @@ class Table:
         self.queues = KnownQueues(lambda: {row.new.queue for row in self._rows.values()})
         self._holds: dict[str, tuple[int, datetime]] = {}
         self.reclaimed: list[Verdict] = []
-        self.flows = Flows(self.insert, self.holder)
+        self.flows = Flows(self.insert, self.holder, self.require_rooms)
         self.mailbox = Mailbox(self._rows, self.flows)
 
     def clock(self, *, now: datetime) -> datetime:
@@ -93,6 +97,10 @@ class Table:
         self.queues.defaults().of(job)  # refuses a drained queue
         if job.unique_key is not None and (answer := self._collision(job, job.unique_key, now)):
             return answer
+        self.require_rooms([job])
+        return self._added(job, now)
+
+    def _added(self, job: NewJob, now: datetime) -> Enqueued:
         row = self.insert(job, now)
         if job.unique_key is not None and job.unique.period is not None:
             if job.unique.trailing:
@@ -104,7 +112,25 @@ class Table:
 
     def enqueue_many(self, jobs: Iterable[NewJob], *, now: datetime) -> list[Enqueued]:
         """Add jobs, all or none."""
-        return [self.enqueue(job, now=now) for job in list(jobs)]
+        jobs = list(jobs)
+        self.require_rooms(jobs)
+        for job in jobs:
+            self.queues.defaults().of(job)  # refuses a drained queue
+        return [
+            (job.unique_key and self._collision(job, job.unique_key, now)) or self._added(job, now)
+            for job in jobs
+        ]
+
+    def require_rooms(self, jobs: Iterable[NewJob]) -> None:
+        """Refuse jobs of which some are for a full queue."""
+        for queue, number in sorted(bounded(jobs, self.queues.defaults()).items()):
+            settings = self.queues.of(queue).settings
+            ready = sum(row.state is JobState.READY and row.new.queue == queue for row in self._rows.values())
+            if settings.backlog is not None and ready + number > settings.backlog:
+                error = full(queue, settings.backlog, number)
+                if settings.when_full == "refuse":
+                    raise error
+                log.warning("queue is full: %s", error)
 
     def insert(self, job: NewJob, now: datetime) -> Row:
         """Add a job that is blocked until it is admitted; its unique key is free."""

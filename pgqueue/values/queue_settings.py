@@ -16,6 +16,11 @@ MAX_ATTEMPTS: Final = 25
 
 Existing = Literal["keep", "replace", "fail"]
 """What is done with other settings that a queue has: they stay, they are replaced, or an error is raised."""
+WhenFull = Literal["warn", "refuse"]
+"""What an enqueue to a full queue does: it logs a warning, or fails."""
+WHEN_FULL: tuple[WhenFull, ...] = ("warn", "refuse")
+BACKLOGS = range(1, 1_000_001)
+"""To find out whether a queue is full, as many entries of an index are read."""
 EXISTING: tuple[Existing, ...] = ("keep", "replace", "fail")
 
 
@@ -28,6 +33,8 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
         timeout: how long an attempt may take whose task names no timeout.
         keep_history: False: jobs that succeed are not kept.
         keep_dead: for how long its dead jobs are kept.
+        backlog: from how many ready jobs on it is full.
+        when_full: ``refuse``: an enqueue to a full queue fails; ``warn``, as without a value: it logs a warning.
     """
 
     priority: int | None = None
@@ -35,6 +42,8 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
     timeout: timedelta | None = None
     keep_history: bool | None = None
     keep_dead: timedelta | None = None
+    backlog: int | None = None
+    when_full: WhenFull | None = None
 
     @classmethod
     def checked(cls, given: Mapping[str, Any]) -> "QueueSettings":
@@ -48,9 +57,11 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
                 near = did_you_mean(name, cls.__struct_fields__)
                 raise InvalidOption(f"{name}: a queue has no such setting{near}")
         values = {name: value for name, value in given.items() if value is not None}
-        for name, allowed in (("priority", PRIORITIES), ("max_attempts", ATTEMPTS)):
+        for name, allowed in (("priority", PRIORITIES), ("max_attempts", ATTEMPTS), ("backlog", BACKLOGS)):
             if name in values:
                 check_number(name, values[name], allowed)
+        if "when_full" in values:
+            one_of("when_full", values["when_full"], WHEN_FULL, listed=repr)
         if "timeout" in values:
             values["timeout"] = as_limit("timeout", values["timeout"])
         if "keep_dead" in values:
@@ -69,6 +80,7 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
             QueueExists: ``existing`` is ``fail``, and the queue has other settings.
         """
         one_of("existing", existing, EXISTING, listed=repr)
+        self.require_backlog()
         if existing == "replace" or held in (self, NO_SETTINGS):
             return self
         if existing == "fail":
@@ -79,9 +91,26 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
         return held
 
     def but(self, given: "QueueSettings", unset: Iterable[str]) -> "QueueSettings":
-        """These settings, with others changed or taken away."""
+        """These settings, with others changed or taken away.
+
+        Raises:
+            InvalidOption: they say what a full queue does, and not when it is full.
+        """
         changed = {name: value for name, value in msgspec.structs.asdict(given).items() if value is not None}
-        return msgspec.structs.replace(self, **{**dict.fromkeys(unset), **changed})
+        chosen = msgspec.structs.replace(self, **{**dict.fromkeys(unset), **changed})
+        chosen.require_backlog()
+        return chosen
+
+    def require_backlog(self) -> None:
+        """Refuse to say what a full queue does where nothing says when it is full.
+
+        Raises:
+            InvalidOption: it is said.
+        """
+        if self.when_full is not None and self.backlog is None:
+            raise InvalidOption(
+                f"when_full={self.when_full!r}: the queue has no backlog, so it is never full; give backlog=, too, or unset both"
+            )
 
 
 NO_SETTINGS = QueueSettings()

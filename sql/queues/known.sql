@@ -3,6 +3,7 @@
 -- locks: none
 -- run by: PgQueue.standings, QueueControl.known
 select name, paused_at, paused_by, paused_why, drained_at, drained_by, drained_why,
-       priority, max_attempts, extract(epoch from timeout)::float8, keep_history, extract(epoch from keep_dead)::float8
+       priority, max_attempts, extract(epoch from timeout)::float8, keep_history, extract(epoch from keep_dead)::float8,
+       backlog, when_full
 from pgqueue.queues
 order by name

@@ -159,6 +159,17 @@ begin
         raise check_violation using
             message = format('queue => %L: this queue is drained, it takes no new jobs', enqueue.queue),
             hint = 'pgqueue.queues says who drained it and why; pgqueue.resume_queue ends it.';
+    elsif setting.backlog is not null and exists (
+        select from (select from pgqueue.jobs as job where job.queue = enqueue.queue and job.status = 'ready'
+                     union all
+                     select from pgqueue.jobs as job where job.queue = enqueue.queue and job.in_lane) as ready
+        offset setting.backlog - 1 limit 1) then
+        if setting.when_full = 'refuse' then
+            raise check_violation using
+                message = format('queue => %L: this queue has no room, its bound is %s ready jobs', enqueue.queue, setting.backlog),
+                hint = 'Enqueue again when workers have caught up, or raise the bound: pgqueue queues set --backlog.';
+        end if;
+        raise warning 'pgqueue: queue % is full, its bound is % ready jobs', enqueue.queue, setting.backlog;
     end if;
     loop
         insert into pgqueue.jobs as job (queue, task, args, priority, status, run_at, max_attempts, unique_key, meta)

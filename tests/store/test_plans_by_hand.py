@@ -47,7 +47,7 @@ class Answers:
         return [step.name for step in self.asked]
 
 
-NO_DEFAULTS = [(NOON, None, None, None, None)]
+NO_DEFAULTS = [(NOON, None, None, None, None, None)]
 """What the database says of queues without settings."""
 
 
@@ -81,7 +81,7 @@ def test_a_holder_that_ends_between_insert_and_count_makes_for_another_try() -> 
     answer, names = _told(enqueue.enqueue(new_job(unique_key="key")), [], [], [], [(7,)])
 
     assert answer == Enqueued(7, Outcome.ADDED)
-    assert names == ["enqueue_unique", "count_collision", "queues/drained", "enqueue_unique"]
+    assert names == ["enqueue_unique", "count_collision", "queues/room", "enqueue_unique"]
 
 
 def test_a_key_that_never_holds_still_ends_in_an_error_that_names_it() -> None:
