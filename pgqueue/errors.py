@@ -36,6 +36,7 @@
     │   └── FlowNotFound            no record of this flow
     ├── JobError
     │   ├── QueueDrained            raised by an enqueue: an operator drains the queue, it takes no new jobs
+    │   ├── BacklogFull             raised by an enqueue: the queue has as many ready jobs as its bound allows
     │   ├── JobNotFound             no record of this id
     │   ├── JobNotDone              the job did not end within the timeout of the wait
     │   ├── JobFailed               the job is dead or was cancelled, so there is no result

@@ -27,7 +27,8 @@ select job.state, job.queue, job.task, job.attempts, job.max_attempts,
        case when job.state = 'blocked' then array(
            select extract(epoch from pgqueue.as_datetime(waits.until) - clock.now)::float8
            from pgqueue.waits where waits.job_id = job.id order by waits_for limit 6)
-       end as waits_until
+       end as waits_until,
+       extract(epoch from pgqueue.as_datetime(live.expires_at) - clock.now)::float8 as expires_in, job.reason
 from (select coalesce(%(now)s::timestamptz, now()) as now) as clock
 cross join pgqueue.all_jobs as job
 left join pgqueue.jobs as live on live.id = job.id

@@ -7,7 +7,7 @@ import click
 
 from pgqueue.cli.app import Settings
 from pgqueue.cli.known import look_up
-from pgqueue.cli.values import LENGTH, instant, json_object
+from pgqueue.cli.values import ABOVE_ZERO, LENGTH, instant, json_object
 from pgqueue.values.job import Outcome
 
 WORDS = {
@@ -26,6 +26,7 @@ WORDS = {
 @click.option("--delay", type=LENGTH, help="Run the job after this time.")
 @click.option("--run-at", type=instant, help="Run the job at this time, in ISO 8601 with a time zone.")
 @click.option("--unique-key", help="Reject the job if another one with this key has not ended.")
+@click.option("--expires-in", type=ABOVE_ZERO, help="The job is dead if it is not started within this time.")
 @click.option("--max-attempts", type=int, help="The job is dead after this many failed attempts.")
 @click.pass_obj
 def enqueue(

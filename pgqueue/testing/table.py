@@ -168,7 +168,8 @@ class Table:
         if row is None:
             return explain(job_id, None)
         if row.state.ended:
-            return Why(job_id, row.state, "ended", f"it is {row.state}")
+            why = f" ({row.reason})" if row.reason else ""
+            return Why(job_id, row.state, "ended", f"it is {row.state}{why}")
         if row.shown_state is not row.state:
             said = f"it waits in its lane for {', '.join(key.text for key in keys_of(row.new.lane or ''))}"
             return Why(job_id, row.shown_state, "blocked", said)

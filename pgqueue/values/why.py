@@ -65,6 +65,8 @@ class Facts(msgspec.Struct, frozen=True):
         blocked_where: at which line.
         waits_for: what it waits for if it is blocked, up to 6 names.
         waits_until: for each of these, the seconds until its deadline; None: it has none.
+        expires_in: seconds until it expires, if it has not been started by then; None: it does not.
+        reason: why it is dead.
     """
 
     state: str
@@ -94,6 +96,8 @@ class Facts(msgspec.Struct, frozen=True):
     blocked_where: str | None
     waits_for: list[str] | None
     waits_until: list[float | None] | None = None
+    expires_in: float | None = None
+    reason: str | None = None
 
     @property
     def blocked(self) -> BlockedLoop | None:
@@ -139,7 +143,10 @@ def explain(job_id: int, facts: Facts | None) -> Why:
         case JobState.SCHEDULED | JobState.READY:
             reason, sentence = _waiting(facts)
         case _:
-            reason, sentence = "ended", f"it is {state}, since {spoken(facts.since or 0.0)}"
+            why = f" ({facts.reason})" if facts.reason else ""
+            reason, sentence = "ended", f"it is {state}{why}, since {spoken(facts.since or 0.0)}"
+    if facts.expires_in is not None and state is not JobState.RUNNING:
+        sentence += f"; it expires in {spoken(max(0.0, facts.expires_in))} if it is not started"
     return Why(job_id, state, reason, sentence)
 
 

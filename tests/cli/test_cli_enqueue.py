@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 from cli.commands import pgqueue
 from click.testing import Result
+from looking import ask
 
 from pgqueue import JobState, PgQueue
 
@@ -46,6 +47,12 @@ def test_a_delay_has_a_unit_or_is_in_seconds(dsn: str, queue: PgQueue) -> None:
         timedelta(seconds=90),
         timedelta(hours=2),
     ]
+
+
+def test_a_job_can_expire(dsn: str) -> None:
+    assert enqueue(dsn, "shop.wait_for_ever", "--expires-in", "5m").exit_code == 0
+    assert enqueue(dsn, "shop.wait_for_ever", "--expires-in", "0").exit_code != 0
+    assert ask(dsn, "select expires_at - run_at from pgqueue.jobs") == [(timedelta(minutes=5),)]
 
 
 def test_a_taken_unique_key_is_told_with_its_holder(dsn: str) -> None:

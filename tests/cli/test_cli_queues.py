@@ -95,7 +95,9 @@ def test_list_as_json_is_one_array(dsn: str) -> None:
         "unknown_since": None,
         "oldest_ready": None,
         **dict.fromkeys(("paused_at", "paused_by", "paused_why", "drained_at", "drained_by", "drained_why")),
-        "settings": dict.fromkeys(("priority", "max_attempts", "timeout", "keep_history", "keep_dead")),
+        "settings": dict.fromkeys(
+            ("priority", "max_attempts", "timeout", "keep_history", "keep_dead", "backlog", "when_full")
+        ),
     }
     assert 0 <= default.pop("oldest_ready") < 120
     assert default | {"oldest_ready": None} == none | unknown | {
@@ -205,6 +207,8 @@ def test_set_changes_what_is_given_and_refuses_what_makes_no_sense(dsn: str) -> 
     )
     assert (held["priority"], held["max_attempts"], held["keep_dead"]) == (5, None, "P30D")
     for wrong, said in (
+        (["--backlog", "0"], "use a whole number from 1 to 1000000"),
+        (["--when-full", "warn"], "the queue has no backlog"),
         (["--priority", "500"], "use a whole number from -100 to 100"),
         (["--unset", "colour"], "a queue has no such setting"),
         (["--unset", "priority", "--priority", "1"], "are given, too"),
@@ -218,6 +222,14 @@ def test_set_changes_what_is_given_and_refuses_what_makes_no_sense(dsn: str) -> 
         pgqueue("queues", "set", "mail", "--existing", "replace", "--timeout", "9", "--json", dsn=dsn)
     )
     assert (held["priority"], held["timeout"]) == (None, "PT9S")
+
+
+def test_a_full_queue_is_listed_as_full(dsn: str) -> None:
+    pgqueue("queues", "set", "mail", "--backlog", "2", "--when-full", "refuse", dsn=dsn)
+    ask(dsn, "insert into pgqueue.jobs (queue, task, args) values ('mail', 't', '{}')")
+    assert "full" not in pgqueue("queues", "list", dsn=dsn).stdout
+    ask(dsn, "insert into pgqueue.jobs (queue, task, args) values ('mail', 't', '{}')")
+    assert "full" in pgqueue("queues", "list", dsn=dsn).stdout
 
 
 @pytest.mark.usefixtures("lines")

@@ -100,6 +100,7 @@ async def test_a_worker_ends_what_nobody_has_claimed_and_tells_those_who_wait(
 
     queue.pause("paused")
     handle = work.enqueue()
+    assert "; it expires in" in (await queue.awhy(handle.id)).sentence
     async with running(queue):
         with pytest.raises(JobFailed, match="Expired: it was to be started by"):
             await handle.aresult(timeout=30)
