@@ -10,7 +10,7 @@ from django.core.exceptions import ValidationError
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.django.models import Queue
 from pgqueue.errors import PgQueueError
-from pgqueue.values.queue_settings import QueueSettings
+from pgqueue.values.queue_settings import WHEN_FULL, QueueSettings
 
 SETTINGS = QueueSettings.__struct_fields__
 COMPARED: dict[str, Any] = {"required": False, "show_hidden_initial": True}
@@ -34,6 +34,13 @@ class SettingsForm(forms.ModelForm):  # type: ignore[type-arg]  # Django's class
     timeout = forms.DurationField(**COMPARED, help_text=f"How long an attempt may take. {LENGTH}")
     keep_history = forms.NullBooleanField(**COMPARED, help_text="No: jobs that succeed leave no record.")
     keep_dead = forms.DurationField(**COMPARED, help_text=f"How long dead jobs are kept. {LENGTH}")
+    backlog = forms.IntegerField(**COMPARED, help_text="From how many ready jobs on the queue is full.")
+    when_full = forms.TypedChoiceField(
+        **COMPARED,
+        choices=[("", "not set"), *((one, one) for one in WHEN_FULL)],
+        empty_value=None,
+        help_text="Refuse: an enqueue to a full queue fails. Warn, and not set: it logs a warning.",
+    )
 
     class Meta:
         """The settings."""
@@ -47,6 +54,7 @@ class SettingsForm(forms.ModelForm):  # type: ignore[type-arg]  # Django's class
         if not self.errors:
             try:
                 QueueSettings.checked(self._changed(given))
+                QueueSettings(backlog=given["backlog"], when_full=given["when_full"]).require_backlog()
             except PgQueueError as error:
                 named = re.match(r"(\w+)=", str(error))
                 field = named[1] if named and named[1] in self.fields else None

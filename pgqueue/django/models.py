@@ -144,6 +144,8 @@ class Queue(ReadOnly):
     timeout: "models.DurationField[timedelta | None, timedelta | None]" = models.DurationField(null=True)
     keep_history: "models.BooleanField[bool | None, bool | None]" = models.BooleanField(null=True)
     keep_dead: "models.DurationField[timedelta | None, timedelta | None]" = models.DurationField(null=True)
+    backlog: "models.IntegerField[int | None, int | None]" = models.IntegerField(null=True)
+    when_full: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: not said
     created_at: "models.DateTimeField[datetime, datetime]" = TimeField()
 
     class Meta:

@@ -19,7 +19,15 @@ from pgqueue.values.queue_settings import KnownQueue, QueueSettings
 
 LIST = "/admin/pgqueue/queue/"
 PAGE = f"{LIST}mail/change/"
-EMPTY = {"priority": "", "max_attempts": "", "timeout": "", "keep_history": "unknown", "keep_dead": ""}
+EMPTY = {
+    "priority": "",
+    "max_attempts": "",
+    "timeout": "",
+    "keep_history": "unknown",
+    "keep_dead": "",
+    "backlog": "",
+    "when_full": "",
+}
 
 empty, client = django_admin_pages.an_empty_database, django_admin_pages.a_client
 
@@ -94,6 +102,8 @@ def test_settings_are_stored_shown_and_taken_away(client: Client) -> None:
         "timeout": "30",
         "keep_history": "false",
         "keep_dead": "5 00:00:00",
+        "backlog": "10000",
+        "when_full": "refuse",
     }
     assert save(client, **given).status_code == 302
     stored = QueueSettings(
@@ -102,6 +112,8 @@ def test_settings_are_stored_shown_and_taken_away(client: Client) -> None:
         timeout=timedelta(seconds=30),
         keep_history=False,
         keep_dead=timedelta(days=5),
+        backlog=10_000,
+        when_full="refuse",
     )
     assert mail().settings == stored
     page = client.get(PAGE).content.decode()
@@ -130,6 +142,8 @@ def test_what_another_operator_stored_meanwhile_and_the_form_did_not_change_stay
         ("max_attempts", "0", "max_attempts=0"),
         ("timeout", "0", "timeout="),
         ("keep_dead", "-1 00:00:00", "keep_dead="),
+        ("backlog", "0", "backlog=0"),
+        ("when_full", "warn", "the queue has no backlog"),
         ("timeout", "soon", "Enter a valid duration."),
     ],
 )
