@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import Any
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
 from pgqueue.app.heartbeat import within
 from pgqueue.app.take_base import TakeBase
@@ -90,9 +91,23 @@ class Take(TakeBase):
         try:
             self.heartbeat.stop()
             with suppress(psycopg.Error, PgQueueError):
+                self._end_interrupted_statement()
                 self._run(self.giving_up())
         finally:
             self._connection.close()
+
+    def _end_interrupted_statement(self) -> None:
+        """Where Ctrl-C came between a statement and its answer, wait for the answer, and go on with another connection.
+
+        It may have claimed jobs, which are found only after it has ended.
+        """
+        server = self._connection.pgconn
+        if self._connection.closed or server.transaction_status == TransactionStatus.IDLE:
+            return
+        with within(self.answer_within, self._connection):
+            while server.get_result() is not None:
+                pass
+        self._connection.close()
 
     def _wait_for_jobs(self) -> None:
         deadline = None if self.timeout is None else time.monotonic() + self.timeout

@@ -189,6 +189,21 @@ def test_a_take_interrupted_while_it_waits_is_off_the_list(queue: PgQueue) -> No
     assert workers(queue) == 0
 
 
+def test_a_take_interrupted_between_a_statement_and_its_answer_is_off_the_list(
+    queue: PgQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = queue.take()
+
+    def interrupted() -> None:
+        take._connection.pgconn.send_query(b"begin; select pg_sleep(0.01)")  # noqa: SLF001 - as psycopg does it
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(take, "look", interrupted)
+    with pytest.raises(KeyboardInterrupt), take:
+        pass
+    assert workers(queue) == 0
+
+
 async def test_a_take_cancelled_while_it_waits_is_off_the_list(queue: PgQueue) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.2), queue.atake():
