@@ -9,11 +9,12 @@ from pgqueue.app.operator import me
 from pgqueue.app.progress import opened_progress
 from pgqueue.app.results import aended, ended, not_found, result_of
 from pgqueue.errors import InvalidOption, JobNotFound
-from pgqueue.store import control, notes, queues, standings, waiting
+from pgqueue.store import bulk, control, notes, queues, standings, waiting
 from pgqueue.store.database import Database
 from pgqueue.store.sweep import aagain_after_deadlock, again_after_deadlock, arun_sweep, run_sweep
 from pgqueue.values.codec import Codec, encoded_key, opened
 from pgqueue.values.job import Job, JobState, QueueCount
+from pgqueue.values.job_filter import JobFilter
 from pgqueue.values.note import Progress
 from pgqueue.values.options import check_page
 from pgqueue.values.retried import Retried
@@ -154,11 +155,11 @@ class Jobs(FlowSteering):
         error: str | None = None,
         without_key: bool = False,
     ) -> Retried:
-        """Return to their lines the dead jobs that match every filter given, 1,000 in each transaction.
+        """Return to their lines the dead jobs that match every filter given, up to 1,000 in each transaction.
 
         Args:
-            task: of this task.
-            queue: in this queue.
+            task: of this task; a pattern such as ``shop.*`` is allowed.
+            queue: in this queue; a pattern is allowed.
             before: dead since before this instant.
             error: whose last error is of this type, such as ``ConnectionError``; with the module or without.
             without_key: return them without their unique keys, so that no live job is in their way.
@@ -166,8 +167,8 @@ class Jobs(FlowSteering):
         Returns:
             The ids that went, and those that stay dead with the reason: a live job has their unique key.
         """
-        steps = control.retrying(task=task, queue=queue, before=before, error=error, without_key=without_key)
-        return run_sweep(steps, self.database.run)
+        steps = bulk.retrying(_filter(task, queue, before, error), without_key=without_key, by=me())
+        return run_sweep(steps, again_after_deadlock(self.database.run))
 
     async def aretry_dead(
         self,
@@ -179,8 +180,8 @@ class Jobs(FlowSteering):
         without_key: bool = False,
     ) -> Retried:
         """As :meth:`retry_dead`, awaited."""
-        steps = control.retrying(task=task, queue=queue, before=before, error=error, without_key=without_key)
-        return await arun_sweep(steps, self.database.arun)
+        steps = bulk.retrying(_filter(task, queue, before, error), without_key=without_key, by=me())
+        return await arun_sweep(steps, aagain_after_deadlock(self.database.arun))
 
     def purge_dead(
         self,
@@ -196,8 +197,8 @@ class Jobs(FlowSteering):
 
         Args:
             job_ids: among these.
-            task: of this task.
-            queue: in this queue.
+            task: of this task; a pattern such as ``shop.*`` is allowed.
+            queue: in this queue; a pattern is allowed.
             before: dead since before this instant.
             error: whose last error is of this type, as for :meth:`retry_dead`.
             everything: must be true where no filter is given: then all dead jobs are deleted.
@@ -209,9 +210,10 @@ class Jobs(FlowSteering):
             InvalidOption: there is no filter, and ``everything`` is not true.
         """
         _require_filter(job_ids, task, queue, before, error, everything=everything)
-        return self.database.run(
-            control.purge_dead(job_ids=job_ids, task=task, queue=queue, before=before, error=error)
-        )
+        if job_ids is not None and _none(task, queue, before, error):
+            return self.database.run(control.purge_dead(job_ids))
+        steps = bulk.purging(_filter(task, queue, before, error, ids=job_ids), by=me())
+        return run_sweep(steps, again_after_deadlock(self.database.run))
 
     async def apurge_dead(
         self,
@@ -225,9 +227,10 @@ class Jobs(FlowSteering):
     ) -> int:
         """As :meth:`purge_dead`, awaited."""
         _require_filter(job_ids, task, queue, before, error, everything=everything)
-        return await self.database.arun(
-            control.purge_dead(job_ids=job_ids, task=task, queue=queue, before=before, error=error)
-        )
+        if job_ids is not None and _none(task, queue, before, error):
+            return await self.database.arun(control.purge_dead(job_ids))
+        steps = bulk.purging(_filter(task, queue, before, error, ids=job_ids), by=me())
+        return await arun_sweep(steps, aagain_after_deadlock(self.database.arun))
 
     def pause(self, queue: str, *, why: str | None = None, by: str | None = None) -> bool:
         """Stop queues from being claimed from, by every worker, until they are resumed; what runs goes on.
@@ -351,11 +354,27 @@ def _id(job_id: int) -> int:
 
 
 def _require_filter(*filters: object, everything: bool) -> None:
-    if not everything and all(one is None for one in filters):
+    if not everything and _none(*filters):
         raise InvalidOption(
             "purge_dead() without a filter would delete every dead job; name job_ids, task, queue, before or error, "
             "or say purge_dead(everything=True)"
         )
+
+
+def _none(*filters: object) -> bool:
+    return all(one is None for one in filters)
+
+
+def _filter(
+    task: str | None,
+    queue: str | None,
+    before: datetime | None,
+    error: str | None,
+    ids: Sequence[int] | None = None,
+) -> JobFilter:
+    """The dead jobs that match; all, where nothing is given."""
+    given = {"task": task, "queue": queue, "died_before": before, "error": error, "ids": ids}
+    return JobFilter.checked(given | {"everything": _none(*given.values())})
 
 
 def _states(state: JobState | str | Collection[JobState | str] | None) -> list[JobState] | None:

@@ -185,7 +185,7 @@ def _retry(operation: Operation, runs: Mapping[int, bool], now: datetime | None)
 
 
 def _purge_dead(operation: Operation, runs: Mapping[int, bool], now: datetime | None) -> Steps[Changed]:  # noqa: ARG001 - as the others
-    return Changed({DONE: (yield from control.purge_dead(job_ids=[*runs]))})
+    return Changed({DONE: (yield from control.purge_dead([*runs]))})
 
 
 def retried(done: Retried) -> Changed:

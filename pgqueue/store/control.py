@@ -10,7 +10,6 @@ from pgqueue.store.arrays import numbers
 from pgqueue.store.finish import cancel_waiting
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.records import job_of
-from pgqueue.store.sweep import Sweep
 from pgqueue.store.waking import wake
 from pgqueue.values.health import BlockedLoop, WorkerProblem
 from pgqueue.values.job import Job, JobState, QueueCount
@@ -19,8 +18,6 @@ from pgqueue.values.retried import Held, Retried
 from pgqueue.values.standing import UnknownTask
 
 NEWEST = (1 << 63) - 1
-PORTION = 1_000
-"""Dead jobs that one transaction retries, so that it locks few rows, and an interruption loses little."""
 
 
 class Pulse(msgspec.Struct, frozen=True):
@@ -140,61 +137,6 @@ def retry_dead(
     return msgspec.structs.replace(done, out_of_turn=tuple(sorted(out_of_turn)))
 
 
-@plan(transaction=True)
-def retry_portion(
-    *,
-    task: str | None = None,
-    queue: str | None = None,
-    before: datetime | None = None,
-    error: str | None = None,
-    after: int = -1,
-    without_key: bool = False,
-    now: datetime | None = None,
-) -> Steps[tuple[Retried, int | None]]:
-    """Return to their lines up to 1,000 of the dead jobs that match every filter given, in the order of their ids.
-
-    Args:
-        task: of this task.
-        queue: in this queue.
-        before: dead since before this instant.
-        error: whose last error is of this type, by its name with or without the module.
-        after: with a higher id than this one.
-        without_key: as for :func:`retry_dead`.
-        now: the instant; the database's own by default.
-
-    Returns:
-        What became of them, and the last of their ids; None: there are no others.
-    """
-    _check_filters(queue=queue, task=task, error=error)
-    filters = {"task": task, "queue": queue, "before": before, "error": error}
-    rows = yield Statement("dead_ids", {**filters, "after": after, "limit": PORTION})
-    ids = [row[0] for row in rows]
-    retried = yield from retry_dead(ids, without_key=without_key, now=now)
-    return retried, ids[-1] if len(ids) == PORTION else None
-
-
-def retrying(
-    *,
-    task: str | None = None,
-    queue: str | None = None,
-    before: datetime | None = None,
-    error: str | None = None,
-    without_key: bool = False,
-) -> Sweep[Retried]:
-    """Return all dead jobs that match to their lines, a portion in each transaction; see :func:`retry_portion`.
-
-    Where it is interrupted, the portions before stay retried, and another run continues with the rest.
-    """
-    parts = list[Retried]()
-    after: int | None = -1
-    while after is not None:
-        done, after = yield retry_portion(
-            task=task, queue=queue, before=before, error=error, after=after, without_key=without_key
-        )
-        parts.append(done)
-    return Retried.sum(parts)
-
-
 def _explain(revived: tuple[int, ...], left: Sequence[int]) -> Steps[Retried]:
     """Say why these other jobs were not revived."""
     if not left:
@@ -207,19 +149,9 @@ def _explain(revived: tuple[int, ...], left: Sequence[int]) -> Steps[Retried]:
 
 
 @plan
-def purge_dead(
-    *,
-    job_ids: Sequence[int] | None = None,
-    task: str | None = None,
-    queue: str | None = None,
-    before: datetime | None = None,
-    error: str | None = None,
-) -> Steps[int]:
-    """Forget the dead jobs that match every filter given, as for :func:`retry_portion`; returns how many."""
-    _check_filters(queue=queue, task=task, error=error)
-    ids = None if job_ids is None else list(filter(is_id, job_ids))
-    filters = {"ids": ids, "task": task, "queue": queue, "before": before, "error": error}
-    return len((yield Statement("purge_dead", filters)))
+def purge_dead(job_ids: Collection[int]) -> Steps[int]:
+    """Forget those of these jobs that are dead; how many."""
+    return len((yield Statement("purge_dead", {"ids": numbers([one for one in job_ids if is_id(one)])})))
 
 
 @plan

@@ -3,7 +3,7 @@
 A sweep is a generator, one level above a plan: it yields plans, is sent the result of each, and has a refusal of the
 database thrown in where it stands. Its driver runs each plan, in a transaction of its own. There is one copy of the
 decision for workers, takes and tests; each drives it with the connection it has.
-Retries of many dead jobs (:func:`pgqueue.store.control.retrying`) are driven in the same way.
+Operations on many jobs (:mod:`pgqueue.store.bulk`) are driven in the same way.
 
 All is done in one transaction unless the database refuses it. Then the lost jobs are ended in batches: a refused batch
 is halved, until the failing job is alone in it. That job is ended by a fallback verdict, with the refusal as its error. If

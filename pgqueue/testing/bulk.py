@@ -102,7 +102,7 @@ class Operations:
             case Action.RETRY_DEAD:
                 return retried(table.revive(ids, without_key=operation.without_key, now=now))
             case Action.PURGE_DEAD:
-                purged = table.purge_dead(job_ids=ids, task=None, queue=None, before=None, error=None)
+                purged = table.purge_dead(ids)
                 return Changed({DONE: purged})
             case Action.CANCEL | Action.PURGE:
                 for one in ids:

@@ -37,7 +37,6 @@ ANSWERED = frozenset(
         "control.clock",
         "control.cancel",
         "control.retry",
-        "control.retry_portion",
         "control.purge_dead",
         "plans.next_claim",
         "finish.record",

@@ -131,10 +131,9 @@ class Row:
         if seconds is not None:
             self.started_at = now - timedelta(seconds=seconds)
 
-    def matches(self, task: str | None, queue: str | None, error: str | None = None) -> bool:
-        """Whether it is of this task, in this queue, and its last error of this type; None: any."""
-        failed_so = error is None or bool(self.errors and f".{self.errors[-1].type}".endswith(f".{error}"))
-        return task in (None, self.new.task) and queue in (None, self.new.queue) and failed_so
+    def matches(self, task: str | None, queue: str | None) -> bool:
+        """Whether it is of this task, and in this queue; None: any."""
+        return task in (None, self.new.task) and queue in (None, self.new.queue)
 
     def revive(self, state: JobState, now: datetime) -> None:
         """Run again after its death, with all its attempts."""

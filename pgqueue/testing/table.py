@@ -8,7 +8,7 @@ to one client that has no other beside it. What is decided elsewhere is not deci
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import count
 from uuid import UUID
@@ -253,32 +253,9 @@ class Table:
         row.state, row.run_at = JobState.READY, now
         return Retried((job_id,))
 
-    def retry_portion(
-        self,
-        *,
-        task: str | None,
-        queue: str | None,
-        before: datetime | None,
-        error: str | None,
-        after: int,  # noqa: ARG002 - all at once
-        without_key: bool,
-        now: datetime,
-    ) -> tuple[Retried, None]:
-        """Return to their lines the dead jobs that match."""
-        ids = [row.id for row in self._dead(None, task, queue, before, error)]
-        return self.revive(ids, without_key=without_key, now=now), None
-
-    def purge_dead(
-        self,
-        *,
-        job_ids: Sequence[int] | None,
-        task: str | None,
-        queue: str | None,
-        before: datetime | None,
-        error: str | None,
-    ) -> int:
-        """Forget the dead jobs that match."""
-        found = list(self._dead(job_ids, task, queue, before, error))
+    def purge_dead(self, job_ids: Collection[int]) -> int:
+        """Forget those of these jobs that are dead."""
+        found = self._dead(job_ids)
         for row in found:
             del self._rows[row.id]
         return len(found)
@@ -426,19 +403,8 @@ class Table:
         live = (row for row in self._rows.values() if not row.state.ended)
         return next((row for row in live if row.unique_key == key), None)
 
-    def _dead(
-        self,
-        job_ids: Sequence[int] | None,
-        task: str | None = None,
-        queue: str | None = None,
-        before: datetime | None = None,
-        error: str | None = None,
-    ) -> Iterator[Row]:
-        for row in self._rows.values():
-            if row.state is JobState.DEAD and (job_ids is None or row.id in job_ids):
-                died_before = before is None or (row.ended_at is not None and row.ended_at < before)
-                if died_before and row.matches(task, queue, error):
-                    yield row
+    def _dead(self, job_ids: Collection[int]) -> list[Row]:
+        return [row for row in self._rows.values() if row.state is JobState.DEAD and row.id in job_ids]
 
     def revive(self, job_ids: Sequence[int], *, without_key: bool, now: datetime) -> Retried:
         """Make dead jobs ready, unless a live job has their key or another flow has their flow's."""

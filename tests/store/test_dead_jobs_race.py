@@ -61,8 +61,8 @@ def _retried(ids: list[int]) -> Steps[list[int]]:
 
 
 @plan
-def _purged() -> Steps[list[int]]:
-    return [0] * (yield from control.purge_dead())
+def _purged(ids: list[int]) -> Steps[list[int]]:
+    return [0] * (yield from control.purge_dead(ids))
 
 
 def test_a_job_is_retried_or_purged_and_never_both(dsn: str) -> None:
@@ -73,7 +73,7 @@ def test_a_job_is_retried_or_purged_and_never_both(dsn: str) -> None:
             dsn,
             asking(_retried(ids)),
             asking(_retried(ids[::-1])),
-            asking(_purged()),
+            asking(_purged(ids)),
         )
 
         with psycopg.connect(dsn) as connection:

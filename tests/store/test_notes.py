@@ -57,7 +57,7 @@ def test_the_notes_of_a_purged_job_are_deleted(own: psycopg.Connection[Any]) -> 
     one = ask(own, running())
     assert ask(own, notes.keep(one, STEP, "1"))
     ask(own, finish.finish(one.worker_id, [Died(one, 0.0, "asked", error_of(one))], keep=True))
-    assert ask(own, control.purge_dead(job_ids=[one.id])) == 1
+    assert ask(own, control.purge_dead([one.id])) == 1
     assert ask(own, upkeep.drop_notes()) == 1
 
 

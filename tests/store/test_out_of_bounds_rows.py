@@ -124,7 +124,7 @@ def test_live_rows_are_cancelled_and_dead_ones_retried_or_left_dead(own: psycopg
     assert set(revived) == set(dead) - {TEXT}
     assert (revived.held, revived.unreadable) == ((), (TEXT,))
     assert listed(own, states=[JobState.DEAD]).keys() == {TEXT}
-    assert ask(own, control.purge_dead()) == 1
+    assert ask(own, control.purge_dead(dead)) == 1
 
 
 def test_a_statement_over_all_of_them_reads_their_arguments_as_jsonb(own: psycopg.Connection[Any]) -> None:
@@ -154,7 +154,7 @@ def test_an_id_that_no_job_can_have_is_the_id_of_none(connection: psycopg.Connec
         assert ask(connection, control.cancel(job_id)) is None
         assert not ask(connection, control.retry(job_id))
     assert ask(connection, control.retry_dead(UNKNOWN)) == Retried(not_dead=UNKNOWN)
-    assert ask(connection, control.purge_dead(job_ids=UNKNOWN)) == 0
+    assert ask(connection, control.purge_dead(UNKNOWN)) == 0
     assert ask(connection, control.jobs(before=1 << 80)) == []
 
 
@@ -164,9 +164,6 @@ def test_text_that_postgresql_cannot_hold_is_refused_before_anything_is_sent(tex
         control.jobs(queue=text),
         control.jobs(task=text),
         control.jobs(unique_key=text),
-        control.retry_portion(task=text),
-        control.retry_portion(error=text),
-        control.purge_dead(queue=text),
         queues.pause(text),
         queues.resume(text),
     ]

@@ -133,28 +133,12 @@ async def test_of_two_dead_jobs_with_one_key_one_is_retried(ask: Ask) -> None:
     assert list(states.values()) == [JobState.DEAD]
 
 
-async def test_dead_jobs_are_retried_by_filter(ask: Ask) -> None:
-    bill, send = await ask(_dead("bill", "send"))
-
-    async def retried(**filters: object) -> list[int]:
-        done, after = await ask(control.retry_portion(**filters))  # type: ignore[arg-type]  # each test's own
-        assert after is None
-        return [*done]
-
-    assert await retried(before=NOON) == []
-    assert await retried(queue="mail") == []
-    assert await retried(task="send", queue="default", before=NOON + SECOND) == [send]
-    assert await retried() == [bill]
-
-
-async def test_dead_jobs_are_purged_by_filter_and_others_never(ask: Ask) -> None:
-    first, _, _ = await ask(_dead("bill", "send", "bill"))
+async def test_dead_jobs_are_purged_and_others_never(ask: Ask) -> None:
+    first, second, third = await ask(_dead("bill", "send", "bill"))
     (ready,) = await ask(adding(new_job("bill")))
 
-    assert await ask(control.purge_dead(before=NOON)) == 0
-    assert await ask(control.purge_dead(job_ids=[first, ready], task="bill")) == 1
-    assert await ask(control.purge_dead(task="send", queue="default")) == 1
-    assert await ask(control.purge_dead()) == 1
+    assert await ask(control.purge_dead([first, ready])) == 1
+    assert await ask(control.purge_dead([first, second, third])) == 2
     assert [job.id for job in await ask(control.jobs())] == [ready]
 
 

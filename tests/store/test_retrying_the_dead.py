@@ -8,10 +8,11 @@ import pytest
 from store.crowd import ask
 from store.samples import NOON, adding, new_job, running, shown
 
-from pgqueue.store import control
+from pgqueue.store import bulk, control
 from pgqueue.store.plan import Plan
-from pgqueue.store.sweep import run_sweep
+from pgqueue.store.sweep import Sweep, run_sweep
 from pgqueue.values.job import JobState
+from pgqueue.values.job_filter import JobFilter
 from pgqueue.values.retried import Held, Retried
 
 DEAD = """
@@ -42,8 +43,17 @@ def bury(
     own.execute(DEAD.encode(), {"first": first, "last": last, "key": key, "error": error})
 
 
-def retried(own: psycopg.Connection[Any], **filters: Any) -> Retried:
-    return run_sweep(control.retrying(**filters), lambda plan: ask(own, plan))
+def retrying(**criteria: Any) -> Sweep[Retried]:
+    wanted = JobFilter.checked(criteria or {"everything": True})
+    return bulk.retrying(wanted, without_key=False, by=None)
+
+
+def retried(own: psycopg.Connection[Any], **criteria: Any) -> Retried:
+    return run_sweep(retrying(**criteria), lambda plan: ask(own, plan))
+
+
+def purged(own: psycopg.Connection[Any], **criteria: Any) -> int:
+    return run_sweep(bulk.purging(JobFilter.checked(criteria), by=None), lambda plan: ask(own, plan))
 
 
 def test_the_answer_names_the_live_twin_and_what_else_stays(own: psycopg.Connection[Any]) -> None:
@@ -84,14 +94,14 @@ def test_dead_jobs_are_found_by_the_type_of_their_last_error(
     bury(own, 3, 4, error="lib.MyOSError")
     own.execute('update pgqueue.dead_jobs set errors = \'{"no": "list"}\' where id = 4')
     assert retried(own, error=error) == Retried((1, 2))
-    assert ask(own, control.purge_dead(error="%")) == 0
-    assert ask(own, control.purge_dead(error="MyOSError")) == 1
+    assert purged(own, error="%") == 0
+    assert purged(own, error="MyOSError") == 1
 
 
 def test_many_go_in_portions_past_those_that_stay(
     own: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control, "PORTION", 10)
+    monkeypatch.setattr(bulk, "AT_ONCE", 10)
     bury(own, 1, 35)
     own.execute(
         "insert into pgqueue.jobs (id, task, unique_key) select 100 + n, 'bill', 'key ' || n from generate_series(5, 20) as n"
@@ -104,28 +114,30 @@ def test_many_go_in_portions_past_those_that_stay(
 def test_each_portion_commits_by_itself_and_an_interrupted_run_continues(
     own: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control, "PORTION", 10)
+    monkeypatch.setattr(bulk, "AT_ONCE", 10)
     bury(own, 1, 25)
     portions: list[Plan[Any]] = []
 
     def run(plan: Plan[Any]) -> Any:
         if len(portions) == 2:
             raise KeyboardInterrupt
-        portions.append(plan)
+        portions.extend([plan] if plan.name == "bulk_jobs.change" else [])
         return ask(own, plan)
 
     with pytest.raises(KeyboardInterrupt):
-        run_sweep(control.retrying(), run)
+        run_sweep(retrying(), run)
     assert own.execute("select count(*) from pgqueue.dead_jobs").fetchone() == (5,)
     assert retried(own).ids == tuple(range(21, 26))
 
 
-def test_no_more_than_a_portion_is_locked_at_once(own: psycopg.Connection[Any], dsn: str) -> None:
+def test_no_more_than_a_portion_is_locked_at_once(
+    own: psycopg.Connection[Any], dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another transaction holds the last job: the first thousand are ready all the same."""
+    monkeypatch.setattr(bulk, "ROUNDS", 0)
     bury(own, 1, 1001)
     with psycopg.connect(dsn) as other:
         other.execute("select from pgqueue.dead_jobs where id = 1001 for update")
-        steps = control.retrying()
-        first = ask(own, next(steps))
-        assert first == (Retried(tuple(range(1, 1001))), 1000)
+        assert retried(own) == Retried(tuple(range(1, 1001)))
         other.rollback()
+    assert retried(own) == Retried((1001,))

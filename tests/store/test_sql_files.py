@@ -27,7 +27,6 @@ UNPLANNED = {
 """COPY has no plan; and the tables of other queues are not there: ``test_cli_adopt`` brings them."""
 
 GIVEN = {
-    "purge_dead": {"ids": "'{1}'"},
     "pipeline/sink_writes": {"limit": "10"},
     "pipeline/sink_forget": {"keep": "'4990 hours'"},  # next to none is as old as that
 }
