@@ -166,6 +166,8 @@ def _queues() -> list[Column[Any]]:
         _optional("timeout", INTERVAL()),
         _optional("keep_history", Boolean()),
         _optional("keep_dead", INTERVAL()),
+        _optional("ageing", INTERVAL()),
+        _optional("ageing_to", SmallInteger()),
         _optional("backlog", Integer()),
         _optional("when_full", Text()),
         _optional("set_at", _instant()),

@@ -7,7 +7,7 @@ down_revision = "0006"
 branch_labels = None
 depends_on = None
 
-PARTS = ("queues", "workers", "expiry", "bulk", "limits", "crashes")
+PARTS = ("queues", "workers", "expiry", "bulk", "limits", "crashes", "ageing")
 LOCKS = "locks"
 """The tables that the parts change are locked before the first of them, on the way up and on the way down."""
 

@@ -29,6 +29,8 @@ class Settings(TypedDict, total=False):
         keep_dead: for how long its dead jobs are kept; seconds, or a timedelta.
         backlog: from how many ready jobs on it is full, 1…1,000,000.
         when_full: ``refuse``: an enqueue to a full queue raises ``BacklogFull``; ``warn``, as without a value: it logs a warning.
+        ageing: the wait that is worth one priority; seconds, or a timedelta.
+        ageing_to: the highest priority that waiting jobs get so, 1…100; 100 where nothing is said.
     """
 
     priority: int
@@ -38,6 +40,8 @@ class Settings(TypedDict, total=False):
     keep_dead: Duration
     backlog: int
     when_full: WhenFull
+    ageing: Duration
+    ageing_to: int
 
 
 class QueueControl:

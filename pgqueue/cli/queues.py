@@ -147,6 +147,10 @@ def resume(queue: PgQueue, /, *, names: tuple[str, ...]) -> None:
     type=click.Choice(WHEN_FULL),
     help="Whether enqueues to a full queue fail, or log a warning.",
 )
+@click.option(
+    "--ageing", type=ABOVE_ZERO, help="The wait that is worth one priority, so that old jobs do not starve."
+)
+@click.option("--ageing-to", type=int, help="The highest priority that waiting jobs get so.  [default: 100]")
 @click.option("--unset", multiple=True, metavar="SETTING", help="Take this setting away, such as timeout.")
 @click.option(
     "--existing",

@@ -41,6 +41,10 @@ class SettingsForm(forms.ModelForm):  # type: ignore[type-arg]  # Django's class
         empty_value=None,
         help_text="Refuse: an enqueue to a full queue fails. Warn, and not set: it logs a warning.",
     )
+    ageing = forms.DurationField(**COMPARED, help_text=f"The wait that is worth one priority. {LENGTH}")
+    ageing_to = forms.IntegerField(
+        **COMPARED, help_text="The highest priority that waiting jobs get so, 1 to 100; not set: 100."
+    )
 
     class Meta:
         """The settings."""
@@ -54,7 +58,8 @@ class SettingsForm(forms.ModelForm):  # type: ignore[type-arg]  # Django's class
         if not self.errors:
             try:
                 QueueSettings.checked(self._changed(given))
-                QueueSettings(backlog=given["backlog"], when_full=given["when_full"]).require_backlog()
+                pairs = ("backlog", "when_full", "ageing", "ageing_to")
+                QueueSettings(**{name: given[name] for name in pairs}).require_pairs()
             except PgQueueError as error:
                 named = re.match(r"(\w+)=", str(error))
                 field = named[1] if named and named[1] in self.fields else None

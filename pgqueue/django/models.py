@@ -146,6 +146,8 @@ class Queue(ReadOnly):
     keep_dead: "models.DurationField[timedelta | None, timedelta | None]" = models.DurationField(null=True)
     backlog: "models.IntegerField[int | None, int | None]" = models.IntegerField(null=True)
     when_full: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: not said
+    ageing: "models.DurationField[timedelta | None, timedelta | None]" = models.DurationField(null=True)
+    ageing_to: "models.IntegerField[int | None, int | None]" = models.IntegerField(null=True)
     created_at: "models.DateTimeField[datetime, datetime]" = TimeField()
 
     class Meta:

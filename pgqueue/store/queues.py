@@ -16,6 +16,8 @@ from pgqueue.values.options import check_text
 from pgqueue.values.pattern import is_pattern, matching
 from pgqueue.values.queue_settings import Existing, KnownQueue, QueueSettings
 
+AGED_AT_ONCE = 500
+
 
 @plan
 def names(pattern: str) -> Steps[list[str]]:
@@ -113,6 +115,16 @@ def change(
     return chosen
 
 
+@plan
+def age(*, now: datetime | None = None) -> Steps[int]:
+    """Raise the priority of jobs that have waited for long, where their queue has ageing; how many were raised.
+
+    Of each priority at most :data:`AGED_AT_ONCE` are, those that have waited longest.
+    """
+    ((raised,),) = yield Statement("queues/age", {"now": now, "limit": AGED_AT_ONCE})
+    return int(raised)
+
+
 def known_queue(row: Sequence[Any]) -> KnownQueue:
     """A queue, from a row."""
     return KnownQueue(
@@ -152,7 +164,7 @@ def _put(
 
 
 def _settings(row: Sequence[Any]) -> QueueSettings:
-    priority, max_attempts, timeout, keep_history, keep_dead, backlog, when_full = row
+    priority, max_attempts, timeout, keep_history, keep_dead, backlog, when_full, ageing, ageing_to = row
     return QueueSettings(
         priority=priority,
         max_attempts=max_attempts,
@@ -161,4 +173,6 @@ def _settings(row: Sequence[Any]) -> QueueSettings:
         keep_dead=None if keep_dead is None else timedelta(seconds=keep_dead),
         backlog=backlog,
         when_full=when_full,
+        ageing=None if ageing is None else timedelta(seconds=ageing),
+        ageing_to=ageing_to,
     )

@@ -5,10 +5,18 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from pgqueue.testing.row import Row
 from pgqueue.values.options import check_text
 from pgqueue.values.pattern import matching
 from pgqueue.values.queue_defaults import JobDefaults, QueueDefaults
-from pgqueue.values.queue_settings import MAX_ATTEMPTS, PRIORITY, Existing, KnownQueue, QueueSettings
+from pgqueue.values.queue_settings import (
+    AGEING_TO,
+    MAX_ATTEMPTS,
+    PRIORITY,
+    Existing,
+    KnownQueue,
+    QueueSettings,
+)
 from pgqueue.values.shares import Split
 
 
@@ -49,6 +57,19 @@ class KnownQueues:
                 return found
             asked = [queue for queue in asked if queue not in quotas]
         return None
+
+    def age(self, ready: Sequence[Row], now: datetime) -> None:
+        """Raise the priority of jobs that have waited for long, where their queue has ageing."""
+        for name, one in self._known.items():
+            every, most = one.settings.ageing, one.settings.ageing_to or max(AGEING_TO)
+            line = [row for row in ready if row.new.queue == name]
+            if every is None or not line:
+                continue
+            highest = max(row.priority for row in line)
+            for row in line:
+                worth = min(most, (now - row.run_at) // every)
+                if max(row.priority, 0) < worth and row.priority < highest:
+                    row.new = msgspec.structs.replace(row.new, priority=worth)
 
     def timeouts(self) -> dict[str, timedelta]:
         """How long an attempt may take whose task names no timeout, by queue."""

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from pgqueue.store import claim, finish, following, signals, upkeep
+from pgqueue.store import claim, finish, following, queues, signals, upkeep
 from pgqueue.store.plan import Steps, plan
 from pgqueue.store.portions import Portions
 from pgqueue.values.job import Claim
@@ -56,6 +56,7 @@ def next_claim(
         pass
     while polled.flow_work and (yield from following.work(now=now)):
         pass
+    yield from queues.age(now=now)
     claims = yield from claim.look(worker.id, served, 1, portions=Portions(), split=split, now=now)
     lanes.limited = polled.limited
     if not claims and (polled.in_lanes or polled.limited):

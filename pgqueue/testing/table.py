@@ -278,6 +278,7 @@ class Table:
             if row.state is JobState.SCHEDULED and row.run_at <= now:
                 row.state = JobState.READY
         plain = [row for row in self._rows.values() if row.is_ready and row.new.lane is None]
+        self.queues.age(plain, now)
         line = self._turn({row.new.queue for row in plain}, served, split)
         if line is not None:
             first = min((row for row in plain if row.new.queue == line), key=lambda row: row.place)

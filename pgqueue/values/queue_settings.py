@@ -14,6 +14,9 @@ PRIORITY: Final = 0
 MAX_ATTEMPTS: Final = 25
 """What jobs have where their enqueue, their task and their queue say nothing."""
 
+AGEING_TO = range(1, 101)
+LONGEST_AGEING = timedelta(days=366)
+
 Existing = Literal["keep", "replace", "fail"]
 """What is done with other settings that a queue has: they stay, they are replaced, or an error is raised."""
 WhenFull = Literal["warn", "refuse"]
@@ -35,6 +38,8 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
         keep_dead: for how long its dead jobs are kept.
         backlog: from how many ready jobs on it is full.
         when_full: ``refuse``: an enqueue to a full queue fails; ``warn``, as without a value: it logs a warning.
+        ageing: a job that has waited this long once, twice, … has at least priority 1, 2, …
+        ageing_to: the highest priority that it gets so; 100 where nothing is said.
     """
 
     priority: int | None = None
@@ -44,6 +49,8 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
     keep_dead: timedelta | None = None
     backlog: int | None = None
     when_full: WhenFull | None = None
+    ageing: timedelta | None = None
+    ageing_to: int | None = None
 
     @classmethod
     def checked(cls, given: Mapping[str, Any]) -> "QueueSettings":
@@ -57,7 +64,13 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
                 near = did_you_mean(name, cls.__struct_fields__)
                 raise InvalidOption(f"{name}: a queue has no such setting{near}")
         values = {name: value for name, value in given.items() if value is not None}
-        for name, allowed in (("priority", PRIORITIES), ("max_attempts", ATTEMPTS), ("backlog", BACKLOGS)):
+        numbers = (
+            ("priority", PRIORITIES),
+            ("max_attempts", ATTEMPTS),
+            ("backlog", BACKLOGS),
+            ("ageing_to", AGEING_TO),
+        )
+        for name, allowed in numbers:
             if name in values:
                 check_number(name, values[name], allowed)
         if "when_full" in values:
@@ -66,6 +79,8 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
             values["timeout"] = as_limit("timeout", values["timeout"])
         if "keep_dead" in values:
             values["keep_dead"] = _kept(values["keep_dead"])
+        if "ageing" in values:
+            values["ageing"] = _ageing(values["ageing"])
         if not isinstance(values.get("keep_history", True), bool):
             raise InvalidOption(
                 f"keep_history={values['keep_history']!r}: use True or False. The history is dropped by whole days of all "
@@ -80,7 +95,7 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
             QueueExists: ``existing`` is ``fail``, and the queue has other settings.
         """
         one_of("existing", existing, EXISTING, listed=repr)
-        self.require_backlog()
+        self.require_pairs()
         if existing == "replace" or held in (self, NO_SETTINGS):
             return self
         if existing == "fail":
@@ -98,11 +113,11 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
         """
         changed = {name: value for name, value in msgspec.structs.asdict(given).items() if value is not None}
         chosen = msgspec.structs.replace(self, **{**dict.fromkeys(unset), **changed})
-        chosen.require_backlog()
+        chosen.require_pairs()
         return chosen
 
-    def require_backlog(self) -> None:
-        """Refuse to say what a full queue does where nothing says when it is full.
+    def require_pairs(self) -> None:
+        """Refuse what a full queue does where nothing says when it is full; and a highest priority where nothing is raised.
 
         Raises:
             InvalidOption: it is said.
@@ -110,6 +125,10 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
         if self.when_full is not None and self.backlog is None:
             raise InvalidOption(
                 f"when_full={self.when_full!r}: the queue has no backlog, so it is never full; give backlog=, too, or unset both"
+            )
+        if self.ageing_to is not None and self.ageing is None:
+            raise InvalidOption(
+                f"ageing_to={self.ageing_to!r}: the queue has no ageing, so no priority is raised; give ageing=, too, or unset both"
             )
 
 
@@ -154,3 +173,12 @@ def _kept(value: Any) -> timedelta:  # noqa: ANN401 - what a caller gave
     if kept < timedelta(0):
         raise InvalidOption(f"keep_dead={value!r}: use zero or more")
     return kept
+
+
+def _ageing(value: Any) -> timedelta:  # noqa: ANN401 - what a caller gave
+    every: timedelta = as_duration("ageing", value)
+    if not timedelta(seconds=1) <= every <= LONGEST_AGEING:
+        raise InvalidOption(
+            f"ageing={value!r}: use seconds or a timedelta, from one second to 366 days: the wait that is worth one priority"
+        )
+    return every

@@ -19,7 +19,7 @@ import psycopg
 from pgqueue.app.observer import Observers
 from pgqueue.app.progress import Board
 from pgqueue.errors import ConnectionFailed
-from pgqueue.store import claim, finish, flow_upkeep, following, notes, signals, ticks, upkeep
+from pgqueue.store import claim, finish, flow_upkeep, following, notes, queues, signals, ticks, upkeep
 from pgqueue.store.plan import Plan
 from pgqueue.store.sweep import arun_sweep, reclaiming
 from pgqueue.worker.connection import LONG_READ, Connections, WorkerConnection
@@ -41,6 +41,8 @@ CANCEL_EVERY = 0.8
 """Seconds between two looks of a worker that cannot listen; a service comes back within a tenth more."""
 EXPIRING_EVERY = 5.0
 """Seconds between two looks for jobs that were not started in time and that no worker has claimed."""
+AGE_EVERY = 5.0
+"""Seconds between two looks for jobs that have waited for long, where their queue has ageing."""
 FIRING = 0.5
 """Seconds of one poll that go to schedules: due jobs and lost workers are looked for in between."""
 POLL_AGAIN = 0.05
@@ -171,6 +173,7 @@ class Upkeep:
                 "make due jobs ready, look for lost workers", self._sweep_every, self.poll, nudge=signals.poll
             ),
             Service("end jobs that have expired", EXPIRING_EVERY, self.end_expired),
+            Service("raise the priority of jobs that wait", AGE_EVERY, self.age),
             Service("tidy history, dead jobs and unique keys", 600.0, self.tidy),
             Service("look for jobs of unknown workers", 3600.0, self.note_lost_jobs, LOST_JOBS_FIRST),
         )
@@ -252,6 +255,11 @@ class Upkeep:
         log.warning("jobs are dead: not started in time", extra={"jobs": len(states)})
         self._signals.look.set()  # in a flow, another job may be ready now
         return POLL_AGAIN
+
+    async def age(self) -> None:
+        """Raise the priority of jobs that have waited for long; most often no queue has ageing, and nothing is read of jobs."""
+        if await self._connections.upkeep.run(queues.age()):
+            self._signals.look.set()
 
     async def tidy(self) -> None:
         """Do what can wait, step by step."""

@@ -5,4 +5,4 @@
 insert into pgqueue.queues as known (name) values (%(queue)s::text)
 on conflict (name) do update set name = excluded.name
 returning priority, max_attempts, extract(epoch from timeout)::float8, keep_history, extract(epoch from keep_dead)::float8,
-          backlog, when_full
+          backlog, when_full, extract(epoch from ageing)::float8, ageing_to

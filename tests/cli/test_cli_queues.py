@@ -96,7 +96,17 @@ def test_list_as_json_is_one_array(dsn: str) -> None:
         "oldest_ready": None,
         **dict.fromkeys(("paused_at", "paused_by", "paused_why", "drained_at", "drained_by", "drained_why")),
         "settings": dict.fromkeys(
-            ("priority", "max_attempts", "timeout", "keep_history", "keep_dead", "backlog", "when_full")
+            (
+                "priority",
+                "max_attempts",
+                "timeout",
+                "keep_history",
+                "keep_dead",
+                "backlog",
+                "when_full",
+                "ageing",
+                "ageing_to",
+            )
         ),
     }
     assert 0 <= default.pop("oldest_ready") < 120

@@ -26,6 +26,8 @@ EMPTY = {
     "keep_history": "unknown",
     "keep_dead": "",
     "backlog": "",
+    "ageing": "",
+    "ageing_to": "",
     "when_full": "",
 }
 

@@ -74,3 +74,18 @@ async def test_a_worker_runs_the_jobs_of_workers_that_nobody_knows(
     async with running(queue, sweep=timedelta(milliseconds=100)):
         await ended(queue, handle)
     assert [error.type for error in queue.job(handle.id).errors] == ["WorkerLost"]
+
+
+async def test_a_worker_raises_the_priority_of_jobs_that_wait_in_any_queue(
+    queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(when, "AGE_EVERY", 0.1)
+    queue.control.set("default", ageing=60)
+    add = (
+        "insert into pgqueue.jobs (queue, task, args, status, run_at, priority) "
+        "values ('default', 'work', '{}', 'ready', now() - interval '1 hour', %s)"
+    )
+    ask(queue, add, 0)
+    ask(queue, add, 90)
+    async with running(queue, queues=["other"]):
+        await until(lambda: ask(queue, "select id from pgqueue.jobs where priority = 60"))
