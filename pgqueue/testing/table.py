@@ -387,9 +387,9 @@ class Table:
         if row.state is JobState.RUNNING or job.unique.collision == "reject":
             return Enqueued(row.id, Outcome.REJECTED)
         if not job.unique.trailing:
-            row.run_at = due_at(job, now)
+            before, row.run_at = row.run_at, due_at(job, now)
             if job.unique.most is not None:
-                row.run_at = min(row.run_at, row.created_at + job.unique.most)
+                row.run_at = min(max(before, row.run_at), row.created_at + job.unique.most)
         if row.state is not JobState.BLOCKED:
             row.admit(now)
         if job.unique.collision == "reschedule":

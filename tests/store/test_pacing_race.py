@@ -8,7 +8,7 @@ from itertools import pairwise
 import psycopg
 import pytest
 from store.crowd import Deed, ask, asking, at_once, until_statements_wait
-from store.samples import NOON, adding, new_job, shown, taking
+from store.samples import NOON, SECOND, adding, new_job, shown, taking
 
 from pgqueue.store import enqueue, finish
 from pgqueue.values.job import Enqueued, JobState, Outcome
@@ -86,6 +86,22 @@ def test_a_period_that_no_job_was_added_for_is_taken_back(dsn: str) -> None:
         added = ask(first, enqueue.enqueue(trailing, now=NOON))
         assert added.outcome is Outcome.ADDED
         assert ask(first, shown(added.id)).run_at == NOON
+
+
+def test_a_transaction_that_began_before_the_job_was_added_leaves_it_ready(dsn: str) -> None:
+    job = new_job(unique_key="key", unique=Throttle(DAY, trailing=True))
+    with psycopg.connect(dsn) as connection:
+        added = ask(connection, enqueue.enqueue(job, now=NOON))
+        assert ask(connection, enqueue.enqueue(job, now=NOON - SECOND)).outcome is Outcome.REPLACED
+        assert ask(connection, shown(added.id)).state is JobState.READY
+
+
+def test_a_transaction_that_began_earlier_does_not_bring_a_debounced_job_forward(dsn: str) -> None:
+    job = new_job(unique_key="key", unique=Debounce(DAY))
+    with psycopg.connect(dsn) as connection:
+        added = ask(connection, enqueue.enqueue(job, now=NOON))
+        ask(connection, enqueue.enqueue(job, now=NOON - SECOND))
+        assert ask(connection, shown(added.id)).run_at == NOON + DAY
 
 
 def test_a_rolled_back_enqueue_holds_no_key_for_its_period(dsn: str) -> None:
