@@ -8,16 +8,18 @@ import asyncio
 import json
 import logging
 import os
+import random
 import signal
 import time
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import LiteralString
 
 import psycopg
 from tenacity import wait_none
 
-from pgqueue import Batch, Context, Dead, PgQueue, Retry, Snooze
+from pgqueue import Batch, Context, Dead, Limit, PgQueue, Retry, Snooze
 from pgqueue.worker.worker import Worker
 
 TABLES: LiteralString = """
@@ -56,6 +58,10 @@ class Workshop:
         self.exclusive = queue.task(name="exclusive")(self._exclusive)
         self.charge = queue.task(name="charge")(self._charge)
         self.charge_plain = queue.task(name="charge_plain")(self._charge_plain)
+        self.limited = queue.task(name="limited", limit=Limit(3, by="key"))(self._logged)
+        self.in_order = queue.task(name="in_order", limit=[Limit(1, by="key"), Limit(3, name="together")])(
+            self._logged
+        )
         self.wait = queue.task(name="wait", max_attempts=25, retry=Retry(wait=wait_none()))(self._wait)
 
     async def _mark(self, ctx: Context) -> None:
@@ -120,6 +126,12 @@ class Workshop:
             connection.execute("insert into marks (job, attempt) values (%s, %s)", [ctx.job.id, ctx.attempt])
             connection.execute(GATE)
 
+    async def _logged(self, ctx: Context, *, log: str, key: str) -> None:
+        """Write when the attempt started and ended to a file: what is outside of the queue decides whether it kept its limits."""
+        _write(log, "start", ctx, key)
+        await asyncio.sleep(random.uniform(0, 0.02))  # noqa: S311 - spreads the ends
+        _write(log, "end", ctx, key)
+
     async def _charge(self, ctx: Context, *, dies: str) -> None:
         await ctx.step("charge", self._mark_and_die, ctx, dies=dies == "before the record")
         _die_at_first(ctx, dies=dies == "after the record")
@@ -144,6 +156,11 @@ class Workshop:
             if cursor.rowcount == 0:
                 raise Dead(f"two jobs of the key {key} run at a time")
             await connection.execute("delete from busy where key = %s", [key])
+
+
+def _write(log: str, what: str, ctx: Context, key: str) -> None:
+    with Path(log).open("a", encoding="utf-8") as lines:
+        lines.write(f"{time.monotonic()} {what} {ctx.job.task} {key} {ctx.job.id} {os.getpid()}\n")
 
 
 def _die_at_first(ctx: Context, *, dies: bool) -> None:
