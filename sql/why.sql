@@ -21,7 +21,9 @@ select job.state, job.queue, job.task, job.attempts, job.max_attempts,
        alive.blocked, stuck.host, stuck.pid,
        extract(epoch from clock.now - pgqueue.as_datetime(stuck.blocked_since))::float8 as blocked_for,
        stuck.blocked_task, stuck.blocked_job, stuck.blocked_where,
-       case when job.state = 'blocked' then array(
+       case when live.in_lane then array(
+           select 'limit:' || split_part(key, ' ', 1) from string_to_table(live.lane, E'\n') as key limit 6)
+            when job.state = 'blocked' then array(
            select waits_for from pgqueue.waits where waits.job_id = job.id order by waits_for limit 6)
        end as waits_for,
        case when job.state = 'blocked' then array(

@@ -22,7 +22,7 @@ from pgqueue.values.batching import checked as checked_batching
 from pgqueue.values.crashes import Crashes, as_crashes
 from pgqueue.values.hints import hinting
 from pgqueue.values.limit import Limit, Numbers, Rate
-from pgqueue.values.limiting import limiting, require_agreement
+from pgqueue.values.limiting import Limiting, limiting, require_agreement
 from pgqueue.values.models import refuse_models
 from pgqueue.values.nearest import did_you_mean
 from pgqueue.values.options import JobOptions
@@ -55,6 +55,11 @@ class Registry(Enqueuing):
     def limits(self) -> Mapping[str, Numbers]:
         """The limits of its tasks, by name."""
         return self._limits
+
+    @property
+    def limiting(self) -> Mapping[str, Limiting | None]:
+        """Which limits and which share the jobs of each task have; None: they have none."""
+        return {name: task.limiting for name, task in self._tasks.items()}
 
     @property
     def batch_tasks(self) -> Collection[str]:

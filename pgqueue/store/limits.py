@@ -35,6 +35,7 @@ from pgqueue.values.gcra import HORIZON
 from pgqueue.values.job import Claim
 from pgqueue.values.lanes import Lane, Turns
 from pgqueue.values.limit import QUEUE, Key, Numbers, keys_of, share_of
+from pgqueue.values.limiting import Limiting
 
 NO_WEIGHTS: Mapping[str, int] = MappingProxyType({})
 AGAIN = 0.005
@@ -121,6 +122,19 @@ def declare(limits: Mapping[str, Numbers]) -> Steps[None]:
         "declared": texts(limits[name].declared for name in names),
     }
     yield Statement("limits/declare", params, returns=False)
+
+
+@plan
+def declare_tasks(tasks: Mapping[str, Limiting | None]) -> Steps[None]:
+    """Store which limits and shares these tasks have, for jobs that SQL enqueues; None: a task has neither."""
+    found = {name: one for name, one in sorted(tasks.items()) if one is not None}
+    params = {
+        "known": texts(tasks),
+        "names": texts(found),
+        "keys": texts(msgspec.json.encode(one.keys).decode() for one in found.values()),
+        "costs": texts(msgspec.json.encode(one.cost).decode() for one in found.values()),
+    }
+    yield Statement("limits/declare_tasks", params, returns=False)
 
 
 @plan(transaction=True)

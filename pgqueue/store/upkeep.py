@@ -21,6 +21,7 @@ from pgqueue.values.verdict import lost as lost_verdict
 
 DAYS_AHEAD = 7
 NO_TIMEOUTS: Mapping[str, float] = MappingProxyType({})
+NO_WEIGHTS: Mapping[str, int] = MappingProxyType({})
 PROMOTED_AT_ONCE = 5_000
 DELETED_AT_ONCE = 10_000
 
@@ -40,6 +41,7 @@ class Polled(msgspec.Struct, frozen=True):
             blocked job has one.
         timeouts: how many seconds an attempt may take whose task names no timeout, by queue.
         limited: the queues that are limited as a whole.
+        weights: of shares, by their keys, where an operator has set one.
         in_lanes: whether limited jobs wait in lanes.
     """
 
@@ -53,6 +55,7 @@ class Polled(msgspec.Struct, frozen=True):
     wait_in: float | None = None
     timeouts: Mapping[str, float] = NO_TIMEOUTS
     limited: Sequence[str] = ()
+    weights: Mapping[str, int] = NO_WEIGHTS
     in_lanes: bool = False
 
 
@@ -77,39 +80,20 @@ def poll(
     count, all_refused = 0, list[int]()
     while True:
         (row,) = yield Statement("poll", params)
-        (
-            moved,
-            refused,
-            next_in,
-            lost,
-            ready,
-            _,
-            schedule_in,
-            flow_work,
-            wait_in,
-            *timeouts,
-            limited,
-            in_lanes,
-        ) = row
+        moved, refused, next_in, lost, ready, _, schedule_in, flow_work, wait_in, *of_queues = row
         count += moved
         all_refused += refused
         if moved + len(refused) < PROMOTED_AT_ONCE:
             break
     if count:
         yield from wake()
-    by_queue = dict(zip(*timeouts, strict=True))
+    timed, timeouts, limited, shares, weights, in_lanes = of_queues
     return Polled(
-        count,
-        next_in,
-        lost,
-        ready,
-        all_refused,
-        schedule_in,
-        flow_work,
-        wait_in,
-        by_queue,
-        tuple(limited),
-        in_lanes,
+        *(count, next_in, lost, ready, all_refused, schedule_in, flow_work, wait_in),
+        timeouts=dict(zip(timed, timeouts, strict=True)),
+        limited=tuple(limited),
+        weights=dict(zip(shares, weights, strict=True)),
+        in_lanes=in_lanes,
     )
 
 
@@ -299,6 +283,12 @@ def drop_notes() -> Steps[int]:
 def drop_signals(*, now: datetime | None = None) -> Steps[int]:
     """Delete signals and deadlines that no job will ask for any more; signals to keys after 30 days. How many."""
     return (yield from _some_at_a_time("signals/drop", now))
+
+
+@plan
+def drop_rates(*, now: datetime | None = None) -> Steps[int]:
+    """Delete the states of rates whose time has passed; how many."""
+    return (yield from _some_at_a_time("limits/drop_rates", now))
 
 
 def _some_at_a_time(name: str, now: datetime | None) -> Steps[int]:

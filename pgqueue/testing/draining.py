@@ -238,7 +238,7 @@ class Shift:
         self._queue = queue
         self._served = serving(queues, order=order, declared=queue.queues)
         self._split = split_of(self._served)
-        self._lanes = Lanes(lambda: queue.limits, self._served)
+        self._lanes = Lanes(lambda: queue.limits, lambda: queue.limiting, self._served)
         self._raises = raises
         self._limit = limit
         self.executor = Watched(queue)

@@ -58,6 +58,11 @@ class Limiting:
         return tuple(sorted({name for _, by in self._by for name in by}))
 
     @property
+    def keys(self) -> list[dict[str, object]]:
+        """What its keys are made of, as the database keeps it."""
+        return [{"limit": name, "by": by} for name, by in self._by]
+
+    @property
     def numbers(self) -> dict[str, Numbers]:
         """What the database stores of the limits, by name."""
         return {name: limit.numbers for name, limit in self.limits.items()}

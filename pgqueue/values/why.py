@@ -150,11 +150,18 @@ def explain(job_id: int, facts: Facts | None) -> Why:
     return Why(job_id, state, reason, sentence)
 
 
+LIMIT = "limit:"
+"""With the name of a limit behind it, what a job in its lane waits for; without one, its share."""
 NO_RECORD = "it was not committed (yet), or was rolled back, or its history has been dropped"
 
 
 def blocked(job_id: int, waits_for: Sequence[str], until: Sequence[float | None]) -> str:
     """What a blocked job waits for: a signal, a time, or what the feature that blocked it has named."""
+    if limits := [name.removeprefix(LIMIT) for name in waits_for if name.startswith(LIMIT)]:
+        under = ", ".join(repr(name) if name else "its share" for name in limits)
+        return (
+            f"it waits in its lane, for its turn under {under}: `pgqueue limits list` shows how many jobs run"
+        )
     if not waits_for:
         return "it is blocked, and nothing is recorded that it waits for: cancel it, and enqueue it again"
     deadlines = [*until, *[None] * len(waits_for)]

@@ -15,6 +15,7 @@ from pgqueue.store.plan import Steps, plan
 from pgqueue.values.gcra import HORIZON
 from pgqueue.values.lanes import Turns
 from pgqueue.values.limit import Numbers
+from pgqueue.values.limiting import Limiting
 from pgqueue.values.serving import ALL, Serving
 
 AT_ONCE = 500
@@ -32,11 +33,17 @@ class Lanes:
         unfinished: there are lanes that the last look did not come to.
     """
 
-    def __init__(self, declared: Callable[[], Mapping[str, Numbers]], served: Serving = ALL) -> None:
+    def __init__(
+        self,
+        declared: Callable[[], Mapping[str, Numbers]],
+        tasks: Callable[[], Mapping[str, Limiting | None]],
+        served: Serving = ALL,
+    ) -> None:
         """Start at the first lane.
 
         Args:
             declared: returns the limits of the tasks that this program knows, by name.
+            tasks: returns which limits each of these tasks has; None: it has none.
             served: which queues to serve.
         """
         self.limited: Collection[str] = ()
@@ -44,15 +51,20 @@ class Lanes:
         self.weights: Mapping[str, int] = {}
         self.unfinished = False
         self._declared = declared
+        self._tasks = tasks
         self._served = served
         self._after = START
         self._turns = Turns()
-        self._told: Mapping[str, Numbers] = {}
+        self._told: Mapping[str, Numbers] | None = None
 
     @property
     def are_served(self) -> bool:
         """Whether to look at lanes at all."""
-        return self.seen or bool(self.limited) or bool(self._declared())
+        return self._told is None or self.seen or bool(self.limited) or bool(self._declared())
+
+    def learn(self, *, limited: Collection[str], weights: Mapping[str, int], seen: bool) -> None:
+        """Take note of what a poll said; as the attributes."""
+        self.limited, self.weights, self.seen = limited, weights, seen
 
     @plan(transaction=True)
     def claim(
@@ -62,6 +74,7 @@ class Lanes:
         declared = self._declared()
         if declared != self._told:
             yield from limits.declare(declared)
+            yield from limits.declare_tasks(self._tasks())
             self._told = dict(declared)
         waiting = yield from self._next()
         lanes = [one for one in waiting if self._served.weight(one.queue)]

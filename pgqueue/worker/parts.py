@@ -129,7 +129,7 @@ class Parts:
             signals=signals,
         )
         self.queues = queues = Queues(options.served)
-        self.lanes = lanes = Lanes(lambda: queue.limits, options.served)
+        self.lanes = lanes = Lanes(lambda: queue.limits, lambda: queue.limiting, options.served)
         self.fetcher = fetcher = Fetcher(
             connections.claiming,
             claims=claims,

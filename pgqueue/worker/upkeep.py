@@ -60,6 +60,7 @@ TIDYING: Sequence[Callable[[], Plan[int]]] = (
     upkeep.drop_ticks,
     upkeep.drop_notes,
     upkeep.drop_signals,
+    upkeep.drop_rates,
     flow_upkeep.settle_stranded,
     flow_upkeep.settle_purged,
     flow_upkeep.drop_flows,
@@ -190,7 +191,7 @@ class Upkeep:
             log.error(
                 "jobs set aside: the database refused to put them in line", extra={"jobs": polled.refused}
             )
-        self._lanes.limited, self._lanes.seen = polled.limited, polled.in_lanes
+        self._lanes.learn(limited=polled.limited, weights=polled.weights, seen=polled.in_lanes)
         if polled.count or polled.ready or polled.in_lanes:
             self._signals.look.set()
         if polled.lost:

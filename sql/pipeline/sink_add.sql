@@ -15,4 +15,4 @@ added as (
     order by waiting.place
     returning id
 )
-select count(*) from added
+select count(*), pgqueue.put_in_lanes(array_agg(id)) from added

@@ -32,4 +32,4 @@ gone as (
     where staged.attempt_id = numbered.attempt_id and staged.place = numbered.place
     returning staged.place
 )
-select count(*) from gone
+select count(*), (select pgqueue.put_in_lanes(array_agg(id)) from added) from gone

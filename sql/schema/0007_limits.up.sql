@@ -56,6 +56,44 @@ comment on table pgqueue.rates is 'The state of each key of a rate. A row whose 
 comment on column pgqueue.rates.tat is
     'The theoretical arrival time: microseconds since 1970, from which on a start is not early, by the generic cell rate algorithm.';
 
+create table pgqueue.limited_tasks (
+    task text  primary key,
+    keys jsonb not null,
+    cost jsonb
+);
+comment on table pgqueue.limited_tasks is 'Which limits and which share a task has, as the code says: for jobs that SQL enqueues.';
+comment on column pgqueue.limited_tasks.keys is
+    'Its keys, in order: the name of each limit ("" for a share), and the arguments that it is by.';
+comment on column pgqueue.limited_tasks.cost is 'What a start takes of each rate: a number, or the name of an argument; null: 1.';
+
+-- pgqueue/values/limiting.py makes the same, and a test compares.
+create function pgqueue.lane_of(keys jsonb, args jsonb) returns text
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+    select string_agg(
+        case when jsonb_array_length(key -> 'by') = 0 then key ->> 'limit'
+             else pgqueue.unique_key((key ->> 'limit') || ' ', args, array(select jsonb_array_elements_text(key -> 'by'))) end,
+        E'\n' order by place)
+    from jsonb_array_elements(keys) with ordinality as one (key, place)
+$$;
+comment on function pgqueue.lane_of(jsonb, jsonb) is 'The lane of a job with these arguments.';
+
+create function pgqueue.put_in_lanes(ids bigint[]) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+    if not exists (select from pgqueue.limited_tasks) then
+        return;
+    end if;
+    update pgqueue.jobs as job
+    set lane = pgqueue.lane_of(limited.keys, pgqueue.as_jsonb(job.args)),
+        cost = case jsonb_typeof(limited.cost)
+                   when 'number' then limited.cost::text::integer
+                   when 'string' then substring(job.args ->> (limited.cost #>> '{}') from '^[1-9][0-9]{0,6}$')::integer end
+    from pgqueue.limited_tasks as limited
+    where job.id = any(ids) and limited.task = job.task and job.lane is null and job.status <> 'running';
+end $$;
+comment on function pgqueue.put_in_lanes(bigint[]) is
+    'Gives jobs that the same transaction has added the lanes of their tasks. Else a worker may have claimed them.';
+
 -- For the roles that have rights to the jobs: what they do to those, they may do to these.
 do $$
 declare
@@ -67,7 +105,7 @@ begin
         where pg_class.oid = 'pgqueue.jobs'::regclass and grantee <> relowner
           and privilege_type in ('SELECT', 'INSERT', 'UPDATE', 'DELETE')
     loop
-        execute format('grant %s on pgqueue.limits, pgqueue.rates to %s', right_to.privilege_type, right_to.name);
+        execute format('grant %s on pgqueue.limits, pgqueue.rates, pgqueue.limited_tasks to %s', right_to.privilege_type, right_to.name);
     end loop;
 end $$;
 

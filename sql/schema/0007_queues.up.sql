@@ -185,6 +185,9 @@ begin
         returning job.id into job_id;
         exit when job_id is not null;  -- else the holder ended between the two statements: once more
     end loop;
+    if exists (select from pgqueue.limited_tasks as limited where limited.task = enqueue.task) then
+        perform pgqueue.put_in_lanes(array[job_id]);
+    end if;
     return job_id;
 end $$;
 
@@ -235,6 +238,7 @@ begin
         returning id
     )
     select coalesce(array_agg(id), '{}') into added from jobs;
+    perform pgqueue.put_in_lanes(added);
     if cardinality(added) < (select count(job_id) from unnest(noted)) then  -- a live job has the unique key
         update pgqueue.schedule_ticks as tick set state = 'skipped', job_id = null
         from unnest(noted) as new
