@@ -175,6 +175,8 @@ def take(
     claims, starts = yield from _fill(
         worker, lanes, room, state=state, weights=weights, turns=turns or Turns(), now=now
     )
+    if any(one.cost > 1 and one in lanes for one in waiting) and claims:
+        again_in = AGAIN  # what the next jobs of these lanes cost is known then
     waits = yield from _appoint(state, starts, now)
     return Taken(claims, waits, min(filter(None, (again_in, state.next_in(lanes))), default=None))
 

@@ -77,7 +77,11 @@ def test_a_burst_starts_at_once_and_cost_counts(queue: PgQueue, workers: Workers
     def send(size: int = 1) -> None: ...
 
     queue.enqueue_many([send.call(4), send.call(2), send.call(), send.call(6)])
-    assert workers.starts(0, 9, 0.0) == [0.0, 0.0, 0.1]
+    assert [workers.starts(0, 9, 0.0) for _ in range(3)] == [
+        [0.0],
+        [0.0],
+        [0.1],
+    ]  # what a job costs is known of a lane's first
     assert workers.starts(0, 9, 0.5) == []
     assert workers.starts(0, 9, 0.6) == [0.7]
 
@@ -112,7 +116,7 @@ def test_a_limit_that_an_operator_sets_counts_for_running_workers_and_what_the_c
     assert len(workers.claim(0, 2).claims) == 2
     ask(queue, "update pgqueue.limits set most = 3, set_at = now()")
     assert len(workers.claim(0, 9).claims) == 1
-    assert workers.claim(1, 9).claims == ()
+    assert not workers.claim(1, 9).claims
     assert ask(queue, "select most, declared from pgqueue.limits") == [(3, "5 at once")]
 
 
