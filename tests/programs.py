@@ -43,12 +43,22 @@ class Program(subprocess.Popen[str]):
         stdin: int | IO[Any] | None = None,
         stdout: int | IO[Any] | None = None,
         stderr: int | IO[Any] | None = None,
+        process_group: int | None = None,
     ) -> None:
         """Start it; arguments as for :mod:`subprocess`, and ``libraries``, which are imported ahead."""
         self._words = list(words)
         self._libraries = libraries
         command = [sys.executable, *words]
-        super().__init__(command, cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr, text=True)
+        super().__init__(
+            command,
+            cwd=cwd,
+            env=env,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            process_group=process_group,
+            text=True,
+        )
 
     def _execute_child(self, *given: Any) -> None:
         """Ask for a fork, in place of ``fork`` and ``exec``; subprocess calls this with all its options."""
@@ -56,7 +66,7 @@ class Program(subprocess.Popen[str]):
         session, group = given[21:23]
         env = dict(os.environ if env is None else env)
         strange = {name for name in env if name.startswith("PYTHON")} - UNDERSTOOD
-        if preexec or passed or shell or group not in (-1, None) or strange:
+        if preexec or passed or shell or session or strange:
             super()._execute_child(*given)  # type: ignore[misc]  # not in typeshed
             return
         streams = [end if end != -1 else number for number, end in enumerate((p2cread, c2pwrite, errwrite))]
@@ -64,7 +74,7 @@ class Program(subprocess.Popen[str]):
             "words": self._words,
             "env": env,
             "cwd": str(cwd or Path.cwd()),
-            "session": bool(session),
+            "group": None if group == -1 else group,
         }
         try:
             self.pid = _warm((*QUEUE, *self._libraries)).fork(request, streams)

@@ -1,7 +1,7 @@
 """A Python that has imported what programs of the tests import first; each program is a fork of it.
 
 It reads requests from the socket on its standard input, and ends when that is closed. A program gets its own arguments,
-environment, folder, standard streams and session, and runs as ``python -m``, ``python -c`` or ``python file`` would run
+environment, folder, standard streams and process group, and runs as ``python -m``, ``python -c`` or ``python file`` would run
 it. :mod:`programs` says which programs are started in this way.
 """
 
@@ -58,6 +58,8 @@ def _in_a_grandchild(requests: socket.socket, request: Any, streams: list[int]) 
     between = os.getpid()
     program = os.fork()
     if program:
+        if request["group"] is not None:
+            os.setpgid(program, request["group"])
         requests.send(str(program).encode())
         os._exit(0)
     requests.close()
@@ -70,12 +72,10 @@ def _in_a_grandchild(requests: socket.socket, request: Any, streams: list[int]) 
 
 
 def _become(request: Any) -> None:
-    """Take over the program's environment, folder, session, streams and signals."""
+    """Take over the program's environment, folder, streams and signals."""
     os.environ.clear()
     os.environ.update(request["env"])
     os.chdir(request["cwd"])
-    if request["session"]:
-        os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))

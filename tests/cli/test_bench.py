@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -15,7 +16,7 @@ from cli.commands import only_row, pgqueue, printed
 from programs import Program
 
 from pgqueue import PgQueue
-from pgqueue.cli.bench import costs, loads, place, snapshot, soak
+from pgqueue.cli.bench import costs, loads, place, processes, snapshot, soak
 from pgqueue.cli.bench import run as run_verb
 from pgqueue.cli.bench.endurance import Ends
 from pgqueue.cli.bench.loads import LOADS
@@ -42,6 +43,19 @@ SOAK = ("bench", "soak", "--minutes", "0.01", "--rate", "50", "--every", "0.2")
 def schemas(dsn: str) -> set[str]:
     with psycopg.connect(dsn) as connection:
         return {name for (name,) in connection.execute("select nspname from pg_namespace")}
+
+
+@pytest.fixture(autouse=True)
+def forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processes that a bench starts here are forks; those of a bench that is a process itself are not."""
+
+    def fork(command: list[str], *, text: bool, **options: Any) -> Program:
+        assert text
+        assert command[0] == sys.executable
+        return Program(command[1:], **options)
+
+    forking = SimpleNamespace(Popen=fork, PIPE=subprocess.PIPE, DEVNULL=subprocess.DEVNULL)
+    monkeypatch.setattr(processes, "subprocess", forking)
 
 
 @pytest.fixture

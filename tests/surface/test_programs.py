@@ -53,6 +53,13 @@ def test_a_fork_sees_what_a_program_sees(words: Sequence[str], tmp_path: Path) -
     assert ours["parent"] == os.getpid()
 
 
+def test_a_fork_has_a_process_group_of_its_own_if_it_is_to(tmp_path: Path) -> None:
+    words = ["-c", "import os; print(os.getpgid(0) == os.getpid())"]
+    with Program(words, cwd=tmp_path, stdout=subprocess.PIPE, process_group=0) as one:
+        assert os.getpgid(one.pid) == one.pid
+        assert one.communicate()[0] == "True\n"
+
+
 def test_the_tests_end_a_fork_and_learn_how_it_ended(tmp_path: Path) -> None:
     words = ["-c", "import sys; print('begun', flush=True); sys.stdin.read()"]
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
