@@ -12,6 +12,7 @@ from psycopg.errors import InsufficientPrivilege
 from store.crowd import ask
 from store.samples import LEASE, MINUTE, NOON, adding, error_of, new_job, running, shown, taking, worker_info
 
+from pgqueue import PgQueue, Workflow, chain, group
 from pgqueue.errors import QueueDrained
 from pgqueue.store import (
     admission,
@@ -157,6 +158,44 @@ def test_roles_that_enqueue_have_what_queues_say_and_change_no_queue(own: psycop
                 own.execute(f"select pgqueue.{call}".encode())
         with pytest.raises(InsufficientPrivilege):
             ask(own, workers.ask("all", Ask(draining=True, by="x")))
+
+
+FLOW_GRANTS = """
+    grant usage on sequence pgqueue.jobs_id_seq, pgqueue.nodes_id_seq to app_web;
+    grant select, insert, update on pgqueue.flows, pgqueue.nodes, pgqueue.edges, pgqueue.node_counts, pgqueue.waits to app_web
+"""
+"""As the guide's table says it."""
+
+
+def test_a_role_that_enqueues_adds_flows_with_the_rights_that_the_guide_names(
+    own: psycopg.Connection[Any], dsn: str
+) -> None:
+    queue = PgQueue(dsn)
+    work = queue.task(name="work")(lambda: None)
+    flow = Workflow(key="k", in_turn=True)
+    flow.add("one", work.call())
+    flow.add("two", work.call(), after=["one"])
+
+    def enqueued() -> int:
+        with own.transaction():
+            own.execute("set local role app_web")
+            chain(work.call(), group([work.call(), work.call()]), work.call()).enqueue(connection=own)
+            return flow.enqueue(connection=own).id
+
+    with pytest.raises(InsufficientPrivilege):
+        enqueued()
+    own.execute(FLOW_GRANTS)
+    assert enqueued() != enqueued()
+    assert own.execute(
+        "select state, count(*) from pgqueue.flows group by state order by state"
+    ).fetchall() == [
+        ("running", 3),
+        ("waiting", 1),
+    ]
+    _become(own, "app_web")
+    with pytest.raises(InsufficientPrivilege):
+        own.execute("delete from pgqueue.flows")
+    queue.close()
 
 
 def test_a_role_that_runs_jobs_steers_queues_and_workers(own: psycopg.Connection[Any]) -> None:

@@ -130,6 +130,42 @@ async def test_arguments_that_cannot_be_read_kill_that_job_only(
     assert seen == [1, 2]
 
 
+async def test_a_job_that_ended_before_the_call_is_not_logged_with_the_error_of_the_call(
+    queue: PgQueue, running: Running, dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    @queue.batch_task(Document, size=2, wait=A_MINUTE, max_attempts=1)
+    def index(_: Batch[Document]) -> None:
+        raise ValueError("of the call")
+
+    jobs = queue.enqueue_many(index.call(number) for number in range(2))
+    with psycopg.connect(dsn) as connection:
+        connection.execute("update pgqueue.jobs set args = '{\"number\": []}' where id = %s", [jobs[0].id])
+    async with running(queue):
+        first, second = await ended(queue, *jobs)
+    assert (first.reason, second.reason) == ("undecodable", "exhausted")
+    assert [one.type for one in first.errors] == ["pgqueue.errors.PayloadNotDecodable"]
+    of_first = [one for one in caplog.records if getattr(one, "job", None) == first.id and one.exc_info]
+    assert not any(isinstance(one.exc_info[1], ValueError) for one in of_first if one.exc_info)
+    said = [one.message for one in caplog.records if getattr(one, "job", None) == first.id]
+    assert len([one for one in said if one.startswith("job is dead")]) == 1
+
+
+async def test_a_job_that_fails_in_the_batchs_transaction_is_logged(
+    queue: PgQueue, running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    @queue.batch_task(Document, size=2, wait=A_MINUTE, max_attempts=1)
+    def index(jobs: Batch[Document]) -> None:
+        with jobs.transaction():
+            jobs[0].fail(ValueError("this one"))
+
+    jobs = queue.enqueue_many(index.call(number) for number in range(2))
+    async with running(queue):
+        first, second = await ended(queue, *jobs)
+    assert (first.reason, second.state) == ("exhausted", JobState.SUCCEEDED)
+    said = [one for one in caplog.records if getattr(one, "job", None) == first.id]
+    assert [one.message.partition(":")[0] for one in said if one.levelname == "ERROR"] == ["job is dead"]
+
+
 async def test_an_item_that_cannot_be_made_fails_that_job_only(queue: PgQueue, running: Running) -> None:
     @dataclass
     class Even:
