@@ -19,6 +19,7 @@ from pgqueue.store.sweep import aagain_after_deadlock, again_after_deadlock, aru
 from pgqueue.values.bulk import Action, BulkResult, Operation, Preview
 from pgqueue.values.codec import Codec, opened
 from pgqueue.values.job_filter import JobFilter
+from pgqueue.values.limit import Numbers
 from pgqueue.values.options import check_name, check_text
 
 Progress: TypeAlias = Callable[[BulkResult], object]
@@ -35,6 +36,10 @@ class Operated(Protocol):
     @property
     def codec(self) -> Codec | None:
         """What encodes arguments and errors."""
+
+    @property
+    def limits(self) -> Mapping[str, Numbers]:
+        """What its tasks declare."""
 
     def require_queue(self, queue: str) -> None:
         """Refuse a name that was not declared, where names are declared."""

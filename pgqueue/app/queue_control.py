@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, TypedDict, Unpack
 
 from pgqueue.app.bulk import DeadJobs, LiveJobs, Operated, Progress, ago_on, go_on, selected
+from pgqueue.app.limits import LimitControl
 from pgqueue.app.operator import me
 from pgqueue.errors import Duration, InvalidOption
 from pgqueue.store import audit, bulk, queues
@@ -45,11 +46,16 @@ class Settings(TypedDict, total=False):
 
 
 class QueueControl:
-    """Steers queues. Each method has an awaited twin with an ``a`` before its name."""
+    """Steers queues. Each method has an awaited twin with an ``a`` before its name.
+
+    Attributes:
+        limits: the limits of tasks and queues.
+    """
 
     def __init__(self, queue: Operated) -> None:
         """Steer the queues of this app."""
         self._queue = queue
+        self.limits = LimitControl(queue)
 
     def known(self) -> list[KnownQueue]:
         """The queues that were declared, paused, drained or given settings, in the order of names."""

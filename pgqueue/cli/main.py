@@ -29,6 +29,7 @@ VERBS = {
     "demo": Verb("pgqueue.cli.demo.command:demo", "Run jobs, kill a worker, and check that no job is lost."),
     "enqueue": Verb("pgqueue.cli.enqueue:enqueue", "Enqueue a job of a registered task."),
     "jobs": Verb("pgqueue.cli.jobs:jobs", "List, show, retry, cancel, move or purge jobs."),
+    "limits": Verb("pgqueue.cli.limits:limits", "List limits and rates; show who holds their places; set."),
     "migrate": Verb("pgqueue.cli.migrate:migrate", "Install, upgrade or check pgqueue's tables."),
     "pipeline": Verb(
         "pgqueue.cli.pipeline.command:pipeline", "Export ended jobs to a Parquet lake, and report on them."

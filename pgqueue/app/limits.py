@@ -1,0 +1,108 @@
+"""The limits as operators see them: ``queue.control.limits``. What they do is decided in :mod:`pgqueue.store.limits`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from pgqueue.app.operator import me
+from pgqueue.errors import InvalidOption
+from pgqueue.store import limit_control
+from pgqueue.store.database import Database
+from pgqueue.store.plan import Plan
+from pgqueue.values.limit import QUEUE, Limit, Numbers, Rate
+from pgqueue.values.limit_status import LimitDetail, LimitStatus
+from pgqueue.values.options import check_name, check_text
+
+
+class Limited(Protocol):
+    """A queue."""
+
+    @property
+    def database(self) -> Database:
+        """Where its limits are stored."""
+
+    @property
+    def limits(self) -> Mapping[str, Numbers]:
+        """What its tasks declare."""
+
+
+class LimitControl:
+    """Looks at limits and changes their numbers; workers keep the new ones from their next claim on.
+
+    Each method has an awaited twin with an ``a`` before its name. All raise ``InvalidOption`` for a name that no limit has.
+    """
+
+    def __init__(self, queue: Limited) -> None:
+        """Steer the limits of this app."""
+        self._queue = queue
+
+    def list(self) -> Sequence[LimitStatus]:
+        """Every limit, and how many jobs run and wait under it.
+
+        ``running`` is counted from the jobs, as workers count. ``lost`` of them are held by workers that are gone; a sweep
+        takes those over, so that more than a moment after a crash it is 0.
+        """
+        return self._queue.database.run(limit_control.listed(self._queue.limits))
+
+    async def alist(self) -> Sequence[LimitStatus]:
+        """As :meth:`list`, awaited."""
+        return await self._queue.database.arun(limit_control.listed(self._queue.limits))
+
+    def get(self, name: str) -> LimitDetail:
+        """One limit, its keys, and the jobs that hold its places.
+
+        Args:
+            name: of the limit.
+        """
+        return self._queue.database.run(limit_control.show(name, self._queue.limits))
+
+    async def aget(self, name: str) -> LimitDetail:
+        """As :meth:`get`, awaited."""
+        return await self._queue.database.arun(limit_control.show(name, self._queue.limits))
+
+    def set(self, name: str, limit: Limit | Rate, *, by: str | None = None) -> LimitStatus:
+        """Give a limit other numbers. They hold until they are set again or unset, whatever the code says.
+
+        Args:
+            name: of the limit; ``queue:mail`` limits the queue mail as a whole.
+            limit: the numbers: a ``Limit``, or for a rate a ``Rate``, without ``by``, ``name`` and ``cost``.
+            by: who; by default the user and the host of this process.
+        """
+        return self._queue.database.run(self._change(name, limit, by))
+
+    async def aset(self, name: str, limit: Limit | Rate, *, by: str | None = None) -> LimitStatus:
+        """As :meth:`set`, awaited."""
+        return await self._queue.database.arun(self._change(name, limit, by))
+
+    def unset(self, name: str, *, by: str | None = None) -> None:
+        """Have a limit say again what the code says; one that no code declares is forgotten.
+
+        Args:
+            name: of the limit.
+            by: who.
+        """
+        self._queue.database.run(limit_control.unset(name, self._queue.limits, by=_signed(by)))
+
+    async def aunset(self, name: str, *, by: str | None = None) -> None:
+        """As :meth:`unset`, awaited."""
+        await self._queue.database.arun(limit_control.unset(name, self._queue.limits, by=_signed(by)))
+
+    def _change(self, name: str, limit: Limit | Rate, by: str | None) -> Plan[LimitStatus]:
+        return limit_control.change(_checked(name), _numbers(limit), self._queue.limits, by=_signed(by))
+
+
+def _checked(name: str) -> str:
+    if check_text("limit", name).startswith(QUEUE):
+        check_name("queue", name.removeprefix(QUEUE))
+    return name
+
+
+def _numbers(limit: object) -> Numbers:
+    if not isinstance(limit, Limit | Rate):
+        raise InvalidOption(f"limit={limit!r:.80}: use Limit(5), or Rate('100/minute', burst=20)")
+    if limit.by or limit.name is not None or (isinstance(limit, Rate) and limit.cost != 1):
+        raise InvalidOption(f"{limit!r:.200}: give only numbers; by, name and cost are those of the code")
+    return limit.numbers
+
+
+def _signed(by: str | None) -> str:
+    return check_text("by", by or me())

@@ -1,0 +1,16 @@
+-- limits/lanes: how many jobs of each lane run, how many of those a lost worker holds, and how many wait.
+-- index: jobs_running_in_lanes, jobs_lanes, workers_pkey
+-- locks: none
+-- run by: queue.control.limits
+-- why: counted from the jobs themselves, as claims count them; it reads all jobs that run or wait under limits
+select queue, lane, sum(running)::bigint, sum(lost)::bigint, sum(waiting)::bigint
+from (select job.queue, job.lane, count(*) as running,
+             count(*) filter (where not exists (
+                 select from pgqueue.workers as worker
+                 where worker.id = job.worker_id and worker.lease_until > coalesce(%(now)s::timestamptz, now()))) as lost,
+             0 as waiting
+      from pgqueue.jobs as job where job.status = 'running' and job.lane is not null group by job.queue, job.lane
+      union all
+      select queue, lane, 0, 0, count(*) from pgqueue.jobs where in_lane group by queue, lane) as counted
+group by queue, lane
+order by queue, lane

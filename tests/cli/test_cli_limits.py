@@ -1,0 +1,161 @@
+"""``pgqueue limits`` and ``queue.control.limits``: look at limits, who holds their places, change their numbers, recount."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+from cli.commands import cells, only_row, pgqueue, printed
+from looking import ask
+
+from pgqueue import JobState, Limit, PgQueue, Rate
+from pgqueue.errors import InvalidOption
+from pgqueue.testing import drain
+
+
+@pytest.fixture
+def limited(queue: PgQueue, dsn: str) -> PgQueue:
+    """Two limited tasks; two jobs of customer 7 wait and one runs on a live worker, one of customer 8 on a lost one."""
+
+    @queue.task(name="send", limit=[Limit(3, by="customer"), Rate("60/minute", burst=5, name="api")])
+    def send(customer: int) -> None: ...
+
+    @queue.task(name="plain")
+    def plain() -> None: ...
+
+    jobs = [send.enqueue(customer) for customer in (7, 7, 7, 8)]
+    plain.enqueue()
+    for job, lease in ((jobs[0], "1 h"), (jobs[3], "-1 h")):
+        worker = uuid4()
+        ask(
+            dsn,
+            "insert into pgqueue.workers (id, lease_until, host, pid, concurrency, version) "
+            "values (%s, now() + %s::interval, 'web', 42, 5, '0.1')",
+            worker,
+            lease,
+        )
+        ask(
+            dsn,
+            "update pgqueue.jobs set status = 'running', worker_id = %s, claimed_at = now() where id = %s",
+            worker,
+            job.id,
+        )
+    return queue
+
+
+BY_CUSTOMER = "task:send:customer"
+
+
+def test_list_counts_running_waiting_and_lost_jobs(limited: PgQueue) -> None:
+    found = {
+        one.name: (one.running, one.waiting, one.lost, one.numbers.most)
+        for one in limited.control.limits.list()
+    }
+    assert found == {BY_CUSTOMER: (2, 2, 1, 3), "name:api": (2, 2, 1, None)}
+
+
+def test_show_names_the_keys_and_who_holds_places(limited: PgQueue) -> None:
+    found = limited.control.limits.get(BY_CUSTOMER)
+    assert [(one.key, one.running, one.waiting) for one in found.keys] == [
+        (f'{BY_CUSTOMER} {{"customer":7}}', 1, 2),
+        (f'{BY_CUSTOMER} {{"customer":8}}', 1, 0),
+    ]
+    assert [(one.task, one.worker) for one in found.holders] == [("send", "web:42")] * 2
+    with pytest.raises(InvalidOption, match="did you mean 'task:send:customer'"):
+        limited.control.limits.get("task:send:custmer")
+
+
+def test_a_rate_shows_when_its_next_job_may_start(queue: PgQueue) -> None:
+    @queue.task(name="call", limit=Rate(every=60))
+    def call(number: int) -> None: ...
+
+    call.enqueue(1)
+    call.enqueue(2)
+    now = datetime(2031, 5, 4, 12, tzinfo=UTC)
+    drain(queue, now=now)
+    (key,) = queue.control.limits.get("task:call:per-interval").keys
+    assert (key.waiting, key.next_start) == (1, now + timedelta(minutes=1))
+
+
+def test_what_an_operator_sets_holds_for_the_next_claim_whatever_the_code_says(
+    limited: PgQueue, dsn: str
+) -> None:
+    control = limited.control.limits
+    ask(dsn, "update pgqueue.workers set lease_until = now() + interval '1 h'")  # both hold their places
+    control.set(BY_CUSTOMER, Limit(1), by="ann")
+    assert [ran.task for ran in drain(limited)] == ["plain"]
+    (one,) = [one for one in control.list() if one.name == BY_CUSTOMER]
+    assert (one.numbers.most, one.set_by, one.numbers.declared) == (1, "ann", "3 at once by customer")
+    control.unset(BY_CUSTOMER)
+    assert [ran.args for ran in drain(limited)] == [{"customer": 7}] * 2
+    actions = [entry.action for entry in limited.control.audit()]
+    assert actions[:2] == ["limit unset", "limit set"]
+
+
+def test_a_queue_can_be_limited_as_a_whole(queue: PgQueue) -> None:
+    @queue.task(name="free", queue="mail")
+    def free() -> None: ...
+
+    control = queue.control.limits
+    control.set("queue:mail", Rate(every=60))
+    jobs = [free.enqueue() for _ in range(3)]
+    now = datetime(2031, 5, 4, 12, tzinfo=UTC)
+    assert len(drain(queue, now=now)) == 1
+    assert len(drain(queue, now=now + timedelta(minutes=1))) == 1
+    control.unset("queue:mail")
+    assert [one.name for one in control.list()] == []
+    assert len(drain(queue, now=now + timedelta(minutes=1))) == 1
+    assert {one.status() for one in jobs} == {JobState.SUCCEEDED}
+
+
+def test_what_makes_no_sense_is_refused_and_changes_nothing(limited: PgQueue, dsn: str) -> None:
+    control = limited.control.limits
+    before = ask(dsn, "select * from pgqueue.limits order by name")
+    for name, limit, said in (
+        (BY_CUSTOMER, Rate("1/second"), "is a limit of concurrency"),
+        ("name:api", Limit(1), "is a rate"),
+        ("name:apy", Rate("1/second"), "did you mean 'name:api'"),
+        ("queue:a b", Limit(1), "white space"),
+        (BY_CUSTOMER, Limit(1, by="customer"), "only numbers"),
+        ("name:api", Rate("1/second", burst=5, cost=2), "only numbers"),
+        (BY_CUSTOMER, 5, "use Limit"),
+    ):
+        with pytest.raises(InvalidOption, match=said):
+            control.set(name, limit)  # type: ignore[arg-type]
+    assert ask(dsn, "select * from pgqueue.limits order by name") == before
+
+
+async def test_each_method_has_an_awaited_twin(limited: PgQueue) -> None:
+    control = limited.control.limits
+    assert await control.alist() == control.list()
+    assert await control.aget(BY_CUSTOMER) == control.get(BY_CUSTOMER)
+    changed = await control.aset(BY_CUSTOMER, Limit(9), by="ann")
+    assert (changed.numbers.most, changed.set_by) == (9, "ann")
+    await control.aunset(BY_CUSTOMER)
+    assert {one.set_by for one in control.list()} == {None}
+
+
+@pytest.mark.usefixtures("limited")
+def test_the_command_lists_shows_sets_and_recounts(dsn: str) -> None:
+    pgqueue("limits", "set", "queue:mail", "--most", "5", "--by", "ann", dsn=dsn)
+    (row,) = [row for row in cells(pgqueue("limits", "list", dsn=dsn)) if row[0] == "queue:mail"]
+    assert (row[1:6], row[-1]) == (["5", "at", "once", "0", "0"], "ann")
+    pgqueue("limits", "set", "queue:mail", "--most", "6", dsn=dsn)
+    assert only_row(dsn, "select most from pgqueue.limits where name = 'queue:mail'") == (6,)
+    shown = printed(pgqueue("limits", "show", "queue:mail", "--json", dsn=dsn))
+    assert (shown["limit"]["running"], shown["holders"]) == (0, [])
+    assert "no job runs under it" in pgqueue("limits", "show", "queue:mail", dsn=dsn).stderr
+    assert pgqueue("limits", "recount", dsn=dsn).exit_code == 0
+    ask(dsn, "update pgqueue.jobs set queue = 'mail' where status = 'running'")
+    recounted = pgqueue("limits", "recount", "--json", dsn=dsn)
+    assert recounted.exit_code == 1
+    assert "1 places are held by lost workers" in recounted.stderr
+    for wrong in (
+        ["--most", "0"],
+        ["--most", "1", "--rate", "1/s"],
+        [],
+        ["--every", "1", "--burst", "2"],
+        ["--rate", "x"],
+    ):
+        assert pgqueue("limits", "set", "queue:mail", *wrong, dsn=dsn).exit_code == 2
+    pgqueue("limits", "set", "queue:mail", "--unset", dsn=dsn)
+    assert ask(dsn, "select name from pgqueue.limits where name = 'queue:mail'") == []
