@@ -54,9 +54,9 @@ def show(name: str, declared: Mapping[str, Numbers], *, now: datetime | None = N
             starts[key] = _EPOCH + timedelta(microseconds=max(0, tat - early))
     rows = yield Statement("limits/holders", {})
     holders = [
-        Holder(job, queue, lane, task, None if host is None else f"{host}:{pid}", since)
-        for job, queue, lane, task, host, pid, since in rows
-        if any(key.limit == name for key in keys_under(queue, lane))
+        holder
+        for holder in (Holder(*row) for row in rows)
+        if any(key.limit == name for key in keys_under(holder.queue, holder.lane))
     ]
     return LimitDetail(counted([limit], lanes)[0], keys_counted(name, lanes, starts), holders)
 

@@ -1,13 +1,12 @@
 -- limits/lanes: how many jobs of each lane run, how many of those a lost worker holds, and how many wait.
--- index: jobs_running_in_lanes, jobs_lanes, workers_pkey
+-- index: jobs_running_in_lanes, jobs_lanes
 -- locks: none
 -- run by: queue.control.limits
 -- why: counted from the jobs themselves, as claims count them; it reads all jobs that run or wait under limits
 select queue, lane, sum(running)::bigint, sum(lost)::bigint, sum(waiting)::bigint
 from (select job.queue, job.lane, count(*) as running,
-             count(*) filter (where not exists (
-                 select from pgqueue.workers as worker
-                 where worker.id = job.worker_id and worker.lease_until > coalesce(%(now)s::timestamptz, now()))) as lost,
+             count(*) filter (where ((select lease_until from pgqueue.workers where id = job.worker_id)
+                                     > coalesce(%(now)s::timestamptz, now())) is not true) as lost,
              0 as waiting
       from pgqueue.jobs as job where job.status = 'running' and job.lane is not null group by job.queue, job.lane
       union all
