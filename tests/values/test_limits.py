@@ -190,6 +190,9 @@ def test_two_values_never_share_a_lane_and_the_same_value_always_does(
 ) -> None:
     same = plain(one) == plain(other)
     assert (lane_of(one, ("a", "b")) == lane_of(other, ("a", "b"))) == same
+    alone = limiting("task", Limit(1, by=("a", "b")), None)
+    assert alone is not None
+    assert (alone.lane(json.dumps(one).encode()) == alone.lane(json.dumps(other).encode())) == same
 
 
 @given(args, st.text(), st.text())
