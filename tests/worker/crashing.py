@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -82,6 +83,15 @@ async def snooze() -> None:
 def leave_quickly() -> None:
     """End the process without a word."""
     os._exit(7)
+
+
+@queue.task(retry=AT_ONCE)
+def leave_a_child(code: int | None) -> str:
+    """Leave a process behind that has everything open that this one has; return a long text, or end without a word."""
+    subprocess.Popen(["/bin/sleep", "30"], close_fds=False)
+    if code is not None:
+        os._exit(code)
+    return "x" * 500_000
 
 
 @queue.task(retry=AT_ONCE)

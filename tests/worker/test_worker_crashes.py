@@ -76,7 +76,7 @@ async def test_a_quarantined_job_runs_in_a_process_of_its_own(
 ) -> None:
     args = (1,) if task.batching else ()
     handle = quarantined(app, task, *args)
-    innocent = quarantined(app, crashing.where, times=1)
+    innocent = quarantined(app, crashing.where.using(priority=1), times=1)
     async with running(app):
         job, other = await ended(app, handle, innocent)
     assert job.state is other.state is JobState.SUCCEEDED
@@ -126,6 +126,17 @@ async def test_a_process_that_ends_without_a_word_counts_as_killed(app: PgQueue,
     async with running(app):
         (job,) = await ended(app, handle)
     assert (job.reason, "exit code 7" in job.errors[-1].message) == ("crashed", True)
+
+
+async def test_what_a_job_leaves_behind_does_not_keep_its_end_from_the_worker(
+    app: PgQueue, running: Running
+) -> None:
+    task = crashing.leave_a_child
+    handles = [quarantined(app, task, None), quarantined(app, task.using(priority=1), 9)]
+    async with running(app):
+        returned, crashed = await ended(app, *handles)
+    assert returned.result == "x" * 500_000
+    assert (crashed.reason, "exit code 9" in crashed.errors[-1].message) == ("crashed", True)
 
 
 async def test_memory_is_limited(app: PgQueue, running: Running) -> None:
