@@ -23,7 +23,7 @@ from pgqueue import (
     Workflow,
     result,
 )
-from pgqueue.errors import JobError
+from pgqueue.errors import InvalidOption, JobError
 from pgqueue.values.flow_record import FlowState
 
 
@@ -164,6 +164,36 @@ async def test_a_job_that_fails_in_the_batchs_transaction_is_logged(
     assert (first.reason, second.state) == ("exhausted", JobState.SUCCEEDED)
     said = [one for one in caplog.records if getattr(one, "job", None) == first.id]
     assert [one.message.partition(":")[0] for one in said if one.levelname == "ERROR"] == ["job is dead"]
+
+
+async def test_what_the_batchs_transaction_ended_is_told_and_cannot_fail_any_more(
+    queue: PgQueue, running: Running
+) -> None:
+    told: list[tuple[str, int]] = []
+    refused: list[type[Exception]] = []
+    for name in ("succeeded", "dead"):
+        queue.on(name)(lambda event: told.append((event.name, event.job)))
+
+    @queue.batch_task(Document, size=2, wait=A_MINUTE, max_attempts=1)
+    def index(jobs: Batch[Document]) -> None:
+        with jobs.transaction():
+            try:
+                jobs[0].fail("no exception")  # type: ignore[arg-type]  # the wrong type is the case
+            except InvalidOption as error:
+                refused.append(type(error))
+            jobs[0].fail(ValueError("this one"))
+        try:
+            jobs[1].fail(ValueError("too late"))
+        except JobError as error:
+            refused.append(type(error))
+
+    jobs = queue.enqueue_many(index.call(number) for number in range(2))
+    async with running(queue):
+        first, second = await ended(queue, *jobs)
+        await until(lambda: len(told) == 2)
+    assert (first.state, second.state) == (JobState.DEAD, JobState.SUCCEEDED)
+    assert sorted(told) == [("dead", first.id), ("succeeded", second.id)]
+    assert refused == [InvalidOption, JobError]
 
 
 async def test_an_item_that_cannot_be_made_fails_that_job_only(queue: PgQueue, running: Running) -> None:
