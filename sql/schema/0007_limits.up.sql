@@ -109,6 +109,24 @@ begin
     end loop;
 end $$;
 
+-- Who may add jobs may see how full a queue is, and give its jobs their lanes.
+do $$
+declare
+    one record;
+begin
+    for one in
+        select distinct case when grantee = 0 then 'public' else quote_ident(pg_get_userbyid(grantee)) end as name
+        from (select grantee, privilege_type
+              from pg_class, aclexplode(relacl) where oid = 'pgqueue.jobs'::regclass
+              union all
+              select grantee, privilege_type
+              from pg_attribute, aclexplode(attacl) where attrelid = 'pgqueue.jobs'::regclass) as granted
+        where privilege_type = 'INSERT'
+    loop
+        execute format('grant select (queue, status, lane, in_lane), update (lane, cost) on pgqueue.jobs to %s', one.name);
+    end loop;
+end $$;
+
 -- As in revision 0006, and the lane goes with it.
 create or replace function pgqueue.set_aside(job_id bigint, why text, at_time timestamptz) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$

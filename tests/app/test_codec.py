@@ -670,7 +670,9 @@ def test_one_module_reads_and_writes_the_json_of_jobs() -> None:
         "values/codec.py",
         "values/condition.py",  # how long a condition is
         "values/flow.py",  # the arguments of pgqueue's own tasks, and what is stored with a node
+        "store/limits.py",  # what a task's keys are made of
         "values/job_filter.py",  # what arguments must contain
+        "values/limiting.py",  # the argument that says what a start costs
         "values/meta.py",
         "values/note.py",
         "values/payload.py",
