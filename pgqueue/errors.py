@@ -37,6 +37,7 @@
     ├── JobError
     │   ├── QueueDrained            raised by an enqueue: an operator drains the queue, it takes no new jobs
     │   ├── BacklogFull             raised by an enqueue: the queue has as many ready jobs as its bound allows
+    │   ├── LimitFull               raised by an enqueue: no place of the limit is free, and it refuses more jobs
     │   ├── JobNotFound             no record of this id
     │   ├── JobNotDone              the job did not end within the timeout of the wait
     │   ├── JobFailed               the job is dead or was cancelled, so there is no result
@@ -220,6 +221,21 @@ class BacklogFull(JobError):
         super().__init__(message)
         self.queue = queue
         self.backlog = backlog
+
+
+class LimitFull(JobError):
+    """All places of the job's limit are taken, and the limit refuses more jobs. Nothing was enqueued.
+
+    Attributes:
+        limit: its name.
+        most: how many places there are.
+    """
+
+    def __init__(self, message: str, *, limit: str, most: int) -> None:
+        """Say what was refused, and by which limit."""
+        super().__init__(message)
+        self.limit = limit
+        self.most = most
 
 
 class JobNotFound(JobError, LookupError):

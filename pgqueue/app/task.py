@@ -48,13 +48,18 @@ class Call(msgspec.Struct, Generic[R], frozen=True, gc=False):
         """The job as a part of a chain, a group or a workflow.
 
         Raises:
-            InvalidOption: its unique key has a policy that a job which waits for others cannot keep.
+            InvalidOption: its unique key or its limit has a policy that a job which waits for others cannot keep.
             UnknownQueue: its queue is not one of those declared.
         """
         job = self.job
         if job.unique_key is not None and (job.unique.period is not None or job.unique.collision != "reject"):
             raise InvalidOption(
                 f"{job.task}: {job.unique} cannot be kept by a job that waits for others; leave out period and collision"
+            )
+        if job.when_full is not None:
+            raise InvalidOption(
+                f"{job.task}: Limit(when_full={job.when_full[0]!r}) decides at the enqueue, and a job that waits for others is limited "
+                "later; leave it out"
             )
         return self.queue._checked(job)  # noqa: SLF001 - the queue's own side of it
 
@@ -296,6 +301,7 @@ class Task(Generic[P, R]):
             options.expires_in,
             None if self.limiting is None else self._lane(self.limiting, data),
             None if self.limiting is None else self.limiting.cost_of(data),
+            None if self.limiting is None else self.limiting.when_full,
         )
 
     def _lane(self, limiting: Limiting, data: bytes) -> str:

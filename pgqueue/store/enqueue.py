@@ -8,7 +8,7 @@ from itertools import chain, groupby, islice
 
 from pgqueue.errors import JobError
 from pgqueue.store.backlog import bounded, require_room, require_rooms
-from pgqueue.store.lanes import put
+from pgqueue.store.lanes import put, require_place
 from pgqueue.store.plan import Copy, Plan, Statement, Steps, plan
 from pgqueue.values.job import Enqueued, NewJob, Outcome
 from pgqueue.values.queue_defaults import JobDefaults, Known, QueueDefaults, drained
@@ -41,7 +41,10 @@ def enqueue(job: NewJob, *, known: Known | None = None, now: datetime | None = N
     Raises:
         QueueDrained: its queue takes no new jobs.
         BacklogFull: its queue has as many ready jobs as it may have, and refuses more.
+        LimitFull: no place of its limit is free, and the limit refuses more jobs.
     """
+    if job.when_full is not None and (answer := (yield from require_place(job, now=now))) is not None:
+        return answer
     added = yield from _enqueue(job, known, now)
     if job.lane is not None:
         yield from _put([(added, job)])
@@ -98,6 +101,8 @@ def enqueue_many(jobs: Iterable[NewJob], *, now: datetime | None = None) -> Step
         for position, (job_id, job) in enumerate(zip(ids, block, strict=True), start=len(answers)):
             if job.lane is not None:
                 limited.append((position, job))
+            if job.when_full is not None:
+                continue
             if job.unique_key is None:
                 plain.append((job_id, job))
             else:
@@ -109,11 +114,20 @@ def enqueue_many(jobs: Iterable[NewJob], *, now: datetime | None = None) -> Step
         list(fetching)  # where it was not sent along
     if keyed:
         yield from _add_keyed(answers, keyed, clock, defaults, now)
-    for start in range(0, len(limited), ROWS_PER_CHUNK):
-        yield from _put(
-            [(answers[position], job) for position, job in limited[start : start + ROWS_PER_CHUNK]]
-        )
+    yield from _limit(answers, limited, now)
     return answers
+
+
+def _limit(answers: list[Enqueued], limited: list[tuple[int, NewJob]], now: datetime | None) -> Steps[None]:
+    """Give jobs their lanes; and add those whose limits decide at the enqueue, in the order of their lanes: no deadlock."""
+    waiting = [(position, job) for position, job in limited if job.when_full is None]
+    for start in range(0, len(waiting), ROWS_PER_CHUNK):
+        yield from _put(
+            [(answers[position], job) for position, job in waiting[start : start + ROWS_PER_CHUNK]]
+        )
+    decided = [(position, job) for position, job in limited if job.when_full is not None]
+    for position, job in sorted(decided, key=lambda one: one[1].lane or ""):
+        answers[position] = yield from enqueue(job, now=now)
 
 
 def _put(added: Iterable[tuple[Enqueued, NewJob]]) -> Steps[None]:

@@ -15,7 +15,7 @@ from uuid import UUID
 
 import msgspec
 
-from pgqueue.errors import as_duration
+from pgqueue.errors import LimitFull, as_duration
 from pgqueue.store.backlog import bounded
 from pgqueue.store.claim import WorkerInfo
 from pgqueue.store.ending import States
@@ -41,7 +41,8 @@ from pgqueue.values.job import (
     QueueCount,
 )
 from pgqueue.values.lease import LEASE, spoken
-from pgqueue.values.limit import Numbers, keys_of
+from pgqueue.values.limit import Numbers, WhenFull, keys_of
+from pgqueue.values.limiting import limit_full
 from pgqueue.values.queue_defaults import Known, full
 from pgqueue.values.retried import Held, Retried
 from pgqueue.values.serving import Serving
@@ -95,10 +96,31 @@ class Table:
     def enqueue(self, job: NewJob, *, now: datetime, known: Known | None = None) -> Enqueued:  # noqa: ARG002 - all is known
         """Add a job, or deal with the job that holds its unique key."""
         self.queues.defaults().of(job)  # refuses a drained queue
+        return self._enqueued(job, now)
+
+    def _enqueued(self, job: NewJob, now: datetime) -> Enqueued:
+        if job.when_full is not None and (answer := self._require_place(job, job.when_full, now)):
+            return answer
         if job.unique_key is not None and (answer := self._collision(job, job.unique_key, now)):
             return answer
         self.require_rooms([job])
         return self._added(job, now)
+
+    def _require_place(self, job: NewJob, when_full: tuple[WhenFull, int], now: datetime) -> Enqueued | None:
+        """As :func:`pgqueue.store.lanes.require_place`."""
+        policy, most = when_full
+        same = [row for row in self._rows.values() if row.new.lane == job.lane]
+        running = sum(row.is_running for row in same)
+        waiting = [row for row in same if row.is_ready and row.new.queue == job.queue]
+        if running + len(waiting) < most:
+            return None
+        if policy == "refuse":
+            raise limit_full(keys_of(job.lane or "")[0].limit, most)
+        if policy == "oldest":
+            return Enqueued(waiting[0].id, Outcome.REJECTED) if waiting else None
+        for row in waiting:
+            self.cancel(row.id, now=now)
+        return None
 
     def _added(self, job: NewJob, now: datetime) -> Enqueued:
         row = self.insert(job, now)
@@ -116,10 +138,15 @@ class Table:
         self.require_rooms(jobs)
         for job in jobs:
             self.queues.defaults().of(job)  # refuses a drained queue
-        return [
-            (job.unique_key and self._collision(job, job.unique_key, now)) or self._added(job, now)
-            for job in jobs
-        ]
+        before = self._rows.keys() | set[int]()
+        try:
+            return [self._enqueued(job, now) if job.when_full else self._keyed(job, now) for job in jobs]
+        except LimitFull:
+            self.forget(self._rows.keys() - before)
+            raise
+
+    def _keyed(self, job: NewJob, now: datetime) -> Enqueued:
+        return (job.unique_key and self._collision(job, job.unique_key, now)) or self._added(job, now)
 
     def require_rooms(self, jobs: Iterable[NewJob]) -> None:
         """Refuse jobs of which some are for a full queue."""

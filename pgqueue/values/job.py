@@ -20,6 +20,7 @@ from uuid import UUID
 
 import msgspec
 
+from pgqueue.values.limit import WhenFull
 from pgqueue.values.unique import Unique
 
 
@@ -96,6 +97,8 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
         expires_in: the same, counted from the earliest time to run, or None.
         lane: the keys of its limits, or None: it has none.
         cost: what its start takes of each rate; None: 1.
+        when_full: what its enqueue does while no place of its key is free, and how many places there are by the code; None: it
+            waits.
     """
 
     task: str
@@ -112,6 +115,7 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     expires_in: timedelta | None = None
     lane: str | None = None
     cost: int | None = None
+    when_full: tuple[WhenFull, int] | None = None
 
 
 class AtEnd:

@@ -9,11 +9,12 @@ import re
 from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
 from pgqueue.errors import Duration, InvalidOption, as_duration
-from pgqueue.values.options import check_name, check_number
+from pgqueue.values.options import check_name, check_number, one_of
 
+WhenFull = Literal["wait", "refuse", "newest", "oldest"]
 QUEUE: Final = "queue:"
 """The name of the limit of a queue as a whole begins with this."""
 MOST: Final = range(1, 1_000_001)
@@ -86,6 +87,9 @@ class Limit:
         most: how many, 1 to 1,000,000.
         by: the arguments whose values make the key; ``()``: one key for all jobs. One name may be given as a string.
         name: tasks with a limit of the same name share it.
+        when_full: what an enqueue does while no place of the job's key is free. ``wait``: the job waits. ``refuse``: the enqueue
+            raises ``LimitFull``. ``newest``: the job waits in place of those that wait, which are cancelled. ``oldest``: if a job
+            waits already, the new one is not added.
 
     Raises:
         InvalidOption: a value is not valid.
@@ -95,11 +99,13 @@ class Limit:
     _: KW_ONLY
     by: tuple[str, ...] | str = ()
     name: str | None = None
+    when_full: WhenFull = "wait"
 
     def __post_init__(self) -> None:
         """Refuse values that are out of range."""
         check_number("Limit: most", self.most, MOST)
         _check_key(self)
+        one_of("Limit: when_full", self.when_full, get_args(WhenFull), listed=repr)
 
     @property
     def numbers(self) -> Numbers:

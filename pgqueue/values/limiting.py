@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import msgspec
 
-from pgqueue.errors import InvalidOption
-from pgqueue.values.limit import COSTS, Limit, Numbers, Rate, as_arguments, keys_of
+from pgqueue.errors import InvalidOption, LimitFull
+from pgqueue.values.limit import COSTS, Limit, Numbers, Rate, WhenFull, as_arguments, keys_of
 from pgqueue.values.unique import derived_key
 
 MOST_LIMITS: Final = 8
@@ -56,6 +56,12 @@ class Limiting:
     def arguments(self) -> tuple[str, ...]:
         """All arguments that make keys."""
         return tuple(sorted({name for _, by in self._by for name in by}))
+
+    @property
+    def when_full(self) -> tuple[WhenFull, int] | None:
+        """What an enqueue does while no place of the job's key is free, and how many places there are; None: the job waits."""
+        limits = (one for one in self.limits.values() if isinstance(one, Limit) and one.when_full != "wait")
+        return next(((one.when_full, one.most) for one in limits), None)
 
     @property
     def keys(self) -> list[dict[str, object]]:
@@ -142,6 +148,13 @@ def limiting(task: str, limit: object, fair_by: object) -> Limiting | None:
         limits[name] = one
     found = Limiting(dict(sorted(limits.items())), fair, _cost(task, limits.values()))
     _check_length(task, found)
+    if len(found.limits) + bool(fair) > 1 and any(
+        getattr(one, "when_full", "wait") != "wait" for one in given
+    ):
+        raise InvalidOption(
+            f"task {task}: a limit that does not let jobs wait (when_full=) must be the only one, without fair_by; "
+            f"it has {', '.join(map(repr, found.limits))}{' and fair_by' if fair else ''}"
+        )
     return found
 
 
@@ -213,3 +226,13 @@ def _check_length(task: str, found: Limiting) -> None:
             f"task {task}: its limits may make keys of {longest:,} bytes in all, over {LONGEST_LANE:,}; "
             "use fewer limits, or give them short names with name="
         )
+
+
+def limit_full(limit: str, most: int) -> LimitFull:
+    """The error of an enqueue that its limit refuses."""
+    return LimitFull(
+        f"limit {limit!r} is full: all {most:,} places are taken; enqueue again when a job has ended, or have jobs wait: "
+        "Limit(when_full='wait')",
+        limit=limit,
+        most=most,
+    )

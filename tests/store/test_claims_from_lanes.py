@@ -1,11 +1,13 @@
 """Claims from lanes, plan by plan, at given instants: which jobs start, when, and what SQL makes of limits."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
-from looking import ask
-from promises.processes import LEASE, do, listed
+from looking import ask, wait_until
+from promises.processes import LEASE, at_the_gate, do, listed
 
 from pgqueue import Limit, PgQueue, Rate
 from pgqueue.store import limits, upkeep
@@ -199,3 +201,18 @@ def test_another_workers_lock_is_passed_over_and_the_other_lanes_are_served(
         taken = workers.claim(0, 9)
         assert ([one.task for one in taken.claims], taken.again_in) == (["b"], limits.AGAIN)
     assert [one.task for one in workers.claim(0, 9).claims] == ["a"]
+
+
+def test_two_transactions_that_add_jobs_of_one_full_lane_do_so_one_after_the_other(
+    queue: PgQueue, dsn: str
+) -> None:
+    @queue.task(name="render", limit=Limit(1, when_full="oldest"))
+    def render() -> None: ...
+
+    with ThreadPoolExecutor(1) as pool, psycopg.connect(dsn) as connection:
+        first = render.using(connection=connection).enqueue()
+        second = pool.submit(render.enqueue)
+        wait_until(lambda: at_the_gate(dsn))
+        connection.commit()
+        assert second.result(60).id == first.id
+    assert len(queue.jobs()) == 1
