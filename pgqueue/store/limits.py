@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
@@ -204,11 +205,20 @@ def _fill(
         if not asked:
             break
         found = yield from _claim(worker, asked, now)
+        early: dict[tuple[str, str | None], list[int]] = {}
         for claim, cost in found:
-            keys = of[claim.queue, claim.lane or ""]
-            starts[claim.id] = state.start(keys, cost)
-            claims.append(claim)
-        served = Counter((claim.queue, claim.lane) for claim, _ in found)
+            lane = (claim.queue, claim.lane)
+            at = None if lane in early else state.start(of[claim.queue, claim.lane or ""], cost)
+            if (
+                at is None
+            ):  # it costs more than the first job of its lane, and no job of a lane goes past another
+                early.setdefault(lane, []).append(claim.id)
+            else:
+                starts[claim.id] = at
+                claims.append(claim)
+        if early:
+            yield Statement("limits/put_back", {"ids": numbers([*chain(*early.values())])}, returns=False)
+        served = Counter((claim.queue, claim.lane) for claim, _ in found if claim.id in starts)
         turns.learn(asked_of, {place: served[hungry[place][:2]] for place in shares})
         hungry = [one for one, share in asked.items() if served[one[:2]] >= share]
     return claims, {job: at for job, at in starts.items() if at > state.now}
@@ -270,9 +280,11 @@ class _State:
                     costs[text, name] = max(costs.get((text, name), 1), one.cost)
         return {text: self._free(text, self.said[name], cost) for (text, name), cost in costs.items()}
 
-    def start(self, keys: Sequence[Key], cost: int) -> int:
-        """When the next job of these keys starts, in microseconds since 1970; it is counted from now on."""
+    def start(self, keys: Sequence[Key], cost: int) -> int | None:
+        """When the next job of these keys starts, in microseconds since 1970; None: not soon. If so, it is counted from now on."""
         at = self._start(keys, cost)
+        if at > self.now + self.horizon:
+            return None
         for text, one in self._limits(keys):
             if one.every is None:
                 self.running[text] += 1

@@ -88,6 +88,21 @@ def test_a_burst_starts_at_once_and_cost_counts(queue: PgQueue, workers: Workers
     assert workers.starts(0, 9, 0.6) == [0.7]
 
 
+def test_a_job_that_costs_more_than_the_first_of_its_lane_waits_and_those_behind_it_too(
+    queue: PgQueue, workers: Workers
+) -> None:
+    @queue.task(limit=Rate("10/second", burst=6, cost="size"))
+    def send(size: int = 1) -> None: ...
+
+    jobs = queue.enqueue_many([send.call(), send.call(6), send.call(6), send.call()])
+    assert workers.starts(0, 9, 0.0) == [0.0, 0.1]
+    assert [job.status() for job in jobs[2:]] == [JobState.BLOCKED] * 2
+    assert queue.job(jobs[2].id).attempts == 0
+    assert workers.starts(1, 9, 0.1) == []
+    assert workers.starts(1, 9, 0.6) == [0.7]
+    assert workers.starts(1, 9, 0.7) == [0.8]
+
+
 def test_two_windows_at_once_both_hold(queue: PgQueue, workers: Workers) -> None:
     @queue.task(limit=[Rate("10/second"), Rate("3/minute", burst=3)])
     def send() -> None: ...
