@@ -135,6 +135,7 @@ def _workers() -> list[Column[Any]]:
         _optional("ask_end", Text()),
         _optional("asked_at", _instant()),
         _optional("asked_by", Text()),
+        _optional("memory", BigInteger()),
     ]
 
 

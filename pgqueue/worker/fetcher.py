@@ -166,7 +166,7 @@ class Fetcher:
         try:
             taken = await self._connection.run(
                 self._lanes.claim(self._heartbeat.id, room),
-                then=lambda taken: self._runners.add(taken.claims, taken.waits),
+                then=lambda taken: self._runners.add(taken.claims, taken.waits) if taken.claims else None,
             )
         except Exception as error:
             if isinstance(error, PgQueueError) or getattr(error, "sqlstate", None) is not None:

@@ -11,7 +11,7 @@ comment on column pgqueue.dead_jobs.reason is
 
 delete from pgqueue.notes where kind = 'start';
 alter table pgqueue.notes drop constraint notes_kind_check;
-alter table pgqueue.notes add constraint notes_kind_check check (kind in ('step', 'checkpoint', 'progress')) not valid;
+alter table pgqueue.notes add constraint notes_kind_check check (kind in ('step', 'checkpoint', 'progress'));
 
 update pgqueue.jobs set at_end = nullif(at_end & ~16::smallint, 0) where at_end & 16::smallint = 16;
 update pgqueue.dead_jobs set at_end = nullif(at_end & ~16::smallint, 0) where at_end & 16::smallint = 16;

@@ -1,12 +1,18 @@
 """Limits hold across workers: concurrency, order, rates and whole queues; decided from what the tasks recorded."""
 
 import asyncio
+import time
+from datetime import UTC, datetime
+from uuid import uuid4
 
+import pytest
 from looking import ask
 from running import Running
 from worker.helping import FOR_EVER, dismantle, ended
 
 from pgqueue import Limit, PgQueue, Rate
+from pgqueue.values.job import Claim
+from pgqueue.values.verdict import Returned
 from pgqueue.worker.worker import Worker
 
 
@@ -86,17 +92,30 @@ async def test_several_limits_on_one_job_all_hold(queue: PgQueue, running: Runni
     assert {most.most for most in by_customer.values()} <= {1, 2}
 
 
-async def test_starts_of_an_interval_are_exactly_that_far_apart(queue: PgQueue, running: Running) -> None:
-    claimed: list[float] = []
-
+def test_a_claim_of_a_rate_waits_for_its_instant_and_starts_then(
+    queue: PgQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     @queue.task(limit=Rate(every=0.02))
-    async def tick() -> None:
-        claimed.append(asyncio.get_running_loop().time())
+    async def tick() -> None: ...
 
-    jobs = await queue.aenqueue_many(tick.call() for _ in range(20))
-    async with running(queue, concurrency=5):
-        await ended(queue, *jobs)
-    assert claimed[-1] - claimed[0] >= 19 * 0.02 - 0.02  # a late first start may come up to one interval late
+    claims = Worker(queue, concurrency=5).parts.claims
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    first, second, third = (_claim(number, tick.name) for number in range(3))
+    claims.add([first, second, third], {second.id: 0.02, third.id: 0.04})
+    assert claims.release_due() == pytest.approx(0.02)
+    assert [*claims.waiting] == [first]
+    assert claims.unstarted() == [first, second, third]
+    assert claims.room(0) == 2  # of five slots, one is for each of them
+    monkeypatch.setattr(time, "monotonic", lambda: 100.03)
+    assert claims.release_due() == pytest.approx(0.01)
+    assert [*claims.waiting] == [first, second]
+    assert claims.drop(Returned) == 3
+    assert claims.release_due() is None
+
+
+def _claim(job_id: int, task: str) -> Claim:
+    now = datetime.now(UTC)
+    return Claim(job_id, uuid4(), 1, 1, 25, 0, "default", task, "{}", now, now, 0.0, lane="lane")
 
 
 async def test_the_places_of_a_lost_worker_come_back_with_its_jobs(queue: PgQueue, running: Running) -> None:
