@@ -35,7 +35,7 @@ from pgqueue.values import gcra
 from pgqueue.values.gcra import HORIZON
 from pgqueue.values.job import Claim
 from pgqueue.values.lanes import Lane, Turns
-from pgqueue.values.limit import QUEUE, Key, Numbers, keys_of, share_of
+from pgqueue.values.limit import Key, Numbers, key_of_queue, keys_of, share_of
 from pgqueue.values.limiting import Limiting
 
 NO_WEIGHTS: Mapping[str, int] = MappingProxyType({})
@@ -295,6 +295,8 @@ class _State:
 
     def next_in(self, lanes: Lanes) -> float | None:
         """In how many seconds a job of these lanes may be claimed that waits for a rate; None: there is none."""
+        if all(one.every is None for one in self.said.values()):
+            return None
         found = (self._start(keys, one.cost) - self.horizon - self.now for one, keys in lanes.items())
         return min((pause / 1_000_000 for pause in found if pause > 0), default=None)
 
@@ -329,7 +331,7 @@ def _state(lanes: Lanes, said: Mapping[str, Numbers], horizon: int, now: datetim
 
 
 def _keys_of_queue(queue: str, limited: Collection[str]) -> tuple[Key, ...]:
-    return (Key(f"{QUEUE}{queue}"),) if queue in limited else ()
+    return (key_of_queue(queue),) if queue in limited else ()
 
 
 def _locked(

@@ -56,20 +56,26 @@ class Numbers(NamedTuple):
 
 
 class Key(NamedTuple):
-    """A key of a lane: the name of a limit, and the values of the arguments that it is by, if it is by any."""
+    """A key of a lane: the name of a limit, and the values of the arguments that it is by, if it is by any.
+
+    Attributes:
+        text: both.
+        limit: the name of the limit; "": the key is a share.
+    """
 
     text: str
-
-    @property
-    def limit(self) -> str:
-        """The name of the limit; "": the key is a share."""
-        return self.text.partition(" ")[0]
+    limit: str
 
 
-@lru_cache(maxsize=10_000)
+@lru_cache(maxsize=50_000)
 def keys_of(lane: str) -> tuple[Key, ...]:
     """The keys of a lane."""
-    return tuple(map(Key, lane.split("\n"))) if lane else ()
+    return tuple(Key(text, text.partition(" ")[0]) for text in lane.split("\n")) if lane else ()
+
+
+def key_of_queue(queue: str) -> Key:
+    """The key of the limit of a queue as a whole."""
+    return Key(f"{QUEUE}{queue}", f"{QUEUE}{queue}")
 
 
 def share_of(lane: str) -> str:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from pgqueue.values.limit import QUEUE, Key, Numbers, keys_of
+from pgqueue.values.limit import Key, Numbers, key_of_queue, keys_of
 
 
 class LaneCount(msgspec.Struct, frozen=True):
@@ -87,7 +87,7 @@ def counted(limits: Iterable[LimitStatus], lanes: Sequence[LaneCount]) -> list[L
 
 def keys_under(queue: str, lane: str) -> tuple[Key, ...]:
     """The keys under which a job counts; its queue's, too, which may be limited as a whole."""
-    return (*keys_of(lane), Key(f"{QUEUE}{queue}"))
+    return (*keys_of(lane), key_of_queue(queue))
 
 
 def keys_counted(

@@ -146,20 +146,16 @@ class Fetcher:
             return None
 
     async def _claimed_of_both(self, room: int) -> list[Claim] | None:
-        """Claim from queues and from lanes: each first in turn, and where both have jobs, each half."""
+        """Claim from queues and from lanes: each first in turn, so that each has every other look where both have jobs."""
         self._lanes_first = not self._lanes_first
         claim_first, claim_then = self._claimed, self._claimed_from_lanes
         if self._lanes_first:
             claim_first, claim_then = claim_then, claim_first
-        first = await claim_first((room + 1) // 2)
+        first = await claim_first(room)
         if first is None or len(first) >= room:
             return first
         then = await claim_then(room - len(first))
-        if then is None:
-            return None
-        if len(first) == (room + 1) // 2 and len(first) + len(then) < room:
-            first += await claim_first(room - len(first) - len(then)) or []
-        return [*first, *then]
+        return None if then is None else [*first, *then]
 
     async def _claimed_from_lanes(self, room: int) -> list[Claim] | None:
         """As :meth:`_claimed`, limited jobs."""
