@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import psycopg
-from flows import one
+from flows import one  # type: ignore[attr-defined]  # the script beside this one, not the package of tests
 
 from pgqueue import Limit, PgQueue, Rate
 from pgqueue.app.task import Task
