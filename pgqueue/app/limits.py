@@ -8,9 +8,12 @@ from pgqueue.errors import InvalidOption
 from pgqueue.store import limit_control
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan
+from pgqueue.values.codec import Codec
 from pgqueue.values.limit import QUEUE, Limit, Numbers, Rate
 from pgqueue.values.limit_status import LimitDetail, LimitStatus
-from pgqueue.values.options import check_name, check_text
+from pgqueue.values.limiting import share_key
+from pgqueue.values.options import check_name, check_number, check_text
+from pgqueue.values.serving import WEIGHTS
 
 
 class Limited(Protocol):
@@ -19,6 +22,10 @@ class Limited(Protocol):
     @property
     def database(self) -> Database:
         """Where its limits are stored."""
+
+    @property
+    def codec(self) -> Codec | None:
+        """What encodes the keys of its jobs; None: nothing does."""
 
     @property
     def limits(self) -> Mapping[str, Numbers]:
@@ -85,6 +92,35 @@ class LimitControl:
     async def aunset(self, name: str, *, by: str | None = None) -> None:
         """As :meth:`unset`, awaited."""
         await self._queue.database.arun(limit_control.unset(name, self._queue.limits, by=_signed(by)))
+
+    def weigh(self, share: Mapping[str, object], weight: int | None, *, by: str | None = None) -> None:
+        """Have more or fewer jobs of a share start than of others. Workers keep to it within a second.
+
+        Args:
+            share: the value of each ``fair_by`` argument of its task, such as ``{"tenant": "acme"}``.
+            weight: how many of its jobs start for one of a share of weight 1, 1 to 1,000; None: 1.
+            by: who; by default the user and the host of this process.
+        """
+        self._queue.database.run(self._weigh(share, weight, by))
+
+    async def aweigh(self, share: Mapping[str, object], weight: int | None, *, by: str | None = None) -> None:
+        """As :meth:`weigh`, awaited."""
+        await self._queue.database.arun(self._weigh(share, weight, by))
+
+    def weights(self) -> Mapping[str, int]:
+        """The weights of shares that an operator has set, by the shares' keys."""
+        return self._queue.database.run(limit_control.weights())
+
+    async def aweights(self) -> Mapping[str, int]:
+        """As :meth:`weights`, awaited."""
+        return await self._queue.database.arun(limit_control.weights())
+
+    def _weigh(self, share: Mapping[str, object], weight: int | None, by: str | None) -> Plan[None]:
+        if weight is not None:
+            check_number("weight", weight, WEIGHTS)
+        codec = self._queue.codec
+        key = share_key(share, None if codec is None else codec.key)
+        return limit_control.weigh(key, weight, by=_signed(by))
 
     def _change(self, name: str, limit: Limit | Rate, by: str | None) -> Plan[LimitStatus]:
         return limit_control.change(_checked(name), _numbers(limit), self._queue.limits, by=_signed(by))

@@ -116,6 +116,20 @@ def recount(queue: PgQueue, /, *, as_json: bool) -> None:
         click.get_current_context().exit(LOST)
 
 
+@limits.command()
+@click.argument("share", metavar="JSON")
+@click.argument("weight", type=int, required=False)
+@with_queue
+def weigh(queue: PgQueue, /, *, share: str, weight: int | None) -> None:
+    """Give the share of some fair_by values, like '{"tenant": "acme"}', a weight; without one, 1."""
+    try:
+        values = msgspec.json.decode(share)
+    except msgspec.DecodeError as error:
+        raise click.BadParameter(f"{share!r} is no JSON: {error}", param_hint="JSON") from error
+    queue.control.limits.weigh(values, weight)
+    click.echo(f"weight {weight or 1}")
+
+
 def said(numbers: Numbers) -> str:
     """What a limit says, in words."""
     if numbers.every is None:

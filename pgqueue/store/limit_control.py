@@ -105,11 +105,36 @@ def unset(name: str, declared: Mapping[str, Numbers], *, by: str | None) -> Step
     yield from audit.note("limit unset", name, by=by)
 
 
+@plan(transaction=True)
+def weigh(share: str, weight: int | None, *, by: str | None, now: datetime | None = None) -> Steps[None]:
+    """Give a share another weight.
+
+    Args:
+        share: its key.
+        weight: how many of its jobs start for one of a share of weight 1; None: 1, as at first.
+        by: who.
+        now: the instant; the database's own by default.
+    """
+    if weight is None:
+        yield Statement("limits/remove", {"name": share}, returns=False)
+    else:
+        yield from _set(share, Numbers(weight, None, None), {}, by=by, now=now)
+    yield from audit.note("share weighed", share, by=by, to=weight)
+
+
+@plan
+def weights() -> Steps[dict[str, int]]:
+    """The weights of shares that are not 1, by their keys."""
+    rows = yield Statement("limits/list", {})
+    return {name: most for name, most, *_ in rows if name.startswith(" ")}
+
+
 def _known(declared: Mapping[str, Numbers]) -> Steps[dict[str, LimitStatus]]:
     rows = yield Statement("limits/list", {})
     stored = {
         name: LimitStatus(name, Numbers(most, every, burst, said), set_at, set_by)
         for name, most, every, burst, said, set_at, set_by in rows
+        if not name.startswith(" ")  # the weight of a share
     }
     new = {name: LimitStatus(name, numbers, None, None) for name, numbers in declared.items()}
     return dict(sorted((new | stored).items()))

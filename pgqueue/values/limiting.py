@@ -104,6 +104,27 @@ class Limiting:
         return None if cost == 1 else cost
 
 
+def share_key(values: Mapping[str, object], encode: Callable[[str], str] | None = None) -> str:
+    """The key of the share of jobs with these values of their task's ``fair_by`` arguments.
+
+    Args:
+        values: of each of these arguments.
+        encode: what a codec makes of keys.
+
+    Raises:
+        InvalidOption: there is no value, or one has no JSON form.
+    """
+    if not isinstance(values, Mapping) or not values or not all(isinstance(name, str) for name in values):
+        raise InvalidOption(
+            f"share={values!r:.80}: give the values of the fair_by arguments, for example {{'tenant': 'acme'}}"
+        )
+    try:
+        key = derived_key(" ", msgspec.json.encode(values), tuple(values))
+    except (TypeError, ValueError) as error:
+        raise InvalidOption(f"share={values!r:.80}: {error}") from error
+    return key if encode is None else encoded_lane(key, encode)
+
+
 def encoded_lane(lane: str, key: Callable[[str], str]) -> str:
     """A lane as it is to be stored, where a codec encodes keys: what they tell of arguments is encoded.
 

@@ -159,3 +159,22 @@ def test_the_command_lists_shows_sets_and_recounts(dsn: str) -> None:
         assert pgqueue("limits", "set", "queue:mail", *wrong, dsn=dsn).exit_code == 2
     pgqueue("limits", "set", "queue:mail", "--unset", dsn=dsn)
     assert ask(dsn, "select name from pgqueue.limits where name = 'queue:mail'") == []
+
+
+def test_a_share_is_weighed_and_what_is_no_share_or_weight_is_refused(dsn: str) -> None:
+    queue = PgQueue(dsn)
+    assert pgqueue("limits", "weigh", '{"tenant": "acme"}', "5", dsn=dsn).exit_code == 0
+    assert list(queue.control.limits.weights().values()) == [5]
+    for wrong in (
+        ["acme", "5"],
+        ["{}", "5"],
+        ['["tenant"]', "5"],
+        ['{"tenant": 1}', "0"],
+        ['{"tenant": 1}', "1001"],
+    ):
+        assert pgqueue("limits", "weigh", *wrong, dsn=dsn).exit_code == 2
+    assert list(queue.control.limits.weights().values()) == [5]
+    assert pgqueue("limits", "weigh", '{"tenant":"acme"}', dsn=dsn).exit_code == 0
+    assert queue.control.limits.weights() == {}
+    assert ask(dsn, "select action from pgqueue.audit order by id") == [("share weighed",)] * 2
+    queue.close()

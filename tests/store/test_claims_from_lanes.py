@@ -156,15 +156,17 @@ def test_a_share_of_weight_3_starts_3_jobs_for_one(queue: PgQueue, workers: Work
     def work(tenant: str) -> None: ...
 
     queue.enqueue_many(work.call(tenant) for tenant in ("a", "b") for _ in range(100))
-    (share,) = {
-        name for (name,) in ask(queue, "select distinct lane from pgqueue.jobs") if "a" in name.split(":")[1]
-    }
-    ask(queue, "insert into pgqueue.limits (name, most, declared) values (%s, 3, '')", share)
+    queue.control.limits.weigh({"tenant": "a"}, 3, by="ann")
+    (share,) = queue.control.limits.weights()
+    assert {(share,)} < {*ask(queue, "select distinct lane from pgqueue.jobs")}
     polled = do(queue, upkeep.poll())
     assert dict(polled.weights) == {share: 3}
     claims = [one for _ in range(10) for one in workers.claim(0, 8, weights=polled.weights).claims]
     assert len(claims) == 80
     assert abs(sum('"a"' in one.args for one in claims) - 60) <= 3
+    queue.control.limits.weigh({"tenant": "a"}, None)
+    assert do(queue, upkeep.poll()).weights == {}
+    assert {one.name for one in queue.control.limits.list()} == set()
 
 
 def test_jobs_of_sql_and_of_schedules_wait_in_the_lanes_that_python_makes(
