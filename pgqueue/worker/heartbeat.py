@@ -125,11 +125,12 @@ class Heartbeat:
 
     async def beat(self) -> None:
         """Renew the lease, and do what there is to do; if it is lost, drop everything and register again."""
+        current = self.id
         health = WorkerHealth(self._watch.reported(), self._claims.not_returned, resident_memory())
         doing = self._slots.doing()
-        plan = claim.beat(self.id, self._lease, self._runners.known(), health=health, doing=doing)
+        plan = claim.beat(current, self._lease, self._runners.known(), health=health, doing=doing)
         heard = await self._connection.run(plan)
-        if self._leaving:
+        if self._leaving or self.id != current:  # another beat has found the lease lost, and has registered
             return
         if heard is None:
             log.error(

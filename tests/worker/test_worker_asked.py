@@ -263,6 +263,16 @@ async def test_a_worker_that_loses_its_lease_stays_as_it_was_asked_to_be(
         assert worker.inspect().draining
 
 
+async def test_two_heartbeats_at_once_that_find_the_lease_lost_register_one_worker(
+    queue: PgQueue, running: Running
+) -> None:
+    async with running(queue, lease=LONG) as worker:
+        await until(lambda: worker.inspect().can_listen)
+        ask(queue, "delete from pgqueue.workers")
+        await asyncio.gather(*(beat(worker) for _ in range(3)))
+        assert ask(queue, "select id from pgqueue.workers") == [(worker.id,)]
+
+
 async def test_a_worker_whose_loop_is_blocked_shrinks_and_drains_with_its_heartbeat(
     queue: PgQueue, running: Running
 ) -> None:
