@@ -76,6 +76,9 @@ class Slots:
         if size == before:
             return
         self._runners.resize(self.bounds.nearest(size))
+        self.unsaid |= (
+            self.bounds.fixed
+        )  # it was asked; a heartbeat may have said the former number meanwhile
         log.debug("number of slots changed", extra={"slots": size, "before": before, "load": str(load)})
 
     def obey(self, ask: Ask) -> None:
