@@ -206,14 +206,12 @@ class Child:
 
     async def end(self) -> None:
         """Have it end, and everything that it has started."""
-        try:
-            if self.process.returncode is None:
-                self._signal(signal.SIGTERM)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(CLEAN_UP):
-                        await self.process.wait()
-        finally:  # also if the wait is cancelled
-            self._signal(signal.SIGKILL)
+        if self.process.returncode is None:
+            self._signal(signal.SIGTERM)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLEAN_UP):
+                    await self.process.wait()
+        self._signal(signal.SIGKILL)
         await self.process.wait()
 
     async def _frame(self) -> bytes | None:
