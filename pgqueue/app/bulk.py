@@ -71,7 +71,7 @@ class Selection:
         plan = bulk.preview(self._operation(action, **details))
         return _shown(self._queue.codec, await self._queue.database.arun(plan))
 
-    def _do(self, action: Action, by: str | None, progress: Progress | None, **details: Any) -> BulkResult:  # noqa: ANN401 - as above
+    def _do(self, action: Action, by: str | None, progress: Progress | None, **details: Any) -> BulkResult:  # noqa: ANN401 - those of the action
         operation = self._operation(action, **details)
         begun = self._queue.database.run(bulk.begin(operation, by=_by(by)))
         return go_on(self._queue.database, begun, progress)
@@ -81,13 +81,13 @@ class Selection:
         action: Action,
         by: str | None,
         progress: Progress | None,
-        **details: Any,  # noqa: ANN401 - as above
+        **details: Any,  # noqa: ANN401 - those of the action
     ) -> BulkResult:
         operation = self._operation(action, **details)
         begun = await self._queue.database.arun(bulk.begin(operation, by=_by(by)))
         return await ago_on(self._queue.database, begun, progress)
 
-    def _operation(self, action: Action, **details: Any) -> Operation:  # noqa: ANN401 - as above
+    def _operation(self, action: Action, **details: Any) -> Operation:  # noqa: ANN401 - those of the action
         if details.get("to") is not None:
             self._queue.require_queue(check_name("to", details["to"]))
         return Operation(action=action, filter=self.filter, **details).checked()

@@ -148,7 +148,7 @@ def _without_suspicion(at_end: int | None) -> int | None:
 
 
 def _limit_memory(memory: int | None) -> None:
-    """Let this process take so many bytes more than it has; the kernel ends it first when the machine runs out."""
+    """Let this process take this many bytes more than it has; if the machine runs out of memory, the kernel ends it first."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     if memory is None:

@@ -36,6 +36,7 @@ from pgqueue.values.gcra import HORIZON
 from pgqueue.values.job import Claim
 from pgqueue.values.lanes import Lane, Turns
 from pgqueue.values.limit import Key, Numbers, key_of_queue, keys_of, share_of
+from pgqueue.values.limit_status import keys_under
 from pgqueue.values.limiting import Limiting
 
 NO_WEIGHTS: Mapping[str, int] = MappingProxyType({})
@@ -209,13 +210,11 @@ def _fill(
         for claim, cost in found:
             lane = (claim.queue, claim.lane)
             at = None if lane in early else state.start(of[claim.queue, claim.lane or ""], cost)
-            if (
-                at is None
-            ):  # it costs more than the first job of its lane, and no job of a lane goes past another
-                early.setdefault(lane, []).append(claim.id)
-            else:
+            if at is not None:
                 starts[claim.id] = at
                 claims.append(claim)
+            else:  # it costs more than the first job of its lane; and no job of a lane goes past another
+                early.setdefault(lane, []).append(claim.id)
         if early:
             yield Statement("limits/put_back", {"ids": numbers([*chain(*early.values())])}, returns=False)
         served = Counter((claim.queue, claim.lane) for claim, _ in found if claim.id in starts)
@@ -227,7 +226,7 @@ def _fill(
 def _claim(
     worker: UUID, quotas: Mapping[Waiting, int], now: datetime | None
 ) -> Steps[list[tuple[Claim, int]]]:
-    """Claim at most so many of each lane; and what the start of each job costs."""
+    """Claim up to its quota from each lane; and what the start of each job costs."""
     params = {
         "worker": worker,
         "queues": texts(one.queue for one in quotas),
@@ -322,7 +321,7 @@ def _state(lanes: Lanes, said: Mapping[str, Numbers], horizon: int, now: datetim
     running: Counter[str] = Counter()
     if any(one.most is not None for _, one in limits):
         for queue, lane, count in (yield Statement("limits/running", {})):
-            running.update({key.text: count for key in keys_of(lane) + _keys_of_queue(queue, (queue,))})
+            running.update({key.text: count for key in keys_under(queue, lane)})
     rates = sorted(text for text, one in limits if one.every is not None)
     if not rates:
         return _State(0, horizon, said, running, {})

@@ -77,7 +77,7 @@ class Operations:
         changed: Changed,
         *,
         after: int,  # noqa: ARG002 - it is done at once
-        tried: Collection[int],  # noqa: ARG002 - as above
+        tried: Collection[int],  # noqa: ARG002 - the plan's parameter
         ends: bool,
         now: datetime,
     ) -> None:

@@ -30,7 +30,7 @@ class Lanes:
         limited: the queues that are limited as a whole, as the last poll said.
         seen: whether jobs waited in lanes at the last poll.
         weights: of shares, as the last poll said, by their keys.
-        unfinished: there are lanes that the last look did not come to.
+        unfinished: the round goes on: there are lanes behind the last ones that were looked at.
     """
 
     def __init__(
@@ -99,11 +99,12 @@ class Lanes:
         """The next lanes in which jobs wait. A round that ends goes on with the first lanes."""
         queues = None if self._served.is_open else self._served.names
         found = yield from limits.find(queues, self._after, AT_ONCE)
-        lanes = [*found.lanes]
-        if found.last is None and self._after != START:
-            again = yield from limits.find(queues, START, AT_ONCE - len(lanes))
-            lanes += [one for one in again.lanes if one not in found.lanes]
-            found = again
-        self._after = found.last or START
-        self.unfinished = found.last is not None
-        return lanes
+        self.unfinished = (
+            found.last is not None
+        )  # at the end of a round the worker rests, though the next one has begun
+        if found.last is not None or self._after == START:
+            self._after = found.last or START
+            return [*found.lanes]
+        again = yield from limits.find(queues, START, AT_ONCE - len(found.lanes))
+        self._after = again.last or START
+        return [*dict.fromkeys([*found.lanes, *again.lanes])]

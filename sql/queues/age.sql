@@ -3,7 +3,7 @@
 -- locks: the raised rows; rows that others hold locked are skipped
 -- run by: worker upkeep, drain of a test
 -- why: nothing is kept of a job's age. A job is to have at least the priority that its wait is worth, so those of one priority
---      that are to be raised are the first ones of that priority in jobs_ready, and at most so many are read of each as are
+--      that are to be raised are the first ones of that priority in jobs_ready, and of each no more are read than are
 --      raised. The highest priority of a queue is left alone: its jobs are the next ones anyway
 with recursive clock as (
     select coalesce(%(now)s::timestamptz, now()) as now

@@ -1,4 +1,4 @@
--- queues/room: whether a queue refuses enqueues, and whether it is full: so many jobs more than its bound would be ready.
+-- queues/room: whether a queue refuses enqueues, and whether it is full: with this many more jobs, more than its bound would be ready.
 -- index: queues_pkey, jobs_ready, jobs_lanes
 -- locks: none
 -- run by: the plans that enqueue, of a queue that is drained or has a bound

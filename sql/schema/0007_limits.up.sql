@@ -109,7 +109,7 @@ begin
     end loop;
 end $$;
 
--- Who may add jobs may see how full a queue is, and give its jobs their lanes.
+-- A role that may add jobs may read the settings of queues, see how full a queue is, and give its jobs their lanes.
 do $$
 declare
     one record;
@@ -123,7 +123,9 @@ begin
               from pg_attribute, aclexplode(attacl) where attrelid = 'pgqueue.jobs'::regclass) as granted
         where privilege_type = 'INSERT'
     loop
-        execute format('grant select (queue, status, lane, in_lane), update (lane, cost) on pgqueue.jobs to %s', one.name);
+        execute format('grant select on pgqueue.queues to %s', one.name);
+        execute format('grant select (id, priority, max_attempts, queue, status, lane, in_lane), update (lane, cost) on pgqueue.jobs to %s',
+                       one.name);
     end loop;
 end $$;
 

@@ -285,22 +285,3 @@ end $$;
 
 -- Staged rows that leave priority or attempts to their queue, until they are enqueued.
 alter table pgqueue.sink_rows alter column priority drop not null, alter column max_attempts drop not null;
-
--- A role that may add jobs may read the settings of queues.
-do $$
-declare
-    one record;
-begin
-    for one in
-        select distinct case when grantee = 0 then 'public' else quote_ident(pg_get_userbyid(grantee)) end as name
-        from (select grantee, privilege_type
-              from pg_class, aclexplode(relacl) where oid = 'pgqueue.jobs'::regclass
-              union all
-              select grantee, privilege_type
-              from pg_attribute, aclexplode(attacl) where attrelid = 'pgqueue.jobs'::regclass) as granted
-        where privilege_type = 'INSERT'
-    loop
-        execute format('grant select on pgqueue.queues to %s', one.name);
-        execute format('grant select (id, priority, max_attempts) on pgqueue.jobs to %s', one.name);
-    end loop;
-end $$;

@@ -164,7 +164,7 @@ def test_ctrl_c_says_how_to_continue_and_that_continues(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as interrupted:
-        interrupted.setattr(bulk_command._Lines, "tell", interrupt)  # noqa: SLF001 - as above
+        interrupted.setattr(bulk_command._Lines, "tell", interrupt)  # noqa: SLF001 - the bar of a terminal
         stopped = pgqueue("jobs", "cancel", "--all", "--yes", dsn=dsn)
     assert stopped.exit_code == 1
     (operation,) = re.findall(r"to continue: pgqueue audit resume (\d+)", stopped.stderr)

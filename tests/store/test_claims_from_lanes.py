@@ -13,6 +13,7 @@ from pgqueue import Limit, PgQueue, Rate
 from pgqueue.store import limits, upkeep
 from pgqueue.store.limits import Taken
 from pgqueue.values.job import JobState
+from pgqueue.worker import lanes
 from pgqueue.worker.lanes import Lanes
 
 NOON = datetime(2031, 5, 4, 12, tzinfo=UTC)
@@ -233,3 +234,22 @@ def test_two_transactions_that_add_jobs_of_one_full_lane_do_so_one_after_the_oth
         connection.commit()
         assert second.result(60).id == first.id
     assert len(queue.jobs()) == 1
+
+
+def test_a_round_of_lanes_ends_where_no_lane_may_start_a_job(
+    queue: PgQueue, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that knew of more lanes than one look asks for looked without a rest while their limits were full."""
+    monkeypatch.setattr(lanes, "AT_ONCE", 3)
+
+    @queue.task(limit=[Limit(1, by="number"), Limit(1, name="api")])
+    def call(number: int) -> None: ...
+
+    queue.enqueue_many(call.call(number) for number in range(8))
+    assert len(workers.claim(0, 9).claims) == 1
+    unfinished = []
+    for _ in range(9):
+        assert not workers.claim(0, 9).claims
+        unfinished.append(workers.lanes[0].unfinished)
+    assert unfinished.count(False) >= 3
+    assert True in unfinished
