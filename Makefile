@@ -12,7 +12,7 @@ SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
 # The tests start some 300 Python processes; without compiled modules each needs 0.15 s of CPU more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-pipeline test beside check unit unit-oldest format bench clean
+.PHONY: demo demo-pipeline test beside check unit unit-oldest format pictures bench clean
 
 demo: $(VENV)/demo
 	@$(BIN)/pgqueue demo
@@ -22,7 +22,7 @@ demo-pipeline: $(VENV)/demo-pipeline | java
 	@$(BIN)/pgqueue pipeline demo
 
 # What is beside the suite runs in the time in which its tests wait, and is shown when it has ended.
-test: $(VENV)/installed | pgbouncer java debian-postgresql
+test: $(VENV)/installed | pgbouncer java debian-postgresql chromium tmux promtool
 	@$(MAKE) --no-print-directory -j 2 unit beside
 
 beside: $(VENV)/installed
@@ -39,7 +39,7 @@ check: $(VENV)/installed
 # The whole suite, on the embedded PostgreSQL 18 (or on PGQUEUE_TEST_DSN). A third of its time its tests wait, so four
 # processes share two cores; each has a server of its own. tests/conftest.py says which tests stay together, and which start
 # first.
-unit: $(VENV)/installed | pgbouncer java
+unit: $(VENV)/installed | pgbouncer java chromium tmux promtool
 	@$(BIN)/pytest -qq --collect-only >$(VENV)/collected || { cat $(VENV)/collected; exit 1; }  # compiles the tests once
 	$(BIN)/pytest -q $(call PARALLEL,$(PROCESSES))
 
@@ -53,29 +53,49 @@ format: $(VENV)/installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Each command installs only what it needs: the demo 165 MB, its pipeline also Spark, the tests all extras. For the tests,
-# whose processes would otherwise compile the same modules at the same time, pip compiles each module once.
-$(VENV)/demo $(VENV)/demo-pipeline: COMPILE = --no-compile
-$(VENV)/demo: EXTRAS = embedded
+# The pictures of the dashboard in the docs.
+pictures: $(VENV)/installed | chromium
+	PYTHONPATH=tests $(BIN)/python tests/dashboard/pictures.py
+
+# Each command installs only what it needs: the demo 165 MB, its pipeline also Spark, the tests all extras (1.6 GB). For the
+# tests uv installs, on all cores, and compiles each module once: their processes would otherwise compile the same modules at
+# the same time. Where uv cannot install, because pip has settings of its own, pip does.
+PIP = $(BIN)/pip install -qq --disable-pip-version-check
+$(VENV)/demo $(VENV)/demo-pipeline: INSTALL = $(PIP) --no-compile
+$(VENV)/demo: EXTRAS = embedded,dashboard
 $(VENV)/demo-pipeline: EXTRAS = embedded,spark
 $(VENV)/installed: EXTRAS = dev
-$(VENV)/installed: COMPILE =
+$(VENV)/installed: INSTALL = $(PIP) uv && $(BIN)/uv pip install -q --python $(BIN)/python --compile-bytecode -e ".[dev]" || $(PIP)
 $(VENV)/demo $(VENV)/demo-pipeline $(VENV)/installed: pyproject.toml
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "installing python3-venv (Debian package)"; \
 	    $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq python3-venv >/dev/null; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test $(VENV)/installed -nt pyproject.toml || { echo "installing pgqueue[$(EXTRAS)] into $(VENV)"; \
-	    $(BIN)/pip install -qq $(COMPILE) --disable-pip-version-check -e ".[$(EXTRAS)]"; }
+	    $(INSTALL) -e ".[$(EXTRAS)]"; }
 	@touch $@
 
-.PHONY: pgbouncer debian-postgresql java
+.PHONY: pgbouncer debian-postgresql java chromium tmux promtool
 pgbouncer:
 	@command -v pgbouncer >/dev/null || test -x /usr/sbin/pgbouncer || { echo "installing pgbouncer (Debian package)"; \
 	    $(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq pgbouncer >/dev/null; }
 
+# Reads the metrics and the alert rules as Prometheus would; its server is not started.
+promtool:
+	@command -v promtool >/dev/null || { echo "installing prometheus (Debian package)"; \
+	    $(SUDO) apt-get update -qq && $(SUDO) env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends prometheus >/dev/null; }
+
 debian-postgresql:
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { echo "installing postgresql (Debian package)"; \
 	    $(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql >/dev/null; }
+
+# The browser in which the dashboard is tested.
+chromium:
+	@command -v chromium >/dev/null || { echo "installing chromium (Debian package)"; \
+	    $(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; }
+
+tmux:
+	@command -v tmux >/dev/null || { echo "installing tmux (Debian package)"; \
+	    $(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq tmux >/dev/null; }
 
 # Spark runs on Java 17 or later.
 java:

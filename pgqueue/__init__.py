@@ -31,12 +31,24 @@ from pgqueue.values.unique import Debounce, Throttle, Unique
 from pgqueue.values.why import Why
 
 if _typing.TYPE_CHECKING:
+    from pgqueue.values.alert import (
+        Alert,
+        Backlog,
+        DeadJobs,
+        DeafWorkers,
+        Failures,
+        LateSchedule,
+        LimitFull,
+        OldestReady,
+    )
     from pgqueue.values.version import __version__
     from pgqueue.worker.worker import Worker
 
 __all__ = [
     "OWN_CONNECTION",
+    "Alert",
     "AttemptError",
+    "Backlog",
     "Batch",
     "BatchJob",
     "Call",
@@ -45,18 +57,24 @@ __all__ = [
     "Context",
     "Crashes",
     "Dead",
+    "DeadJobs",
+    "DeafWorkers",
     "Debounce",
     "Event",
+    "Failures",
     "Flow",
     "FlowHandle",
     "Job",
     "JobHandle",
     "JobPart",
     "JobState",
+    "LateSchedule",
     "Limit",
+    "LimitFull",
     "Middleware",
     "Node",
     "Observer",
+    "OldestReady",
     "Outcome",
     "PgQueue",
     "PgQueueError",
@@ -82,8 +100,17 @@ __all__ = [
 ]
 
 
+_OF_ALERTS = frozenset(
+    {"Alert", "Backlog", "DeadJobs", "DeafWorkers", "Failures", "LateSchedule", "LimitFull", "OldestReady"}
+)
+
+
 def __getattr__(name: str) -> _typing.Any:  # noqa: ANN401 - a module's attribute
-    """Load the worker and the version when a program first asks for them: those that only enqueue do not need them."""
+    """Load the worker, the version and the conditions of alerts when a program first asks for them: most do not need them."""
+    if name in _OF_ALERTS:
+        from pgqueue.values import alert  # noqa: PLC0415 - this is the point
+
+        return getattr(alert, name)
     if name == "Worker":
         from pgqueue.worker.worker import Worker  # noqa: PLC0415 - this is the point
 

@@ -21,6 +21,7 @@ from sqlalchemy import (
     Boolean,
     Column,
     DateTime,
+    Double,
     Integer,
     MetaData,
     SmallInteger,
@@ -50,6 +51,7 @@ class Tables:
         queues: queues that were paused, drained or given settings; others need no row.
         schedules: the rules by which jobs are enqueued, and those jobs.
         schedule_ticks: the ticks of schedules that were decided on.
+        alerts: conditions that workers look at, and which tasks they tell.
         all_jobs: a view of all recorded jobs, live or ended, in one shape.
     """
 
@@ -62,6 +64,7 @@ class Tables:
     queues: Table
     schedules: Table
     schedule_ticks: Table
+    alerts: Table
     all_jobs: Table
 
 
@@ -103,6 +106,7 @@ def _tables(schema: str) -> Tables:
         queues=Table("queues", metadata, *_queues()),
         schedules=Table("schedules", metadata, *_schedules()),
         schedule_ticks=Table("schedule_ticks", metadata, *_schedule_ticks()),
+        alerts=Table("alerts", metadata, *_alerts()),
         all_jobs=Table("all_jobs", metadata, *_columns(columns.ALL_JOBS)),
     )
 
@@ -136,6 +140,10 @@ def _workers() -> list[Column[Any]]:
         _optional("asked_at", _instant()),
         _optional("asked_by", Text()),
         _optional("memory", BigInteger()),
+        _optional("running", ARRAY(BigInteger)),
+        _optional("looked_at", _instant()),
+        _optional("look_within", Double()),
+        _optional("cannot_listen_since", _instant()),
     ]
 
 
@@ -220,6 +228,37 @@ def _schedule_ticks() -> list[Column[Any]]:
         _optional("job_id", BigInteger()),
         _required("state", Text()),
         _required("kind", Text()),
+    ]
+
+
+def _alerts() -> list[Column[Any]]:
+    return [
+        Column("name", Text, primary_key=True),
+        _required("module", Text()),
+        _required("created_at", _instant()),
+        _required("rule", Text()),
+        _required("after", INTERVAL()),
+        _required("clear_for", INTERVAL()),
+        _optional("repeat_every", INTERVAL()),
+        _required("resolved", Boolean()),
+        _required("task", Text()),
+        _required("argument", Text()),
+        _required("queue", Text()),
+        _optional("priority", SmallInteger()),
+        _optional("max_attempts", SmallInteger()),
+        _optional("expires_in", INTERVAL()),
+        _required("next_at", _instant()),
+        _optional("looked_at", _instant()),
+        _optional("value", Double()),
+        _optional("threshold", Double()),
+        _optional("summary", Text()),
+        *(_optional(name, _instant()) for name in ("held_at", "firing_at", "clear_at", "told_at")),
+        _required("told", Integer()),
+        _optional("job_id", BigInteger()),
+        _optional("silenced_until", _instant()),
+        _optional("silenced_by", Text()),
+        _optional("failed_at", _instant()),
+        _optional("error", Text()),
     ]
 
 

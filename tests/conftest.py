@@ -48,6 +48,7 @@ settings.load_profile("suite")
 
 LONGEST = (
     "spark",
+    "test_dashboard_chromium.py",
     "test_bench.py",
     "test_spark_sink_killed.py",
     "test_django_command.py",
@@ -91,9 +92,14 @@ BEHIND_SPARK = 5
 """By how much the processes of other tests are nicer: where all want a core, Spark's get three times as much."""
 
 NOT_OF_THE_SERVER = (
+    "batch_outcomes",
     "blocked",
     "claims_in_memory",
     "concurrency",
+    "crashes",
+    "gathering",
+    "hooks",
+    "hooks_killed",
     "joblog",
     "marks",
     "middleware",
@@ -101,6 +107,7 @@ NOT_OF_THE_SERVER = (
     "outcomes",
     "rest",
     "retries",
+    "slots",
     "start",
     "stop",
     "threads",

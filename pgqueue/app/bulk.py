@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-from pgqueue.app.operator import me
+from pgqueue.app.operator import signed
 from pgqueue.errors import InvalidOption
 from pgqueue.store import bulk
 from pgqueue.store.bulk import Begun
@@ -20,7 +20,7 @@ from pgqueue.values.bulk import Action, BulkResult, Operation, Preview
 from pgqueue.values.codec import Codec, opened
 from pgqueue.values.job_filter import JobFilter
 from pgqueue.values.limit import Numbers
-from pgqueue.values.options import check_name, check_text
+from pgqueue.values.options import check_name
 
 Progress: TypeAlias = Callable[[BulkResult], object]
 """Is called after each portion, with the result so far."""
@@ -73,7 +73,7 @@ class Selection:
 
     def _do(self, action: Action, by: str | None, progress: Progress | None, **details: Any) -> BulkResult:  # noqa: ANN401 - those of the action
         operation = self._operation(action, **details)
-        begun = self._queue.database.run(bulk.begin(operation, by=_by(by)))
+        begun = self._queue.database.run(bulk.begin(operation, by=signed(by)))
         return go_on(self._queue.database, begun, progress)
 
     async def _ado(
@@ -84,7 +84,7 @@ class Selection:
         **details: Any,  # noqa: ANN401 - those of the action
     ) -> BulkResult:
         operation = self._operation(action, **details)
-        begun = await self._queue.database.arun(bulk.begin(operation, by=_by(by)))
+        begun = await self._queue.database.arun(bulk.begin(operation, by=signed(by)))
         return await ago_on(self._queue.database, begun, progress)
 
     def _operation(self, action: Action, **details: Any) -> Operation:  # noqa: ANN401 - those of the action
@@ -262,10 +262,6 @@ def _telling(progress: Progress | None) -> bulk.Told:
             progress(result)
 
     return tell
-
-
-def _by(by: str | None) -> str:
-    return check_text("by", by or me())
 
 
 def _live(action: Action | str) -> Action:

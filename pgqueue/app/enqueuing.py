@@ -6,7 +6,7 @@ overrides :meth:`Enqueuing._add`, :meth:`Enqueuing._add_flow` and their awaited 
 
 import logging
 from asyncio import _get_running_loop
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice
 from typing import Any, ClassVar
 
@@ -44,6 +44,7 @@ class Enqueuing(Signalling):
     max_payload: int
     observers: Observers
     hooks: Hooks
+    _at_enqueue: tuple[Callable[[NewJob], NewJob], ...] = ()
 
     def require_queue(self, queue: str) -> None:
         """Refuse a queue that was not declared, where queues are declared.
@@ -91,6 +92,7 @@ class Enqueuing(Signalling):
     def _add_flow(self, flow: NewFlow, connection: object = None) -> Added:
         """Add a flow as :meth:`_add` adds jobs."""
         _warn_of_blocked_loop()
+        flow = self._seen(flow)
         added = self._flow_added(flow, self.database.run(flows.add(flow), connection))
         if self.observers.enqueued:
             self.hooks.flush()
@@ -98,6 +100,7 @@ class Enqueuing(Signalling):
 
     async def _aadd_flow(self, flow: NewFlow, connection: object = None) -> Added:
         """As :meth:`_add_flow`, awaited."""
+        flow = self._seen(flow)
         added = self._flow_added(flow, await self.database.arun(flows.add(flow), connection))
         if self.observers.enqueued:
             await self.hooks.aflush()
@@ -108,8 +111,16 @@ class Enqueuing(Signalling):
             self.observers.enqueued(flow.jobs, [Enqueued(job_id) for job_id in added.jobs])
         return added
 
+    def _seen(self, flow: NewFlow) -> NewFlow:
+        """A flow with its jobs as the middleware has them."""
+        for see in self._at_enqueue:
+            flow = flow.with_jobs(see)
+        return flow
+
     def _kept(self, jobs: Iterable[NewJob]) -> Iterable[NewJob]:
-        """The jobs; as a list where an observer is told of them."""
+        """The jobs as the middleware has them; as a list where an observer is told of them."""
+        for see in self._at_enqueue:
+            jobs = [see(*jobs)] if isinstance(jobs, list) and len(jobs) == 1 else map(see, jobs)
         return list(jobs) if self.observers.enqueued else jobs
 
     def _handles(self, jobs: Iterable[NewJob], results: Sequence[Enqueued]) -> list[JobHandle[Any]]:

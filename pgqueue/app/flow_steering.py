@@ -3,9 +3,11 @@
 from collections.abc import Collection
 from typing import TypeVar
 
+from pgqueue.app.operator import signed
 from pgqueue.errors import FlowNotFound, InvalidOption
-from pgqueue.store import flow_control, flow_looking
+from pgqueue.store import audit, flow_control, flow_looking
 from pgqueue.store.database import Database
+from pgqueue.store.plan import Plan
 from pgqueue.store.sweep import aagain_after_deadlock, again_after_deadlock, arun_sweep, run_sweep
 from pgqueue.values.codec import Codec
 from pgqueue.values.flow import NodeState
@@ -134,7 +136,7 @@ class FlowSteering:
         )
         return list(await self.database.arun(found))
 
-    def cancel_flow(self, flow_id: int, *, connection: object = None) -> bool:
+    def cancel_flow(self, flow_id: int, *, connection: object = None, by: str | None = None) -> bool:
         """Cancel all of a flow that has not ended, also in the groups and workflows in it.
 
         Jobs that wait are cancelled, 1,000 nodes in each transaction; workers are asked to stop those that run, and the
@@ -143,6 +145,7 @@ class FlowSteering:
         Args:
             flow_id: which.
             connection: do all on this connection, in its current transaction.
+            by: who does it, for the audit; by default the user and the host of this process.
 
         Returns:
             Whether there was anything to cancel; False: it had ended.
@@ -151,14 +154,21 @@ class FlowSteering:
             FlowNotFound: there is no record of it.
         """
         run = again_after_deadlock(lambda plan: self.database.run(plan, connection))
-        return run_sweep(flow_control.cancelling(checked_id(flow_id)), run)
+        return run_sweep(flow_control.cancelling(checked_id(flow_id), by=signed(by)), run)
 
-    async def acancel_flow(self, flow_id: int, *, connection: object = None) -> bool:
+    async def acancel_flow(self, flow_id: int, *, connection: object = None, by: str | None = None) -> bool:
         """As :meth:`cancel_flow`, awaited."""
         run = aagain_after_deadlock(lambda plan: self.database.arun(plan, connection))
-        return await arun_sweep(flow_control.cancelling(checked_id(flow_id)), run)
+        return await arun_sweep(flow_control.cancelling(checked_id(flow_id), by=signed(by)), run)
 
-    def retry_flow(self, flow_id: int, *, what: What = "downstream", connection: object = None) -> int:
+    def retry_flow(
+        self,
+        flow_id: int,
+        *,
+        what: What = "downstream",
+        connection: object = None,
+        by: str | None = None,
+    ) -> int:
         """Run parts of a flow again, all in one transaction. Parts that succeeded keep their results, unless all run again.
 
         Args:
@@ -167,6 +177,7 @@ class FlowSteering:
                 also what was cancelled or skipped because of them, or because the flow was cancelled; ``all``:
                 everything from the start, of a flow that has ended.
             connection: do it on this connection, in its current transaction.
+            by: who does it, for the audit; by default the user and the host of this process.
 
         Returns:
             How many jobs run again.
@@ -176,15 +187,20 @@ class FlowSteering:
             FlowRefused: nothing was changed: a live job has the unique key of one of its jobs, a job has no record any
                 more, another flow of its key has not ended, or it is still being cancelled.
         """
-        one_of("what", what, WHAT)
         run = again_after_deadlock(lambda plan: self.database.run(plan, connection))
-        return run(flow_control.retry(checked_id(flow_id), what))
+        return run(_retrying(flow_id, what, by))
 
-    async def aretry_flow(self, flow_id: int, *, what: What = "downstream", connection: object = None) -> int:
+    async def aretry_flow(
+        self,
+        flow_id: int,
+        *,
+        what: What = "downstream",
+        connection: object = None,
+        by: str | None = None,
+    ) -> int:
         """As :meth:`retry_flow`, awaited."""
-        one_of("what", what, WHAT)
         run = aagain_after_deadlock(lambda plan: self.database.arun(plan, connection))
-        return await run(flow_control.retry(checked_id(flow_id), what))
+        return await run(_retrying(flow_id, what, by))
 
 
 def checked_id(flow_id: int) -> int:
@@ -199,6 +215,12 @@ def checked_id(flow_id: int) -> int:
     if flow_id not in IDS:
         raise FlowNotFound(f"no record of flow {flow_id}: ids go up to {IDS[-1]}")
     return flow_id
+
+
+def _retrying(flow_id: int, what: What, by: str | None) -> Plan[int]:
+    one_of("what", what, WHAT)
+    done = flow_control.retry(checked_id(flow_id), what)
+    return audit.noted(done, "workflow retry", str(flow_id), by=signed(by), jobs=int, what=what)
 
 
 def _check(**given: str | None) -> None:

@@ -8,6 +8,7 @@ from pgqueue.app.jobs import Jobs
 from pgqueue.app.results import Returns, aended, ended, typed_result_of
 from pgqueue.values.job import Enqueued, JobState, Outcome
 from pgqueue.values.note import Progress
+from pgqueue.values.why import Why
 
 R = TypeVar("R", covariant=True)  # noqa: PLC0105 - the name users see in ``JobHandle[R]``
 
@@ -61,6 +62,14 @@ class JobHandle(Generic[R]):
     async def aprogress(self) -> Progress | None:
         """As :meth:`progress`, awaited."""
         return await self._queue.aprogress(self.id)
+
+    def why(self) -> Why:
+        """Why the job does not run, in a sentence, with its evidence."""
+        return self._queue.why(self.id)
+
+    async def awhy(self) -> Why:
+        """As :meth:`why`, awaited."""
+        return await self._queue.awhy(self.id)
 
     def cancel(self) -> JobState | None:
         """Cancel the job.

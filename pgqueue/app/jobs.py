@@ -5,15 +5,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pgqueue.app.flow_steering import FlowSteering
-from pgqueue.app.operator import me
+from pgqueue.app.operator import me, signed
 from pgqueue.app.progress import opened_progress
 from pgqueue.app.results import aended, ended, not_found, result_of
 from pgqueue.errors import InvalidOption, JobNotFound
-from pgqueue.store import bulk, control, notes, queues, standings, waiting
+from pgqueue.store import bulk, control, notes, queues, standings
+from pgqueue.store import why as store_why
 from pgqueue.store.database import Database
 from pgqueue.store.sweep import aagain_after_deadlock, again_after_deadlock, arun_sweep, run_sweep
 from pgqueue.values.codec import Codec, encoded_key, opened
-from pgqueue.values.job import Job, JobState, QueueCount
+from pgqueue.values.job import Job, JobState, QueueCount, states_of
 from pgqueue.values.job_filter import JobFilter
 from pgqueue.values.note import Progress
 from pgqueue.values.options import check_page
@@ -83,7 +84,7 @@ class Jobs(FlowSteering):
         """
         found = self.database.run(
             control.jobs(
-                states=_states(state),
+                states=states_of(state),
                 queue=queue,
                 task=task,
                 unique_key=encoded_key(self.codec, unique_key),
@@ -106,7 +107,7 @@ class Jobs(FlowSteering):
         """As :meth:`jobs`, awaited."""
         found = await self.database.arun(
             control.jobs(
-                states=_states(state),
+                states=states_of(state),
                 queue=queue,
                 task=task,
                 unique_key=encoded_key(self.codec, unique_key),
@@ -243,11 +244,11 @@ class Jobs(FlowSteering):
         Returns:
             False: it was paused, or no queue matches.
         """
-        return bool(self.database.run(queues.pause(queue, why=why, by=by or me())))
+        return bool(self.database.run(queues.pause(queue, why=why, by=signed(by))))
 
     async def apause(self, queue: str, *, why: str | None = None, by: str | None = None) -> bool:
         """As :meth:`pause`, awaited."""
-        return bool(await self.database.arun(queues.pause(queue, why=why, by=by or me())))
+        return bool(await self.database.arun(queues.pause(queue, why=why, by=signed(by))))
 
     def resume(self, queue: str, *, by: str | None = None) -> bool:
         """Let queues be claimed from again, and take jobs again where they were drained.
@@ -259,11 +260,11 @@ class Jobs(FlowSteering):
         Returns:
             False: none was paused or drained.
         """
-        return bool(self.database.run(queues.resume(queue, by=by or me())))
+        return bool(self.database.run(queues.resume(queue, by=signed(by))))
 
     async def aresume(self, queue: str, *, by: str | None = None) -> bool:
         """As :meth:`resume`, awaited."""
-        return bool(await self.database.arun(queues.resume(queue, by=by or me())))
+        return bool(await self.database.arun(queues.resume(queue, by=signed(by))))
 
     def standings(self) -> list[QueueStanding]:
         """How every queue stands: how many jobs in which state, the oldest ready one, the rate; in milliseconds.
@@ -294,16 +295,16 @@ class Jobs(FlowSteering):
         return await self.database.arun(control.counts())
 
     def why(self, job_id: int) -> Why:
-        """Why a job does not run, in a sentence: not due, paused, no worker, its task unknown, others before it.
+        """Why a job does not run, in a sentence, with the facts that it was made of: not due, paused, no worker, a full limit.
 
         Args:
             job_id: which.
         """
-        return self.database.run(waiting.why(_id(job_id)))
+        return self.database.run(store_why.why(_id(job_id)))
 
     async def awhy(self, job_id: int) -> Why:
         """As :meth:`why`, awaited."""
-        return await self.database.arun(waiting.why(_id(job_id)))
+        return await self.database.arun(store_why.why(_id(job_id)))
 
     def result(self, job_id: int, *, timeout: float | timedelta | None = None) -> Any:  # noqa: ANN401 - any JSON
         """Wait until a job has ended, and return what its task returned, as plain JSON values.
@@ -375,13 +376,3 @@ def _filter(
     """The dead jobs that match; all, where nothing is given."""
     given = {"task": task, "queue": queue, "died_before": before, "error": error, "ids": ids}
     return JobFilter.checked(given | {"everything": _none(*given.values())})
-
-
-def _states(state: JobState | str | Collection[JobState | str] | None) -> list[JobState] | None:
-    if state is None:
-        return None
-    given = [state] if isinstance(state, str) else list(state)
-    try:
-        return [JobState(one) for one in given]
-    except ValueError as error:
-        raise InvalidOption(f"{error}; the states are {', '.join(JobState)}") from error

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from pgqueue.app.operator import me
+from pgqueue.app.operator import signed
 from pgqueue.errors import InvalidOption
 from pgqueue.store import limit_control
 from pgqueue.store.database import Database
@@ -87,11 +87,11 @@ class LimitControl:
             name: of the limit.
             by: who.
         """
-        self._queue.database.run(limit_control.unset(name, self._queue.limits, by=_signed(by)))
+        self._queue.database.run(limit_control.unset(name, self._queue.limits, by=signed(by)))
 
     async def aunset(self, name: str, *, by: str | None = None) -> None:
         """As :meth:`unset`, awaited."""
-        await self._queue.database.arun(limit_control.unset(name, self._queue.limits, by=_signed(by)))
+        await self._queue.database.arun(limit_control.unset(name, self._queue.limits, by=signed(by)))
 
     def weigh(self, share: Mapping[str, object], weight: int | None, *, by: str | None = None) -> None:
         """Have more or fewer jobs of a share start than of others. Workers keep to it within a second.
@@ -120,10 +120,10 @@ class LimitControl:
             check_number("weight", weight, WEIGHTS)
         codec = self._queue.codec
         key = share_key(share, None if codec is None else codec.key)
-        return limit_control.weigh(key, weight, by=_signed(by))
+        return limit_control.weigh(key, weight, by=signed(by))
 
     def _change(self, name: str, limit: Limit | Rate, by: str | None) -> Plan[LimitStatus]:
-        return limit_control.change(_checked(name), _numbers(limit), self._queue.limits, by=_signed(by))
+        return limit_control.change(_checked(name), _numbers(limit), self._queue.limits, by=signed(by))
 
 
 def _checked(name: str) -> str:
@@ -135,10 +135,7 @@ def _checked(name: str) -> str:
 def _numbers(limit: object) -> Numbers:
     if not isinstance(limit, Limit | Rate):
         raise InvalidOption(f"limit={limit!r:.80}: use Limit(5), or Rate('100/minute', burst=20)")
-    if limit.by or limit.name is not None or (isinstance(limit, Rate) and limit.cost != 1):
-        raise InvalidOption(f"{limit!r:.200}: give only numbers; by, name and cost are those of the code")
+    other = limit.cost != 1 if isinstance(limit, Rate) else limit.ordered or limit.when_full != "wait"
+    if limit.by or limit.name is not None or other:
+        raise InvalidOption(f"{limit!r:.200}: give only numbers; what else it says is as in the code")
     return limit.numbers
-
-
-def _signed(by: str | None) -> str:
-    return check_text("by", by or me())

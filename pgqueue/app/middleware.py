@@ -12,16 +12,21 @@ from typing import Any, TypeAlias
 
 from pgqueue.app.context import Context
 from pgqueue.errors import InvalidOption
+from pgqueue.values.job import NewJob
 
 Around: TypeAlias = Callable[[Context, Sequence[Any], Mapping[str, Any]], Any]
 """Calls a task's function with its middleware around it: the attempt's context, positional and keyword arguments."""
 
 
 class Middleware:
-    """Runs around attempts: override :meth:`around`, :meth:`aaround`, or both.
+    """Runs around attempts: override :meth:`around`, :meth:`aaround`, or both. :meth:`enqueuing` sees jobs before that.
 
     One object serves all attempts of a process, several at a time, so it keeps nothing of an attempt in itself.
     """
+
+    def enqueuing(self, job: NewJob) -> NewJob:
+        """See a job that this program is about to add, and change its ``meta``. Batches call it job by job."""
+        return job
 
     def around(self, ctx: Context, call: Callable[[], Any]) -> Any:  # noqa: ANN401, ARG002 - the task's own value
         """Run a plain function, in its thread.
@@ -58,6 +63,11 @@ def checked(middleware: Iterable[Middleware]) -> tuple[Middleware, ...]:
                 f"middleware: {one!r:.80} is no pgqueue.Middleware; derive its class from that"
             )
     return found
+
+
+def at_enqueue(middleware: Iterable[Middleware]) -> tuple[Callable[[NewJob], NewJob], ...]:
+    """What sees each job that is added; most often nothing does."""
+    return tuple(one.enqueuing for one in middleware if type(one).enqueuing is not Middleware.enqueuing)
 
 
 def composed(

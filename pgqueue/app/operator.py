@@ -1,7 +1,21 @@
-"""Who changes something, where the caller does not say: the user and the host of this process."""
+"""Who changes something: the name that the caller gives, else the user and the host of this process."""
 
 import socket
 from contextlib import suppress
+
+from pgqueue.values.options import check_text
+
+
+def signed(by: str | None) -> str:
+    """The name that the audit keeps.
+
+    Args:
+        by: the name that the caller gives; None or empty: :func:`me`.
+
+    Raises:
+        InvalidOption: PostgreSQL cannot hold it.
+    """
+    return check_text("by", by or me())
 
 
 def me() -> str:

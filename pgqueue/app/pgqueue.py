@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, overload
 
 from pgqueue.app.handle import JobHandle
 from pgqueue.app.hooks import Hooks
-from pgqueue.app.middleware import Middleware, checked
+from pgqueue.app.middleware import Middleware, at_enqueue, checked
 from pgqueue.app.observer import Observer, Observers
 from pgqueue.app.scheduling import Scheduling
 from pgqueue.app.take import AsyncTake, Take
@@ -127,11 +127,13 @@ class PgQueue(Scheduling):
         self.database = under_test(self, self.database)
         self.queues, self.history, self.dead, self.history_args, self.max_payload = rules
         self.middleware = (*self._framework_middleware(), *checked(middleware))
+        self._at_enqueue = at_enqueue(self.middleware)
         self.codec = checked_codec(codec)
         self._tasks = {}
         self._batch_tasks = set()
         self._limits = {}
         self._declared = {}
+        self._declared_alerts = {}
         self.observers = Observers()
         self.hooks = Hooks(
             self.observers,

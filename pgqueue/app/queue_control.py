@@ -7,16 +7,20 @@ What settings mean and which hold is decided in :mod:`pgqueue.values.queue_setti
 from collections.abc import Collection, Mapping
 from typing import Any, TypedDict, Unpack
 
+from pgqueue.app import stacks
 from pgqueue.app.bulk import DeadJobs, LiveJobs, Operated, Progress, ago_on, go_on, selected
 from pgqueue.app.limits import LimitControl
-from pgqueue.app.operator import me
+from pgqueue.app.operator import signed
+from pgqueue.app.stacks import WITHIN
 from pgqueue.errors import Duration, InvalidOption
-from pgqueue.store import audit, bulk, queues
+from pgqueue.store import audit, bulk, control, queues
 from pgqueue.store.plan import Plan
+from pgqueue.store.sweep import aagain_after_deadlock, again_after_deadlock
 from pgqueue.values.bulk import AuditEntry, BulkResult
 from pgqueue.values.job_filter import DeadCriteria, LiveCriteria
 from pgqueue.values.options import check_name, check_page
 from pgqueue.values.queue_settings import Existing, KnownQueue, QueueSettings, WhenFull
+from pgqueue.values.stack import Stack
 
 
 class Settings(TypedDict, total=False):
@@ -149,12 +153,12 @@ class QueueControl:
             False: it was drained, or no queue matches.
         """
         self._queue.database.known.forget()
-        return bool(self._queue.database.run(queues.drain(queue, why=why, by=by or me())))
+        return bool(self._queue.database.run(queues.drain(queue, why=why, by=signed(by))))
 
     async def adrain(self, queue: str, *, why: str | None = None, by: str | None = None) -> bool:
         """As :meth:`drain`, awaited."""
         self._queue.database.known.forget()
-        return bool(await self._queue.database.arun(queues.drain(queue, why=why, by=by or me())))
+        return bool(await self._queue.database.arun(queues.drain(queue, why=why, by=signed(by))))
 
     def jobs(self, **criteria: Unpack[LiveCriteria]) -> LiveJobs:
         """Live jobs that match every criterion given, to cancel, purge, move or reprioritise them.
@@ -172,6 +176,40 @@ class QueueControl:
         """
         return DeadJobs(self._queue, selected(self._queue, criteria, dead=True))
 
+    def run_now(self, job_id: int, *, by: str | None = None) -> bool:
+        """Make a scheduled job ready before its time. ``queue.retry`` does the same, and is not in the audit.
+
+        Args:
+            job_id: which.
+            by: who; by default the user and the host of this process.
+
+        Returns:
+            False: no scheduled job has this id.
+        """
+        return again_after_deadlock(self._queue.database.run)(_running_now(job_id, by))
+
+    async def arun_now(self, job_id: int, *, by: str | None = None) -> bool:
+        """As :meth:`run_now`, awaited."""
+        return await aagain_after_deadlock(self._queue.database.arun)(_running_now(job_id, by))
+
+    def stack(self, job_id: int, *, timeout: Duration = WITHIN, by: str | None = None) -> Stack:
+        """Ask the worker that runs a job where it is in its code, and wait for the answer.
+
+        Args:
+            job_id: of which job.
+            timeout: how long to wait; seconds, or a timedelta. Without an answer in time, the stack says so.
+            by: who asks; by default the user and the host of this process.
+
+        Raises:
+            JobNotFound: there is no record of the job.
+            InvalidOption: it does not run, or its worker cannot be asked: a take.
+        """
+        return stacks.stack(self._queue, job_id, timeout, by)
+
+    async def astack(self, job_id: int, *, timeout: Duration = WITHIN, by: str | None = None) -> Stack:  # noqa: ASYNC109 - as the blocking one
+        """As :meth:`stack`, awaited."""
+        return await stacks.astack(self._queue, job_id, timeout, by)
+
     def resume_operation(
         self, operation: int, *, by: str | None = None, progress: Progress | None = None
     ) -> BulkResult:
@@ -186,14 +224,14 @@ class QueueControl:
             InvalidOption: there is no such operation, or it has ended.
         """
         database = self._queue.database
-        return go_on(database, database.run(bulk.take_up(operation, by=by or me())), progress)
+        return go_on(database, database.run(bulk.take_up(operation, by=signed(by))), progress)
 
     async def aresume_operation(
         self, operation: int, *, by: str | None = None, progress: Progress | None = None
     ) -> BulkResult:
         """As :meth:`resume_operation`, awaited."""
         database = self._queue.database
-        return await ago_on(database, await database.arun(bulk.take_up(operation, by=by or me())), progress)
+        return await ago_on(database, await database.arun(bulk.take_up(operation, by=signed(by))), progress)
 
     def audit(self, *, before: int | None = None, limit: int = 100) -> list[AuditEntry]:
         """What operators did to queues, jobs and workers, newest first.
@@ -213,7 +251,7 @@ class QueueControl:
     ) -> Plan[QueueSettings]:
         self._queue.require_queue(check_name("queue", queue))
         self._queue.database.known.forget()
-        return queues.declare(queue, QueueSettings.checked(given), existing=existing, by=by or me())
+        return queues.declare(queue, QueueSettings.checked(given), existing=existing, by=signed(by))
 
     def _setting(
         self, queue: str, unset: Collection[str], by: str | None, given: Mapping[str, Any]
@@ -224,4 +262,8 @@ class QueueControl:
         if both := sorted(name for name in unset if given.get(name) is not None):
             raise InvalidOption(f"unset={both}: these settings are given, too; give or unset each")
         self._queue.database.known.forget()
-        return queues.change(queue, settings, unset=[*unset], by=by or me())
+        return queues.change(queue, settings, unset=[*unset], by=signed(by))
+
+
+def _running_now(job_id: int, by: str | None) -> Plan[bool]:
+    return audit.noted(control.run_now(job_id), "run now", f"job {job_id}", by=signed(by), jobs=int)

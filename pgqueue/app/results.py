@@ -21,6 +21,7 @@ from pgqueue.errors import (
     as_duration,
 )
 from pgqueue.store import waiting
+from pgqueue.store import why as store_why
 from pgqueue.store.database import Database
 from pgqueue.store.ends import End
 from pgqueue.store.joining import OWN_CONNECTION
@@ -214,7 +215,7 @@ def _until_ended(
                 return cast("Look", look)
             before = look
         if last:
-            raise _not_done((yield waiting.why(job_id)), timeout)
+            raise _not_done((yield store_why.why(job_id)), timeout)
         if asks:
             end = ends.of(job_id)
             try:

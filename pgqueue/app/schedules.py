@@ -12,11 +12,12 @@ from typing import Any, Unpack
 
 from pgqueue.app.declaring import TimingOptions
 from pgqueue.app.handle import JobHandle
-from pgqueue.app.operator import me
+from pgqueue.app.operator import signed
 from pgqueue.app.storing import Storing, require_stored
 from pgqueue.app.task import Call
 from pgqueue.errors import InvalidOption
-from pgqueue.store import schedules, ticks
+from pgqueue.store import audit, schedules, ticks
+from pgqueue.store.plan import Plan
 from pgqueue.values.job import Enqueued
 from pgqueue.values.options import check_page
 from pgqueue.values.rule import Tick
@@ -179,34 +180,50 @@ class Schedules(Storing):
         Raises:
             UnknownSchedule: there is none of this name.
         """
-        return self._queue.database.run(schedules.pause(name, by or me()))
+        return self._queue.database.run(_pausing(name, by))
 
     async def apause(self, name: str, *, by: str | None = None) -> bool:
         """As :meth:`pause`, awaited."""
-        return await self._queue.database.arun(schedules.pause(name, by or me()))
+        return await self._queue.database.arun(_pausing(name, by))
 
-    def resume(self, name: str) -> bool:
+    def resume(self, name: str, *, by: str | None = None) -> bool:
         """Fire the ticks of a paused schedule again, or of one that was set aside; what became due meanwhile is missed.
+
+        Args:
+            name: which.
+            by: who, as for :meth:`pause`.
 
         Returns:
             False if it was neither.
         """
-        return self._queue.database.run(schedules.resume(name))
+        return self._queue.database.run(_resuming(name, by))
 
-    async def aresume(self, name: str) -> bool:
+    async def aresume(self, name: str, *, by: str | None = None) -> bool:
         """As :meth:`resume`, awaited."""
-        return await self._queue.database.arun(schedules.resume(name))
+        return await self._queue.database.arun(_resuming(name, by))
 
-    def remove(self, name: str) -> bool:
-        """Delete a schedule; its jobs stay. False: there was none of this name."""
-        return self._queue.database.run(schedules.remove(name))
+    def remove(self, name: str, *, by: str | None = None) -> bool:
+        """Delete a schedule; its jobs stay.
 
-    async def aremove(self, name: str) -> bool:
+        Args:
+            name: which.
+            by: who, as for :meth:`pause`.
+
+        Returns:
+            False: there was none of this name.
+        """
+        return self._queue.database.run(_removing(name, by))
+
+    async def aremove(self, name: str, *, by: str | None = None) -> bool:
         """As :meth:`remove`, awaited."""
-        return await self._queue.database.arun(schedules.remove(name))
+        return await self._queue.database.arun(_removing(name, by))
 
-    def fire(self, name: str) -> JobHandle[Any] | None:
+    def fire(self, name: str, *, by: str | None = None) -> JobHandle[Any] | None:
         """Enqueue a job of a schedule now; its next tick stays.
+
+        Args:
+            name: which.
+            by: who, as for :meth:`pause`.
 
         Returns:
             A handle of the job; None: a live job has its unique key.
@@ -214,19 +231,20 @@ class Schedules(Storing):
         Raises:
             UnknownSchedule: there is none of this name.
         """
-        return self._handle(self._queue.database.run(ticks.fire(name)))
+        return self._handle(self._queue.database.run(_firing(name, by)))
 
-    async def afire(self, name: str) -> JobHandle[Any] | None:
+    async def afire(self, name: str, *, by: str | None = None) -> JobHandle[Any] | None:
         """As :meth:`fire`, awaited."""
-        return self._handle(await self._queue.database.arun(ticks.fire(name)))
+        return self._handle(await self._queue.database.arun(_firing(name, by)))
 
-    def backfill(self, name: str, start: datetime, end: datetime) -> list[Run]:
+    def backfill(self, name: str, start: datetime, end: datetime, *, by: str | None = None) -> list[Run]:
         """Fire the ticks of a stretch of the past that have not fired, in order. Ticks are remembered for 30 days.
 
         Args:
             name: of which schedule.
             start: the first instant.
             end: the last instant, included.
+            by: who, as for :meth:`pause`.
 
         Returns:
             The ticks that it fired.
@@ -235,13 +253,13 @@ class Schedules(Storing):
             UnknownSchedule: there is none of this name.
             InvalidOption: the stretch does not end by now, or has more than 10,000 ticks.
         """
-        return self._queue.database.run(ticks.backfill(name, _aware("start", start), _aware("end", end)))
+        return self._queue.database.run(_filling(name, start, end, by))
 
-    async def abackfill(self, name: str, start: datetime, end: datetime) -> list[Run]:
+    async def abackfill(
+        self, name: str, start: datetime, end: datetime, *, by: str | None = None
+    ) -> list[Run]:
         """As :meth:`backfill`, awaited."""
-        return await self._queue.database.arun(
-            ticks.backfill(name, _aware("start", start), _aware("end", end))
-        )
+        return await self._queue.database.arun(_filling(name, start, end, by))
 
     def runs(self, name: str, *, before: datetime | None = None, limit: int = 100) -> list[Run]:
         """The ticks of a schedule that were decided on in the last 30 days, the latest first, and their jobs.
@@ -285,6 +303,29 @@ def said(applied: Applied) -> Applied:
             extra={"schedules": applied.taken},
         )
     return applied
+
+
+def _pausing(name: str, by: str | None) -> Plan[bool]:
+    by = signed(by)
+    return audit.noted(schedules.pause(name, by), "schedule pause", name, by=by)
+
+
+def _resuming(name: str, by: str | None) -> Plan[bool]:
+    return audit.noted(schedules.resume(name), "schedule resume", name, by=signed(by))
+
+
+def _removing(name: str, by: str | None) -> Plan[bool]:
+    return audit.noted(schedules.remove(name), "schedule remove", name, by=signed(by))
+
+
+def _firing(name: str, by: str | None) -> Plan[int | None]:
+    return audit.noted(ticks.fire(name), "schedule fire", name, by=signed(by), jobs=lambda _: 1)
+
+
+def _filling(name: str, start: datetime, end: datetime, by: str | None) -> Plan[list[Run]]:
+    done = ticks.backfill(name, _aware("start", start), _aware("end", end))
+    given = {"from": start.isoformat(), "to": end.isoformat()}
+    return audit.noted(done, "schedule backfill", name, by=signed(by), jobs=len, **given)
 
 
 def _aware(what: str, instant: datetime) -> datetime:

@@ -1,27 +1,42 @@
-"""Where schedules are declared: ``@queue.schedule``. :mod:`pgqueue.app.schedules` stores and steers them.
+"""Where schedules and alerts are declared: ``@queue.schedule``, ``@queue.alert``.
 
-The modules of schedules, and of what operators do to queues, are imported when a program first uses one.
+:mod:`pgqueue.app.schedules` and :mod:`pgqueue.app.alerts` store and steer them. Their modules, and those of what operators do to
+queues, are imported when a program first uses one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from pgqueue.app.registry import Registry
 from pgqueue.app.task import Task
-from pgqueue.errors import InvalidOption
+from pgqueue.errors import Duration, InvalidOption
 
 if TYPE_CHECKING:
+    from pgqueue.app.alerts import Alerts, DeclaredAlert
     from pgqueue.app.declaring import Declared, Declares, TimingOptions
+    from pgqueue.app.insight import Insight
     from pgqueue.app.queue_control import QueueControl
     from pgqueue.app.schedules import Schedules
     from pgqueue.app.workers import Workers
+    from pgqueue.values.alert import Alert, Rule
+
+R = TypeVar("R")
 
 
 class Scheduling(Registry):
-    """The schedules of a queue."""
+    """The schedules and alerts of a queue."""
 
     _declared: "dict[str, Declared]"
+    _declared_alerts: "dict[str, DeclaredAlert]"
+
+    @cached_property
+    def alerts(self) -> "Alerts":
+        """The stored alerts: how they stand; silence one."""
+        from pgqueue.app.alerts import Alerts  # noqa: PLC0415 - see the module's docstring
+
+        return Alerts(self, self._declared_alerts)
 
     @cached_property
     def control(self) -> "QueueControl":
@@ -29,6 +44,13 @@ class Scheduling(Registry):
         from pgqueue.app.queue_control import QueueControl  # noqa: PLC0415 - see the module's docstring
 
         return QueueControl(self)
+
+    @cached_property
+    def insight(self) -> "Insight":
+        """The queue as people look at it: depths, what runs, errors, lag, figures over time."""
+        from pgqueue.app.insight import Insight  # noqa: PLC0415 - see the module's docstring
+
+        return Insight(self)
 
     @cached_property
     def schedules(self) -> "Schedules":
@@ -81,6 +103,56 @@ class Scheduling(Registry):
                     "give one of the two another name: schedule(..., name=...)"
                 )
             self._declared[chosen] = Declared(chosen, task, arguments or {}, when)
+            return task
+
+        return declare
+
+    def alert(
+        self,
+        name: str,
+        rule: "Rule",
+        /,
+        *,
+        after: Duration = 0,
+        clear_for: Duration = timedelta(minutes=5),
+        repeat_every: Duration | None = None,
+        resolved: bool = False,
+    ) -> "Callable[[Task[[Alert], R]], Task[[Alert], R]]":
+        """Declare an alert: a job of the task tells that a condition holds. A worker that starts stores it; each looks at it.
+
+        The task is told once, and again only after the alert is over.
+
+        Args:
+            name: what the alert is called.
+            rule: its condition, such as ``OldestReady(queue="mail", over=timedelta(minutes=5))``.
+            after: for how long the condition must hold before; seconds, or a timedelta.
+            clear_for: for how long the condition must not hold before the alert is over.
+            repeat_every: after which time the task is told again while the alert goes on; None: it is not.
+            resolved: whether the task is told when the alert is over.
+
+        Returns:
+            A decorator of a task whose one argument is an :class:`pgqueue.Alert`; it returns the task.
+
+        Raises:
+            InvalidOption: an option makes no sense, or the name is declared already.
+        """
+        from pgqueue.app.alerts import DeclaredAlert, checked_name, checked_rule  # noqa: PLC0415 - see the module's docstring
+        from pgqueue.values.alert_state import Terms  # noqa: PLC0415
+
+        chosen, condition = checked_name(name), checked_rule(name, rule)
+        terms = Terms.checked(after, clear_for, repeat_every, resolved=resolved)
+
+        def declare(task: "Task[[Alert], R]") -> "Task[[Alert], R]":
+            if not isinstance(task, Task):
+                raise InvalidOption(
+                    f"alert {chosen!r}: {task!r:.80} is no task; put @queue.alert above @queue.task"
+                )
+            if chosen in self._declared_alerts:
+                raise InvalidOption(
+                    f"alert {chosen!r} is declared twice, for {self._declared_alerts[chosen].task.name} and {task.name}; "
+                    "give one of the two another name"
+                )
+            self._declared_alerts[chosen] = DeclaredAlert(chosen, task, condition, terms)
             return task
 
         return declare

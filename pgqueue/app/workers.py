@@ -7,7 +7,7 @@ Which workers a name means, and what can be asked of them, is decided in :mod:`p
 from collections.abc import Sequence
 from typing import Protocol
 
-from pgqueue.app.operator import me
+from pgqueue.app.operator import signed
 from pgqueue.store import workers
 from pgqueue.store.database import Database
 from pgqueue.values.load import checked_bounds
@@ -133,4 +133,4 @@ class Workers:
 
 
 def _signed(ask: Ask) -> Ask:
-    return Ask(bounds=ask.bounds, draining=ask.draining, end=ask.end, by=ask.by or me())
+    return Ask(bounds=ask.bounds, draining=ask.draining, end=ask.end, by=signed(ask.by))

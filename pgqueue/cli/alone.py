@@ -70,7 +70,7 @@ def main() -> None:
     length = int.from_bytes(sys.stdin.buffer.read(LENGTH_BYTES), "big")
     order = msgspec.msgpack.decode(sys.stdin.buffer.read(length), type=Order)
     threading.Thread(target=_watch_worker, name="pgqueue-worker-gone", daemon=True).start()
-    logs.configure(logging.getLevelName(order.log_level))
+    logs.configure(logging.getLevelName(order.log_level), logs.form_of_parent())
     queue = find(place)
     if order.dsn is not None:
         queue.database = queue.database.but(dsn=order.dsn, schema=order.schema)

@@ -1,10 +1,9 @@
 """``pgqueue jobs``: list, show and retry jobs; cancel, purge, move and reprioritise one or many."""
 
-from datetime import datetime
+from datetime import timedelta
 from typing import Any
 
 import click
-import msgspec
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.answers import Answer, not_changed, report, retried
@@ -13,10 +12,11 @@ from pgqueue.cli.bulk import criteria, operate, refuse_both, selecting, spoken
 from pgqueue.cli.known import look_up
 from pgqueue.cli.output import json_option, local, print_json, spelled_out, zone
 from pgqueue.cli.pages import attempts, last_error, paged, print_page
-from pgqueue.cli.progress import watch, words
-from pgqueue.cli.values import JOB_ID
+from pgqueue.cli.progress import watch
+from pgqueue.cli.record import show_record, shown
+from pgqueue.cli.values import JOB_ID, LENGTH
 from pgqueue.cli.verbs import Group
-from pgqueue.values.job import AttemptError, Job, JobState
+from pgqueue.values.job import Job, JobState
 from pgqueue.values.retried import Retried
 
 HEADS = ("id", "state", "queue", "task", "priority", "attempts", f"time ({zone()})", "last error")
@@ -24,7 +24,7 @@ HEADS = ("id", "state", "queue", "task", "priority", "attempts", f"time ({zone()
 
 @click.group(cls=Group)
 def jobs() -> None:
-    """List, show or retry jobs; cancel, purge, move or reprioritise them."""
+    """List, show or retry jobs, see where they are in their code; cancel, purge, move or reprioritise them."""
 
 
 @jobs.command("list")
@@ -56,29 +56,35 @@ def list_jobs(
 
 
 @jobs.command()
-@click.argument("job_id", metavar="ID", type=JOB_ID)
+@shown
 @click.option("--watch", "watched", is_flag=True, help="First show how far it is, until it has ended.")
+@with_queue
+def show(queue: PgQueue, /, *, job_id: int, watched: bool, as_json: bool, as_pytest: bool) -> None:
+    """Show the record of a job: its fields, its progress, the errors of its failed attempts, and why it does not run."""
+    if watched and (as_json or as_pytest):
+        raise click.UsageError("--watch is for people, --json and --pytest for programs; give one of them")
+    job = watch(queue, job_id) if watched else queue.job(job_id)
+    show_record(queue, job, as_json=as_json, as_pytest=as_pytest)
+
+
+@jobs.command()
+@click.argument("job_id", metavar="ID", type=JOB_ID)
+@click.option(
+    "--timeout", type=LENGTH, default="15s", show_default=True, help="How long to wait for the answer."
+)
+@click.option("--by", help="Who asks; without it you, as user@host.")
 @json_option
 @with_queue
-def show(queue: PgQueue, /, *, job_id: int, watched: bool, as_json: bool) -> None:
-    """Show the record of a job: its fields, its progress, the errors of its failed attempts, and why it does not run."""
-    if watched and as_json:
-        raise click.UsageError("--watch is for people, and --json for programs; give one of them")
-    job = watch(queue, job_id) if watched else queue.job(job_id)
-    progress = queue.progress(job_id)
+def stack(queue: PgQueue, /, *, job_id: int, timeout: timedelta, by: str | None, as_json: bool) -> None:
+    """Ask the worker of a running job where the job is in its code. The exit code is 1 if it does not answer in time."""
+    found = queue.control.stack(job_id, timeout=timeout, by=by)
     if as_json:
-        print_json({**msgspec.to_builtins(job), "progress": progress})
-        return
-    for name in job.__struct_fields__:
-        value = getattr(job, name)
-        if name != "errors" and value is not None:
-            click.echo(f"{name:<13}{_shown(name, value)}")
-    if progress is not None:
-        click.echo(f"{'progress':<13}{words(progress)}, at {_shown('at', progress.at)}")
-    if not job.state.ended:
-        click.echo(f"{'now':<13}{spelled_out(queue.why(job_id).sentence)}")
-    for error in job.errors:
-        _show_error(error)
+        print_json(found)
+    else:
+        click.echo(f"job {job_id}, {found.worker}:", err=True)
+        click.echo(spelled_out(found.said, keep="\n"), err=found.answered_at is None)
+    if found.answered_at is None:
+        click.get_current_context().exit(1)
 
 
 @jobs.command()
@@ -196,19 +202,3 @@ def _when(job: Job) -> str:
     if job.state is JobState.RUNNING and job.started_at is not None:
         return f"started {local(job.started_at)}"
     return f"due {local(job.run_at)}"
-
-
-def _shown(name: str, value: object) -> str:
-    if isinstance(value, datetime):
-        return f"{local(value)} {zone()}"
-    text = msgspec.json.encode(value).decode() if name in {"args", "result", "meta"} else str(value)
-    return spelled_out(text)
-
-
-def _show_error(error: AttemptError) -> None:
-    at = f", {local(error.at)} {zone()}" if error.at else ""
-    click.echo(f"\nattempt {error.attempt}{at}: {spelled_out(error.type)}: {spelled_out(error.message)}")
-    if error.traceback:
-        click.echo(spelled_out(error.traceback.rstrip(), keep="\n"))
-    if error.left_out:
-        click.echo(f"\n({error.left_out} more errors followed; only the first and the last ones are kept)")

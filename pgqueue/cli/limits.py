@@ -10,7 +10,7 @@ from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, print_json, print_table, spelled_out, zone
 from pgqueue.cli.values import Length
 from pgqueue.cli.verbs import Group
-from pgqueue.values.limit import Limit, Numbers, Rate
+from pgqueue.values.limit import Limit, Rate
 
 LOST = 1
 """The exit code of a recount that found places which lost workers hold."""
@@ -31,7 +31,7 @@ def list_limits(queue: PgQueue, /, *, as_json: bool) -> None:
         print_json([msgspec.to_builtins(one) for one in found])
         return
     heads = ("limit", "says", "running", "waiting", f"set at ({zone()})", "by")
-    rows = [(one.name, said(one.numbers), one.running, one.waiting, one.set_at, one.set_by) for one in found]
+    rows = [(one.name, one.numbers.said, one.running, one.waiting, one.set_at, one.set_by) for one in found]
     print_table(heads, rows, empty="no limits", shortened={"by"})
 
 
@@ -47,12 +47,18 @@ def show(queue: PgQueue, /, *, limit: str, as_json: bool) -> None:
         return
     of = found.limit
     click.echo(
-        spelled_out(f"{of.name}: {said(of.numbers)}; the code says: {of.numbers.declared or 'nothing'}")
+        spelled_out(f"{of.name}: {of.numbers.said}; the code says: {of.numbers.declared or 'nothing'}")
     )
     keys = [(one.key, one.running, one.waiting, one.next_start) for one in found.keys]
     print_table(("key", "running", "waiting", f"next start ({zone()})"), keys, empty="no keys")
     held = [
-        (one.job_id, one.task, one.lane.replace("\n", ", "), one.worker or "lost", one.since)
+        (
+            one.job_id,
+            one.task,
+            one.lane.replace("\n", ", "),
+            one.worker or ("lost" if one.since else "waits for its retry"),
+            one.since,
+        )
         for one in found.holders
     ]
     print_table(("job", "task", "keys", "worker", f"since ({zone()})"), held, empty="no job runs under it")
@@ -91,7 +97,7 @@ def set_limit(
     numbers = (
         Limit(most) if most is not None else Rate(rate, every=every, burst=1 if burst is None else burst)
     )
-    click.echo(spelled_out(f"{limit}: {said(queue.control.limits.set(limit, numbers, by=by).numbers)}"))
+    click.echo(spelled_out(f"{limit}: {queue.control.limits.set(limit, numbers, by=by).numbers.said}"))
 
 
 @limits.command()
@@ -128,11 +134,3 @@ def weigh(queue: PgQueue, /, *, share: str, weight: int | None) -> None:
         raise click.BadParameter(f"{share!r} is no JSON: {error}", param_hint="JSON") from error
     queue.control.limits.weigh(values, weight)
     click.echo(f"weight {weight or 1}")
-
-
-def said(numbers: Numbers) -> str:
-    """What a limit says, in words."""
-    if numbers.every is None:
-        return f"{numbers.most:,} at once"
-    burst = "" if numbers.burst == 1 else f", burst {numbers.burst:,}"
-    return f"one each {numbers.every / 1_000_000:g} s{burst}"

@@ -1,12 +1,20 @@
-"""The log of a worker: a line per record on stderr, ``time level logger message key=value …``.
+"""The log of a worker, on stderr. ``text``: a line per record for people, ``time level logger message key=value …``.
 
-A record's ``extra`` fields are the ``key=value`` part; with :class:`pgqueue.middleware.LoggingContext` they include the job's. The traceback of a record follows on indented lines, so that
-every line that begins with a time is a record.
+A traceback follows on indented lines, so that every line that begins with a time is a record. ``json`` and ``logfmt`` are for
+programs: a line per record, with its traceback as a field. In each, a record's ``extra`` fields are fields, and so are those of
+the attempt that writes it (:class:`pgqueue.middleware.LoggingContext`).
+
+A program's field of the name ``time``, ``level``, ``logger`` or ``traceback`` is written as ``field_time``, and so on.
 """
 
 import json
 import logging
+import math
+import os
+import re
+import sys
 import time
+from collections.abc import Callable
 
 from pgqueue.middleware.logging_context import add_fields
 
@@ -36,12 +44,90 @@ class LineFormatter(logging.Formatter):
         return "\n    ".join([line, *trace.splitlines()])
 
 
-def configure(level: str) -> None:
-    """Send the records of all loggers to stderr, from a level on. If the app has configured logging, change nothing."""
+class FieldFormatter(LineFormatter):
+    """Writes a record as one line of fields, in JSON or as ``key=value``."""
+
+    def __init__(self, write: Callable[[dict[str, object]], str]) -> None:
+        """Write the fields of a record so."""
+        super().__init__()
+        self._write = write
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record's line."""
+        fields: dict[str, object] = {
+            "time": self.formatTime(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        for key, value in vars(record).items():
+            if key not in _ORDINARY:
+                fields[f"field_{key}" if key in OWN else key] = value
+        if record.exc_info:
+            fields["traceback"] = self.formatException(record.exc_info)
+        return self._write(fields)
+
+
+def as_json(fields: dict[str, object]) -> str:
+    """One object in one line. What has no JSON form is written as text; numbers that JSON lacks are, too."""
+    return json.dumps({key: _plain(value) for key, value in fields.items()}, default=str, ensure_ascii=True)
+
+
+def as_logfmt(fields: dict[str, object]) -> str:
+    """``key=value`` for each field; a character that would end a key becomes ``_``."""
+    return " ".join(f"{_KEY.sub('_', key) or '_'}={_value(value)}" for key, value in fields.items())
+
+
+FORMATS: dict[str, Callable[[], logging.Formatter]] = {
+    "text": LineFormatter,
+    "json": lambda: FieldFormatter(as_json),
+    "logfmt": lambda: FieldFormatter(as_logfmt),
+}
+OWN = frozenset({"time", "level", "logger", "traceback"})
+_KEY = re.compile(r"[^\w.-]")
+
+
+VARIABLE = "PGQUEUE_LOG_FORMAT"
+"""In the environment of a worker's processes: the format of its log."""
+
+
+def form_of_parent() -> str:
+    """The format of the log of the worker that started this process."""
+    form = os.environ.get(VARIABLE, "text")
+    return form if form in FORMATS else "text"
+
+
+def configure(level: str, form: str = "text") -> None:
+    """Send the records of all loggers to stderr, from a level on. If the app has configured logging, change nothing.
+
+    Args:
+        level: the lowest level.
+        form: one of :data:`FORMATS`.
+    """
     handler = logging.StreamHandler()
-    handler.setFormatter(LineFormatter())
+    handler.setFormatter(FORMATS[form]())
     handler.addFilter(add_fields)
+    handler.addFilter(_add_trace)
     logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
+def _add_trace(record: logging.LogRecord) -> bool:
+    """Put the trace on a record, where the app has traces."""
+    tracing = sys.modules.get("pgqueue.telemetry.tracing")
+    return tracing is None or bool(tracing.add_trace(record))
+
+
+def _plain(value: object) -> object:
+    """A field's value, where JSON has it; else as text."""
+    if (
+        value is None
+        or isinstance(value, str | bool | int)
+        or (isinstance(value, float) and math.isfinite(value))
+    ):
+        return value
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return str(value)
 
 
 def _one_line(text: str) -> str:

@@ -21,15 +21,18 @@ VERBS = {
     "adopt": Verb(
         "pgqueue.cli.adopt:adopt", "Move waiting jobs from Procrastinate or PgQueuer into pgqueue."
     ),
+    "alerts": Verb("pgqueue.cli.alerts:alerts", "List the alerts that code declares; silence one."),
     "audit": Verb("pgqueue.cli.audit:audit", "List what operators did; continue an operation."),
     "bench": Verb(
         "pgqueue.cli.bench.command:bench", "Measure the queue on your database, beside a bare client."
     ),
+    "dashboard": Verb("pgqueue.cli.dashboard:dashboard", "Show the queue in a browser, and steer it there."),
     "dead": Verb("pgqueue.cli.dead:dead", "List, retry or delete dead jobs."),
     "demo": Verb("pgqueue.cli.demo.command:demo", "Run jobs, kill a worker, and check that no job is lost."),
     "enqueue": Verb("pgqueue.cli.enqueue:enqueue", "Enqueue a job of a registered task."),
     "jobs": Verb("pgqueue.cli.jobs:jobs", "List, show, retry, cancel, move or purge jobs."),
     "limits": Verb("pgqueue.cli.limits:limits", "List limits and rates; show who holds their places; set."),
+    "metrics": Verb("pgqueue.cli.metrics:metrics", "Print or serve metrics of the queue for Prometheus."),
     "migrate": Verb("pgqueue.cli.migrate:migrate", "Install, upgrade or check pgqueue's tables."),
     "pipeline": Verb(
         "pgqueue.cli.pipeline.command:pipeline", "Export ended jobs to a Parquet lake, and report on them."
@@ -37,6 +40,8 @@ VERBS = {
     "queues": Verb("pgqueue.cli.queues:queues", "List, pause, drain, set, purge or move queues."),
     "schedules": Verb("pgqueue.cli.schedules:schedules", "List, add, pause or fire schedules."),
     "signal": Verb("pgqueue.cli.signal:signal", "Send a signal to a job that waits for it, or to a key."),
+    "top": Verb("pgqueue.cli.top.command:top", "Show queues, workers, tasks and running jobs, live."),
+    "why": Verb("pgqueue.cli.why:why", "Say why a job does not run."),
     "worker": Verb("pgqueue.cli.worker:worker", "Run jobs until it is stopped."),
     "workers": Verb(
         "pgqueue.cli.workers:workers",

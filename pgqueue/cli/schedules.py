@@ -11,13 +11,17 @@ from pgqueue.cli.app import Settings, with_queue
 from pgqueue.cli.output import json_option, print_json, print_table, spelled_out, zone
 from pgqueue.cli.values import LENGTH, instant, json_object
 from pgqueue.cli.verbs import Group
+from pgqueue.values.lease import spoken
 from pgqueue.values.scheduled import Schedule
 from pgqueue.values.zone import find_zone
 
 if TYPE_CHECKING:
     from pgqueue.app.declaring import TimingOptions
 
+LATE = 60.0
+"""Seconds. A schedule that is later than this is named below the list."""
 NAME = click.argument("name")
+by_option = click.option("--by", help="Who does it; without it you, as user@host.")
 limit_option = click.option(
     "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most this many."
 )
@@ -46,6 +50,9 @@ def list_schedules(queue: PgQueue, /, *, task: str | None, after: str, limit: in
     for one in found:
         if one.error is not None:
             click.echo(spelled_out(f"{one.name}: set aside: {one.error}"))
+    for late in queue.insight.schedules(limit=limit):
+        if late.lag > LATE and late.name in {one.name for one in found}:
+            click.echo(spelled_out(f"{late.name}: late: its next tick has been due for {spoken(late.lag)}"))
 
 
 @schedules.command()
@@ -116,7 +123,7 @@ def add(
 
 @schedules.command()
 @NAME
-@click.option("--by", help="Who pauses it; without it you, as user@host.")
+@by_option
 @with_queue
 def pause(queue: PgQueue, /, *, name: str, by: str | None) -> None:
     """Pause a schedule: no tick fires. Its jobs continue."""
@@ -127,19 +134,22 @@ def pause(queue: PgQueue, /, *, name: str, by: str | None) -> None:
 
 @schedules.command()
 @NAME
+@by_option
 @with_queue
-def resume(queue: PgQueue, /, *, name: str) -> None:
+def resume(queue: PgQueue, /, *, name: str, by: str | None) -> None:
     """Resume a schedule that is paused or set aside."""
-    click.echo(f"{spelled_out(name)}: {'resumed' if queue.schedules.resume(name) else 'was not paused'}")
+    done = queue.schedules.resume(name, by=by)
+    click.echo(f"{spelled_out(name)}: {'resumed' if done else 'was not paused'}")
 
 
 @schedules.command()
 @NAME
+@by_option
 @with_queue
-def remove(queue: PgQueue, /, *, name: str) -> None:
+def remove(queue: PgQueue, /, *, name: str, by: str | None) -> None:
     """Delete a schedule. Its jobs stay. One that code declares comes back when a worker of that code starts."""
     found = queue.schedules.get(name)
-    queue.schedules.remove(name)
+    queue.schedules.remove(name, by=by)
     back = (
         ""
         if found.module is None
@@ -150,10 +160,11 @@ def remove(queue: PgQueue, /, *, name: str) -> None:
 
 @schedules.command()
 @NAME
+@by_option
 @with_queue
-def fire(queue: PgQueue, /, *, name: str) -> None:
+def fire(queue: PgQueue, /, *, name: str, by: str | None) -> None:
     """Enqueue a job of a schedule now. Its next tick stays."""
-    handle = queue.schedules.fire(name)
+    handle = queue.schedules.fire(name, by=by)
     if handle is None:
         click.echo(spelled_out(f"{name}: a live job has its unique key"), err=True)
         click.get_current_context().exit(1)
@@ -184,10 +195,11 @@ def next_ticks(queue: PgQueue, /, *, name: str, count: int, as_json: bool) -> No
 @NAME
 @click.argument("start", type=instant)
 @click.argument("end", type=instant)
+@by_option
 @with_queue
-def backfill(queue: PgQueue, /, *, name: str, start: datetime, end: datetime) -> None:
+def backfill(queue: PgQueue, /, *, name: str, start: datetime, end: datetime, by: str | None) -> None:
     """Fire the ticks from START to END that have not fired, in order."""
-    runs = queue.schedules.backfill(name, start, end)
+    runs = queue.schedules.backfill(name, start, end, by=by)
     click.echo(spelled_out(f"{name}: {len(runs)} ticks"))
 
 

@@ -15,7 +15,7 @@ import logging
 import signal
 import time
 from asyncio.subprocess import Process
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 log = logging.getLogger("pgqueue.supervisor")
@@ -41,6 +41,7 @@ class Supervisor:
         *,
         first_pause: float = FIRST_PAUSE,
         stable_after: float = STABLE_AFTER,
+        added: Callable[[int], Sequence[str]] = lambda _: (),
     ) -> None:
         """Start nothing yet.
 
@@ -48,9 +49,11 @@ class Supervisor:
             command: the command of each child.
             processes: how many children.
             first_pause: seconds before a child that died is started again; doubled after each early death.
+            added: what the command of a child has besides, by the child's place, from 0.
             stable_after: seconds; a death before this age is an early death.
         """
         self._command = command
+        self._added = added
         self._first_pause = first_pause
         self._stable_after = stable_after
         self._children: dict[int, Process] = {}
@@ -109,7 +112,9 @@ class Supervisor:
 
     async def _run_child(self, slot: int) -> tuple[Process, int, float]:
         started = time.monotonic()
-        child = await asyncio.create_subprocess_exec(*self._command, start_new_session=True)
+        child = await asyncio.create_subprocess_exec(
+            *self._command, *self._added(slot), start_new_session=True
+        )
         self._children[slot] = child
         if self._stopping.is_set():  # stop() was called while the child was being started
             _signal(child, signal.SIGTERM)

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -19,6 +20,7 @@ import click
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli import logs
 from pgqueue.cli.app import Settings
+from pgqueue.cli.metrics import LOOPBACK, require
 from pgqueue.cli.supervisor import ASKED_TO_END, Supervisor
 from pgqueue.cli.values import ABOVE_ZERO, LENGTH, concurrency, names
 from pgqueue.values.lease import BLOCKED_AFTER, GRACE, LEASE, POLL, SWEEP
@@ -30,6 +32,7 @@ log = logging.getLogger("pgqueue.worker")
 LEVELS = ("debug", "info", "warning", "error")
 PARENT_CHECK_EVERY = 1.0
 """Seconds."""
+LAST_PORT = 65_535
 CANCEL_TIMEOUT = 2.0
 """Seconds that the app's asyncio tasks have to end after they were cancelled."""
 
@@ -86,6 +89,24 @@ def _seconds(length: timedelta) -> str:
     default=_seconds(BLOCKED_AFTER),
     help="Log an event loop that a task has blocked for this long.",
 )
+@click.option(
+    "--series/--no-series",
+    default=True,
+    help="Write, once a minute, what was measured of its jobs.  [default: series]",
+)
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65_535),
+    help="Serve /metrics, /healthz and /readyz there; further processes use the ports after it.",
+)
+@option("--metrics-host", default=LOOPBACK, help="The address that --metrics-port listens on.")
+@option(
+    "--log-format",
+    type=click.Choice(list(logs.FORMATS)),
+    default="text",
+    envvar=logs.VARIABLE,
+    help="How to write the log.",
+)
 @option("--log-level", type=click.Choice(LEVELS), default="info", help="The lowest level to log.")
 @click.option(
     "--log-jobs/--no-log-jobs", default=True, help="Log a line for each job, at level info.  [default: log]"
@@ -98,6 +119,9 @@ def worker(
     *,
     processes: int,
     log_level: str,
+    log_format: str,
+    metrics_port: int | None,
+    metrics_host: str,
     log_jobs: bool,
     supervisor: int | None,
     **options: Any,  # noqa: ANN401 - Worker's own
@@ -107,22 +131,49 @@ def worker(
     The worker then starts no more jobs and waits for those that run, up to --grace. A second Ctrl-C returns them to
     the queue at once. No job is lost either way.
     """
-    logs.configure(log_level)
+    logs.configure(log_level, log_format)
+    os.environ[logs.VARIABLE] = log_format
     if not log_jobs:
         logging.getLogger("pgqueue.jobs").setLevel(logging.WARNING)
     queue = settings.app_queue()
     if supervisor is None:
         log.info("app loaded", extra={"app": settings.app, "processes": processes})
+    if metrics_port is not None:
+        require()
+        _require_ports(metrics_port, processes)
+    metrics = None if metrics_port is None else (metrics_host, metrics_port)
     if processes == 1:
-        click.get_current_context().exit(asyncio.run(_serve(queue, settings.app, supervisor, **options)))
+        click.get_current_context().exit(
+            asyncio.run(_serve(queue, settings.app, supervisor, metrics, **options))
+        )
     Worker(queue, **options)  # raises here, once, the errors that every child would raise
     queue.database.verify()
     command = [sys.executable, "-m", "pgqueue", *settings.arguments, "--processes", "1"]
-    supervising = Supervisor([*command, "--supervisor", str(os.getpid())], processes)
+    supervising = Supervisor(
+        [*command, "--supervisor", str(os.getpid())], processes, added=partial(_port_of, metrics_port)
+    )
     click.get_current_context().exit(asyncio.run(supervising.run()))
 
 
-async def _serve(queue: PgQueue, app: str | None, supervisor: int | None, **options: Any) -> int:  # noqa: ANN401 - Worker's own
+def _require_ports(first: int, processes: int) -> None:
+    if first and first + processes - 1 > LAST_PORT:
+        raise click.UsageError(
+            f"--metrics-port {first}: {processes} processes need the ports up to {LAST_PORT}"
+        )
+
+
+def _port_of(first: int | None, slot: int) -> list[str]:
+    """What a child's command has besides that of the others: each process has a port of its own."""
+    return ["--metrics-port", str(first + slot)] if first else []
+
+
+async def _serve(
+    queue: PgQueue,
+    app: str | None,
+    supervisor: int | None,
+    metrics: tuple[str, int] | None,
+    **options: Any,  # noqa: ANN401 - Worker's own
+) -> int:
     """Run the worker; returns the exit code, which tells a supervisor whether the worker was asked to end."""
     serving = Worker(queue, **options)
     serving.supervised = supervisor is not None
@@ -130,12 +181,26 @@ async def _serve(queue: PgQueue, app: str | None, supervisor: int | None, **opti
     handle_signals(serving.stop, supervised=supervisor is not None)
     watching = asyncio.create_task(_stop_with(supervisor, serving))
     try:
-        await serving.run()
+        with _metrics(queue, serving, metrics):
+            await serving.run()
     finally:
         watching.cancel()
         code = ASKED_TO_END[serving.asked_to_end] if serving.supervised and serving.asked_to_end else 0
         await _exit_despite_tasks(code or 1)
     return code
+
+
+def _metrics(
+    queue: PgQueue, serving: Worker, where: tuple[str, int] | None
+) -> AbstractContextManager[object]:
+    """The endpoint of a worker, where it has one."""
+    if where is None:
+        return nullcontext()
+    from pgqueue.telemetry import prometheus  # noqa: PLC0415 - needs a package that not every program has
+
+    endpoint = prometheus.serving_worker(queue, serving.vitals, host=where[0], port=where[1])
+    log.info("metrics are served", extra={"host": where[0], "port": endpoint.port})
+    return endpoint
 
 
 def handle_signals(stop: Callable[[], object], *, supervised: bool) -> None:

@@ -16,6 +16,7 @@ from pgqueue.values.flow_retry import WHAT, What
 from pgqueue.values.flow_svg import svg
 
 FLOW_ID = JOB_ID
+BY = click.option("--by", help="Who does it; without it you, as user@host.")
 FLOW = click.argument("flow_id", metavar="ID", type=FLOW_ID)
 
 
@@ -97,8 +98,9 @@ def show(queue: PgQueue, /, *, flow_id: int, as_mermaid: bool, svg_file: Path | 
 
 @workflows.command()
 @click.argument("flow_ids", metavar="ID...", type=FLOW_ID, nargs=-1, required=True)
+@BY
 @with_queue
-def cancel(queue: PgQueue, /, *, flow_ids: tuple[int, ...]) -> None:
+def cancel(queue: PgQueue, /, *, flow_ids: tuple[int, ...], by: str | None) -> None:
     """Cancel all that has not ended in workflows. Workers are asked to stop the jobs that run.
 
     If you interrupt the command, run it again for the rest.
@@ -106,7 +108,7 @@ def cancel(queue: PgQueue, /, *, flow_ids: tuple[int, ...]) -> None:
     failed = False
     for flow_id in flow_ids:
         try:
-            done = queue.cancel_flow(flow_id)
+            done = queue.cancel_flow(flow_id, by=by)
         except FlowError as error:
             done, words = False, str(error)
         else:
@@ -126,10 +128,11 @@ def cancel(queue: PgQueue, /, *, flow_ids: tuple[int, ...]) -> None:
     show_default=True,
     help="The failed jobs; also what was cancelled or skipped because of them; or everything.",
 )
+@BY
 @with_queue
-def retry(queue: PgQueue, /, *, flow_id: int, what: What) -> None:
+def retry(queue: PgQueue, /, *, flow_id: int, what: What, by: str | None) -> None:
     """Run parts of a workflow again, all in one transaction. Parts that succeeded keep their results."""
-    count = queue.retry_flow(flow_id, what=what)
+    count = queue.retry_flow(flow_id, what=what, by=by)
     click.echo(f"{flow_id}: {count} jobs run again", err=not count)
     if not count:
         click.get_current_context().exit(1)

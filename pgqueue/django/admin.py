@@ -12,6 +12,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from pgqueue.django.admin_filters import QueueFilter, ReasonFilter, StateFilter, TaskFilter
+from pgqueue.django.admin_limits import LimitAdmin
 from pgqueue.django.admin_pages import (
     ReadOnlyAdmin,
     address,
@@ -40,10 +41,11 @@ from pgqueue.values.retried import Held
 __all__ = [
     "DeadJobAdmin",
     "JobAdmin",
+    "LimitAdmin",
     "QueueAdmin",
     "ScheduleAdmin",
     "WorkerAdmin",
-]  # importing the last three registers them
+]  # importing the last four registers them
 
 ON_RECORD_BY_KEY = Q(state__in=sorted(set(JobState) - {JobState.SUCCEEDED, JobState.CANCELLED}))
 

@@ -104,14 +104,14 @@ class ScheduleAdmin(ReadOnlyAdmin):
         """Store what was entered."""
         form.store()
 
-    def delete_model(self, request: HttpRequest, obj: Schedule) -> None:  # noqa: ARG002 - Django's call
+    def delete_model(self, request: HttpRequest, obj: Schedule) -> None:
         """Remove one."""
-        project_queue().schedules.remove(obj.name)
+        project_queue().schedules.remove(obj.name, by=str(request.user))
 
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:  # noqa: ARG002 - Django's call
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Remove several; Django has asked for each whether it may be deleted."""
         for row in queryset:
-            project_queue().schedules.remove(row.name)
+            project_queue().schedules.remove(row.name, by=str(request.user))
 
     def _edits(self, request: HttpRequest, obj: Any) -> bool:  # noqa: ANN401 - a schedule or None
         return self.has_add_permission(request) if obj is None else self.has_change_permission(request, obj)
@@ -171,20 +171,22 @@ class ScheduleAdmin(ReadOnlyAdmin):
     @admin.action(description="Resume selected %(verbose_name_plural)s", permissions=["pause"])
     def resume(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Fire their ticks again."""
+        by = str(request.user)
         self.act(
             request,
             queryset,
-            lambda one: "resumed" if project_queue().schedules.resume(one.name) else None,
+            lambda one: "resumed" if project_queue().schedules.resume(one.name, by=by) else None,
             "not paused",
         )
 
     @admin.action(description="Fire selected %(verbose_name_plural)s now", permissions=["fire"])
     def fire(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Enqueue a job of each now."""
+        by = str(request.user)
         self.act(
             request,
             queryset,
-            lambda one: "fired" if project_queue().schedules.fire(one.name) else None,
+            lambda one: "fired" if project_queue().schedules.fire(one.name, by=by) else None,
             "a live job has its unique key",
         )
 

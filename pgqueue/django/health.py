@@ -1,7 +1,7 @@
 """The queue's health: whether its database answers, has the schema and workers that serve, and whether jobs wait too long.
 
 A worker whose event loop is blocked is a warning. After :data:`pgqueue.values.health.BLOCKED_FOR_LONG` it no longer counts
-as a worker that serves.
+as a worker that serves, nor does one that does not look for jobs.
 """
 
 from dataclasses import dataclass
@@ -70,11 +70,14 @@ def examine() -> Health:
 
 
 def _too_few(pulse: control.Pulse, least: int) -> tuple[str, ...]:
-    blocked = sum(not worker.serves for worker in pulse.worker_problems)
-    if pulse.workers - blocked >= least:
+    idle = [worker for worker in pulse.worker_problems if not worker.serves]
+    if pulse.workers - len(idle) >= least:
         return ()
+    blocked = sum(worker.blocked is not None for worker in idle)
     stuck = f", and {blocked} of these have had a blocked event loop for {BLOCKED_FOR_LONG:g} s or more"
-    return (f"workers: {pulse.workers} of at least {least} are alive{stuck if blocked else ''}",)
+    deaf = f", and {len(idle) - blocked} of these do not look for jobs"
+    found = f"{stuck if blocked else ''}{deaf if len(idle) > blocked else ''}"
+    return (f"workers: {pulse.workers} of at least {least} are alive{found}",)
 
 
 def _too_long(oldest: float | None, longest: timedelta | None) -> tuple[str, ...]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from uuid import UUID
 
+    from pgqueue.values.limit_status import LimitStatus
+
 
 def table(name: str) -> str:
     """A table of ours as Django's ``db_table``: it leaves alone what is quoted already, the schema included."""
@@ -235,6 +237,30 @@ class Schedule(ReadOnly):
             ("pause_schedule", "Can pause and resume schedule"),
             ("fire_schedule", "Can fire schedule"),
         )
+
+    def __str__(self) -> str:
+        """Its name."""
+        return str(self.name)
+
+
+class Limit(ReadOnly):
+    """A limit; ``queue.control.limits`` changes it. A row whose name begins with a space is the weight of a share."""
+
+    name: "models.TextField[str, str]" = models.TextField(primary_key=True)
+    most: "models.IntegerField[int | None, int | None]" = models.IntegerField(null=True)
+    every: "models.BigIntegerField[int | None, int | None]" = models.BigIntegerField(null=True)
+    burst: "models.BigIntegerField[int | None, int | None]" = models.BigIntegerField(null=True)
+    declared: "models.TextField[str, str]" = models.TextField()
+    set_at: "models.DateTimeField[datetime | None, datetime | None]" = TimeField(null=True)
+    set_by: "models.TextField[str | None, str | None]" = models.TextField(null=True)  # noqa: DJ001 - null: not set
+    status: "LimitStatus"
+
+    class Meta:
+        """Where it is, and who may do what."""
+
+        managed = False
+        db_table = table("limits")
+        default_permissions = ("view", "add", "change")
 
     def __str__(self) -> str:
         """Its name."""

@@ -1,9 +1,57 @@
 """Plans about what operators did: to write it down, and to list it."""
 
-from pgqueue.store.plan import Statement, Steps, plan
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from pgqueue.store.plan import Plan, Statement, Steps, plan
 from pgqueue.values.bulk import AuditEntry
 
+T = TypeVar("T")
 LAST = (1 << 63) - 1
+
+
+def noted(
+    done: Plan[T],
+    action: str,
+    target: str,
+    *,
+    by: str | None,
+    jobs: Callable[[T], int] | None = None,
+    **details: object,
+) -> Plan[T]:
+    """The same plan, which also writes down in its transaction what an operator did, if it changed anything.
+
+    Args:
+        done: the plan. An empty result, 0, False and None mean that it changed nothing.
+        action: as for :func:`note`.
+        target: as for :func:`note`.
+        by: who.
+        jobs: how many jobs are meant by its result.
+        details: as for :func:`note`.
+    """
+    return cast("Plan[T]", with_note(done, action, target, by=by, jobs=jobs, details=details))
+
+
+def doing(asked: Plan[T]) -> Plan[T]:
+    """The plan that is noted by a plan of :func:`noted`; any other plan itself."""
+    return asked.arguments["done"] if asked.name == "audit.with_note" else asked
+
+
+@plan(transaction=True)
+def with_note(
+    done: Plan[Any],
+    action: str,
+    target: str,
+    *,
+    by: str | None,
+    jobs: Callable[[Any], int] | None,
+    details: dict[str, object],
+) -> Steps[Any]:
+    """What :func:`noted` returns, with its arguments."""
+    result = yield from done
+    if result:
+        yield from note(action, target, by=by, jobs=None if jobs is None else jobs(result), **details)
+    return result
 
 
 @plan

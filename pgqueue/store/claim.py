@@ -29,7 +29,7 @@ import msgspec
 
 from pgqueue.store import finish
 from pgqueue.store.arrays import columns, numbers, texts
-from pgqueue.store.plan import Statement, Steps, plan
+from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.store.portions import Portions
 from pgqueue.store.workers import asked_of
 from pgqueue.values.health import WorkerHealth
@@ -101,10 +101,12 @@ class Heard(msgspec.Struct, frozen=True):
     Attributes:
         ask: what it is asked to do.
         to_cancel: which of its jobs are to be cancelled.
+        stacks: of which of its jobs a program asks for the stack.
     """
 
     ask: Ask
     to_cancel: Sequence[int] = ()
+    stacks: Sequence[int] = ()
 
 
 @plan
@@ -141,25 +143,36 @@ def renew(
 
     None: the lease is lost, and every claim with it.
     """
+    row = yield from _renewed(worker, lease, health, doing, now)
+    return None if row is None else asked_of(row[:-1])
+
+
+def _renewed(
+    worker: UUID, lease: timedelta, health: WorkerHealth, doing: Doing | None, now: datetime | None
+) -> Steps[Row | None]:
     blocked = health.blocked
     rows = yield Statement(
         "renew",
         {
             "worker": worker,
             "lease": lease,
-            "blocked_for": None if blocked is None else timedelta(seconds=blocked.seconds),
+            "blocked_for": None if blocked is None else _ago(blocked.seconds),
             "blocked_job": None if blocked is None else blocked.job,
             "blocked_task": None if blocked is None else blocked.task,
             "blocked_where": None if blocked is None else blocked.where,
             "not_returned": health.not_returned,
             "memory": health.memory,
+            "running": None if health.running is None else numbers(health.running),
+            "looked": _ago(health.looked),
+            "look_within": health.look_within,
+            "not_listening": _ago(health.not_listening),
             **_said(doing),
             "maximum": doing and doing.bounds.maximum,
             "answer": doing and doing.answer,
             "now": now,
         },
     )
-    return asked_of(rows[0]) if rows else None
+    return rows[0] if rows else None
 
 
 @plan
@@ -365,10 +378,16 @@ def beat(
         doing: what it does.
         now: the instant of the beat; the database's own by default.
     """
-    ask = yield from renew(worker, lease, health=health, doing=doing, now=now)
-    if ask is None:
+    row = yield from _renewed(worker, lease, health, doing, now)
+    if row is None:
         return None
-    return Heard(ask, (yield from cancel_requests(worker, known)) if known else ())
+    *asked, stacks = row
+    to_cancel = (yield from cancel_requests(worker, known)) if known else ()
+    return Heard(asked_of(asked), to_cancel, tuple(stacks))
+
+
+def _ago(seconds: float | None) -> timedelta | None:
+    return None if seconds is None else timedelta(seconds=seconds)
 
 
 def _said(doing: Doing | None) -> dict[str, object]:

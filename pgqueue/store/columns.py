@@ -89,6 +89,7 @@ JOBS = _columns(
     Column("expires_at", Type.TIMESTAMP, nullable=True),
     *LIMITED,
     Column("in_lane", Type.BOOLEAN, nullable=True),
+    Column("place_at", Type.TIMESTAMP, nullable=True),
     marks=(
         Column("claims", Type.INTEGER),
         Column("unique_until_started", Type.BOOLEAN),

@@ -28,7 +28,8 @@ class Pulse(msgspec.Struct, frozen=True):
         oldest_ready: how many seconds the longest-waiting ready job has waited, paused queues left out; None: no
             job waits.
         unknown: jobs of tasks that no worker knew within the last minute, the oldest first.
-        worker_problems: live workers whose event loop is blocked, the longest first, or that wait for functions to return.
+        worker_problems: live workers whose event loop is blocked, the longest first, that wait for functions to return,
+            do not look for jobs, or cannot listen.
     """
 
     workers: int
@@ -110,11 +111,23 @@ def retry(job_id: int, *, without_key: bool = False, now: datetime | None = None
         without_key: as for :func:`retry_dead`.
         now: the instant; the database's own by default.
     """
+    if (yield from run_now(job_id, now=now)):
+        return Retried((job_id,))
+    return (yield from retry_dead([job_id], without_key=without_key, now=now))
+
+
+@plan(transaction=True)
+def run_now(job_id: int, *, now: datetime | None = None) -> Steps[bool]:
+    """Make a scheduled job ready before its time; False: no scheduled job has this id.
+
+    Args:
+        job_id: which.
+        now: the instant; the database's own by default.
+    """
     moved = (yield Statement("run_now", {"id": job_id, "now": now})) if is_id(job_id) else []
     if moved:
         yield from wake()
-        return Retried((job_id,))
-    return (yield from retry_dead([job_id], without_key=without_key, now=now))
+    return bool(moved)
 
 
 @plan(transaction=True)
@@ -207,7 +220,7 @@ def pulse(*, now: datetime | None = None) -> Steps[Pulse]:
 
 @plan
 def worker_problems(*, now: datetime | None = None) -> Steps[list[WorkerProblem]]:
-    """The live workers that reported a problem with their last heartbeat: a blocked event loop, functions given up.
+    """The live workers with a problem: a blocked event loop, functions given up, no look for jobs, no notifications.
 
     Args:
         now: the instant; the database's own by default.
@@ -216,10 +229,18 @@ def worker_problems(*, now: datetime | None = None) -> Steps[list[WorkerProblem]
 
 
 def _problem(  # noqa: PLR0917 - the columns of the statement
-    host: str, pid: int, seconds: float | None, task: str, job: int | None, where: str, not_returned: int
+    host: str,
+    pid: int,
+    seconds: float | None,
+    task: str,
+    job: int | None,
+    where: str,
+    not_returned: int,
+    not_looked: float | None,
+    not_listening: float | None,
 ) -> WorkerProblem:
     blocked = None if seconds is None else BlockedLoop(seconds, task, job, where)
-    return WorkerProblem(host, pid, blocked, not_returned)
+    return WorkerProblem(host, pid, blocked, not_returned, not_looked, not_listening)
 
 
 def is_id(job_id: int) -> bool:

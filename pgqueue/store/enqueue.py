@@ -75,8 +75,8 @@ def _enqueue(job: NewJob, known: Known | None, now: datetime | None) -> Steps[En
 def enqueue_many(jobs: Iterable[NewJob], *, now: datetime | None = None) -> Steps[list[Enqueued]]:
     """Add many jobs, all or none.
 
-    Jobs without a unique key travel by COPY, a block at a time: while the server reads one block, the next is
-    drawn from ``jobs``, so the code that makes them must not use this connection. Jobs with a key follow in one
+    Jobs without a unique key travel by COPY, those with a lane by a COPY of their own, a block at a time: while the server
+    reads one block, the next is drawn from ``jobs``, so the code that makes them must not use this connection. Jobs with a key follow in one
     multi-row insert. If any of them has a period or a policy other than ``reject``, all that have a key are
     added one at a time. Either way keys are locked in their order, so two batches never deadlock.
 
@@ -97,18 +97,20 @@ def enqueue_many(jobs: Iterable[NewJob], *, now: datetime | None = None) -> Step
     limited: list[tuple[int, NewJob]] = []
     while block := blocks.next:
         ids = yield from reserve(len(block))
-        plain = []
+        plain: list[tuple[int, NewJob]] = []
+        in_lanes: list[tuple[int, NewJob]] = []
         for position, (job_id, job) in enumerate(zip(ids, block, strict=True), start=len(answers)):
+            if job.unique_key is None and job.when_full is None:
+                (plain if job.lane is None else in_lanes).append((job_id, job))
+                continue
             if job.lane is not None:
                 limited.append((position, job))
-            if job.when_full is not None:
-                continue
-            if job.unique_key is None:
-                plain.append((job_id, job))
-            else:
+            if job.when_full is None:
                 keyed[position] = (job_id, job)
         answers += map(Enqueued, ids)
         fetching = blocks.fetch()
+        if in_lanes:
+            yield Copy("limits/enqueue_copy", _copy_chunks_of_lanes(in_lanes, clock, defaults))
         if plain:
             yield Copy("enqueue_copy", chain(_copy_chunks(plain, clock, defaults), fetching))
         list(fetching)  # where it was not sent along
@@ -119,7 +121,7 @@ def enqueue_many(jobs: Iterable[NewJob], *, now: datetime | None = None) -> Step
 
 
 def _limit(answers: list[Enqueued], limited: list[tuple[int, NewJob]], now: datetime | None) -> Steps[None]:
-    """Give jobs their lanes; and add those whose limits decide at the enqueue, in the order of their lanes: no deadlock."""
+    """Give jobs with unique keys their lanes; and add those whose limits decide at the enqueue, in the order of their lanes: no deadlock."""
     waiting = [(position, job) for position, job in limited if job.when_full is None]
     for start in range(0, len(waiting), ROWS_PER_CHUNK):
         yield from _put(
@@ -352,6 +354,7 @@ def _unique_params(job: NewJob) -> dict[str, object]:
         "unique_until_started": job.unique.until == "started",
         "period": job.unique.period,
         "most": job.unique.most,
+        "rejects": job.unique.collision == "reject",
         "keeps_time": job.unique.trailing,
     }
 
@@ -394,10 +397,17 @@ def expires_at(job: NewJob, clock: datetime) -> datetime | None:
 
 
 def _copy_chunks(
-    numbered: list[tuple[int, NewJob]], clock: datetime, defaults: QueueDefaults
+    numbered: list[tuple[int, NewJob]], clock: datetime, defaults: QueueDefaults, *, due: bytes = b"ready"
 ) -> Iterator[bytes]:
-    """The jobs in COPY's text format. JSON escapes control characters itself; backslashes are left to us."""
-    rows, at_once = iter(numbered), _copied_time(clock, clock)
+    """The jobs in COPY's text format. JSON escapes control characters itself; backslashes are left to us.
+
+    Args:
+        numbered: the jobs, with their ids.
+        clock: the instant.
+        defaults: what queues say of jobs that do not say it themselves.
+        due: the status of jobs that may run now.
+    """
+    rows, at_once = iter(numbered), _copied_time(clock, clock, due)
     of = defaults.of if defaults else None  # None: no queue has settings, and a call costs as much as a row
     while chunk := list(islice(rows, ROWS_PER_CHUNK)):
         yield b"".join(
@@ -409,7 +419,7 @@ def _copy_chunks(
                 (job.priority or PRIORITY) if of is None else (said := of(job))[0],
                 at_once
                 if job.run_at is None and job.delay is None
-                else _copied_time(due_at(job, clock), clock),
+                else _copied_time(due_at(job, clock), clock, due),
                 (job.max_attempts or MAX_ATTEMPTS) if of is None else said[1],
                 b"\\N" if job.meta is None else job.meta.replace(b"\\", b"\\\\"),
                 b"\\N"
@@ -420,11 +430,36 @@ def _copy_chunks(
         )
 
 
+def _copy_chunks_of_lanes(
+    numbered: list[tuple[int, NewJob]], clock: datetime, defaults: QueueDefaults
+) -> Iterator[bytes]:
+    """As :func:`_copy_chunks`, with the lanes: a job that may run now is blocked, and in its lane."""
+    jobs = iter(numbered)
+    for chunk in _copy_chunks(numbered, clock, defaults, due=b"blocked"):
+        rows = chunk.split(b"\n")[:-1]
+        yield b"".join(
+            b"%b\t%b\t%b\t%b\n"
+            % (
+                row,
+                _copied_lane(job.lane or ""),
+                b"t" if due_at(job, clock) <= clock else b"\\N",
+                b"\\N" if job.cost is None else b"%d" % job.cost,
+            )
+            for row, (_, job) in zip(rows, islice(jobs, len(rows)), strict=True)
+        )
+
+
+@lru_cache(maxsize=50_000)
+def _copied_lane(lane: str) -> bytes:
+    """A lane in COPY's text format: it has one key a line."""
+    return lane.replace("\\", "\\\\").replace("\n", "\\n").encode()
+
+
 @lru_cache(maxsize=1024)
 def copied_names(queue: str, task: str) -> bytes:
     """The names in COPY's text format, with a tab between them."""
     return "\t".join(name.replace("\\", "\\\\") for name in (queue, task)).encode()
 
 
-def _copied_time(run_at: datetime, clock: datetime) -> bytes:
-    return b"%b\t%b" % (b"scheduled" if run_at > clock else b"ready", run_at.isoformat().encode())
+def _copied_time(run_at: datetime, clock: datetime, due: bytes) -> bytes:
+    return b"%b\t%b" % (b"scheduled" if run_at > clock else due, run_at.isoformat().encode())

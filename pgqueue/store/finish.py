@@ -156,20 +156,20 @@ def expire(*, now: datetime | None = None) -> Steps[States]:
 def _complete(worker: UUID, verdicts: Sequence[Any], *, keep: bool, now: datetime | None) -> Steps[States]:
     """End jobs that all succeeded."""
     verdicts = sorted(verdicts, key=_id)
+    returned = any(map(_result, verdicts))
     rows = yield Statement(
         "complete",
         {
             **_fenced(worker, verdicts, now),
             "seconds": numbers([*map(_seconds, verdicts)]),
-            "results": texts(map(_text, verdicts)) if any(map(_result, verdicts)) else None,
+            "results": texts(map(_text, verdicts)) if returned else None,
             "errors": _errors(verdicts) if any(map(_error, verdicts)) else None,
             "keep": keep,
         },
     )
     if any(map(_concern, rows)):
-        yield from _settle(
-            [(row[0], JobState.SUCCEEDED, row[1]) for row in rows], _results(verdicts), now=now
-        )
+        ended = [(job_id, JobState.SUCCEEDED, concern) for job_id, concern in rows]
+        yield from _settle(ended, _results(verdicts) if returned else {}, now=now)
     return dict.fromkeys([row[0] for row in rows], JobState.SUCCEEDED)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from pgqueue.store import admission, following
+from pgqueue.store import admission, audit, following
 from pgqueue.store.arrays import numbers, texts
 from pgqueue.store.ending import AT_ONCE, cancelled
 from pgqueue.store.enqueue import reserve
@@ -52,11 +52,12 @@ class _Portion(NamedTuple):
     after: tuple[int, int] | None
 
 
-def cancelling(flow_id: int, *, now: datetime | None = None) -> Sweep[bool]:
+def cancelling(flow_id: int, *, by: str | None = None, now: datetime | None = None) -> Sweep[bool]:
     """Cancel all of a flow that has not ended, a portion in each transaction.
 
     Args:
         flow_id: which.
+        by: who cancels it, for the audit.
         now: the instant; the database's own by default.
 
     Returns:
@@ -65,7 +66,7 @@ def cancelling(flow_id: int, *, now: datetime | None = None) -> Sweep[bool]:
     Raises:
         FlowNotFound: there is no record of it.
     """
-    if not (yield begin_cancel(flow_id)):
+    if not (yield audit.noted(begin_cancel(flow_id), "workflow cancel", str(flow_id), by=by)):
         return False
     found = True
     while found:  # a job may start, or go back to its line, behind a position that was passed
@@ -210,7 +211,7 @@ def _take(flow_id: int) -> Steps[tuple[str | None, str, bool]]:
 
 def _require_turn(flow_id: int, key: str) -> Steps[None]:
     yield Statement("flows/lock_key", {"keys": texts([key])})
-    if rows := (yield Statement("flows/rival", {"key": key, "flow": flow_id})):
+    if rows := (yield Statement("flows/rival", {"key": key})):
         raise out_of_turn(flow_id, rows[0][0], key)
 
 

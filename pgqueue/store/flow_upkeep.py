@@ -22,7 +22,7 @@ def settle_stranded(*, limit: int = SETTLED_AT_ONCE, now: datetime | None = None
     """Do what follows the end of jobs of which their flows were not told; returns how many jobs.
 
     Args:
-        limit: at most how many; a later run finds the others.
+        limit: at most how many; if it returns as many, there may be more.
         now: the instant to record; the database's own by default.
     """
     found = yield Statement("flows/stranded", {"limit": limit})
@@ -40,7 +40,7 @@ def settle_purged(*, limit: int = SETTLED_AT_ONCE, now: datetime | None = None) 
     """Cancel what waits for the retry of jobs that were purged from the dead ones; returns for how many.
 
     Args:
-        limit: at most how many; a later run finds the others.
+        limit: at most how many; if it returns as many, there may be more.
         now: the instant to record; the database's own by default.
     """
     rows = yield Statement("flows/purged", {"limit": limit})

@@ -52,24 +52,23 @@ def ended(
     jobs = [row[0] for row in rows]
     ways = {*map(_WAY, rows)}  # a batch of many members has one: this takes no step of Python for each
     counted = {way for way in ways if way[0] == JobState.SUCCEEDED and way[1] & AtEnd.MEMBER}
-    if counted != ways:
-        yield from _lock(jobs=[row[0] for row in rows if _WAY(row) not in counted])
-    succeeded = all(state == JobState.SUCCEEDED for state, _ in ways)
-    found = yield Statement(
-        "flows/note_ended",
-        {
-            "nodes": None,
-            "jobs": numbers(jobs),
-            "states": None if succeeded else texts(_node_state(row, skipped) for row in rows),
-            "results": texts(results.get(job) for job in jobs) if results else None,
-        },
-    )
-    if not found:
-        return
-    if counted:
-        yield from _lock(nodes=[row[0] for row in found])
     todo = _Todo()
-    todo.note(found)
+    params = {
+        "jobs": numbers(jobs),
+        "results": texts(results.get(job) for job in jobs) if results else None,
+    }
+    if counted == ways:
+        todo.closing = {row[0] for row in (yield Statement("flows/note_members", params))}
+        if not todo.closing:
+            return
+        yield from _lock(nodes=todo.closing)
+    else:
+        yield from _lock(jobs=[row[0] for row in rows if _WAY(row) not in counted])
+        states = texts(_node_state(row, skipped) for row in rows)
+        found = yield Statement("flows/note_ended", {**params, "nodes": None, "states": states})
+        if counted and found:
+            yield from _lock(nodes=[row[0] for row in found])
+        todo.note(found)
     yield from _do(todo, now=now)
 
 

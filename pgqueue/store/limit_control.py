@@ -3,9 +3,12 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
+from msgspec.structs import replace
+
 from pgqueue.errors import InvalidOption
 from pgqueue.store import audit
 from pgqueue.store.plan import Statement, Steps, plan
+from pgqueue.store.standings import SAMPLED_PAGES, WHOLE_PAGES
 from pgqueue.values.limit import QUEUE, Numbers
 from pgqueue.values.limit_status import (
     Holder,
@@ -17,8 +20,10 @@ from pgqueue.values.limit_status import (
     keys_under,
 )
 from pgqueue.values.nearest import did_you_mean
+from pgqueue.values.standing import WHOLE, share
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST = (datetime(9000, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 
 
 @plan
@@ -34,6 +39,20 @@ def listed(declared: Mapping[str, Numbers], *, now: datetime | None = None) -> S
 
 
 @plan
+def glanced(declared: Mapping[str, Numbers], *, now: datetime | None = None) -> Steps[list[LimitStatus]]:
+    """As :func:`listed`, in milliseconds: of a large table a sample tells how many jobs wait."""
+    known = yield from _known(declared)
+    ((pages, *_),) = yield Statement("standing_sizes", {"now": now})
+    percent = share(pages, SAMPLED_PAGES, whole=WHOLE_PAGES)
+    rows = yield Statement("insight/lanes", {"percent": percent, "now": now})
+    lanes = [
+        LaneCount(queue, lane, running, lost, round(waiting * WHOLE / percent))
+        for queue, lane, running, lost, waiting in rows
+    ]
+    return [replace(one, estimated=percent < WHOLE) for one in counted(known.values(), lanes)]
+
+
+@plan
 def show(name: str, declared: Mapping[str, Numbers], *, now: datetime | None = None) -> Steps[LimitDetail]:
     """One limit, its keys, and the jobs that hold its places.
 
@@ -45,13 +64,12 @@ def show(name: str, declared: Mapping[str, Numbers], *, now: datetime | None = N
     Raises:
         InvalidOption: there is none of this name.
     """
-    limit = _named(name, (yield from _known(declared)))
+    limit = named(name, (yield from _known(declared)))
     lanes = yield from _lanes(now)
     starts: dict[str, datetime | None] = {}
-    if limit.numbers.every is not None and limit.numbers.burst is not None:
-        early = limit.numbers.every * (limit.numbers.burst - 1)
-        for key, tat in (yield Statement("limits/tats", {"name": name})):
-            starts[key] = _EPOCH + timedelta(microseconds=max(0, tat - early))
+    if limit.numbers.every is not None:
+        rows = yield Statement("limits/tats", {"name": name})
+        starts = {key: next_start(tat, limit.numbers) for key, tat in rows}
     rows = yield Statement("limits/holders", {})
     holders = [
         holder
@@ -84,7 +102,7 @@ def change(
     """
     known = yield from _known(declared)
     if not name.startswith(QUEUE) or name in known:
-        _refuse_other_kind(_named(name, known), numbers)
+        refuse_other_kind(named(name, known), numbers)
     yield from _set(name, numbers, declared, by=by, now=now)
     yield from audit.note("limit set", name, by=by, to=numbers.declared)
     return (yield from _known(declared))[name]
@@ -97,7 +115,7 @@ def unset(name: str, declared: Mapping[str, Numbers], *, by: str | None) -> Step
     Raises:
         InvalidOption: there is none of this name.
     """
-    _named(name, (yield from _known(declared)))
+    named(name, (yield from _known(declared)))
     if name in declared:
         yield from _set(name, declared[name], declared, by=None, now=None, as_declared=True)
     else:
@@ -126,7 +144,19 @@ def weigh(share: str, weight: int | None, *, by: str | None, now: datetime | Non
 def weights() -> Steps[dict[str, int]]:
     """The weights of shares that are not 1, by their keys."""
     rows = yield Statement("limits/list", {})
-    return {name: most for name, most, *_ in rows if name.startswith(" ")}
+    return {name: most for name, most, *_ in rows if name.startswith(" ") and most}
+
+
+@plan
+def stored() -> Steps[dict[str, LimitStatus]]:
+    """Every limit that workers or operators have stored, by name, without the numbers of its jobs."""
+    return (yield from _known({}))
+
+
+def next_start(tat: int, numbers: Numbers) -> datetime:
+    """From when on the next job of a key may start, by the state of a rate."""
+    every, burst = numbers.rate
+    return _EPOCH + timedelta(microseconds=min(max(0, tat - every * (burst - 1)), _LATEST))
 
 
 def _known(declared: Mapping[str, Numbers]) -> Steps[dict[str, LimitStatus]]:
@@ -166,7 +196,12 @@ def _set(
     yield Statement("limits/set", params, returns=False)
 
 
-def _named(name: str, known: Mapping[str, LimitStatus]) -> LimitStatus:
+def named(name: str, known: Mapping[str, LimitStatus]) -> LimitStatus:
+    """The limit of this name.
+
+    Raises:
+        InvalidOption: there is none.
+    """
     found = known.get(name)
     if found is None:
         raise InvalidOption(
@@ -176,7 +211,12 @@ def _named(name: str, known: Mapping[str, LimitStatus]) -> LimitStatus:
     return found
 
 
-def _refuse_other_kind(known: LimitStatus, numbers: Numbers) -> None:
+def refuse_other_kind(known: LimitStatus, numbers: Numbers) -> None:
+    """Refuse a rate for a limit of concurrency, and the other way around.
+
+    Raises:
+        InvalidOption: it is the other kind.
+    """
     if (known.numbers.most is None) is not (numbers.most is None):
         kind, other = (
             ("a rate", "Rate(...)")

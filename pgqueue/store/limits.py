@@ -17,13 +17,11 @@ claimed here.
 """
 
 import time
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -31,36 +29,18 @@ import msgspec
 from pgqueue.store.arrays import numbers, texts
 from pgqueue.store.claim import next_fence
 from pgqueue.store.plan import Statement, Steps, plan
-from pgqueue.values import gcra
 from pgqueue.values.gcra import HORIZON
 from pgqueue.values.job import Claim
-from pgqueue.values.lanes import Lane, Turns
-from pgqueue.values.limit import Key, Numbers, key_of_queue, keys_of, share_of
-from pgqueue.values.limit_status import keys_under
+from pgqueue.values.lanes import Turns
+from pgqueue.values.limit import QUEUE, Numbers, lane_keys
+from pgqueue.values.limit_state import LimitState, Line, Waiting, line_of
 from pgqueue.values.limiting import Limiting
 
 NO_WEIGHTS: Mapping[str, int] = MappingProxyType({})
 AGAIN = 0.005
 """Seconds after which to look again for limits that another worker had locked."""
-
-
-class Waiting(NamedTuple):
-    """A lane in which jobs wait.
-
-    Attributes:
-        queue: of these jobs.
-        lane: its name; "" for the ready jobs of a limited queue.
-        cost: what the start of its first job costs.
-        inside: whether its jobs are in the lane; False: they are the ready jobs of a limited queue.
-    """
-
-    queue: str
-    lane: str
-    cost: int = 1
-    inside: bool = True
-
-
-Lanes = Mapping[Waiting, tuple[Key, ...]]
+JOBS_READ_PER_LANE = 4
+"""How many jobs are read for each lane that is asked for, at most, where lanes are found by reading on."""
 
 
 class Found(NamedTuple):
@@ -68,11 +48,13 @@ class Found(NamedTuple):
 
     Attributes:
         lanes: those that may be claimed from.
-        last: the position of the last one that was looked at; None: these were the last.
+        last: the queue and the name of the last lane that was looked at; the start of the look, where there was none.
+        looked_at: how many lanes were looked at.
     """
 
     lanes: Sequence[Waiting]
-    last: tuple[str, str] | None
+    last: tuple[str, str]
+    looked_at: int
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -80,16 +62,18 @@ class Taken(msgspec.Struct, frozen=True):
 
     Attributes:
         claims: in the order in which they are to start.
-        waits: in how many seconds some of them start, by job.
+        waits: in how many seconds some of them start, by job, from ``since`` on.
+        since: the database's instant to which the waits belong, in seconds of this program's monotonic clock.
         again_in: in how many seconds more may be claimed; None: not before jobs end or are added.
     """
 
     claims: Sequence[Claim]
     waits: Mapping[int, float]
+    since: float
     again_in: float | None
 
 
-NOTHING = Taken((), {}, None)
+NOTHING = Taken((), {}, 0.0, None)
 
 
 @plan
@@ -108,8 +92,25 @@ def find(queues: Sequence[str] | None, after: tuple[str, str], limit: int) -> St
         "limit": limit,
     }
     rows = yield Statement("limits/find", params)
-    lanes = [Waiting(queue, lane, cost or 1) for queue, lane, cost, is_open in rows if is_open]
-    return Found(lanes, (rows[-1][0], rows[-1][1]) if len(rows) == limit else None)
+    return _found(rows, after)
+
+
+@plan
+def read_on(after: tuple[str, str], limit: int) -> Steps[Found]:
+    """As :func:`find`, lanes of one queue, from its next jobs; cheaper where lanes have few jobs each, and may find fewer."""
+    queue, lane = after
+    params = {"queue": queue, "after": lane, "most": limit * JOBS_READ_PER_LANE, "limit": limit}
+    rows = yield Statement("limits/read_on", params)
+    return _found(rows, after)
+
+
+def _found(rows: Sequence[tuple[Any, ...]], after: tuple[str, str]) -> Found:
+    lanes = [
+        Waiting(queue, lane, cost or 1, limited=limited)
+        for queue, lane, cost, is_open, limited in rows
+        if is_open
+    ]
+    return Found(lanes, (rows[-1][0], rows[-1][1]) if rows else after, len(rows))
 
 
 @plan
@@ -135,6 +136,8 @@ def declare_tasks(tasks: Mapping[str, Limiting | None]) -> Steps[None]:
         "names": texts(found),
         "keys": texts(msgspec.json.encode(one.keys).decode() for one in found.values()),
         "costs": texts(msgspec.json.encode(one.cost).decode() for one in found.values()),
+        "ordered": [one.ordered for one in found.values()],
+        "defaults": texts(one.stored_defaults for one in found.values()),
     }
     yield Statement("limits/declare_tasks", params, returns=False)
 
@@ -146,7 +149,6 @@ def take(
     room: int,
     *,
     declared: Mapping[str, Numbers],
-    limited: Collection[str] = (),
     weights: Mapping[str, int] = NO_WEIGHTS,
     turns: Turns | None = None,
     horizon: int = HORIZON,
@@ -159,80 +161,80 @@ def take(
         waiting: where from.
         room: at most how many.
         declared: limits that this program knows, by name, for those that the database does not know yet.
-        limited: queues that are limited as a whole.
         weights: of shares, by their keys; 1 where none is given.
         turns: what the shares were given in former claims of this worker.
         horizon: how many microseconds before their start jobs of rates are claimed.
         now: the instant; the database's own by default.
     """
-    lanes = {one: keys_of(one.lane) + _keys_of_queue(one.queue, limited) for one in waiting}
-    said = yield from _locked({key.limit for keys in lanes.values() for key in keys if key.limit}, declared)
+    lines = [line_of(one, room, weights=weights) for one in waiting]
+    names = {key.limit for line in lines for key in line.keys}
+    said = yield from _locked(names, declared)
     again_in = AGAIN if None in said.values() else None
-    lanes = {
-        one: keys for one, keys in lanes.items() if all(said.get(key.limit) for key in keys if key.limit)
-    }
-    if not lanes:
-        return Taken((), {}, again_in)
-    state = yield from _state(lanes, {name: one for name, one in said.items() if name and one}, horizon, now)
-    claims, starts = yield from _fill(
-        worker, lanes, room, state=state, weights=weights, turns=turns or Turns(), now=now
-    )
-    if any(one.cost > 1 and one in lanes for one in waiting) and claims:
+    known = {name: one for name, one in said.items() if one is not None}
+    if len(known) < len(names):
+        lines = [line for line in lines if all(key.limit in known for key in line.keys)]
+    if not lines:
+        return Taken((), {}, 0.0, again_in)
+    state = yield from _state(lines, known, horizon, now)
+    claims, starts = yield from _fill(worker, lines, room, state=state, turns=turns or Turns(), now=now)
+    if claims and any(line.waiting.cost > 1 for line in lines):
         again_in = AGAIN  # what the next jobs of these lanes cost is known then
-    waits = yield from _appoint(state, starts, now)
-    return Taken(claims, waits, min(filter(None, (again_in, state.next_in(lanes))), default=None))
+    waits, since = yield from _appoint(state, starts, now)
+    return Taken(claims, waits, since, min(filter(None, (again_in, state.next_in(lines))), default=None))
 
 
 def _fill(
-    worker: UUID,
-    lanes: Lanes,
-    room: int,
-    *,
-    state: "_State",
-    weights: Mapping[str, int],
-    turns: Turns,
-    now: datetime | None,
+    worker: UUID, lines: Sequence[Line], room: int, *, state: LimitState, turns: Turns, now: datetime | None
 ) -> Steps[tuple[list[Claim], dict[int, int]]]:
     """Claim until there is no room, or no lane has jobs that may start; and the instants at which some of them start."""
     claims: list[Claim] = []
     starts: dict[int, int] = {}
-    hungry = list(lanes)
-    of = {(one.queue, one.lane): keys for one, keys in lanes.items()}
-    while hungry and len(claims) < room:
-        left = room - len(claims)
-        asked_of = [_lane(one, lanes[one], left, weights) for one in hungry]
-        shares = turns.quotas(asked_of, state.free(lanes), left)
-        asked = {hungry[place]: share for place, share in shares.items()}
-        if not asked:
+    of = {(line.waiting.queue, line.waiting.lane): line for line in lines}
+    while lines and len(claims) < room:
+        lanes = [line.lane for line in lines]
+        shares = turns.quotas(lanes, state.free(lines), room - len(claims))
+        if not shares:
             break
-        found = yield from _claim(worker, asked, now)
-        early: dict[tuple[str, str | None], list[int]] = {}
+        found = yield from _claim(
+            worker, [(lines[place].waiting, share) for place, share in shares.items()], now
+        )
+        early: dict[tuple[str, str], list[int]] = {}
+        served: dict[tuple[str, str], int] = {}
         for claim, cost in found:
-            lane = (claim.queue, claim.lane)
-            at = None if lane in early else state.start(of[claim.queue, claim.lane or ""], cost)
+            lane = (claim.queue, claim.lane or "")
+            at = None if lane in early else state.start(of[lane], cost)
             if at is not None:
                 starts[claim.id] = at
                 claims.append(claim)
+                served[lane] = served.get(lane, 0) + 1
             else:  # it costs more than the first job of its lane; and no job of a lane goes past another
                 early.setdefault(lane, []).append(claim.id)
         if early:
             yield Statement("limits/put_back", {"ids": numbers([*chain(*early.values())])}, returns=False)
-        served = Counter((claim.queue, claim.lane) for claim, _ in found if claim.id in starts)
-        turns.learn(asked_of, {place: served[hungry[place][:2]] for place in shares})
-        hungry = [one for one, share in asked.items() if served[one[:2]] >= share]
+        counts = {place: served.get(_name(lines[place]), 0) for place in shares}
+        turns.learn(lanes, counts)
+        short = {place for place, count in counts.items() if count < shares[place]}
+        left = (
+            range(len(lines)) if short else shares
+        )  # what a lane had no jobs for goes to lanes that were given none
+        lines = [lines[place] for place in left if place not in short]
     return claims, {job: at for job, at in starts.items() if at > state.now}
 
 
+def _name(line: Line) -> tuple[str, str]:
+    return line.waiting.queue, line.waiting.lane
+
+
 def _claim(
-    worker: UUID, quotas: Mapping[Waiting, int], now: datetime | None
+    worker: UUID, quotas: Sequence[tuple[Waiting, int]], now: datetime | None
 ) -> Steps[list[tuple[Claim, int]]]:
     """Claim up to its quota from each lane; and what the start of each job costs."""
     params = {
         "worker": worker,
-        "queues": texts(one.queue for one in quotas),
-        "lanes": texts(one.lane for one in quotas),
-        "insides": [one.inside for one in quotas],
-        "quotas": numbers([*quotas.values()]),
+        "queues": texts(one.queue for one, _ in quotas),
+        "lanes": texts(one.lane for one, _ in quotas),
+        "insides": [one.inside for one, _ in quotas],
+        "quotas": numbers([quota for _, quota in quotas]),
         "fence": next_fence(),
         "now": now,
     }
@@ -244,98 +246,27 @@ def _claim(
     ]
 
 
-def _lane(one: Waiting, keys: Sequence[Key], most: int, weights: Mapping[str, int]) -> Lane:
-    share = share_of(one.lane)
-    limits = tuple(key.text for key in keys if key.limit)
-    return Lane(f"{one.queue} {one.lane}", limits, most, weights.get(share, 1), share)
-
-
-@dataclass(slots=True)
-class _State:
-    """What a claim from lanes counts and decides on.
-
-    Attributes:
-        now: the database's time, in microseconds since 1970.
-        horizon: how many microseconds before their start jobs are claimed.
-        said: the limits, by name.
-        running: how many jobs run, by key.
-        tats: the states of rates, by key.
-        advanced: the keys of rates under which a job was claimed.
-    """
-
-    now: int
-    horizon: int
-    said: Mapping[str, Numbers]
-    running: Counter[str]
-    tats: dict[str, int]
-    advanced: set[str] = field(default_factory=set)
-
-    def free(self, lanes: Lanes) -> dict[str, int]:
-        """How many jobs of each key may start."""
-        costs: dict[tuple[str, str], int] = {}
-        for one, keys in lanes.items():
-            for text, name in ((key.text, key.limit) for key in keys):
-                if name:
-                    costs[text, name] = max(costs.get((text, name), 1), one.cost)
-        return {text: self._free(text, self.said[name], cost) for (text, name), cost in costs.items()}
-
-    def start(self, keys: Sequence[Key], cost: int) -> int | None:
-        """When the next job of these keys starts, in microseconds since 1970; None: not soon. If so, it is counted from now on."""
-        at = self._start(keys, cost)
-        if at > self.now + self.horizon:
-            return None
-        for text, one in self._limits(keys):
-            if one.every is None:
-                self.running[text] += 1
-            else:
-                self.tats[text] = gcra.advanced(self._tat(text, one), at, one.rate, cost)
-                self.advanced.add(text)
-        return at
-
-    def next_in(self, lanes: Lanes) -> float | None:
-        """In how many seconds a job of these lanes may be claimed that waits for a rate; None: there is none."""
-        if all(one.every is None for one in self.said.values()):
-            return None
-        found = (self._start(keys, one.cost) - self.horizon - self.now for one, keys in lanes.items())
-        return min((pause / 1_000_000 for pause in found if pause > 0), default=None)
-
-    def _free(self, text: str, said: Numbers, cost: int) -> int:
-        if said.every is None:
-            return max(0, (said.most or 0) - self.running[text])
-        return gcra.count(self._tat(text, said), self.now, said.rate, cost=cost, horizon=self.horizon)
-
-    def _tat(self, text: str, said: Numbers) -> int:
-        return gcra.settled(self.tats.get(text, 0), self.now, said.rate)
-
-    def _start(self, keys: Sequence[Key], cost: int) -> int:
-        of = ((self._tat(text, one), one.rate) for text, one in self._limits(keys) if one.every is not None)
-        return max((gcra.earliest(tat, self.now, rate, cost) for tat, rate in of), default=self.now)
-
-    def _limits(self, keys: Sequence[Key]) -> list[tuple[str, Numbers]]:
-        return [(key.text, self.said[key.limit]) for key in keys if key.limit]
-
-
-def _state(lanes: Lanes, said: Mapping[str, Numbers], horizon: int, now: datetime | None) -> Steps[_State]:
+def _state(
+    lines: Sequence[Line], said: Mapping[str, Numbers], horizon: int, now: datetime | None
+) -> Steps[LimitState]:
     """What runs now, and the states of rates; asked after the limits are locked."""
-    limits = {(key.text, said[key.limit]) for keys in lanes.values() for key in keys if key.limit}
-    running: Counter[str] = Counter()
-    if any(one.most is not None for _, one in limits):
-        for queue, lane, count in (yield Statement("limits/running", {})):
-            running.update({key.text: count for key in keys_under(queue, lane)})
-    rates = sorted(text for text, one in limits if one.every is not None)
-    if not rates:
-        return _State(0, horizon, said, running, {})
-    rows = yield Statement("limits/arrivals", {"keys": texts(rates), "now": now})
-    return _State(rows[0][0], horizon, said, running, {key: tat for _, key, tat in rows if key is not None})
+    state = LimitState(said, horizon)
+    if any(one.most is not None for one in said.values()):
+        keys = {key.text for line in lines for key in line.keys if said[key.limit].most is not None}
+        for queue, lane, count in (yield Statement("limits/running", {"keys": texts(sorted(keys))})):
+            for text in lane_keys(lane).texts:
+                state.count(text, count)
+            if queue is not None:
+                state.count(QUEUE + queue, count)
+    if any(one.every is not None for one in said.values()):
+        keys = {key.text for line in lines for key in line.keys if said[key.limit].every is not None}
+        rows = yield Statement("limits/arrivals", {"keys": texts(sorted(keys)), "now": now})
+        state.now = rows[0][0]
+        state.tats = {key: tat for _, key, tat in rows if key is not None}
+    return state
 
 
-def _keys_of_queue(queue: str, limited: Collection[str]) -> tuple[Key, ...]:
-    return (key_of_queue(queue),) if queue in limited else ()
-
-
-def _locked(
-    names: Collection[str], declared: Mapping[str, Numbers]
-) -> Steps[dict[str | None, Numbers | None]]:
+def _locked(names: Collection[str], declared: Mapping[str, Numbers]) -> Steps[dict[str, Numbers | None]]:
     """Lock limits; what they say, None where another worker has locked one. A limit that is not known is missing."""
     if not names:
         return {}
@@ -346,7 +277,7 @@ def _locked(
     return said
 
 
-def _lock(names: Collection[str]) -> Steps[dict[str | None, Numbers | None]]:
+def _lock(names: Collection[str]) -> Steps[dict[str, Numbers | None]]:
     rows = yield Statement("limits/lock", {"names": texts(sorted(names))})
     return {
         name: Numbers(most=most, every=every, burst=burst) if locked else None
@@ -354,11 +285,18 @@ def _lock(names: Collection[str]) -> Steps[dict[str | None, Numbers | None]]:
     }
 
 
-def _appoint(state: _State, starts: Mapping[int, int], now: datetime | None) -> Steps[dict[int, float]]:
-    """Store the new states of rates; in how many seconds jobs start."""
+def _appoint(
+    state: LimitState, starts: Mapping[int, int], now: datetime | None
+) -> Steps[tuple[dict[int, float], float]]:
+    """Store the new states of rates; in how many seconds jobs start, and since when, by the monotonic clock.
+
+    The database read its clock while it was asked: the middle of that is at most half of it off, however long the commit takes.
+    """
     if not state.advanced:
-        return {}
+        return {}, 0.0
     tats = {key: state.tats[key] for key in sorted(state.advanced)}
     params = {"keys": texts(tats), "tats": numbers([*tats.values()]), "now": now}
+    asked_at = time.monotonic()
     ((at,),) = yield Statement("limits/advance", params)
-    return {job: max(0, start - at) / 1_000_000 for job, start in starts.items()}
+    since = (asked_at + time.monotonic()) / 2
+    return {job: max(0, start - at) / 1_000_000 for job, start in starts.items()}, since

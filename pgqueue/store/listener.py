@@ -4,6 +4,7 @@ The first two do not name jobs: each worker that receives one asks the database 
 programs that wait for jobs (:mod:`pgqueue.store.ends`).
 """
 
+import asyncio
 import re
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,12 @@ from typing import Any
 import psycopg
 
 from pgqueue.store.catalogue import Catalogue
+from pgqueue.store.session import cut_off
 
+PROBE_EVERY = 20.0
+"""Seconds. A connection that a router has dropped says nothing, as one without notifications: so the server is asked."""
+ANSWER_WITHIN = 10.0
+"""Seconds that the server has to answer before the connection is cut off."""
 FLOW = "flow"
 """What a notification says when there is work left in flows."""
 CANCEL = "cancel"
@@ -33,13 +39,19 @@ async def listen(
             begins, for notifications that were missed before.
 
     Raises:
-        psycopg.OperationalError: the connection was lost.
+        psycopg.OperationalError: the connection was lost, or the server did not answer within :data:`ANSWER_WITHIN`.
     """
     await connection.execute(listen_statement(catalogue).encode())
     heard("")
     heard(CANCEL)
-    async for notification in connection.notifies():
-        heard(notification.payload)
+    while True:
+        async for notification in connection.notifies(timeout=PROBE_EVERY):
+            heard(notification.payload)
+        deadline = asyncio.get_running_loop().call_later(ANSWER_WITHIN, cut_off, connection)
+        try:
+            await connection.execute(b"")
+        finally:
+            deadline.cancel()
 
 
 def listen_statement(catalogue: Catalogue) -> str:

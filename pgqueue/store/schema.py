@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
     from sqlalchemy import Connection
 
-REVISION = "0007"
+REVISION = "0008"
 """The revision for which this code is written."""
 
 _one_at_a_time = threading.RLock()

@@ -1,14 +1,12 @@
-"""Plans for callers that wait for jobs: have they ended, and with which result; notify their ends; why do they not end."""
+"""Plans for callers that wait for jobs: have they ended, and with which result; notify their ends."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import NamedTuple
 
 from pgqueue.store.arrays import numbers
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.records import job_of
 from pgqueue.values.job import Job
-from pgqueue.values.why import MOST_AHEAD, Facts, Why, explain
 
 _RESULT = Job.__struct_fields__.index("result")
 
@@ -52,15 +50,3 @@ def await_ends(job_ids: Sequence[int]) -> Steps[set[int]]:
 def live_ids(job_ids: Sequence[int]) -> Steps[set[int]]:
     """Which of these jobs have not ended."""
     return {row[0] for row in (yield Statement("live_ids", {"ids": numbers(job_ids)}))}
-
-
-@plan
-def why(job_id: int, *, now: datetime | None = None) -> Steps[Why]:
-    """Why a job does not run.
-
-    Args:
-        job_id: the job's id.
-        now: the time; by default the database's clock.
-    """
-    rows = yield Statement("why", {"id": job_id, "most_ahead": MOST_AHEAD, "now": now})
-    return explain(job_id, Facts(*rows[0]) if rows else None)

@@ -4,14 +4,16 @@ The worker learns it from its row: a notification has it look at once, and each 
 (:func:`pgqueue.store.claim.beat`).
 """
 
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from pgqueue.errors import UnknownWorker
 from pgqueue.store import audit
 from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.values.load import Bounds
 from pgqueue.values.options import check_text
-from pgqueue.values.workers import Ask, Steered, WorkerStatus, chosen
+from pgqueue.values.workers import ALL, Ask, Steered, WorkerStatus, chosen
 
 
 @plan
@@ -55,6 +57,8 @@ def ask(which: str, what: Ask, *, now: datetime | None = None) -> Steps[Steered]
     )
     told = {row[0] for row in rows}
     if not told:
+        if which == ALL:  # each of them ended a moment ago
+            return Steered((), found.refused)
         raise UnknownWorker(f"worker {found.asked[0]} ended a moment ago")
     asked = tuple(one for one in found.asked if one.id in told)
     yield from audit.note(
@@ -80,11 +84,12 @@ def _status(row: Row) -> WorkerStatus:
         supervised=row[11],
         answer=row[12],
         blocked_since=row[13],
-        asked=asked_of(row[14:]),
+        not_looked=row[14],
+        asked=asked_of(row[15:]),
     )
 
 
-def asked_of(row: Row) -> Ask:
+def asked_of(row: Sequence[Any]) -> Ask:
     """What a row says that a worker is asked to do: its columns ``ask_minimum`` to ``asked_by``."""
     least, most, draining, end, at, by = row
     return Ask(

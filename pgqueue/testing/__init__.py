@@ -12,6 +12,7 @@ from pgqueue.testing.draining import Ran, adrain, drain
 from pgqueue.testing.eagerly import eager
 from pgqueue.testing.memory import Memory
 from pgqueue.testing.modes import every_queue, in_database, in_memory, in_transaction
+from pgqueue.testing.replaying import replay
 from pgqueue.testing.ticking import assert_ticks
 from pgqueue.testing.trouble import Trouble, WorkerDied, dying, failing
 
@@ -37,4 +38,5 @@ __all__ = [
     "in_database",
     "in_memory",
     "in_transaction",
+    "replay",
 ]

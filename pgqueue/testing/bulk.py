@@ -1,13 +1,15 @@
 """Operations on many jobs in memory, and what operators did: answers the plans of :mod:`pgqueue.store.bulk`."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
 from pgqueue.store.bulk import SAMPLED, Begun
 from pgqueue.store.bulk_jobs import Changed, Found, retried
+from pgqueue.store.plan import Plan
 from pgqueue.testing.row import Row
 from pgqueue.testing.table import Table
 from pgqueue.values.bulk import ASKED, DONE, Action, AuditEntry, Counted, Operation, Preview
@@ -45,6 +47,23 @@ class Operations:
         entry = AuditEntry(number, now, by, operation.action, target, details, 0, {}, unfinished=True)
         self._audit.append(entry)
         return Begun(number, operation, -1, max((row.id for row in self._table.rows()), default=-1))
+
+    def write(
+        self,
+        *,
+        done: Plan[Any],  # noqa: ARG002 - the plan's argument
+        action: str,
+        target: str,
+        by: str | None,
+        jobs: Callable[[Any], int] | None,
+        details: Mapping[str, object],
+        result: Any,  # noqa: ANN401 - the result of any plan
+        now: datetime,
+    ) -> None:
+        """Write down what an operator did by one plan."""
+        said: dict[str, object] = {name: str(value) for name, value in details.items() if value is not None}
+        count = None if jobs is None else jobs(result)
+        self._audit.append(AuditEntry(len(self._audit) + 1, now, by, action, target, said, count))
 
     def find(
         self, operation: Operation, *, after: int, up_to: int, ids: Collection[int] | None
@@ -93,7 +112,7 @@ class Operations:
         )
 
     def listed(self, *, before: int | None, limit: int) -> list[AuditEntry]:
-        """The operations, newest first."""
+        """What operators did, newest first."""
         return [one for one in reversed(self._audit) if before is None or one.id < before][:limit]
 
     def _change(self, operation: Operation, ids: list[int], now: datetime) -> Changed:

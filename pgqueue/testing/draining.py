@@ -15,6 +15,7 @@ from pgqueue.store.database import Database
 from pgqueue.store.ending import States
 from pgqueue.store.plan import Plan
 from pgqueue.store.sweep import arun_sweep, reclaiming, run_sweep
+from pgqueue.testing.alerts import alook_at_due, look_at_due
 from pgqueue.testing.attempts import Loop, Watched, arun
 from pgqueue.testing.clock import Clock
 from pgqueue.testing.guarding import require_for_tests
@@ -70,7 +71,8 @@ def drain(
 ) -> list[Ran]:
     """Run every job that is due, and every job that is due because of those, without a worker.
 
-    First it fires the schedules that are due. Schedules that the app declares are stored by ``queue.schedules.apply()``.
+    First it fires the schedules that are due, then it looks at the alerts that are due. What the app declares of them is stored by
+    ``queue.schedules.apply()`` and ``queue.alerts.apply()``.
 
     Jobs of one queue run in the order in which a worker would start them; queues come one after the other, by
     name. Plain functions run in the current thread, others in an event loop of their own.
@@ -96,7 +98,28 @@ def drain(
         JobError: there were ``limit`` jobs.
         UnknownQueue: one of ``queues`` is not declared.
     """
-    shift = Shift(queue, queues, order, raises=raises, limit=limit)
+    return _drained(
+        queue, Shift(queue, queues, order, raises=raises, limit=limit), now, allow_real=allow_real
+    )
+
+
+def run_next(queue: PgQueue) -> Ran:
+    """Run the job that is due first, or the batch that it begins, and no other; raise what a drain raises.
+
+    Raises:
+        JobError: none is due.
+    """
+    ran = _drained(
+        queue, Shift(queue, None, "shares", raises=True, limit=1), None, allow_real=False, only_one=True
+    )
+    if not ran:
+        raise JobError("no job is due")
+    return ran[0]
+
+
+def _drained(
+    queue: PgQueue, shift: "Shift", now: datetime | None, *, allow_real: bool, only_one: bool = False
+) -> list[Ran]:
     if _must_ask_for_name(queue, allow_real=allow_real):
         require_for_tests(queue.database.run(control.database_name()))
     if now is None and _clock_of(queue) is None:
@@ -106,8 +129,9 @@ def drain(
         database = shift.executor.database = queue.database
         while database.run(ticks.fire_due()).more:
             pass
+        look_at_due(database)
         try:
-            while found := _claimed(database, shift):
+            while not (only_one and shift.ran) and (found := _claimed(database, shift)):
                 attempt = shift.begin(found)
                 queue.hooks.flush()
                 verdicts = loop.run(shift.executor, attempt)
@@ -116,7 +140,7 @@ def drain(
                 if verdicts:
                     shift.note_recorded(verdicts, database.run(shift.finish(verdicts)))
                 queue.hooks.flush()
-                shift.end([(one, database.run(control.show(one.id))) for one in found])
+                shift.end([(claimed, database.run(control.show(claimed.id))) for claimed in found])
             queue.hooks.flush()
         finally:
             loop.stop()
@@ -164,6 +188,7 @@ async def adrain(
         database = shift.executor.database = queue.database
         while (await database.arun(ticks.fire_due())).more:
             pass
+        await alook_at_due(database)
         try:
             while found := await _aclaimed(database, shift):
                 attempt = shift.begin(found)
@@ -258,6 +283,7 @@ class Shift:
 
     def sort(self, found: Found) -> bool:
         """Take a claim to run next or with those of its batch, or as another one; False: there was none."""
+        self._lanes.claimed()
         self.executor.timeouts.clear()
         self.executor.timeouts.update(found.timeouts)
         claim = found.claim

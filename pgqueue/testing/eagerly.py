@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from pgqueue.app.pgqueue import PgQueue
+from pgqueue.store.audit import doing
 from pgqueue.store.plan import Plan
 from pgqueue.testing.clock import Clock
 from pgqueue.testing.draining import adrain, drain
@@ -41,7 +42,7 @@ class Eager(Memory):
 
     def run(self, plan: Plan[T], connection: object = None) -> T:
         """Answer a plan, and run what is due if it was an enqueue or a signal."""
-        enqueued = plan.name in ENQUEUES
+        enqueued = doing(plan).name in ENQUEUES
         answer = super().run(plan, connection)
         if enqueued:
             drain(self._queue, raises=self._raises)
@@ -49,7 +50,7 @@ class Eager(Memory):
 
     async def arun(self, plan: Plan[T], connection: object = None) -> T:
         """Answer a plan, and run what is due if it was an enqueue or a signal."""
-        enqueued = plan.name in ENQUEUES
+        enqueued = doing(plan).name in ENQUEUES
         answer = super().run(plan, connection)
         if enqueued:
             await adrain(self._queue, raises=self._raises)

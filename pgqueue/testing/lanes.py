@@ -1,4 +1,4 @@
-"""Which of the jobs that wait in lanes may start now, for tests without a database: their limits and shares.
+"""Which of the jobs that wait under limits may start now, for tests without a database.
 
 The rules are those of workers: :mod:`pgqueue.values.gcra` and :mod:`pgqueue.values.lanes`. A drain runs one job at a time, so a
 limit of concurrency binds where an attempt is left running, and a rate binds until a later instant.
@@ -11,13 +11,20 @@ from datetime import UTC, datetime, timedelta
 from pgqueue.testing.row import Row
 from pgqueue.values import gcra
 from pgqueue.values.lanes import Lane, Turns
-from pgqueue.values.limit import Key, Numbers, keys_of, share_of
+from pgqueue.values.limit import QUEUE, Key, Numbers, keys_of, share_of
+from pgqueue.values.limit_status import LimitStatus, keys_under
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Lanes:
-    """The limits of a queue's tasks, and the states of its rates."""
+    """The limits of a queue's tasks, and the states of its rates.
+
+    Attributes:
+        said: the limits that an operator has set, by name.
+        weights: those of shares, by their keys.
+        tats: the states of rates, by key.
+    """
 
     def __init__(self, limits: Callable[[], Mapping[str, Numbers]]) -> None:
         """Begin with no start.
@@ -25,43 +32,64 @@ class Lanes:
         Args:
             limits: returns them by name; tasks may be registered later.
         """
+        self.said: dict[str, LimitStatus] = {}
+        self.weights: dict[str, int] = {}
+        self.tats: dict[str, int] = {}
         self._limits = limits
-        self._tats: dict[str, int] = {}
         self._turns: dict[str, Turns] = {}
 
-    def heads(self, rows: Iterable[Row], now: datetime) -> dict[str, list[Row]]:
+    def declared(self) -> Mapping[str, Numbers]:
+        """The limits of the queue's tasks, by name."""
+        return self._limits()
+
+    def most(self, name: str, declared: int) -> int:
+        """How many jobs run at once under a limit."""
+        found = self.said.get(name)
+        return declared if found is None or found.numbers.most is None else found.numbers.most
+
+    def running(self, rows: Iterable[Row]) -> Counter[str]:
+        """How many jobs run under each key; a job that keeps its place counts, but not in its queue as a whole."""
+        counts: Counter[str] = Counter()
+        for row in rows:
+            if row.is_running:
+                counts.update(key.text for key in keys_under(row.new.queue, row.new.lane or ""))
+            elif row.keeps_place:
+                counts.update(key.text for key in keys_of(row.new.lane or ""))
+        return counts
+
+    def heads(self, rows: Iterable[Row], running: Mapping[str, int], now: datetime) -> dict[str, list[Row]]:
         """The first job of each lane whose limits let it start now, by queue."""
-        running: Counter[str] = Counter()
         first: dict[tuple[str, str], Row] = {}
         for row in rows:
-            if row.new.lane is None:
-                continue
-            if row.is_running:
-                running.update(key.text for key in keys_of(row.new.lane))
-            elif row.is_ready:
+            if row.new.lane is not None and row.is_ready:
                 lane = (row.new.queue, row.new.lane)
                 first[lane] = min(first.get(lane, row), row, key=lambda one: one.place)
         found: dict[str, list[Row]] = {}
         for (queue, _), row in sorted(first.items(), key=lambda one: one[0]):
-            if self._may_start(row, running, now):
+            if self.let(row, running, now):
                 found.setdefault(queue, []).append(row)
         return found
 
     def choose(self, queue: str, heads: list[Row], now: datetime) -> Row:
         """The one of these whose turn it is; the rates take note of its start."""
-        lanes = [Lane(row.new.lane or "", (), 1, share=share_of(row.new.lane or "")) for row in heads]
+        lanes = [self._lane(row.new.lane or "") for row in heads]
         turns = self._turns.setdefault(queue, Turns())
         given = turns.quotas(lanes, {}, 1)
         turns.learn(lanes, given)
         row = heads[next(iter(given))]
-        for key, numbers in self._of(row):
-            if numbers is not None and numbers.most is None:
-                tat = self._tat(key, now, numbers)
-                self._tats[key.text] = gcra.advanced(tat, _micros(now), numbers.rate, _cost(row))
+        self.started(row, now)
         return row
 
-    def _may_start(self, row: Row, running: Mapping[str, int], now: datetime) -> bool:
-        for key, numbers in self._of(row):
+    def started(self, row: Row, now: datetime) -> None:
+        """Have the rates take note of a start."""
+        for key, numbers in self.of(row):
+            if numbers is not None and numbers.most is None:
+                tat = self._tat(key, now, numbers)
+                self.tats[key.text] = gcra.advanced(tat, _micros(now), numbers.rate, _cost(row))
+
+    def let(self, row: Row, running: Mapping[str, int], now: datetime) -> bool:
+        """Whether the limits of a job let it start now."""
+        for key, numbers in self.of(row):
             if numbers is None:  # this program does not know the limit, so no worker of it runs the job
                 return False
             if numbers.most is not None:
@@ -73,12 +101,23 @@ class Lanes:
                 return False
         return True
 
-    def _of(self, row: Row) -> list[tuple[Key, Numbers | None]]:
-        limits = self._limits()
-        return [(key, limits.get(key.limit)) for key in keys_of(row.new.lane or "") if key.limit]
+    def _lane(self, name: str) -> Lane:
+        share = share_of(name)
+        return Lane(name, (), 1, self.weights.get(share, 1), share)
+
+    def of(self, row: Row) -> list[tuple[Key, Numbers | None]]:
+        """The keys that limit a job, each with what its limit says; None: this program does not know the limit."""
+        declared = self._limits()
+        limits = {**declared, **{name: one.numbers for name, one in self.said.items()}}
+        keys = keys_under(row.new.queue, row.new.lane or "")
+        return [
+            (key, limits.get(key.limit))
+            for key in keys
+            if key.limit and (not key.limit.startswith(QUEUE) or key.limit in limits)
+        ]
 
     def _tat(self, key: Key, now: datetime, numbers: Numbers) -> int:
-        return gcra.settled(self._tats.get(key.text, 0), _micros(now), numbers.rate)
+        return gcra.settled(self.tats.get(key.text, 0), _micros(now), numbers.rate)
 
 
 def _micros(now: datetime) -> int:

@@ -12,7 +12,6 @@ from pgqueue.testing.flows import Flows
 from pgqueue.testing.row import Row
 from pgqueue.values.job import JobState
 from pgqueue.values.signal import Awaited, reason_of
-from pgqueue.values.why import blocked
 
 
 class Mailbox:
@@ -93,13 +92,13 @@ class Mailbox:
         self._passed = {wait for wait in self._passed if wait[0] != job_id}
         self._deadlines = {wait: until for wait, until in self._deadlines.items() if wait[0] != job_id}
 
-    def spoken(self, job_id: int, now: datetime) -> str | None:
-        """What a blocked job waits for, and how long at most; None: no signal and no time."""
+    def awaited(self, job_id: int, now: datetime) -> tuple[str, float | None] | None:
+        """What a blocked job waits for, and for how many seconds at most; None: no signal and no time."""
         awaited = self._waiting.get(job_id)
         if awaited is None:
             return None
         until = self._deadlines.get((job_id, awaited.reason))
-        return blocked(job_id, [awaited.reason], [None if until is None else (until - now).total_seconds()])
+        return awaited.reason, None if until is None else (until - now).total_seconds()
 
     def _is_gone(self, target: str) -> bool:
         """Whether the job or the flow that a signal is for has ended, or never was."""

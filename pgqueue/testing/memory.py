@@ -9,14 +9,18 @@ from typing import NoReturn, TypeVar
 
 from pgqueue.app.registry import Registry
 from pgqueue.errors import NotInMemory
+from pgqueue.store.audit import doing
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan
+from pgqueue.testing.alerts import AlertBook
 from pgqueue.testing.bulk import Operations
 from pgqueue.testing.clock import Clock
 from pgqueue.testing.flow_control import FlowControl
 from pgqueue.testing.flow_facts import FlowFacts
 from pgqueue.testing.flow_growth import FlowGrowth
 from pgqueue.testing.flow_looking import FlowLooks
+from pgqueue.testing.insight import Looks
+from pgqueue.testing.limits import LimitBook
 from pgqueue.testing.notes import Notebook
 from pgqueue.testing.schedules import Calendar
 from pgqueue.testing.table import Table
@@ -30,13 +34,14 @@ ANSWERED = frozenset(
         "enqueue.enqueue_many",
         "control.show",
         "waiting.look",
-        "waiting.why",
+        "why.why",
         "control.jobs",
         "control.counts",
         "standings.queue_standings",
         "control.clock",
         "control.cancel",
         "control.retry",
+        "control.run_now",
         "control.purge_dead",
         "plans.next_claim",
         "finish.record",
@@ -76,6 +81,16 @@ FLOW_FACTS = frozenset({"flow_facts.facts"})
 """The one by which jobs know what came before them, which :class:`FlowFacts` answers in the same way."""
 FLOW_LOOKS = frozenset(f"flow_looking.{name}" for name in ("flows", "flow", "nodes", "state", "results"))
 """Those by which callers look at them, which :class:`FlowLooks` answers in the same way."""
+LIMITS = frozenset(
+    f"limit_control.{name}" for name in ("listed", "show", "change", "unset", "weigh", "weights")
+)
+"""Those about limits, which :class:`LimitBook` answers in the same way."""
+INSIGHT = frozenset({"insight.running", "insight.errors", "insight.schedules", "searching.search"})
+"""Those by which callers look at the queue as a whole, which :class:`Looks` answers in the same way."""
+ALERTS = frozenset(
+    f"alerts.{name}" for name in ("apply", "remove", "listed", "silence", "due", "look", "fail")
+)
+"""Those about alerts, which :class:`AlertBook` answers in the same way."""
 TIMED = "control.clock"
 """The plan that asks for the time; it takes none."""
 
@@ -101,25 +116,31 @@ class Memory(Database):
         super().__init__("", schema=queue.database.catalogue.schema)
         self.clock = Clock() if clock is None else clock
         self._limits = lambda: queue.limits
+        self._limiting = lambda: queue.limiting
         self.clear()
         self._one_at_a_time = threading.RLock()
 
     def clear(self) -> None:
-        """Forget every job, what it noted, every flow, signal and schedule."""
-        self._table = table = Table(self._limits)
+        """Forget every job, what it noted, every flow, signal, schedule and alert."""
+        self._table = table = Table(self._limits, self._limiting)
+        self._operations = Operations(table)
         self.flows = table.flows
+        calendar, limits = Calendar(table.enqueue, table.show), LimitBook(table)
         self._answers: dict[str, object] = {
             **dict.fromkeys(ANSWERED, table),
-            **dict.fromkeys(CALENDAR, Calendar(table.enqueue, table.show)),
+            **dict.fromkeys(CALENDAR, calendar),
             **dict.fromkeys(NOTES, Notebook(table)),
             **dict.fromkeys(QUEUES, table.queues),
-            **dict.fromkeys(OPERATIONS, Operations(table)),
+            **dict.fromkeys(OPERATIONS, self._operations),
             **dict.fromkeys(SIGNALS, table.mailbox),
             **dict.fromkeys(FLOWS, self.flows),
             **dict.fromkeys(FLOW_CONTROL, FlowControl(table)),
             **dict.fromkeys(FLOW_GROWTH, FlowGrowth(table)),
             **dict.fromkeys(FLOW_FACTS, FlowFacts(table.flows)),
             **dict.fromkeys(FLOW_LOOKS, FlowLooks(table.flows)),
+            **dict.fromkeys(LIMITS, limits),
+            **dict.fromkeys(ALERTS, AlertBook(table, calendar, limits)),
+            **dict.fromkeys(INSIGHT, Looks(table, calendar)),
         }
 
     def take_reclaimed(self) -> list[Verdict]:
@@ -128,16 +149,22 @@ class Memory(Database):
         return reclaimed
 
     def run(self, plan: Plan[T], connection: object = None) -> T:  # noqa: ARG002 - there is no transaction to join
-        """Answer a plan."""
+        """Answer a plan; where an operator asks, write down what changed."""
+        with self._one_at_a_time:
+            answer = self._answer(doing(plan))
+            if answer and doing(plan) is not plan:
+                self._operations.write(**plan.arguments, result=answer, now=self.clock.now)
+            return answer
+
+    def _answer(self, plan: Plan[T]) -> T:
         answers = self._answers.get(plan.name)
         if answers is None:
             self._refuse(f"{plan.name!r} was asked of it")
         given = plan.arguments
         if plan.name == TIMED or given.get("now", plan) is None:
             given["now"] = self.clock.now
-        with self._one_at_a_time:
-            answer: T = getattr(answers, plan.name.rpartition(".")[2])(**given)
-            return answer
+        answer: T = getattr(answers, plan.name.rpartition(".")[2])(**given)
+        return answer
 
     async def arun(self, plan: Plan[T], connection: object = None) -> T:
         """Answer a plan."""

@@ -35,6 +35,7 @@ class Row:
     at_end: int | None = None
     expires_at: datetime | None = None
     started_fence: int | None = None
+    place_at: datetime | None = None
 
     @property
     def priority(self) -> int:
@@ -55,6 +56,11 @@ class Row:
     def is_running(self) -> bool:
         """Whether an attempt holds it."""
         return self.state is JobState.RUNNING
+
+    @property
+    def keeps_place(self) -> bool:
+        """Whether it waits for its retry under an ordered limit."""
+        return self.state is JobState.SCHEDULED and self.place_at is not None
 
     @property
     def shown_state(self) -> JobState:

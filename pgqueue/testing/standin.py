@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import psycopg
 
+from pgqueue.store.audit import doing
 from pgqueue.store.connection import OwnAsyncConnection
 from pgqueue.store.database import Database
 from pgqueue.store.drivers import is_blocking, psycopg_async_connection, psycopg_connection
@@ -86,6 +87,8 @@ class StandIn:
 
     def _dated(self, plan: Plan[T]) -> Plan[T]:
         """The plan at the clock's instant, where it takes an instant and none is given."""
+        if (done := doing(plan)) is not plan:
+            return plan.but(done=self._dated(done))
         if self.clock is None or plan.arguments.get("now", plan) is not None:
             return plan
         return plan.but(now=self.clock.now)

@@ -28,6 +28,7 @@ from pgqueue.testing.lanes import Lanes
 from pgqueue.testing.mailbox import Mailbox
 from pgqueue.testing.plans import Found
 from pgqueue.testing.row import Row
+from pgqueue.testing.why import Around, facts_of
 from pgqueue.values.crashes import Begun
 from pgqueue.values.job import (
     AtEnd,
@@ -40,9 +41,9 @@ from pgqueue.values.job import (
     Outcome,
     QueueCount,
 )
-from pgqueue.values.lease import LEASE, spoken
+from pgqueue.values.lease import LEASE
 from pgqueue.values.limit import Numbers, WhenFull, keys_of
-from pgqueue.values.limiting import limit_full
+from pgqueue.values.limiting import Limiting, limit_full
 from pgqueue.values.queue_defaults import Known, full
 from pgqueue.values.retried import Held, Retried
 from pgqueue.values.serving import Serving
@@ -71,15 +72,22 @@ class Table:
 
     Attributes:
         reclaimed: what was recorded of lost workers' jobs; a drain takes it.
+        lanes: the limits under which jobs wait.
     """
 
-    def __init__(self, limits: Callable[[], Mapping[str, Numbers]]) -> None:
+    def __init__(
+        self,
+        limits: Callable[[], Mapping[str, Numbers]],
+        limiting: Callable[[], Mapping[str, Limiting | None]],
+    ) -> None:
         """Begin with no job.
 
         Args:
             limits: returns those of the queue's tasks, by name.
+            limiting: returns which of them each task has.
         """
-        self._lanes = Lanes(limits)
+        self.lanes = Lanes(limits)
+        self._limiting = limiting
         self._rows: dict[int, Row] = {}
         self._ids = count(1)
         self._leases: dict[UUID, datetime] = {}
@@ -88,6 +96,7 @@ class Table:
         self.reclaimed: list[Verdict] = []
         self.flows = Flows(self.insert, self.holder, self.require_rooms)
         self.mailbox = Mailbox(self._rows, self.flows)
+        self._around = Around(self._rows, self.queues, self.lanes, self.flows, self.mailbox)
 
     def clock(self, *, now: datetime) -> datetime:
         """What time it is."""
@@ -108,14 +117,16 @@ class Table:
 
     def _require_place(self, job: NewJob, when_full: tuple[WhenFull, int], now: datetime) -> Enqueued | None:
         """As :func:`pgqueue.store.lanes.require_place`."""
-        policy, most = when_full
+        policy, declared = when_full
+        limit = keys_of(job.lane or "")[0].limit
+        most = self.lanes.most(limit, declared)
         same = [row for row in self._rows.values() if row.new.lane == job.lane]
         running = sum(row.is_running for row in same)
         waiting = [row for row in same if row.is_ready and row.new.queue == job.queue]
         if running + len(waiting) < most:
             return None
         if policy == "refuse":
-            raise limit_full(keys_of(job.lane or "")[0].limit, most)
+            raise limit_full(limit, most)
         if policy == "oldest":
             return Enqueued(waiting[0].id, Outcome.REJECTED) if waiting else None
         for row in waiting:
@@ -192,21 +203,7 @@ class Table:
     def why(self, job_id: int, *, now: datetime) -> Why:
         """Why a job does not run; here none does until a test drains its queue."""
         row = self._rows.get(job_id)
-        if row is None:
-            return explain(job_id, None)
-        if row.state.ended:
-            why = f" ({row.reason})" if row.reason else ""
-            return Why(job_id, row.state, "ended", f"it is {row.state}{why}")
-        if row.shown_state is not row.state:
-            said = f"it waits in its lane for {', '.join(key.text for key in keys_of(row.new.lane or ''))}"
-            return Why(job_id, row.shown_state, "blocked", said)
-        if row.state is JobState.BLOCKED:
-            said = self.mailbox.spoken(job_id, now) or "it is blocked, and waits for other jobs of its flow"
-            return Why(job_id, row.state, "blocked", said)
-        due = f"due in {spoken((row.run_at - now).total_seconds())}" if row.run_at > now else str(row.state)
-        paused = f", and queue {row.new.queue!r} is paused" if row.new.queue in self.queues.paused else ""
-        said = f"it is {due}{paused}; its queue is in memory for a test: pgqueue.testing.drain(queue) runs it"
-        return Why(job_id, row.state, "no worker", said)
+        return explain(job_id, None if row is None else facts_of(self._around, row, now))
 
     def jobs(
         self,
@@ -274,11 +271,17 @@ class Table:
 
     def retry(self, job_id: int, *, without_key: bool, now: datetime) -> Retried:
         """Make a scheduled or dead job ready."""
+        if self.run_now(job_id, now=now):
+            return Retried((job_id,))
+        return self.revive([job_id], without_key=without_key, now=now)
+
+    def run_now(self, job_id: int, *, now: datetime) -> bool:
+        """Make a scheduled job ready."""
         row = self._rows.get(job_id)
         if row is None or row.state is not JobState.SCHEDULED:
-            return self.revive([job_id], without_key=without_key, now=now)
-        row.state, row.run_at = JobState.READY, now
-        return Retried((job_id,))
+            return False
+        row.state, row.run_at, row.place_at = JobState.READY, row.place_at or now, None
+        return True
 
     def purge_dead(self, job_ids: Collection[int]) -> int:
         """Forget those of these jobs that are dead."""
@@ -303,16 +306,22 @@ class Table:
         self.mailbox.admit_lapsed(now=now)
         for row in self._rows.values():
             if row.state is JobState.SCHEDULED and row.run_at <= now:
-                row.state = JobState.READY
-        plain = [row for row in self._rows.values() if row.is_ready and row.new.lane is None]
+                row.state, row.run_at, row.place_at = JobState.READY, row.place_at or row.run_at, None
+        running = self.lanes.running(self._rows.values())
+        plain = [
+            row
+            for row in self._rows.values()
+            if row.is_ready and row.new.lane is None and self.lanes.let(row, running, now)
+        ]
         self.queues.age(plain, now)
         line = self._turn({row.new.queue for row in plain}, served, split)
         if line is not None:
             first = min((row for row in plain if row.new.queue == line), key=lambda row: row.place)
+            self.lanes.started(first, now)
             return Found(first.claimed(worker.id, now), self.queues.timeouts())
-        heads = self._lanes.heads(self._rows.values(), now)
+        heads = self.lanes.heads(self._rows.values(), running, now)
         line = self._turn(heads.keys(), served, split)
-        chosen = None if line is None else self._lanes.choose(line, heads[line], now).claimed(worker.id, now)
+        chosen = None if line is None else self.lanes.choose(line, heads[line], now).claimed(worker.id, now)
         return Found(chosen, self.queues.timeouts())
 
     def _turn(self, waiting: Collection[str], served: Serving, split: Split | None) -> str | None:
@@ -382,9 +391,16 @@ class Table:
                 row.reason = reason
                 row.attempts -= reason == "expired"
             case Again(delay=delay) | Returned(delay=delay) | Unknown(delay=delay):
-                row.run_at = row.run_at if delay is None else now + delay
+                place, row.run_at = row.run_at, row.run_at if delay is None else now + delay
                 row.wait(JobState.SCHEDULED if delay else JobState.READY)
+                limiting = self._limiting().get(row.new.task)
+                if row.new.lane is not None and limiting is not None and limiting.ordered:
+                    row.place_at, row.run_at = (place, row.run_at) if delay else (None, place)
                 row.attempts -= isinstance(verdict, Returned | Unknown)
+
+    def is_lost(self, row: Row, now: datetime) -> bool:
+        """Whether a worker holds the job whose lease has passed."""
+        return row.worker_id is not None and self._leases.get(row.worker_id, now) <= now
 
     def _reclaim(self, now: datetime) -> None:
         """End the claims of workers whose lease has passed."""

@@ -166,11 +166,13 @@ def _in_turn(
     if overlap == "skip":
         return [(at, SKIPPED if runs_now or number else FIRED) for number, at in enumerate(fire)]
     room = LONGEST_QUEUE - len(waiting)
-    queued = [(at, WAITING if number < room else SKIPPED) for number, at in enumerate(fire)]
+    known = {*waiting}
+    new = [at for at in fire if at not in known]  # a backfill may have had ticks wait that are due only now
+    queued = [(at, WAITING if number < room else SKIPPED) for number, at in enumerate(new)]
     if runs_now or not (waiting or queued):
         return queued
-    in_line = [*((at, WAITING) for at in waiting), *queued]
-    return [(in_line[0][0], FIRED), *in_line[1:]]
+    line = [*((at, WAITING) for at in waiting), *queued]
+    return [(line[0][0], FIRED), *line[1:]]
 
 
 def _missed(timing: Timing, settled: datetime, until: datetime) -> list[datetime]:

@@ -4,8 +4,8 @@ A flow is a tree of groups with jobs as leaves; edges stand between members of o
 itself. :func:`nodes_of` makes the list that is stored; the root is its first node.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
@@ -146,6 +146,19 @@ class NewFlow:
     def jobs(self) -> list[NewJob]:
         """Its jobs, in the order of their ids; made from its parts each time."""
         return [node.job for node in nodes_of(self.parts) if node.job is not None]
+
+    def with_jobs(self, made: Callable[[NewJob], NewJob]) -> "NewFlow":
+        """The same flow, with each job as ``made`` returns it."""
+        nodes_of(self.parts)  # refuses groups that are nested too deeply
+        return replace(self, parts=_with_jobs(self.parts, made))
+
+
+def _with_jobs(parts: Parts, made: Callable[[NewJob], NewJob]) -> Parts:
+    steps = [
+        replace(one, what=_with_jobs(one.what, made) if isinstance(one.what, Parts) else made(one.what))
+        for one in parts.steps
+    ]
+    return replace(parts, steps=steps)
 
 
 @dataclass(slots=True)

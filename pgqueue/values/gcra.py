@@ -5,6 +5,9 @@ The state of a rate is one number, the *theoretical arrival time* (tat): when th
 ``max(tat, start) + cost * every``. So in any window of the length ``t`` the starts cost at most ``burst + t / every``, and with
 a burst of 1 they are at least ``every`` apart. A tat in the past counts as now: no start is made up for after a pause.
 
+A cost counts as 1 at least and as the burst at most: SQL may have written another one, or an operator may have lowered the burst
+since. Such a job would never start, and would keep all later jobs of its lane from their starts.
+
 A worker claims jobs a *horizon* before their start, and waits for the instant, so that the starts are exact.
 
 Source: ITU-T recommendation I.371, "Traffic control and congestion control in B-ISDN", annex A: virtual scheduling algorithm.
@@ -14,6 +17,8 @@ from collections.abc import Iterable
 
 HORIZON = 100_000
 """Microseconds. Jobs of rates are claimed at most this long before their start."""
+LAST = 2**63 - 1
+"""The last tat that PostgreSQL stores."""
 
 
 def settled(tat: int, now: int, rate: tuple[int, int]) -> int:
@@ -36,18 +41,19 @@ def earliest(tat: int, now: int, rate: tuple[int, int], cost: int = 1) -> int:
         cost: of the start.
     """
     every, burst = rate
-    return max(now, max(tat, now) + (cost - burst) * every)
+    return max(now, max(tat, now) + (_counted(cost, burst) - burst) * every)
 
 
 def advanced(tat: int, at: int, rate: tuple[int, int], cost: int = 1) -> int:
     """The state after a start at this time; arguments as for :func:`earliest`."""
-    return max(tat, at) + cost * rate[0]
+    every, burst = rate
+    return min(LAST, max(tat, at) + _counted(cost, burst) * every)
 
 
 def count(tat: int, now: int, rate: tuple[int, int], *, cost: int = 1, horizon: int = HORIZON) -> int:
     """How many jobs of the same cost may start by ``now + horizon``; other arguments as for :func:`earliest`."""
     every, burst = rate
-    return max(0, ((now + horizon - max(tat, now)) // every + burst) // cost)
+    return max(0, ((now + horizon - max(tat, now)) // every + burst) // _counted(cost, burst))
 
 
 def starts(
@@ -71,3 +77,7 @@ def starts(
         found.append(at)
         tat = advanced(tat, at, rate, cost)
     return found, tat
+
+
+def _counted(cost: int, burst: int) -> int:
+    return max(1, min(cost, burst))

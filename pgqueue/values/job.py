@@ -11,7 +11,7 @@
 ``cancelled``, and so can a running job whose attempt ends without success.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
@@ -20,6 +20,7 @@ from uuid import UUID
 
 import msgspec
 
+from pgqueue.errors import InvalidOption
 from pgqueue.values.limit import WhenFull
 from pgqueue.values.unique import Unique
 
@@ -258,3 +259,17 @@ class QueueCount(msgspec.Struct, frozen=True):
     unknown: int = 0
     unknown_tasks: tuple[str, ...] = ()
     unknown_since: datetime | None = None
+
+
+def states_of(given: str | Collection[str] | None) -> list[JobState] | None:
+    """A state, or several, by their names; None: any.
+
+    Raises:
+        InvalidOption: there is no such state.
+    """
+    if given is None:
+        return None
+    try:
+        return [JobState(one) for one in ([given] if isinstance(given, str) else given)]
+    except ValueError as error:
+        raise InvalidOption(f"{error}; the states are {', '.join(JobState)}") from error

@@ -11,12 +11,13 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heapreplace
 from types import MappingProxyType
-from typing import NamedTuple
+
+import msgspec
 
 NO_PASSES: Mapping[str, float] = MappingProxyType({})
 
 
-class Lane(NamedTuple):
+class Lane(msgspec.Struct, frozen=True, gc=False):
     """A lane in which jobs wait.
 
     Attributes:
@@ -100,10 +101,55 @@ def _given(
     lanes: Sequence[Lane], free: Mapping[str, int], room: int, first: int, passes: Mapping[str, float]
 ) -> tuple[dict[int, int], set[str]]:
     """What each lane is given, and the shares that could take no more."""
-    left, count = dict(free), len(lanes)
+    count = len(lanes)
+    order = [*range(first % count, count), *range(first % count)] if count else []
+    shares = [*map(_share, lanes)]
+    if len({*shares}) == count and len({lane.weight for lane in lanes}) < 2 and len({*passes.values()}) < 2:  # noqa: PLR2004
+        return given_in_turn(lanes, free, room, order)
+    return given_by_pass(lanes, free, room, order, passes)
+
+
+def given_in_turn(
+    lanes: Sequence[Lane], free: Mapping[str, int], room: int, order: Sequence[int]
+) -> tuple[dict[int, int], set[str]]:
+    """As :func:`given_by_pass`, where each lane has a share of its own, and all shares have the same weight and pass."""
+    left = dict(free)
+    given: dict[int, int] = {}
+    out: set[str] = set()
+    while room > 0 and order:
+        served = []
+        for place in order:  # a call for each lane would cost as much as all else here
+            if room <= 0:
+                break
+            lane = lanes[place]
+            before = given.get(place, 0)
+            if before < lane.most:
+                for key in lane.keys:
+                    if left[key] <= 0:
+                        break
+                else:
+                    given[place] = before + 1
+                    for key in lane.keys:
+                        left[key] -= 1
+                    room -= 1
+                    served.append(place)
+                    continue
+            out.add(_share(lane))
+        order = served
+    return given, out
+
+
+def given_by_pass(
+    lanes: Sequence[Lane],
+    free: Mapping[str, int],
+    room: int,
+    order: Sequence[int],
+    passes: Mapping[str, float],
+) -> tuple[dict[int, int], set[str]]:
+    """One place after the other, to the share whose pass would then be the lowest."""
+    left = dict(free)
     of: dict[str, deque[int]] = {}
-    for turn in range(count):
-        place = (first + turn) % count
+    for place in order:
         of.setdefault(_share(lanes[place]), deque()).append(place)
     due = [(passes[share] + 1 / lanes[of[share][0]].weight, turn, share) for turn, share in enumerate(of)]
     heapify(due)
@@ -116,12 +162,25 @@ def _given(
             heappop(due)
             out.add(share)
             continue
-        given[chosen] = given.get(chosen, 0) + 1
-        for key in lanes[chosen].keys:
-            left[key] -= 1
-        room -= 1
+        room -= _give(lanes, chosen, given, left)
         heapreplace(due, (passed + 1 / lanes[chosen].weight, turn, share))
     return given, out
+
+
+def _give(lanes: Sequence[Lane], place: int, given: dict[int, int], left: dict[str, int]) -> int:
+    given[place] = given.get(place, 0) + 1
+    for key in lanes[place].keys:
+        left[key] -= 1
+    return 1
+
+
+def _can_take(lane: Lane, given: int, left: Mapping[str, int]) -> bool:
+    if given >= lane.most:
+        return False
+    for key in lane.keys:  # noqa: SIM110 - a generator would cost twice as much
+        if left[key] <= 0:
+            return False
+    return True
 
 
 def _next(
@@ -130,8 +189,7 @@ def _next(
     """The lane of a share whose turn it is; lanes that can take no more are dropped. None: no lane of it can."""
     while places:
         place = places.popleft()
-        _, keys, most, _, _ = lanes[place]
-        if given.get(place, 0) < most and all(left[key] > 0 for key in keys):
+        if _can_take(lanes[place], given.get(place, 0), left):
             places.append(place)
             return place
     return None

@@ -11,6 +11,8 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple, get_args
 
+import msgspec
+
 from pgqueue.errors import Duration, InvalidOption, as_duration
 from pgqueue.values.options import check_name, check_number, one_of
 
@@ -54,8 +56,16 @@ class Numbers(NamedTuple):
         assert self.every is not None and self.burst is not None  # noqa: S101, PT018 - for the type checker
         return self.every, self.burst
 
+    @property
+    def said(self) -> str:
+        """What the limit says, in words."""
+        if self.every is None:
+            return f"{self.most:,} at once"
+        burst = "" if self.burst == 1 else f", burst {self.burst:,}"
+        return f"one each {self.every / 1_000_000:g} s{burst}"
 
-class Key(NamedTuple):
+
+class Key(msgspec.Struct, frozen=True, gc=False):
     """A key of a lane: the name of a limit, and the values of the arguments that it is by, if it is by any.
 
     Attributes:
@@ -67,10 +77,39 @@ class Key(NamedTuple):
     limit: str
 
 
+class LaneKeys(msgspec.Struct, frozen=True, gc=False):
+    """The keys of a lane. A worker keeps those of 50,000 lanes; the garbage collector does not go through them.
+
+    Attributes:
+        all: in their order.
+        limiting: those of limits.
+        texts: of those that limit.
+        share: the text of the one that is a share; "": there is none.
+    """
+
+    all: tuple[Key, ...]
+    limiting: tuple[Key, ...]
+    texts: tuple[str, ...]
+    share: str
+
+
 @lru_cache(maxsize=50_000)
+def lane_keys(lane: str) -> LaneKeys:
+    """What the name of a lane says."""
+    found = tuple([Key(text, text.partition(" ")[0]) for text in lane.split("\n")]) if lane else ()
+    limiting = tuple([key for key in found if key.limit])
+    share = next((key.text for key in found if not key.limit), "")
+    return LaneKeys(found, limiting, tuple([key.text for key in limiting]), share)
+
+
 def keys_of(lane: str) -> tuple[Key, ...]:
     """The keys of a lane."""
-    return tuple(Key(text, text.partition(" ")[0]) for text in lane.split("\n")) if lane else ()
+    return lane_keys(lane).all
+
+
+def share_of(lane: str) -> str:
+    """The share of a lane; "": it has none."""
+    return lane_keys(lane).share
 
 
 def key_of_queue(queue: str) -> Key:
@@ -78,21 +117,18 @@ def key_of_queue(queue: str) -> Key:
     return Key(f"{QUEUE}{queue}", f"{QUEUE}{queue}")
 
 
-def share_of(lane: str) -> str:
-    """The share of a lane; "": it has none."""
-    return next((key.text for key in keys_of(lane) if not key.limit), "")
-
-
 @dataclass(frozen=True, slots=True)
 class Limit:
     """At most this many jobs of a key run at once, over all workers. Further jobs wait, in their order.
 
-    ``Limit(1, by=...)`` is no overlap: the jobs of each key run one at a time, in order.
+    ``Limit(1, by=...)`` is no overlap: the jobs of each key run one at a time. ``ordered=True`` adds that a job which waits for
+    its retry keeps its place: no later job of the key starts before it has ended.
 
     Attributes:
         most: how many, 1 to 1,000,000.
         by: the arguments whose values make the key; ``()``: one key for all jobs. One name may be given as a string.
         name: tasks with a limit of the same name share it.
+        ordered: whether a job keeps its place until it has ended, also while it waits for its retry; with ``most=1`` only.
         when_full: what an enqueue does while no place of the job's key is free. ``wait``: the job waits. ``refuse``: the enqueue
             raises ``LimitFull``. ``newest``: the job waits in place of those that wait, which are cancelled. ``oldest``: if a job
             waits already, the new one is not added.
@@ -106,17 +142,24 @@ class Limit:
     by: tuple[str, ...] | str = ()
     name: str | None = None
     when_full: WhenFull = "wait"
+    ordered: bool = False
 
     def __post_init__(self) -> None:
         """Refuse values that are out of range."""
         check_number("Limit: most", self.most, MOST)
         _check_key(self)
         one_of("Limit: when_full", self.when_full, get_args(WhenFull), listed=repr)
+        if self.ordered and (self.most, self.when_full) != (1, "wait"):
+            raise InvalidOption(
+                f"Limit({self.most}, when_full={self.when_full!r}, ordered={self.ordered!r}): only jobs that wait, and run one at a "
+                "time, have an order; use Limit(1, ordered=True)"
+            )
 
     @property
     def numbers(self) -> Numbers:
         """What the database stores of it."""
-        return Numbers(self.most, None, None, f"{self.most:,} at once{_by(self.by)}")
+        order = ", in order" if self.ordered else ""
+        return Numbers(self.most, None, None, f"{self.most:,} at once{order}{_by(self.by)}")
 
     @property
     def kind(self) -> str:

@@ -1,7 +1,7 @@
 """What is known of limits: what each says, how many jobs run and wait under it, which keys it has, and which jobs hold places."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -10,7 +10,10 @@ from pgqueue.values.limit import Key, Numbers, key_of_queue, keys_of
 
 
 class LaneCount(msgspec.Struct, frozen=True):
-    """How many jobs of one lane run, how many of those a lost worker holds, and how many wait."""
+    """How many jobs of one lane run, how many of those a lost worker holds, and how many wait.
+
+    Jobs that keep their place while they wait for their retry run, but in no queue: theirs is "".
+    """
 
     queue: str
     lane: str
@@ -30,6 +33,7 @@ class LimitStatus(msgspec.Struct, frozen=True):
         running: how many jobs run under it.
         waiting: how many wait in lanes under it.
         lost: how many of those that run a lost worker holds: a sweep takes them over.
+        estimated: ``waiting`` is scaled from a sample of the table's pages.
     """
 
     name: str
@@ -39,6 +43,7 @@ class LimitStatus(msgspec.Struct, frozen=True):
     running: int = 0
     waiting: int = 0
     lost: int = 0
+    estimated: bool = False
 
 
 class KeyStatus(msgspec.Struct, frozen=True):
@@ -51,7 +56,10 @@ class KeyStatus(msgspec.Struct, frozen=True):
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """A job that runs under a limit: which key it holds, on which worker, and since when. No worker: it is lost."""
+    """A job that holds a place of a limit: under which keys, on which worker, and since when.
+
+    No worker: the job is lost, or, where there is no time either, it keeps its place while it waits for its retry.
+    """
 
     job_id: int
     queue: str
@@ -91,7 +99,7 @@ def keys_under(queue: str, lane: str) -> tuple[Key, ...]:
 
 
 def keys_counted(
-    name: str, lanes: Sequence[LaneCount], next_starts: dict[str, datetime | None]
+    name: str, lanes: Sequence[LaneCount], next_starts: Mapping[str, datetime | None]
 ) -> list[KeyStatus]:
     """The keys of a limit, those with the most jobs first."""
     running, waiting = Counter[str](), Counter[str]()

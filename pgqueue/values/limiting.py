@@ -11,6 +11,7 @@ control characters in it. SQL makes the same key with
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final
@@ -39,16 +40,20 @@ class Limiting:
         fair_by: the arguments whose values make the share; (): the jobs have no share.
         cost: what a start costs: a number, or the name of an argument.
         defaults: of those of its arguments that have one.
+        when_full: what an enqueue does while no place of the job's key is free, and how many places there are; None: the job waits.
     """
 
     limits: Mapping[str, Limit | Rate]
     fair_by: tuple[str, ...] = ()
     cost: int | str = 1
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    when_full: tuple[WhenFull, int] | None = field(init=False)
     _by: tuple[tuple[str, tuple[str, ...]], ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Note what a key is made of."""
+        """Note what a key is made of, and what each enqueue asks."""
+        limits = (one for one in self.limits.values() if isinstance(one, Limit) and one.when_full != "wait")
+        object.__setattr__(self, "when_full", next(((one.when_full, one.most) for one in limits), None))
         keys = [(name, as_arguments("by", limit.by)) for name, limit in self.limits.items()]
         object.__setattr__(self, "_by", (*keys, *([("", self.fair_by)] if self.fair_by else ())))
 
@@ -58,10 +63,20 @@ class Limiting:
         return tuple(sorted({name for _, by in self._by for name in by}))
 
     @property
-    def when_full(self) -> tuple[WhenFull, int] | None:
-        """What an enqueue does while no place of the job's key is free, and how many places there are; None: the job waits."""
-        limits = (one for one in self.limits.values() if isinstance(one, Limit) and one.when_full != "wait")
-        return next(((one.when_full, one.most) for one in limits), None)
+    def ordered(self) -> bool:
+        """Whether a job that waits for its retry keeps its place."""
+        return any(isinstance(one, Limit) and one.ordered for one in self.limits.values())
+
+    @property
+    def stored_defaults(self) -> str:
+        """The defaults that JSON holds, as the database keeps them."""
+        found = {}
+        for name, value in self.defaults.items():
+            with suppress(TypeError, ValueError):
+                said = msgspec.json.encode(value)
+                if (said == b"null") is (value is None):  # there is no NaN in JSON
+                    found[name] = msgspec.Raw(said)
+        return msgspec.json.encode(found).decode()
 
     @property
     def keys(self) -> list[dict[str, object]]:

@@ -113,6 +113,13 @@ def serving(
     return Serving(weights, excluded, strict)
 
 
+def is_served(entries: Iterable[str] | None, queue: str) -> bool:
+    """Whether a worker serves a queue whose row has these entries: see :attr:`Serving.entries`."""
+    found = list(entries or ())
+    excluded = tuple(entry[1:] for entry in found if entry.startswith("!"))
+    return bool(Serving({entry: 1 for entry in found if not entry.startswith("!")}, excluded).weight(queue))
+
+
 def _read(given: Iterable[str] | Mapping[str, int] | None) -> tuple[dict[str, int], tuple[str, ...]]:
     if given is None:
         return {}, ()

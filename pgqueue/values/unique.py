@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -168,7 +169,7 @@ def derived_key(task: str, args: bytes, names: tuple[str, ...]) -> str:
     """
     given = _ARGUMENTS.decode(args)
     members = (
-        f"{_text(name)}:{_canonical_raw(bytes(given[name]))}" for name in sorted({*names} & given.keys())
+        f"{_name(name)}:{_canonical_raw(bytes(given[name]))}" for name in sorted({*names} & given.keys())
     )
     text = f"{{{','.join(members)}}}"
     encoded = text.encode()
@@ -203,6 +204,9 @@ def _canonical(value: Any) -> str:  # noqa: ANN401 - any JSON
 
 def _text(value: str) -> str:
     return json.dumps(value, ensure_ascii=False)
+
+
+_name = lru_cache(maxsize=1_024)(_text)  # of a parameter
 
 
 def _number(value: Decimal) -> str:

@@ -85,6 +85,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
         draining: whether it claims no jobs.
         supervised: whether a supervisor starts it again when it restarts.
         blocked_since: since when its event loop is blocked; None: it is not.
+        not_looked: for how many seconds it has not looked for jobs, though it should have; None: it looks.
         asked: what it was asked to do.
         answer: why it does not do that; None: it does, or has not answered yet.
     """
@@ -102,6 +103,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     draining: bool = False
     supervised: bool = False
     blocked_since: datetime | None = None
+    not_looked: float | None = None
     asked: Ask = Ask()
     answer: str | None = None
 
@@ -112,13 +114,15 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def state(self) -> str:
-        """``lost``, ``stopping``, ``blocked``, ``draining`` or ``alive``."""
+        """``lost``, ``stopping``, ``blocked``, ``stalled`` (it does not look for jobs), ``draining`` or ``alive``."""
         if not self.alive:
             return "lost"
         if self.asked.end is not None and self.answer is None:
             return "stopping"
         if self.blocked_since is not None:
             return "blocked"
+        if self.not_looked is not None:
+            return "stalled"
         return "draining" if self.draining else "alive"
 
     def __str__(self) -> str:

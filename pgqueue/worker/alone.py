@@ -124,16 +124,17 @@ async def run(host: Isolates, queue: PgQueue, app: str | None, attempt: Attempt,
                 claim.attempt, "NotIsolated", f"its own process did not start: {child.how()}"
             )
             return Decided(failed(claim, error))
-        answer = await child.answer()
+        answered = await child.answer()
     seconds = attempt.context.seconds
-    if answer is None:
+    if answered is None:
         return convicted(attempt, begun, seconds, f"its own process: {child.how()}", child.memory)
+    answer, verdict = answered
     if answer.out_of_memory:
         return convicted(attempt, begun, seconds, f"used up the {said} of its own process", answer.memory)
     if answer.completed is not None:
         attempt.context.completed = True
         host.observers.ended([Succeeded(claim, answer.completed)])
-    return Decided(answer.read(claim))
+    return Decided(verdict)
 
 
 def place_of(queue: PgQueue) -> str | None:
@@ -162,6 +163,7 @@ class Child:
         """Start nothing yet."""
         self.memory: int | None = None
         self._attempt = attempt
+        self._unreadable = False
 
     async def ready(self, order: Order) -> bool:
         """Tell it what to run; whether it has imported the app."""
@@ -174,8 +176,8 @@ class Child:
                 return True
         return False
 
-    async def answer(self) -> Answer | None:
-        """Wait for the end of the attempt; None: the process ended without a word.
+    async def answer(self) -> tuple[Answer, Verdict | None] | None:
+        """Wait for the end of the attempt: the answer and its verdict; None: the process ended without one.
 
         Raises:
             TimedOut: it took too long.
@@ -191,10 +193,20 @@ class Child:
             raise timed_out(self._attempt) from error
         finally:
             looking.cancel()
-        return None if data is None else msgspec.msgpack.decode(data, type=Answer)
+        return None if data is None else self._read(data)
+
+    def _read(self, data: bytes) -> tuple[Answer, Verdict | None] | None:
+        try:
+            answer = msgspec.msgpack.decode(data, type=Answer)
+            return answer, answer.read(self._attempt.claim)
+        except (msgspec.MsgspecError, ValueError, AttributeError):  # the job wrote to the pipe itself
+            self._unreadable = True
+            return None
 
     def how(self) -> str:
         """How it ended."""
+        if self._unreadable:
+            return "an answer that makes no sense"
         code = self.process.returncode
         if code is None:
             return "no answer"
@@ -206,13 +218,26 @@ class Child:
 
     async def end(self) -> None:
         """Have it end, and everything that it has started."""
-        if self.process.returncode is None:
-            self._signal(signal.SIGTERM)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(CLEAN_UP):
-                    await self.process.wait()
-        self._signal(signal.SIGKILL)
-        await self.process.wait()
+        try:
+            if self.process.returncode is None:
+                self._signal(signal.SIGTERM)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(CLEAN_UP):
+                        await self.process.wait()
+        finally:  # also if the worker stops meanwhile
+            self._signal(signal.SIGKILL)
+            await self._reaped()
+
+    async def _reaped(self) -> None:
+        """Wait for a killed process; a cancel meanwhile is raised afterwards, as the event loop must not close before."""
+        cancelled: asyncio.CancelledError | None = None
+        while self.process.returncode is None:
+            try:
+                await self.process.wait()
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
 
     async def _frame(self) -> bytes | None:
         """The next answer; None: there is none, and the process has ended."""
@@ -237,9 +262,9 @@ class Child:
             await asyncio.sleep(LOOK_EVERY)
 
     def _signal(self, number: signal.Signals) -> None:
-        if self.process.returncode is None:
-            with suppress(ProcessLookupError):
-                os.killpg(self.process.pid, number)
+        """Send a signal to the process and what it has started; what is left of those keeps its id from being used again."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, number)
 
 
 @asynccontextmanager
@@ -261,15 +286,16 @@ async def _started(place: str, child: Child) -> AsyncIterator[None]:
     finally:
         os.close(writing)
     child.answers = asyncio.StreamReader()
-    loop = asyncio.get_running_loop()
-    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(child.answers), pipe)
+    protocol = asyncio.StreamReaderProtocol(child.answers)
+    transport: asyncio.BaseTransport | None = None
     try:
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, pipe)
         yield
     finally:
         try:
             await child.end()
         finally:
-            transport.close()
+            (pipe if transport is None else transport).close()
             child.process.stdin.close()  # type: ignore[union-attr]  # it is a pipe
 
 

@@ -121,20 +121,20 @@ class Claims:
             self._closed = True
             self._reopen()
 
-    def add(self, claims: Sequence[Claim], waits: Mapping[int, float] = NO_WAITS) -> bool:
+    def add(self, claims: Sequence[Claim], waits: Mapping[int, float] = NO_WAITS, since: float = 0.0) -> bool:
         """Take claims of one worker id; False: its lease was lost, and they are no longer this worker's.
 
         Args:
             claims: in order.
             waits: in how many seconds some of them start, by job; the others start as soon as a slot is free.
+            since: from when on the waits count, in seconds of the monotonic clock.
         """
         with self.lock:
             if claims and claims[0].worker_id in self._former:
                 return False
             if waits:
-                now = time.monotonic()
                 for claim in claims:
-                    self.appointed.add(claim, now + waits.get(claim.id, 0.0))
+                    self.appointed.add(claim, since + waits.get(claim.id, 0.0))
             elif self._batch_tasks:
                 self._gather(claims)
             else:

@@ -158,6 +158,11 @@ class WorkerConnection:
                 then(result)
             return result
 
+    def cut(self) -> None:
+        """End the connection under the plan that runs now, if one does: :meth:`run` tries it again on a new one."""
+        if self._timer is not None and self._connection is not None:
+            cut_off(self._connection)
+
     async def settled(self) -> None:
         """Wait until the plan that runs now has ended, and its caller knows its result."""
         async with self._lock:

@@ -51,6 +51,8 @@ class Fetcher:
 
     Attributes:
         filled: whether the last claim found as many jobs as it asked for, so that more may be ready.
+        asks: how many times it asked for jobs.
+        empty: how many times there were none.
     """
 
     def __init__(
@@ -90,6 +92,9 @@ class Fetcher:
         self._portions = Portions()
         self._most = LARGEST_CLAIM
         self.filled = False
+        self.asks = 0
+        self.empty = 0
+        self._silent_since: float | None = None
         self._idle = True
         self._unbroken_since = time.monotonic()
         self._lanes_first = False
@@ -116,13 +121,17 @@ class Fetcher:
         self._signals.look.clear()
         room = self._room()
         if room <= 0:
+            self._signals.looked()
             if self._idle and self._claims.draining:  # else enqueuers would notify it, at a cost, for nothing
                 await self._set_idle(idle=False)
             await self._wait(within=None)  # a head that is due is no reason to look before there is room
             return
         found = await (self._claimed_of_both(room) if self._lanes.are_served else self._claimed(room))
+        self._signals.looked()
         if found is None:
             return
+        self.asks += 1
+        self.empty += not found
         self._portions.learn(found)
         self._most = min(LARGEST_CLAIM, self._most * 2)
         if found:
@@ -132,6 +141,24 @@ class Fetcher:
         self.filled = len(found) >= room or self._queues.unfinished or self._lanes.unfinished
         if not self.filled:
             await self._rest(found=bool(found))
+
+    async def look_again(self) -> None:
+        """If this worker has not looked for jobs in time, twice in a row: open the connection again, and look."""
+        looked_at = self._signals.looked_at
+        seconds = time.monotonic() - looked_at
+        if seconds <= self._signals.look_within or self._stopping:
+            self._silent_since = None
+        elif (
+            self._silent_since != looked_at
+        ):  # perhaps the event loop was blocked: the fetcher has its turn first
+            self._silent_since = looked_at
+        else:
+            log.warning(
+                "no job was claimed or asked for in time: the worker opens its connection again",
+                extra={"connection": self._connection.name, "seconds": round(seconds, 1)},
+            )
+            self._connection.cut()
+            self._signals.look.set()
 
     async def _claimed(self, room: int) -> list[Claim] | None:
         """Claim; None: jobs were claimed and the answer could not be handled; their claims have been ended."""
@@ -162,13 +189,16 @@ class Fetcher:
         try:
             taken = await self._connection.run(
                 self._lanes.claim(self._heartbeat.id, room),
-                then=lambda taken: self._runners.add(taken.claims, taken.waits) if taken.claims else None,
+                then=lambda taken: (
+                    self._runners.add(taken.claims, taken.waits, taken.since) if taken.claims else None
+                ),
             )
         except Exception as error:
             if isinstance(error, PgQueueError) or getattr(error, "sqlstate", None) is not None:
                 raise
             await self._set_aside(room, error)
             return None
+        self._lanes.claimed()
         self._again_in = taken.again_in
         self._signals.in_lanes = True
         return [*taken.claims]

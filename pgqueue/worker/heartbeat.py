@@ -3,8 +3,8 @@
 The lease says that this process lives, so it does not depend on the event loop in which coroutines of tasks run: a task
 that blocks that loop, for however long, costs neither the lease nor what has ended meanwhile. The thread
 
-- renews the lease every third of it, says how the worker is and what it does, and learns which jobs are to be cancelled and
-  what the worker is asked to do;
+- renews the lease every third of it, says how the worker is and what it does, and learns which jobs are to be cancelled,
+  what the worker is asked to do, and of which jobs a program asks for the stack;
 - watches the worker's loop (:mod:`pgqueue.worker.watch`) and, while that is blocked, does what cannot wait for it.
 
 When the lease is lost, the thread drops everything that was held under it before anything else can start, and registers
@@ -16,14 +16,17 @@ import asyncio
 import concurrent.futures
 import random
 import threading
+import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 from pgqueue.store import claim
+from pgqueue.store.stacks import answer
 from pgqueue.values.health import WorkerHealth
 from pgqueue.values.lease import renew_every
+from pgqueue.worker import stacks
 from pgqueue.worker.claims import Claims
 from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.joblog import worker_log
@@ -37,12 +40,17 @@ log = worker_log()
 
 JITTER = 0.1
 
+MOST_SAID = 1_000
+"""Running jobs that a heartbeat names."""
+
 
 class Heartbeat:
     """A worker's row in ``workers``, and the thread that keeps it.
 
     Attributes:
         id: the worker's id; a new one after a lost lease.
+        renewed_at: when the database last registered it or renewed its lease, in seconds of the monotonic clock; None: never.
+        lost_leases: how many leases were lost.
     """
 
     def __init__(
@@ -85,6 +93,8 @@ class Heartbeat:
         self._loop: asyncio.AbstractEventLoop
         self._stopping: asyncio.Event
         self._leaving = False
+        self.renewed_at: float | None = None
+        self.lost_leases = 0
         self.id = uuid4()
 
     async def start(self) -> None:
@@ -122,13 +132,13 @@ class Heartbeat:
             doing.bounds.maximum, self._queues, id=self.id, tasks=sorted(self._tasks), doing=doing
         )
         await self._connection.run(claim.register(info, self._lease))
+        self.renewed_at = time.monotonic()
 
     async def beat(self) -> None:
         """Renew the lease, and do what there is to do; if it is lost, drop everything and register again."""
         current = self.id
-        health = WorkerHealth(self._watch.reported(), self._claims.not_returned, resident_memory())
         doing = self._slots.doing()
-        plan = claim.beat(current, self._lease, self._runners.known(), health=health, doing=doing)
+        plan = claim.beat(current, self._lease, self._runners.known(), health=self._health(), doing=doing)
         heard = await self._connection.run(plan)
         if self._leaving or self.id != current:  # another beat has found the lease lost, and has registered
             return
@@ -137,14 +147,27 @@ class Heartbeat:
                 "lease lost: other workers run its jobs again; this worker joins afresh",
                 extra={"worker": str(self.id)},
             )
+            self.lost_leases += 1
             lost, self.id = self.id, uuid4()
             self._runners.abandon(lost)
             await self.register()
             self._signals.call(self._signals.look.set)
             return
+        self.renewed_at = time.monotonic()
         if heard.to_cancel:
             self._runners.cancel(heard.to_cancel)
         self._slots.obey(heard.ask)
+        if heard.stacks:
+            await self._say_stacks(heard.stacks)
+
+    async def _say_stacks(self, jobs: Sequence[int]) -> None:
+        """Answer where jobs are in their code. A failure does not cost the lease."""
+        running = self._claims.running
+        try:
+            said = {job: stacks.stack_of(running.get(job)) for job in jobs}
+            await self._connection.run(answer(self.id, said))
+        except Exception:
+            log.exception("stacks of jobs could not be told", extra={"jobs": [*jobs]})
 
     async def leave(self, *, clean: bool) -> None:
         """Delete this worker's row.
@@ -154,6 +177,24 @@ class Heartbeat:
         """
         self._leaving = True
         await self._connection.run(claim.leave_without_jobs(self.id) if clean else claim.leave(self.id))
+
+    def _health(self) -> WorkerHealth:
+        signals = self._signals
+        stops = self._leaving or signals.stopping.is_set()
+        return WorkerHealth(
+            self._watch.reported(),
+            self._claims.not_returned,
+            resident_memory(),
+            list(self._claims.running)[:MOST_SAID],
+            looked=None if stops else time.monotonic() - signals.looked_at,
+            look_within=signals.look_within + renew_every(self._lease) * (1 + JITTER),
+            not_listening=signals.not_listening(),
+        )
+
+    @property
+    def beats(self) -> bool:
+        """Whether its thread runs."""
+        return self._thread is not None and self._thread.is_alive()
 
     def _live(self, started: "concurrent.futures.Future[None]") -> None:
         try:

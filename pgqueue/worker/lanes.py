@@ -5,22 +5,29 @@ as a whole. It goes around: it asks for the next lanes in which jobs wait, in th
 their limits let start, and goes on behind the last one at the next look.
 """
 
-from collections.abc import Callable, Collection, Mapping
+import math
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
 from pgqueue.store import limits
-from pgqueue.store.limits import NOTHING, Taken, Waiting
+from pgqueue.store.limits import NOTHING, Found, Taken
 from pgqueue.store.plan import Steps, plan
 from pgqueue.values.gcra import HORIZON
 from pgqueue.values.lanes import Turns
 from pgqueue.values.limit import Numbers
+from pgqueue.values.limit_state import Waiting
 from pgqueue.values.limiting import Limiting
 from pgqueue.values.serving import ALL, Serving
 
 AT_ONCE = 500
 """How many lanes one look asks for."""
 START = ("", "")
+SKIPS = 20
+"""So many times the worker skips from lane to lane, after it has read on and found few lanes."""
+REMEMBERED_FOR = 0.05
+"""Seconds. If there are few lanes, and each look claims as many jobs as there is room for, other lanes are found this late."""
 
 
 class Lanes:
@@ -38,6 +45,7 @@ class Lanes:
         declared: Callable[[], Mapping[str, Numbers]],
         tasks: Callable[[], Mapping[str, Limiting | None]],
         served: Serving = ALL,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Start at the first lane.
 
@@ -45,6 +53,7 @@ class Lanes:
             declared: returns the limits of the tasks that this program knows, by name.
             tasks: returns which limits each of these tasks has; None: it has none.
             served: which queues to serve.
+            clock: seconds, from any beginning.
         """
         self.limited: Collection[str] = ()
         self.seen = False
@@ -53,9 +62,15 @@ class Lanes:
         self._declared = declared
         self._tasks = tasks
         self._served = served
+        self._queues = None if served.is_open else served.names
         self._after = START
+        self._skips = 0
+        self._clock = clock
+        self._known: list[Waiting] = []
+        self._known_until = -math.inf
         self._turns = Turns()
         self._told: Mapping[str, Numbers] | None = None
+        self._telling: Mapping[str, Numbers] | None = None
 
     @property
     def are_served(self) -> bool:
@@ -75,10 +90,30 @@ class Lanes:
         if declared != self._told:
             yield from limits.declare(declared)
             yield from limits.declare_tasks(self._tasks())
-            self._told = dict(declared)
-        waiting = yield from self._next()
-        lanes = [one for one in waiting if self._served.weight(one.queue)]
-        lanes += [Waiting(queue, "", inside=False) for queue in self._served.filtered(sorted(self.limited))]
+            self._telling = dict(declared)  # the transaction may be rolled back yet
+        remembered = self._known if self._clock() < self._known_until else None
+        taken = yield from self._take(worker, remembered or (yield from self._next()), room, horizon, now)
+        if len(taken.claims) < room:
+            self._known_until = -math.inf
+            if remembered and not taken.claims:  # these have no more jobs; others may have
+                return (yield from self._take(worker, (yield from self._next()), room, horizon, now))
+            self.unfinished |= remembered is not None
+        return taken
+
+    def claimed(self) -> None:
+        """Take note that the last claim was committed: what it has stored of limits need not be stored again."""
+        self._told = self._telling
+
+    def _take(
+        self, worker: UUID, waiting: Sequence[Waiting], room: int, horizon: int, now: datetime | None
+    ) -> Steps[Taken]:
+        """Claim from those of these lanes, and from those queues with a limit of their own, that are served."""
+        served = {queue for queue in {one.queue for one in waiting} if self._served.weight(queue)}
+        lanes = [one for one in waiting if one.queue in served]
+        lanes += [
+            Waiting(queue, "", inside=False, limited=True)
+            for queue in self._served.filtered(sorted(self.limited))
+        ]
         if not lanes:
             return NOTHING
         return (
@@ -86,8 +121,7 @@ class Lanes:
                 worker,
                 lanes,
                 room,
-                declared=declared,
-                limited=self.limited,
+                declared=self._declared(),
                 weights=self.weights,
                 turns=self._turns,
                 horizon=horizon,
@@ -97,14 +131,36 @@ class Lanes:
 
     def _next(self) -> Steps[list[Waiting]]:
         """The next lanes in which jobs wait. A round that ends goes on with the first lanes."""
-        queues = None if self._served.is_open else self._served.names
-        found = yield from limits.find(queues, self._after, AT_ONCE)
-        self.unfinished = (
-            found.last is not None
-        )  # at the end of a round the worker rests, though the next one has begun
-        if found.last is not None or self._after == START:
-            self._after = found.last or START
-            return [*found.lanes]
-        again = yield from limits.find(queues, START, AT_ONCE - len(found.lanes))
-        self._after = again.last or START
-        return [*dict.fromkeys([*found.lanes, *again.lanes])]
+        began = self._after
+        read = yield from self._read_on()
+        lanes, left = [*read.lanes], AT_ONCE - read.looked_at
+        self._after, self.unfinished = read.last, True
+        if not left:
+            return lanes
+        found = yield from limits.find(self._queues, read.last, left)
+        lanes += found.lanes
+        if read.looked_at and found.looked_at > read.looked_at:
+            self._skips = SKIPS
+        self._after, self.unfinished = found.last, found.looked_at == left
+        if self.unfinished:
+            return lanes
+        self._after = START  # at the end of a round the worker rests, though the next one has begun
+        if began == START:
+            self._remember(lanes)
+            return lanes
+        again = yield from limits.find(self._queues, START, left - found.looked_at)
+        self._after = again.last if again.looked_at == left - found.looked_at else START
+        return [*dict.fromkeys([*lanes, *again.lanes])]
+
+    def _read_on(self) -> Steps[Found]:
+        """The next lanes of the queue at hand, where lanes have few jobs each; it is tried again now and then."""
+        after = self._after
+        if after == START or self._skips > 0 or not self._served.weight(after[0]):
+            self._skips -= 1
+            return Found((), after, 0)
+        return (yield from limits.read_on(after, AT_ONCE))
+
+    def _remember(self, lanes: list[Waiting]) -> None:
+        """Few lanes with many jobs need not be found again at once; costs are those of their first jobs."""
+        if all(one.cost == 1 for one in lanes):
+            self._known, self._known_until = lanes, self._clock() + REMEMBERED_FOR

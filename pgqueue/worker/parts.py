@@ -3,6 +3,7 @@
 :class:`Inspection` is what a worker shows of its inside, for tests and for people.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -10,6 +11,7 @@ from uuid import UUID
 
 from pgqueue.app.hook import HookState
 from pgqueue.app.pgqueue import PgQueue
+from pgqueue.values.health import Vitals, look_within
 from pgqueue.values.job import Claim
 from pgqueue.values.lease import renew_every
 from pgqueue.values.load import Bounds
@@ -24,9 +26,11 @@ from pgqueue.worker.gauge import Gauge
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.joblog import JobLog
 from pgqueue.worker.lanes import Lanes
+from pgqueue.worker.measures import Measures
 from pgqueue.worker.queues import Queues
 from pgqueue.worker.reconciler import Reconciler
 from pgqueue.worker.runners import Runners
+from pgqueue.worker.series import SeriesWriter
 from pgqueue.worker.signals import Signals
 from pgqueue.worker.slots import Slots
 from pgqueue.worker.upkeep import Service, Upkeep
@@ -44,6 +48,7 @@ class Options:
     sweep: timedelta
     unknown_after: timedelta
     blocked_after: timedelta
+    series: bool
     drops_history: Callable[[], bool]
     supervised: Callable[[], bool]
     app: Callable[[], str | None]
@@ -96,11 +101,18 @@ class Parts:
     def __init__(self, queue: PgQueue, options: Options) -> None:
         """Make them; nothing is connected yet."""
         observers = queue.observers.of_worker(JobLog())
+        measures = Measures() if options.series else None
+        if measures is not None:
+            observers.add(measures)
         executor = Executor(queue, unknown_after=options.unknown_after, observers=observers, app=options.app)
         self.database = executor.database
         self.hooks = queue.hooks
         self.connections = connections = Connections(self.database, lease=options.lease)
+        self.series = series = SeriesWriter(connections, measures)
         self.signals = signals = Signals()
+        signals.listens = lambda: self.database.listen_dsn is not None
+        signals.look_within = look_within(poll=options.poll, sweep=options.sweep, lease=options.lease)
+        self._lease = options.lease.total_seconds()
         self.claims = claims = Claims(
             options.concurrency.minimum, tasks=queue.tasks, host=executor, batch_tasks=queue.batch_tasks
         )
@@ -145,6 +157,7 @@ class Parts:
         self.upkeep = Upkeep(
             connections,
             heartbeat=heartbeat,
+            fetcher=fetcher,
             runners=runners,
             reconciler=self.reconciler,
             queues=queues,
@@ -153,6 +166,7 @@ class Parts:
             slots=slots,
             board=executor.board,
             observers=observers,
+            series=series,
             signals=signals,
             poll=options.poll,
             sweep=options.sweep,
@@ -182,6 +196,29 @@ class Parts:
             blocked=self.watch.blocked,
             queues=tuple(self.queues.starts()),
             hooks=self.hooks.states,
+        )
+
+    def vitals(self) -> Vitals:
+        """How the worker is now. It takes no lock, so any thread may ask while the event loop is blocked."""
+        signals, heartbeat, now = self.signals, self.heartbeat, time.monotonic()
+        renewed_at = heartbeat.renewed_at
+        return Vitals(
+            stopping=signals.stopping.is_set(),
+            beats=heartbeat.beats,
+            renewed=None if renewed_at is None else now - renewed_at,
+            lease=self._lease,
+            looked=now - signals.looked_at,
+            look_within=signals.look_within,
+            not_listening=signals.not_listening(),
+            blocked=self.watch.reported(),
+            slots=self.claims.size,
+            slots_taken=self.claims.taken,
+            backlog=self.completer.backlog,
+            not_returned=self.claims.not_returned,
+            claims=self.fetcher.asks,
+            empty_claims=self.fetcher.empty,
+            lost_leases=heartbeat.lost_leases,
+            blocks=self.watch.blocks,
         )
 
     async def close(self) -> None:

@@ -98,15 +98,16 @@ class Runners:
         """The ids of all jobs that this worker knows to be in its name. May be called in any thread."""
         return self._completer.known()
 
-    def add(self, claims: Sequence[Claim], waits: Mapping[int, float] = NO_WAITS) -> None:
+    def add(self, claims: Sequence[Claim], waits: Mapping[int, float] = NO_WAITS, since: float = 0.0) -> None:
         """Take claims, and start what can be started. Claims of a lease that was lost are left alone.
 
         Args:
             claims: in order.
             waits: in how many seconds some of them start, by job.
+            since: from when on the waits count, in seconds of the monotonic clock.
         """
         self._signals.here()
-        if not self._claims.add(claims, waits):
+        if not self._claims.add(claims, waits, since):
             log.warning("claims of a lost lease are not run", extra={"jobs": len(claims)})
             return
         if claims and self._observers.claimed:

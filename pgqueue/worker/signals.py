@@ -6,6 +6,7 @@ does not need to know that part. Threads reach the worker's event loop through i
 """
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -42,6 +43,10 @@ class Signals:
         stopping: no job is claimed or started any more.
         hurry: the grace is over.
         activity: when something happened last, and whether notifications arrive.
+        listens: tells whether this worker has a connection for notifications: it is not behind a transaction pooler without one past that.
+        looked_at: when this worker last looked for jobs, in seconds of the monotonic clock: it claimed, found nothing to
+            claim, or had no free slot.
+        look_within: within how many seconds it should look again.
         in_lanes: the fetcher claims from lanes: the end of a limited job is a reason to look.
         room_at: the fetcher waits for room, and looks when at most this many claims wait; -1: it does not wait for it.
         loop: the event loop in which coroutines of tasks run; None before the worker runs.
@@ -59,6 +64,9 @@ class Signals:
         self.stopping = asyncio.Event()
         self.hurry = asyncio.Event()
         self.activity = Activity(on_end_of_idleness=self.poll.set)
+        self.listens: Callable[[], bool] = lambda: True
+        self.looked_at = time.monotonic()
+        self.look_within = math.inf
         self.in_lanes = False
         self.room_at = -1
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -66,7 +74,17 @@ class Signals:
 
     def here(self) -> None:
         """The running event loop is the worker's."""
+        self.looked()
         self.loop, self.thread = asyncio.get_running_loop(), threading.get_ident()
+
+    def looked(self) -> None:
+        """The worker claimed jobs, found nothing to claim, or has no free slot."""
+        self.looked_at = time.monotonic()
+
+    def not_listening(self) -> float | None:
+        """For how many seconds notifications have not arrived; None: they do, or are not expected to."""
+        since = self.activity.cannot_listen_since
+        return time.monotonic() - since if since is not None and self.listens() else None
 
     def call(self, what: Callable[[], object]) -> None:
         """Call something in the loop: at once in the loop's own thread, from another thread soon."""
@@ -132,7 +150,7 @@ class Activity:
     are enough, and an idle worker costs next to nothing.
 
     Attributes:
-        can_listen: whether notifications arrive.
+        cannot_listen_since: since when notifications have not arrived, on this object's clock; None: they do.
     """
 
     def __init__(
@@ -144,7 +162,7 @@ class Activity:
             on_end_of_idleness: called when something happens after the worker was idle.
             clock: seconds, from any beginning.
         """
-        self.can_listen = False
+        self.cannot_listen_since: float | None = clock()
         self._on_end_of_idleness = on_end_of_idleness
         self._clock = clock
         self._until = clock() + IDLE_AFTER
@@ -155,6 +173,18 @@ class Activity:
         self._until = self._clock() + IDLE_AFTER
         if was_idle:
             self._on_end_of_idleness()
+
+    @property
+    def can_listen(self) -> bool:
+        """Whether notifications arrive."""
+        return self.cannot_listen_since is None
+
+    @can_listen.setter
+    def can_listen(self, can: bool) -> None:
+        if can:
+            self.cannot_listen_since = None
+        elif self.cannot_listen_since is None:
+            self.cannot_listen_since = self._clock()
 
     @property
     def idle(self) -> bool:
@@ -172,4 +202,9 @@ async def listen_for_ever(database: Database, signals: Signals) -> None:
             if not passes(error):
                 raise
         signals.cannot_listen()
-        await asyncio.sleep(LISTEN_AGAIN)
+        await listen_again()
+
+
+async def listen_again() -> None:
+    """Wait until the connection is opened again."""
+    await asyncio.sleep(LISTEN_AGAIN)

@@ -19,16 +19,30 @@ import psycopg
 from pgqueue.app.observer import Observers
 from pgqueue.app.progress import Board
 from pgqueue.errors import ConnectionFailed
-from pgqueue.store import claim, finish, flow_upkeep, following, notes, queues, signals, ticks, upkeep
+from pgqueue.store import (
+    claim,
+    finish,
+    flow_upkeep,
+    following,
+    notes,
+    queues,
+    series,
+    signals,
+    ticks,
+    upkeep,
+)
 from pgqueue.store.plan import Plan
 from pgqueue.store.sweep import arun_sweep, reclaiming
+from pgqueue.worker.alerts import ALERTS_EVERY, AlertLooks
 from pgqueue.worker.connection import LONG_READ, Connections, WorkerConnection
+from pgqueue.worker.fetcher import Fetcher
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.joblog import worker_log
 from pgqueue.worker.lanes import Lanes
 from pgqueue.worker.queues import Queues
 from pgqueue.worker.reconciler import Reconciler
 from pgqueue.worker.runners import Runners
+from pgqueue.worker.series import SeriesWriter
 from pgqueue.worker.signals import Signals
 from pgqueue.worker.slots import Slots
 
@@ -47,9 +61,9 @@ FIRING = 0.5
 """Seconds of one poll that go to schedules: due jobs and lost workers are looked for in between."""
 POLL_AGAIN = 0.05
 """Seconds from a poll that found a schedule or a deadline due to the next one, which tells when the next is due."""
-LOST_JOBS_FIRST = 30.0
-"""Seconds until the first look for jobs of unknown workers. It reads the jobs from end to end (0.1 s for a million),
-so it does not run at the moment when many workers start."""
+LONG_READS_FIRST = 30.0
+"""Seconds until the first run of services that read the jobs from end to end (0.1 s for a million), or the nodes of all
+flows that run (1 s for a million): they do not run at the moment when many workers start."""
 
 TIDYING: Sequence[Callable[[], Plan[int]]] = (
     upkeep.ensure_history_days,
@@ -61,8 +75,8 @@ TIDYING: Sequence[Callable[[], Plan[int]]] = (
     upkeep.drop_notes,
     upkeep.drop_signals,
     upkeep.drop_rates,
-    flow_upkeep.settle_stranded,
-    flow_upkeep.settle_purged,
+    series.move,
+    series.drop,
     flow_upkeep.drop_flows,
 )
 """What can wait, in this order; each step commits by itself."""
@@ -114,6 +128,7 @@ class Upkeep:
         connections: Connections,
         *,
         heartbeat: Heartbeat,
+        fetcher: Fetcher,
         runners: Runners,
         reconciler: Reconciler,
         queues: Queues,
@@ -122,6 +137,7 @@ class Upkeep:
         slots: Slots,
         board: Board,
         observers: Observers,
+        series: SeriesWriter,
         signals: Signals,
         poll: timedelta,
         sweep: timedelta,
@@ -133,6 +149,7 @@ class Upkeep:
             connections: one on which due jobs are made ready and lost workers' jobs are ended, one plan at a time; the
                 one on which jobs are claimed; one for progress; and one for each run of what can wait.
             heartbeat: the worker's id.
+            fetcher: claims jobs; looks again when it has not looked in time.
             runners: what it runs.
             reconciler: compares what the worker knows with the database.
             queues: what it serves.
@@ -141,6 +158,7 @@ class Upkeep:
             slots: choose how many jobs it runs at a time.
             board: what its jobs report of their progress.
             observers: told of jobs that are reclaimed.
+            series: writes what was measured of its jobs.
             signals: how the other parts are told, and tell.
             poll: the time between two polls while anything happens.
             sweep: the most time between two polls.
@@ -148,6 +166,7 @@ class Upkeep:
         """
         self._connections = connections
         self._heartbeat = heartbeat
+        self._fetcher = fetcher
         self._runners = runners
         self._reconciler = reconciler
         self._queues = queues
@@ -156,16 +175,19 @@ class Upkeep:
         self._slots = slots
         self._board = board
         self._observers = observers
+        self._series = series
         self._signals = signals
         self._poll_every = poll.total_seconds()
         self._sweep_every = sweep.total_seconds()
         self._drops_history = drops_history
+        self._alerts = AlertLooks(connections, signals)
 
     def services(self, *, compare_every: float) -> Sequence[Service]:
         """Every service, and when it runs; ``compare_every`` is in seconds."""
         signals = self._signals
         return (
             Service("compare what is held", compare_every, self._reconciler.run_once),
+            Service("look for jobs again", min(signals.look_within / 4, 5.0), self._fetcher.look_again),
             Service("return stale claims", 1.0, self.return_stale),
             Service("choose the number of slots", 1.0, self.choose_slots, first=1.0, nudge=signals.slots),
             Service("write the progress of jobs", 1.0, self.write_progress),
@@ -175,8 +197,11 @@ class Upkeep:
             ),
             Service("end jobs that have expired", EXPIRING_EVERY, self.end_expired),
             Service("raise the priority of jobs that wait", AGE_EVERY, self.age),
+            Service("look at alerts", ALERTS_EVERY, self._alerts.run_once),
+            Service("write what was measured", 60.0, self._series.write),
             Service("tidy history, dead jobs and unique keys", 600.0, self.tidy),
-            Service("look for jobs of unknown workers", 3600.0, self.note_lost_jobs, LOST_JOBS_FIRST),
+            Service("settle flows", 600.0, self.settle_flows, LONG_READS_FIRST),
+            Service("look for jobs of unknown workers", 3600.0, self.note_lost_jobs, LONG_READS_FIRST),
         )
 
     async def poll(self) -> float:
@@ -194,6 +219,8 @@ class Upkeep:
         self._lanes.learn(limited=polled.limited, weights=polled.weights, seen=polled.in_lanes)
         if polled.count or polled.ready or polled.in_lanes:
             self._signals.look.set()
+        elif self._fetcher.waits:
+            self._signals.looked()
         if polled.lost:
             await self._reclaim()
         if await self._found_due(polled):
@@ -270,6 +297,14 @@ class Upkeep:
                 if drops or step not in DROPPING:
                     await _try_step(own, step)
 
+    async def settle_flows(self) -> None:
+        """Do what follows the ends of jobs of which their flows were not told, a portion in each transaction."""
+        async with self._connections.for_once("settling flows") as own:
+            for step in (flow_upkeep.settle_stranded, flow_upkeep.settle_purged):
+                until = time.monotonic() + LONG_READ
+                while await _try_step(own, step) == flow_upkeep.SETTLED_AT_ONCE and time.monotonic() < until:
+                    pass
+
     async def note_lost_jobs(self) -> None:
         """Note workers that are not registered and hold jobs: the next sweep reclaims these jobs."""
         async with self._connections.for_once("tidying") as own:
@@ -313,17 +348,18 @@ class Upkeep:
             self._signals.look.set()
 
 
-async def _try_step(connection: WorkerConnection, step: Callable[[], Plan[int]]) -> None:
-    """Run a step of tidying. A step that fails is logged and tried again at the next run; the others go on."""
+async def _try_step(connection: WorkerConnection, step: Callable[[], Plan[int]]) -> int:
+    """Run a step; what it counts. A step that fails is logged and tried again at the next run; the others go on."""
     try:
         count = await connection.once(step(), bound=LONG_READ)
     except (psycopg.Error, ConnectionFailed) as error:
         log.warning(
             "tidying: a step failed, and is tried again", extra={"step": step.__name__, "error": str(error)}
         )
-    else:
-        if count:
-            log.info("tidied", extra={"step": step.__name__, "count": count})
+        return 0
+    if count:
+        log.info("tidied", extra={"step": step.__name__, "count": count})
+    return count
 
 
 def _about(seconds: float) -> float:

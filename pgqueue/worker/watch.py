@@ -60,6 +60,7 @@ class Watch:
 
     Attributes:
         blocked: what blocks it now; None: it runs.
+        blocks: how many times it was blocked.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Watch:
             after: without an answer for this long, the loop is blocked.
         """
         self.blocked: Blocked | None = None
+        self.blocks = 0
         self._signals = signals
         self._runners = runners
         self._connection = connection
@@ -138,6 +140,7 @@ class Watch:
 
     async def _while_blocked(self, since: float) -> None:
         if self.blocked is None:
+            self.blocks += 1
             self.blocked = look(self._signals.thread, self._signals.loop, since)
             log.warning(
                 "the event loop is blocked: use await, a plain function or asyncio.to_thread for what waits or computes",

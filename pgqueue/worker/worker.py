@@ -27,13 +27,13 @@ from uuid import UUID
 
 import psycopg
 
-from pgqueue.app import builtin
+from pgqueue.app import alerts, builtin, schedules
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.app.schedules import said
 from pgqueue.errors import ConnectionFailed, Duration, PgQueueError, as_delay, as_limit
 from pgqueue.store import schema, upkeep
 from pgqueue.values.event import WorkerEvent, WorkerEventName
 from pgqueue.values.flow import BUILTIN
+from pgqueue.values.health import Vitals
 from pgqueue.values.lease import BLOCKED_AFTER, GRACE, LEASE, POLL, SWEEP
 from pgqueue.values.load import checked_bounds
 from pgqueue.values.serving import Order, serving
@@ -82,6 +82,7 @@ class Worker:
         grace: Duration = GRACE,
         unknown_after: Duration = UNKNOWN_AFTER,
         blocked_after: Duration = BLOCKED_AFTER,
+        series: bool = True,
     ) -> None:
         """Describe a worker; :meth:`run` starts it. Lengths of time are seconds, or timedeltas.
 
@@ -101,6 +102,7 @@ class Worker:
                 ``unknown``.
             blocked_after: after this long a blocked event loop is logged with the task that blocks it, and claims
                 that have not started are requeued.
+            series: whether to write, once a minute, what was measured of its jobs: see ``queue.insight.series``.
 
         Raises:
             InvalidOption: a value is out of its range.
@@ -118,6 +120,7 @@ class Worker:
             sweep=as_limit("sweep", sweep),
             unknown_after=as_limit("unknown_after", unknown_after),
             blocked_after=as_limit("blocked_after", blocked_after),
+            series=series,
             drops_history=lambda: self.drops_history,
             supervised=lambda: self.supervised,
             app=lambda: self.app,
@@ -125,6 +128,7 @@ class Worker:
         for task in queue.tasks.values():
             _ = task.signature
         queue.schedules.declared()  # refuses arguments that do not fit
+        queue.alerts.declared()  # and tasks that cannot be told
         builtin.register(queue)
         self.parts = Parts(queue, options)
 
@@ -141,6 +145,10 @@ class Worker:
     def inspect(self) -> Inspection:
         """What the worker is doing now: what runs and waits, what is not recorded, whether its loop is blocked."""
         return self.parts.inspect()
+
+    def vitals(self) -> Vitals:
+        """How the worker is now: what :func:`pgqueue.values.health.not_ready` judges. From any thread."""
+        return self.parts.vitals()
 
     def stop(self) -> None:
         """Stop gracefully; called again, at once. Call it in the worker's event loop."""
@@ -187,8 +195,10 @@ class Worker:
         connection = await claiming.connect()  # raises at once, where a plan would wait for the database
         await claiming.run(schema.verify(catalogue.schema, migrate_hint=catalogue.migrate_hint))
         await self.parts.heartbeat.start()
+        await self.parts.series.start()
         await self._store_retention()
         await self._apply_schedules()
+        await self._apply_alerts()
         joblog.started(
             self.id, connection.info, self.queues, [name for name in self.queue.tasks if name not in BUILTIN]
         )
@@ -210,9 +220,16 @@ class Worker:
     async def _apply_schedules(self) -> None:
         """Store the schedules that the app declares. A failure is logged: the worker runs jobs all the same."""
         try:
-            said(await self.parts.connections.claiming.run(self.queue.schedules.application()))
+            schedules.said(await self.parts.connections.claiming.run(self.queue.schedules.application()))
         except (psycopg.Error, PgQueueError):
             log.exception("the schedules that this app declares could not be stored")
+
+    async def _apply_alerts(self) -> None:
+        """Store the alerts that the app declares. A failure is logged: the worker runs jobs all the same."""
+        try:
+            alerts.said(await self.parts.connections.claiming.run(self.queue.alerts.application()))
+        except (psycopg.Error, PgQueueError):
+            log.exception("the alerts that this app declares could not be stored")
 
     def _loops(self) -> list[Coroutine[Any, Any, None]]:
         loops = [self.parts.completer.run(), *(service.run() for service in self.parts.services)]
@@ -233,6 +250,7 @@ class Worker:
         await self._until(grace_ends, completer.flushed())
         await _within(LAST_STEP_TIMEOUT, completer.flushed())
         await self._leave(_failure_of(fetching))
+        await _within(LAST_STEP_TIMEOUT, self.parts.series.write(everything=True))
         joblog.stopped(self.id, completer.backlog)
 
     def _start_nothing(self) -> None:
@@ -277,7 +295,7 @@ async def _first_of(*work: "Coroutine[Any, Any, Any] | asyncio.Task[None]") -> N
             task.result()
 
 
-async def _within(seconds: float, work: Coroutine[Any, Any, None]) -> None:
+async def _within(seconds: float, work: Coroutine[Any, Any, object]) -> None:
     """Wait for the work at most this many seconds."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):

@@ -12,5 +12,6 @@ set jobs = operation.jobs + %(done)s::bigint,
     after_id = greatest(operation.after_id, %(after)s::bigint),
     later = array(select id from unnest(operation.later) as id where id <> all(%(tried)s::bigint[])
                   union select unnest(%(missed)s::bigint[]) order by 1),
-    ended_at = case when %(ends)s::boolean then coalesce(%(now)s::timestamptz, now()) end
+    ended_at = coalesce(operation.ended_at,  -- another program that continues it may have ended it first
+                        case when %(ends)s::boolean then coalesce(%(now)s::timestamptz, now()) end)
 where id = %(operation)s::bigint

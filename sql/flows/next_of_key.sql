@@ -4,7 +4,7 @@
 -- run by: the plan that ends jobs of flows
 with next as (
     select (select flow.id from pgqueue.flows as flow
-            where flow.key = one.key and flow.ended_at is null and flow.state = 'waiting' order by flow.id limit 1) as id
+            where flow.key = one.key and flow.ended_at is null order by flow.id limit 1) as id
     from unnest(%(keys)s::text[]) as one (key)
     where not exists (select from pgqueue.flows as other
                       where other.key = one.key and other.ended_at is null and other.state <> 'waiting')

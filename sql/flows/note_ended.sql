@@ -2,15 +2,11 @@
 -- index: nodes_job, nodes_pkey, node_counts_pkey, edges_pkey
 -- locks: the nodes' rows; the counts of their groups, in their order; one more count of a group, shared, skipping locked ones
 -- run by: the plan that ends jobs of flows
--- why: of the members of a large group nothing hangs on all but a few, and for those the flow is not locked. Where no states
---      are given, all have succeeded. What is given is sorted, so that what belongs to a node is found by halving. Where
---      another portion of the group is open, its last member has to wait for this transaction and looks then, so this one
---      does not have to: until the end of a large group, the flow is not locked for it
+-- why: what is given is sorted, so that what belongs to a node is found by halving. Where another portion of the group is
+--      open, its last member has to wait for this transaction and looks then, so this one does not have to
 with ended as (
     update pgqueue.nodes as node
-    set state = case when %(states)s::text[] is null then 'succeeded'
-                     when %(nodes)s::bigint[] is null
-                     then (%(states)s::text[])[pg_catalog.width_bucket(job_id, %(jobs)s::bigint[])]
+    set state = case when %(nodes)s::bigint[] is null then (%(states)s::text[])[pg_catalog.width_bucket(job_id, %(jobs)s::bigint[])]
                      else (%(states)s::text[])[pg_catalog.width_bucket(id, %(nodes)s::bigint[])] end,
         result = (%(results)s::text[])[pg_catalog.width_bucket(job_id, %(jobs)s::bigint[])]::jsonb
     where id = any(coalesce(%(nodes)s::bigint[],

@@ -3,5 +3,5 @@
 -- locks: none; the caller has locked the key
 -- run by: PgQueue.retry_flow
 select id from pgqueue.flows
-where key = %(key)s::text and ended_at is null and id <> %(flow)s::bigint
+where key = %(key)s::text and ended_at is null
 order by id limit 1

@@ -2,4 +2,4 @@
 -- index: edges_pkey
 -- locks: those edges; the caller has locked the flows
 -- run by: worker upkeep
-update pgqueue.edges set rule = 'cancel' where from_id = any(%(nodes)s::bigint[]) and rule = 'wait' and not met
+update pgqueue.edges set rule = 'cancel' where from_id = any(%(nodes)s::bigint[]) and rule = 'wait'

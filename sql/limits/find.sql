@@ -1,7 +1,7 @@
--- limits/find: the next lanes in which jobs wait, with the queue, and what the start of the first job costs.
--- index: jobs_lanes, queues_pkey
+-- limits/find: the next lanes in which jobs wait, with the queue, what the start of the first job costs, whether it may be claimed, and whether the queue is limited as a whole.
+-- index: jobs_lanes, queues_pkey, limits_pkey
 -- locks: none
--- run by: worker fetcher, take
+-- run by: worker fetcher
 -- why: it skips from lane to lane, however many jobs a lane has, and past the lanes of a queue that is not asked for
 with recursive lane (queue, lane, cost, place) as (
     (select queue, lane, cost, 1 from pgqueue.jobs
@@ -10,13 +10,21 @@ with recursive lane (queue, lane, cost, place) as (
     union all
     select next.queue, next.lane, next.cost, lane.place + 1
     from lane cross join lateral (
-        select other.queue, other.lane, other.cost from pgqueue.jobs as other
-        where other.in_lane
-          and (other.queue, other.lane) > (lane.queue, case when %(queues)s::text[] is null or lane.queue = any(%(queues)s::text[])
-                                                            then lane.lane else E'\U0010FFFF' end)
-        order by other.queue, other.lane, -other.priority, other.run_at, other.id limit 1) as next
+        (select other.queue, other.lane, other.cost from pgqueue.jobs as other
+         where (%(queues)s::text[] is null or lane.queue = any(%(queues)s::text[]))
+           and other.in_lane and (other.queue, other.lane) > (lane.queue, lane.lane)
+         order by other.queue, other.lane, -other.priority, other.run_at, other.id limit 1)
+        union all
+        (select other.queue, other.lane, other.cost from pgqueue.jobs as other
+         where lane.queue <> all(%(queues)s::text[])
+           and other.in_lane and other.queue > lane.queue  -- no text stands after all others in every collation
+         order by other.queue, other.lane, -other.priority, other.run_at, other.id limit 1)) as next
     where lane.place < %(limit)s::integer
 )
-select queue, lane, cost, (%(queues)s::text[] is null or queue = any(%(queues)s::text[]))
-       and (select paused_at from pgqueue.queues where name = queue) is null
+select queue, lane, cost,
+       (%(queues)s::text[] is null or queue = any(%(queues)s::text[]))
+       and queue <> all(array(select name from pgqueue.queues
+                              where name = any(array(select distinct queue from lane)) and paused_at is not null)),
+       'queue:' || queue = any(array(select name from pgqueue.limits
+                                     where name = any(array(select distinct 'queue:' || queue from lane))))
 from lane

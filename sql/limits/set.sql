@@ -5,6 +5,6 @@
 insert into pgqueue.limits as known (name, most, every, burst, declared, set_at, set_by)
 values (%(name)s::text, %(most)s::integer, %(every)s::bigint, %(burst)s::bigint, %(declared)s::text,
         case when not %(as_declared)s::boolean then coalesce(%(now)s::timestamptz, now()) end,
-        case when not %(as_declared)s::boolean then %(by)s::text end)
+        %(by)s::text)
 on conflict (name) do update
 set most = excluded.most, every = excluded.every, burst = excluded.burst, set_at = excluded.set_at, set_by = excluded.set_by

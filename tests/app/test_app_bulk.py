@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -481,3 +482,58 @@ async def test_awaited_twins_do_the_same(queue: PgQueue, send: Any) -> None:
     assert (await queue.control.aaudit(limit=1))[0].action == "purge_dead"
     with pytest.raises(InvalidOption, match="no such operation"):
         await queue.control.aresume_operation(99)
+
+
+@pytest.mark.usefixtures("small_portions")
+def test_an_operation_that_two_continue_at_once_does_each_job_once_and_ends_once(
+    queue: PgQueue, send: Any, dsn: str
+) -> None:
+    """The first to take it up ends it while the second is at work; the second then goes on to the end, and finds no more."""
+    ids = [send.using(queue="a").enqueue().id for _ in range(12)]
+
+    def stop(result: BulkResult) -> None:
+        if result.done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        queue.control.jobs(queue="a").cancel(by="ann", progress=stop)
+    (entry,) = queue.control.audit()
+    ends: list[Any] = []
+
+    def overtake(result: BulkResult) -> None:
+        if not ends:
+            assert result.done == 4
+            with closing(PgQueue(dsn)) as other:
+                assert other.control.resume_operation(entry.id, by="bob").done == 12
+        found = ask(dsn, "select ended_at from pgqueue.audit where id = %s", entry.id)
+        ends.extend(row[0] for row in found)
+
+    queue.control.resume_operation(entry.id, by="eve", progress=overtake)
+    assert None not in ends
+    assert len({*ends}) == 1
+    (done,) = [one for one in queue.control.audit() if one.id == entry.id]
+    assert (done.jobs, done.counts, done.unfinished) == (12, {"done": 12}, False)
+    assert ask(dsn, "select count(*), count(distinct id) from pgqueue.job_history") == [(12, 12)]
+    assert {*states(queue)} == {*ids}
+
+
+@pytest.mark.usefixtures("small_portions")
+def test_jobs_that_come_under_a_filter_or_leave_it_meanwhile_are_done_by_what_they_are_when_they_are_reached(
+    queue: PgQueue, send: Any, dsn: str
+) -> None:
+    ids = [send.using(queue="a" if number % 2 else "b").enqueue().id for number in range(12)]
+    begun = threading.Event()
+
+    def swap(_: BulkResult) -> None:
+        if not begun.is_set():
+            begun.set()
+            ask(
+                dsn,
+                "update pgqueue.jobs set queue = case queue when 'a' then 'b' else 'a' end where id = any(%s) returning 1",
+                ids[6:],
+            )
+
+    done = queue.control.jobs(queue="a").cancel(progress=swap)
+    cancelled = {one for one, state in states(queue).items() if state == "cancelled"}
+    assert cancelled == {*ids[1:6:2], *ids[6::2]}
+    assert (done.done, done.skipped) == (6, {})

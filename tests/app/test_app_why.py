@@ -1,5 +1,6 @@
 """Why a job does not run: what is said of it, and what JobNotDone says when the time is over."""
 
+import json
 import re
 from datetime import timedelta
 from typing import Any
@@ -7,6 +8,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from cli.commands import pgqueue
 from looking import ask
 from running import Running
 
@@ -44,8 +46,13 @@ def worker(
 
 
 def said(queue: PgQueue, job_id: int) -> tuple[str, str]:
+    """The reason and the sentence, in which each instant is AT."""
     found = queue.why(job_id)
-    return found.reason, found.sentence
+    return found.reason, timeless(found.sentence)
+
+
+def timeless(sentence: str) -> str:
+    return re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", "AT", sentence)
 
 
 def test_a_ready_job_without_any_worker_says_how_to_start_one(queue: PgQueue, note: Any) -> None:
@@ -67,12 +74,46 @@ def test_a_job_in_a_queue_that_no_worker_serves_says_so(queue: PgQueue, note: An
 def test_a_job_of_a_paused_queue_says_how_to_resume_it(queue: PgQueue, note: Any) -> None:
     job = note.using(queue="mail").enqueue()
     worker(queue)
-    queue.pause("mail")
+    queue.pause("mail", by="ann", why="SMTP is down")
+    ask(queue, "update pgqueue.queues set paused_at = now() - interval '3 hours'")
     reason, sentence = said(queue, job.id)
     assert (reason, sentence.split("; ")[1]) == (
         "paused",
-        "queue 'mail' is paused: run `pgqueue queues resume mail`",
+        "queue 'mail' has been paused for 3 h, since AT, by ann (SMTP is down): run `pgqueue queues resume mail`",
     )
+    evidence = job.why().evidence
+    assert (evidence["paused_by"], evidence["paused_why"], evidence["serving"]) == ("ann", "SMTP is down", 1)
+
+
+def test_a_job_whose_workers_drain_or_do_not_look_for_jobs_says_so(queue: PgQueue, note: Any) -> None:
+    job, name = note.enqueue(), worker(queue)
+    ask(queue, "update pgqueue.workers set looked_at = now() - interval '5 min', look_within = 600")
+    assert said(queue, job.id)[0] == "waiting"
+    ask(queue, "update pgqueue.workers set look_within = 60 where id = %s", name)
+    assert said(queue, job.id)[1].endswith(
+        "; no worker of queue 'default' has looked for jobs in time, of 1 live worker"
+    )
+    ask(queue, "update pgqueue.workers set draining = true")
+    assert said(queue, job.id)[1].endswith(
+        "; of queue 'default' 1 live worker is draining, and no other serves it"
+    )
+
+
+def test_a_job_that_has_expired_and_is_not_yet_dead_says_so(queue: PgQueue, note: Any) -> None:
+    job = note.enqueue()
+    ask(queue, "update pgqueue.jobs set expires_at = (now() - interval '1 min')")
+    assert said(queue, job.id)[1].endswith(
+        "; it has expired: a worker moves it to the dead jobs at its next sweep"
+    )
+
+
+def test_the_command_prints_the_sentence_or_with_json_its_evidence(note: Any, dsn: str) -> None:
+    job = note.using(delay=timedelta(hours=3)).enqueue()
+    told = pgqueue("why", str(job.id), dsn=dsn).stdout
+    assert timeless(told).startswith("it is due in 3 h, at AT; no worker is alive")
+    found = json.loads(pgqueue("why", str(job.id), "--json", dsn=dsn).stdout)
+    assert (found["job_id"], found["reason"], found["evidence"]["alive"]) == (job.id, "not due", 0)
+    assert "there is no record of it" in pgqueue("why", "999", dsn=dsn).stdout
 
 
 def test_a_job_whose_task_no_worker_has_says_so(queue: PgQueue, note: Any) -> None:
@@ -101,7 +142,7 @@ def test_a_ready_job_says_how_many_come_before_it(queue: PgQueue, note: Any) -> 
     worker(queue)
     worker(queue, queues=["default"])
     assert ", behind 1 ready job; 2 workers with 40 slots serve its queue" in said(queue, first.id)[1]
-    assert ", behind 1,000 or more ready jobs; " in said(queue, last.id)[1]
+    assert ", behind 1,202 ready jobs; " in said(queue, last.id)[1]
     assert "; it is next, and 2 workers with 40 slots serve its queue" in said(queue, urgent.id)[1]
 
 
@@ -109,12 +150,15 @@ def test_a_scheduled_job_says_when_it_is_due_and_what_else_is_in_its_way(queue: 
     job = note.using(delay=timedelta(hours=3)).enqueue()
     assert said(queue, job.id) == (
         "not due",
-        "it is due in 3 h; no worker is alive: start one with `pgqueue worker`",
+        "it is due in 3 h, at AT; no worker is alive: start one with `pgqueue worker`",
     )
-    ask(queue, "update pgqueue.jobs set attempts = 2")
+    ask(
+        queue,
+        'update pgqueue.jobs set attempts = 2, errors = \'[{"type": "OSError"}, {"type": "KeyError", "message": "no x\\nmore"}]\'::jsonb',
+    )
     worker(queue)
     assert said(queue, job.id)[1] == (
-        "it is due in 3 h, after 2 of 25 attempts failed; 1 worker with 20 slots serves its queue"
+        "it is due in 3 h, at AT, after 2 of 25 attempts failed, the last with KeyError: no x; 1 worker with 20 slots serves its queue"
     )
 
 
@@ -129,7 +173,7 @@ def test_a_running_job_says_where_and_since_when(queue: PgQueue, note: Any) -> N
     )
     assert said(queue, job.id) == (
         "running",
-        "attempt 3 of 25 has been running for 10 min, on box, process 42",
+        "attempt 3 of 25 has been running for 10 min, since AT, on box, process 42",
     )
     queue.cancel(job.id)
     assert said(queue, job.id)[1].endswith("; its worker has been asked to cancel it")
@@ -156,7 +200,7 @@ def test_a_running_job_says_that_it_blocks_the_loop_or_is_held_up_by_another(
     block(queue, worker(queue), 1, minutes=30)
     ask(
         queue,
-        "update pgqueue.jobs set status = 'running', attempts = 1, worker_id = %s, claimed_at = now()",
+        "update pgqueue.jobs set status = 'running', attempts = 1, worker_id = %s, claimed_at = now() - interval '10 min'",
         name,
     )
     assert "block" not in said(queue, job.id)[1]
@@ -164,7 +208,7 @@ def test_a_running_job_says_that_it_blocks_the_loop_or_is_held_up_by_another(
     assert said(queue, job.id) == (
         "running",
         (
-            "attempt 1 of 25 has been running for 0 s, on box, process 42; "
+            "attempt 1 of 25 has been running for 10 min, since AT, on box, process 42; "
             "it has blocked its worker's event loop for 3 min at jobs.py:3 in report"
         ),
     )
@@ -214,7 +258,7 @@ async def test_a_job_that_has_ended_says_how(queue: PgQueue, note: Any, running:
     other.cancel()
     async with running(queue):
         await job.aresult(timeout=20)
-        assert (await queue.awhy(job.id)).reason == "ended"
+        assert (await queue.awhy(job.id)).reason == (await job.awhy()).reason == "ended"
     assert said(queue, job.id)[1].startswith("it is succeeded, since ")
     assert said(queue, other.id)[1].startswith("it is cancelled, since ")
 
@@ -256,12 +300,21 @@ def test_times_that_no_program_can_do_sums_with_are_no_obstacle(queue: PgQueue, 
 def test_in_memory_a_job_waits_for_a_drain(queue: PgQueue, note: Any) -> None:
     with in_memory(queue):
         job, later = note.enqueue(), note.using(delay=60).enqueue()
-        queue.pause("default")
-        assert queue.why(job.id).sentence == (
-            "it is ready, and queue 'default' is paused; its queue is in memory for a test: "
-            "pgqueue.testing.drain(queue) runs it"
+        queue.pause("default", by="ann")
+        assert said(queue, job.id) == (
+            "paused",
+            (
+                "it is ready, and has been due for 0 s; "
+                "queue 'default' has been paused for 0 s, since AT, by ann: run `pgqueue queues resume default`"
+            ),
         )
-        assert queue.why(later.id).sentence.startswith("it is due in 60 s")
+        assert queue.why(job.id).evidence["causes"] == ["paused", "no worker"]
+        queue.resume("default")
+        assert said(queue, job.id) == (
+            "no worker",
+            "it is ready, and has been due for 0 s; its queue is in memory for a test: pgqueue.testing.drain(queue) runs it",
+        )
+        assert said(queue, later.id)[1].startswith("it is due in 60 s, at AT; its queue is in memory")
         later.cancel()
         assert (queue.why(later.id).reason, queue.why(99).reason) == ("ended", "no record")
         with pytest.raises(JobNotDone, match="in memory for a test"):

@@ -664,8 +664,13 @@ def test_one_module_reads_and_writes_the_json_of_jobs() -> None:
         if calls.search(file.read_text())
     }
     assert found == {
+        "app/alerts.py",  # the argument that an alert is given as
+        "store/alerts.py",  # the job that tells of an alert
         "store/arrays.py",
+        "store/series.py",  # what a worker measured
+        "testing/replaying.py",  # what is recorded of a job
         "testing/schedules.py",  # what a tick adds to meta
+        "values/alert.py",  # what an alert's condition is
         "values/bulk.py",  # what the audit keeps of an operation
         "values/codec.py",
         "values/condition.py",  # how long a condition is
@@ -673,6 +678,7 @@ def test_one_module_reads_and_writes_the_json_of_jobs() -> None:
         "store/limits.py",  # what a task's keys are made of
         "values/job_filter.py",  # what arguments must contain
         "values/limiting.py",  # the argument that says what a start costs
+        "values/literal.py",  # arguments as the source of a test
         "values/meta.py",
         "values/note.py",
         "values/payload.py",

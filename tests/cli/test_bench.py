@@ -188,7 +188,9 @@ def _compares_with(dsn: str, report: dict[str, Any], path: Path) -> None:
     (now,) = printed(pgqueue(*words, "--json", dsn=dsn))["results"]
     assert now["before"] == before["ratio"]
     assert now["change"] == pytest.approx(now["ratio"] / before["ratio"] - 1)
-    table = pgqueue(*words, dsn=dsn).stdout
+    result = pgqueue(*words, dsn=dsn)
+    assert result.exit_code == 0, result.stderr
+    table = result.stdout
     assert "before" in table
     assert f"{before['ratio']:.2f}" in table
 

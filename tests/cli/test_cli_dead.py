@@ -181,3 +181,20 @@ def test_a_long_retry_tells_how_far_it_is(dsn: str, monkeypatch: pytest.MonkeyPa
 @pytest.mark.usefixtures("graves")
 def test_purge_of_an_id_that_is_not_dead_is_no_success(dsn: str) -> None:
     assert pgqueue("dead", "purge", "--yes", "1", "99", dsn=dsn).exit_code == 1
+
+
+@pytest.mark.usefixtures("graves")
+def test_show_writes_a_test_of_a_dead_job(dsn: str) -> None:
+    assert "no stock" in pgqueue("dead", "show", "2", dsn=dsn).output
+    written = pgqueue("dead", "show", "2", "--pytest", dsn=dsn).output
+    assert "def test_job_2_of_sell(pgqueue_app):" in written
+    assert "no stock" in written
+    assert pgqueue("jobs", "show", "2", "--pytest", dsn=dsn).output == written
+    both = pgqueue("dead", "show", "2", "--pytest", "--json", dsn=dsn)
+    assert (both.exit_code, "not both" in both.output) == (2, True)
+
+
+def test_show_of_the_dead_refuses_a_live_job(dsn: str, queue: PgQueue) -> None:
+    live = queue.task(name="sell")(lambda: None).enqueue().id
+    refused = pgqueue("dead", "show", str(live), "--pytest", dsn=dsn)
+    assert (refused.exit_code, f"pgqueue jobs show {live}" in refused.output) == (2, True)

@@ -1,5 +1,6 @@
 import io
 import json
+import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,7 @@ from rich.console import Console
 from pgqueue import JobState, PgQueue
 from pgqueue.cli import progress as bars
 from pgqueue.cli.output import zone
+from pgqueue.store import stacks
 
 
 @pytest.fixture
@@ -125,10 +127,8 @@ def test_show_says_why_a_job_does_not_run(dsn: str) -> None:
     ]
     assert ready.startswith("now          it is ready, and has been due for ")
     assert "no worker is alive: start one with `pgqueue worker`" in ready
-    assert (
-        "\nnow          it is due in 60 min; no worker is alive"
-        in pgqueue("jobs", "show", "2", dsn=dsn).stdout
-    )
+    due = r"\nnow +it is due in 60 min, at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC; no worker is alive"
+    assert re.search(due, pgqueue("jobs", "show", "2", dsn=dsn).stdout)
     assert "\nnow " not in pgqueue("jobs", "show", "3", dsn=dsn).stdout
 
 
@@ -295,3 +295,29 @@ def test_a_terminal_gets_a_bar(halfway: int, queue: PgQueue, monkeypatch: pytest
     assert "1,200 of 4,800 (25 %)" in drawn.getvalue()
     assert "━" in drawn.getvalue()
     assert '[31m"half' not in drawn.getvalue().replace("\\x1b[31m", "")
+
+
+def test_the_stack_of_a_running_job_is_asked_of_its_worker(
+    queue: PgQueue, shelf: PgQueue, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ((worker,),) = ask(
+        queue,
+        "insert into pgqueue.workers (id, lease_until, host, pid, concurrency, minimum, slots, version) "
+        "values (gen_random_uuid(), now() + '1 h'::interval, 'web', 42, 5, 5, 5, '0.1') returning id",
+    )
+    ask(queue, "update pgqueue.jobs set status = 'running', worker_id = %s where id = 1", worker)
+    words = ("jobs", "stack", "1", "--timeout", "30s", "--by", "ann")
+    silent = pgqueue(*words[:3], "--timeout", "0.01s", dsn=dsn)
+    assert (silent.exit_code, silent.stdout) == (1, "")
+    assert "web:42 has not answered" in silent.stderr
+
+    said = "shop.py:31 in send\n    await \x1b[31mgate"
+    happens = steps(*[lambda: shelf.database.run(stacks.answer(worker, {1: said}))] * 2)
+    monkeypatch.setattr(time, "sleep", happens)
+    shown = pgqueue(*words, dsn=dsn)
+    assert shown.stdout == "shop.py:31 in send\n    await \\x1b[31mgate\n"
+    assert printed(pgqueue(*words, "--json", dsn=dsn))["text"] == said
+    assert [one.by for one in queue.control.audit(limit=2)] == ["ann", "ann"]
+
+    refused = pgqueue("jobs", "stack", "2", dsn=dsn)
+    assert (refused.exit_code, "job 2 is scheduled" in refused.stderr) == (2, True)

@@ -15,7 +15,7 @@ DESCRIPTIONS = (
     "select indexname, indexdef from pg_indexes where schemaname = 'pgqueue'",
     """select conname, conrelid::regclass::text, pg_get_constraintdef(oid)
        from pg_constraint where connamespace = 'pgqueue'::regnamespace""",
-    """select proname, pg_get_functiondef(oid), obj_description(oid)
+    """select proname, case when prokind <> 'a' then pg_get_functiondef(oid) end, obj_description(oid)
        from pg_proc where pronamespace = 'pgqueue'::regnamespace""",
     """select tgname, pg_get_triggerdef(pg_trigger.oid) from pg_trigger
        join pg_class on pg_class.oid = tgrelid

@@ -70,11 +70,17 @@ def test_pause_resume_fire_and_remove(dsn: str, queue: PgQueue) -> None:
     assert schedules(dsn, "pause", "nightly", "--by", "ann").stdout == "nightly: paused\n"
     assert schedules(dsn, "pause", "nightly").stdout == "nightly: was paused already\n"
     assert queue.schedules.get("nightly").paused_by == "ann"
-    assert schedules(dsn, "fire", "nightly").stdout == "nightly: job 1 added\n"
+    assert schedules(dsn, "fire", "nightly", "--by", "bob").stdout == "nightly: job 1 added\n"
     assert queue.job(1).state is JobState.READY
-    assert schedules(dsn, "resume", "nightly").stdout == "nightly: resumed\n"
+    assert schedules(dsn, "resume", "nightly", "--by", "cid").stdout == "nightly: resumed\n"
     assert schedules(dsn, "resume", "nightly").stdout == "nightly: was not paused\n"
-    assert schedules(dsn, "remove", "nightly").stdout == "nightly: removed\n"
+    assert schedules(dsn, "remove", "nightly", "--by", "dan").stdout == "nightly: removed\n"
+    assert [(one.by, one.action) for one in reversed(queue.control.audit())] == [
+        ("ann", "schedule pause"),
+        ("bob", "schedule fire"),
+        ("cid", "schedule resume"),
+        ("dan", "schedule remove"),
+    ]
     gone = schedules(dsn, "show", "nightly")
     assert (gone.exit_code, "there is no schedule 'nightly'" in gone.stderr) == (2, True)
 

@@ -6,12 +6,19 @@ import signal
 from pathlib import Path
 from uuid import uuid4
 
+import psycopg
 import pytest
 from cli.commands import Process, cells, only_row, pgqueue, printed, started
 from looking import ask, wait_until
 
 from pgqueue import PgQueue
 from pgqueue.cli.supervisor import MOST_EARLY_DEATHS, Supervisor
+from pgqueue.errors import UnknownWorker
+from pgqueue.store import workers
+from pgqueue.store.catalogue import catalogue_of
+from pgqueue.store.connection import Blocking
+from pgqueue.store.plan import Statement
+from pgqueue.values.workers import Ask
 
 
 @pytest.fixture
@@ -44,6 +51,28 @@ def asked(dsn: str) -> list[tuple[object, ...]]:
         "select host, ask_minimum, ask_maximum, ask_draining, ask_end from pgqueue.workers where asked_at is not null "
         "order by host",
     )
+
+
+@pytest.mark.parametrize("which", ["all", "web-1:42"])
+def test_workers_that_end_while_they_are_asked_are_not_asked(dsn: str, crew: list[str], which: str) -> None:
+    assert crew
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        database = Blocking(connection, catalogue_of("pgqueue"))
+        steps = workers.ask(which, Ask(end="stop", by="ann")).steps()
+        listing = next(steps)
+        assert isinstance(listing, Statement)
+        listed = database.execute(listing)
+        ask(dsn, "delete from pgqueue.workers")
+        asking = steps.send(listed)
+        assert isinstance(asking, Statement)
+        asked_of = database.execute(asking)
+        if which != "all":
+            with pytest.raises(UnknownWorker, match=r"web-1:42 .* ended a moment ago"):
+                steps.send(asked_of)
+            return
+        with pytest.raises(StopIteration) as end:
+            steps.send(asked_of)
+    assert end.value.value.asked == ()
 
 
 def test_list_shows_slots_and_state(dsn: str, crew: list[str]) -> None:

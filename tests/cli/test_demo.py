@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psycopg
 import pytest
 from click.testing import CliRunner
@@ -101,6 +102,26 @@ def test_tampering_with_the_results_makes_the_demo_fail_and_say_what_broke(
     assert "Every promise was kept" not in done.output
 
 
+def test_the_dashboard_shows_the_run_live_and_stays_until_ctrl_c(folder: Path, dsn: str) -> None:
+    with start_demo("--dsn", dsn, "demo", str(folder), "--dashboard") as process:
+        assert process.stdout is not None
+        said, address, shown = [], "", ""
+        for line in process.stdout:
+            said.append(line)
+            if found := re.search(r"live: (http://127[.]0[.]0[.]1:[0-9]+/)", line):
+                address = found[1]
+                assert "pgqueue" in httpx.get(address, follow_redirects=True).text
+            if "The dashboard stays" in line:
+                shown = httpx.get(f"{address}jobs?state=dead").text
+                process.send_signal(signal.SIGINT)
+    assert process.returncode == 0, said
+    assert "vanishes.txt" in shown
+    assert "read-only" in shown
+    assert "pgqueue_demo" not in schemas(dsn)
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(address)
+
+
 def test_with_a_dsn_the_demo_works_beside_the_real_queue_and_leaves_no_trace(
     folder: Path, dsn: str, queue: PgQueue
 ) -> None:
@@ -111,6 +132,7 @@ def test_with_a_dsn_the_demo_works_beside_the_real_queue_and_leaves_no_trace(
     with start_demo("--dsn", dsn, "demo", str(folder)) as process:
         told, lines = process.communicate()
     assert process.returncode == 0, told + lines
+    assert "in a browser: pgqueue demo --dashboard" in told
     assert real.status() == "ready"
     assert "pgqueue_demo" not in schemas(dsn)
 

@@ -101,3 +101,15 @@ def test_the_members_of_several_portions_end_in_one_transaction(world: World, ds
             ask(own, ending(portion))
     world.run()
     assert world.noted == ["callback"]
+
+
+def test_the_end_of_members_changes_no_index(world: World, dsn: str) -> None:
+    members = claimed(world, dsn, portions=3)
+    with psycopg.connect(dsn) as own:
+        for portion in members:
+            ask(own, ending(portion))
+        ((updated, in_place),) = own.execute(
+            "select pg_stat_get_xact_tuples_updated(oid), pg_stat_get_xact_tuples_hot_updated(oid)"
+            " from pg_class where oid = 'pgqueue.nodes'::regclass"
+        ).fetchall()
+    assert updated == in_place >= sum(map(len, members))

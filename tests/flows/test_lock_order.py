@@ -22,6 +22,7 @@ COUNT = "select from pgqueue.node_counts where node_id = 1 and portion = {} for 
 FLOW = "select from pgqueue.flows where id = {} + 1 for update"
 DEAD = "select from pgqueue.dead_jobs where id = {} + 1 for update"
 KEY = "select from (values (chr(97 + {}))) as of (key) where pg_try_advisory_xact_lock(hashtextextended('pgqueue flow ' || key, 0))"
+JOB = "select from pgqueue.jobs where id = {} + 1 for update"
 UNIQUE = "insert into pgqueue.jobs (queue, task, unique_key) values ('q', 't', chr(97 + {})) returning id"
 
 
@@ -44,7 +45,8 @@ def members(world: World) -> Params:
         "update pgqueue.nodes set place = 514 - place, state = 'failed' where parent_id = 1 returning id"
     )
     (jobs,) = world.rows("select array_agg(job_id) from pgqueue.nodes where place in (1, 513)")
-    return {"jobs": numbers(sorted(jobs[0])), "nodes": None, "states": None, "results": None}
+    states = texts(["succeeded", "succeeded"])
+    return {"jobs": numbers(sorted(jobs[0])), "nodes": None, "states": states, "results": None}
 
 
 def open_members(world: World) -> Params:
@@ -59,6 +61,14 @@ def two_flows(world: World) -> Params:
     jobs = [chain(world.note.call(n)).enqueue().jobs[0].id for n in range(2)]
     world.rows("update pgqueue.flows set key = 'moved' where id = 1 returning id")
     return {"jobs": numbers(jobs[::-1]), "nodes": "{}"}
+
+
+def running(world: World) -> Params:
+    """A flow of two running jobs, the older one behind the newer one in their table."""
+    handle = group(world.note.call(n) for n in range(2)).enqueue()
+    for job in handle.jobs[::-1]:
+        world.rows(f"update pgqueue.jobs set status = 'running' where id = {job.id} returning id")
+    return {"flow": handle.id}
 
 
 def keys(_world: World) -> Params:
@@ -96,9 +106,11 @@ def ended_of_keys(world: World) -> Params:
         ("count", counted, COUNT),
         ("recount", counted, COUNT),
         ("note_ended", open_members, COUNT),
+        ("note_members", open_members, COUNT),
         ("reopen", members, COUNT),
         ("lock", two_flows, FLOW),
         ("lock_key", keys, KEY),
+        ("ask", running, JOB),
         ("revive", dead, DEAD),
         ("revive", dead_of_keys, UNIQUE),
         ("renew", ended_of_keys, UNIQUE),
@@ -107,9 +119,11 @@ def ended_of_keys(world: World) -> Params:
         "count",
         "recount",
         "note_ended",
+        "note_members",
         "reopen",
         "lock",
         "lock_key",
+        "ask",
         "revive",
         "revive keys",
         "renew keys",

@@ -45,6 +45,7 @@ def filled(dsn: str) -> Iterator[psycopg.Connection[Any]]:
         "lock",
         "members",
         "note_ended",
+        "note_members",
         "put_edges",
         "put_nodes",
         "reaches",

@@ -60,5 +60,5 @@ def empty(database: str) -> None:
             "delete from pgqueue.unique_holds; delete from pgqueue.schedules; delete from pgqueue.schedule_ticks;"
             "delete from pgqueue.notes; delete from pgqueue.signals; delete from pgqueue.deadlines; delete from pgqueue.waits;"
             "delete from pgqueue.limits; delete from pgqueue.rates; delete from pgqueue.flows; delete from pgqueue.nodes;"
-            "delete from pgqueue.edges; delete from pgqueue.node_counts; delete from pgqueue.flow_work"
+            "delete from pgqueue.edges; delete from pgqueue.node_counts; delete from pgqueue.flow_work; delete from pgqueue.alerts"
         )

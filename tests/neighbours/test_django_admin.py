@@ -23,13 +23,15 @@ from pytest_postgresql.executors import NoopExecutor
 
 from pgqueue.django import queue
 from pgqueue.django.djangoqueue import project_queue
-from pgqueue.django.models import DeadJob, Job, Queue, Worker, table
+from pgqueue.django.models import DeadJob, Job, Limit, Queue, Worker, table
 from pgqueue.errors import PgQueueError
 from pgqueue.values.job import JobState
 
 GUIDE = DOCS / "guides" / "django-admin.md"
 TASKS = "neighbours.project.shop.tasks"
-LISTS = {name: f"/admin/pgqueue/{name}/" for name in ("job", "deadjob", "queue", "schedule", "worker")}
+LISTS = {
+    name: f"/admin/pgqueue/{name}/" for name in ("job", "deadjob", "queue", "limit", "schedule", "worker")
+}
 DEAD = "pgqueue.dead_jobs (id, run_at, created_at, died_at, collisions, priority, attempts, max_attempts, reason, queue, task, unique_key, args, errors)"
 WORKER = (
     "insert into pgqueue.workers (id, lease_until, pid, concurrency, host, version, queues) "
@@ -154,7 +156,7 @@ def test_the_orm_reads_dead_jobs_queues_and_workers() -> None:
     assert Worker.objects.get().queues == ["mail", "default"]
 
 
-@pytest.mark.parametrize("model", [Job, DeadJob, Queue, Worker])
+@pytest.mark.parametrize("model", [Job, DeadJob, Queue, Limit, Worker])
 def test_the_orm_writes_nothing(model: Any) -> None:
     attempts: list[Callable[[], object]] = [
         lambda: model().save(),
@@ -501,7 +503,7 @@ def test_who_may_view_may_do_nothing_else(model: str) -> None:
     client = _staff(f"view_{model}")
     assert 'name="action"' not in _page(client, LISTS[model])
     assert client.get(LISTS[model] + "add/").status_code == 403
-    assert [client.get(path).status_code for name, path in LISTS.items() if name != model] == [403] * 4
+    assert [client.get(path).status_code for name, path in LISTS.items() if name != model] == [403] * 5
 
 
 @pytest.mark.parametrize(
@@ -512,6 +514,7 @@ def test_who_may_view_may_do_nothing_else(model: str) -> None:
         ("deadjob", "retry_job", ["retry"]),
         ("deadjob", "delete_deadjob", ["delete_selected"]),
         ("queue", "pause_queue", ["pause", "drain", "resume"]),
+        ("limit", "change_limit", ["unset"]),
         ("worker", "steer_worker", ["drain", "resume", "stop", "restart"]),
         ("schedule", "pause_schedule", ["pause", "resume"]),
         ("schedule", "fire_schedule", ["fire"]),

@@ -283,6 +283,8 @@ def test_schedules_are_deleted_one_or_several(client: Client, confirm: Task[...,
     page = client.post(LIST, data, follow=True).content.decode()
     assert messages(page)[-1] == "Successfully deleted 2 schedules."
     assert stored().find() == []
+    noted = [(one.by, one.action, one.target) for one in project_queue().control.audit(limit=3)]
+    assert noted == [("root", "schedule remove", name) for name in ("e", "b/c d", "a")]
 
 
 def test_a_name_with_any_characters_has_a_form(client: Client) -> None:

@@ -29,12 +29,14 @@ TABLES = (
     "workers",
     "former_workers",
     "queues",
+    "alerts",
     "schedules",
     "schedule_ticks",
 )
 DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy has no types for it
 NOT_FOR_USERS = re.compile(
-    r"audit|departed|limits|rates|limited_tasks|unique_holds|waits|notes|signals|deadlines|callback_key|flows|nodes|edges|node_counts|flow_work|retention|compatibility|alembic_version|job_history_(default|\d+)"
+    r"audit|departed|limits|rates|limited_tasks|unique_holds|waits|notes|signals|stacks|deadlines|callback_key|flows|nodes|edges|node_counts|flow_work|retention|compatibility|alembic_version|job_history_(default|\d+)"
+    "|(series|insight)_.*"  # read by SQL, or through queue.insight
     "|deploys|lake_days|(rollup|sink)_.*"  # the pipeline's own, and what plots are made of: read by SQL or on Spark
 )
 ONLY_IN_VIEW = {"state": False, "ended_at": True, "started_at": True, "reason": True, "result": True}

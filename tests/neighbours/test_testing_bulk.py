@@ -1,5 +1,6 @@
 """Conformance: operations on many jobs in memory and on PostgreSQL."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -147,3 +148,36 @@ def test_what_becomes_of_a_flow_is_the_same(queue: PgQueue) -> None:
     assert (before, again) == ("failed", "running")
     assert queue.control.jobs(task="fail").cancel().done >= 1
     assert queue.flow(flow.id).state == "failed"
+
+
+def test_what_operators_do_to_schedules_flows_and_a_job_is_noted(queue: PgQueue, clock: Clock) -> None:
+    step = queue.task(name="step")(lambda: None)
+    queue.schedules.add("daily", step.call(), every=timedelta(days=1), start=clock.now - timedelta(days=9))
+    queue.schedules.pause("daily", by="ann")
+    queue.schedules.resume("daily", by="bob")
+    queue.schedules.fire("daily", by="cid")
+    start, end = clock.now - timedelta(days=5, hours=1), clock.now - timedelta(days=3)
+    filled = queue.schedules.backfill("daily", start, end, by="dan")
+    queue.schedules.remove("daily", by="eve")
+    flow = chain(step.call(), step.call()).enqueue()
+    queue.cancel_flow(flow.id, by="flo")
+    assert not queue.cancel_flow(flow.id, by="nobody")
+    queue.retry_flow(flow.id, by="gus", what="all")
+    later = step.using(delay=60).enqueue()
+    assert queue.control.run_now(later.id, by="hal")
+    assert not queue.control.run_now(later.id, by="nobody")
+    assert later.status() == "ready"
+
+    said = [(one.by, one.action, one.target, one.jobs, one.details) for one in queue.control.audit(limit=8)]
+
+    given = {"from": start.isoformat(), "to": end.isoformat()}
+    assert said[::-1] == [
+        ("ann", "schedule pause", "daily", None, {}),
+        ("bob", "schedule resume", "daily", None, {}),
+        ("cid", "schedule fire", "daily", 1, {}),
+        ("dan", "schedule backfill", "daily", len(filled), given),
+        ("eve", "schedule remove", "daily", None, {}),
+        ("flo", "workflow cancel", str(flow.id), None, {}),
+        ("gus", "workflow retry", str(flow.id), 2, {"what": "all"}),
+        ("hal", "run now", f"job {later.id}", 1, {}),
+    ]

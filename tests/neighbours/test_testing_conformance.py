@@ -630,6 +630,26 @@ def test_without_history_nothing_is_left_of_a_success(queue: PgQueue, note: Task
         handle.status()
 
 
+def test_insight_tells_why_jobs_died_and_how_late_schedules_are(queue: PgQueue, clock: Clock) -> None:
+    @queue.task(name="bill")
+    def bill(order: int) -> None:
+        raise Dead(f"no order {order}")
+
+    queue.schedules.add("hourly", bill.call(1), "0 * * * *")
+    for order in (7, 12):
+        bill.enqueue(order)
+    drain(queue)
+    due = queue.schedules.get("hourly").next
+    assert due is not None
+    clock.travel(due + 5 * MINUTE - clock.now)
+
+    (group,) = queue.insight.errors().groups
+    assert (group.task, group.message, group.jobs, group.reason) == ("bill", "no order 12", 2, "asked")
+    (late,) = queue.insight.schedules()
+    assert (late.name, late.state, late.lag, late.last_at) == ("hourly", "active", 300.0, None)
+    assert queue.insight.running().jobs == ()
+
+
 # Context
 
 

@@ -52,7 +52,7 @@ def test_the_suite_on_the_page_passes_with_pytest(project: Path, dsn: str) -> No
     said = _python(
         project, "-m", "pytest", "-p", "no:django", "--ignore=test_with_django.py", "--pgqueue-dsn", dsn
     )
-    assert "3 passed" in said, said
+    assert "4 passed" in said, said
 
 
 def test_the_unittest_on_the_page_passes(project: Path) -> None:

@@ -225,6 +225,12 @@ def test_a_plan_that_memory_does_not_know_is_refused_by_name(app: PgQueue) -> No
         memory.run(upkeep.note_unlisted_workers())
 
 
+@pytest.mark.parametrize("ask", ["series", "totals", "store", "limits", "story"])
+def test_insight_into_what_a_queue_in_memory_does_not_have_is_refused(app: PgQueue, ask: str) -> None:
+    with in_memory(app), pytest.raises(NotInMemory, match=f"{ask}|glanced"):
+        getattr(app.insight, ask)(*[1] * (ask == "story"))
+
+
 def test_a_plan_that_somebody_decorated_is_answered_as_it_was(
     app: PgQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:

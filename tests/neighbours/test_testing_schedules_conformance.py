@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from neighbours.places import NOON, SECOND
 from store.samples import new_job
@@ -108,6 +108,10 @@ def queue(dsn: str) -> Iterator[PgQueue]:
     made.close()
 
 
+_SAME: dict[str, Any] = {"rule": {"every": 60}, "overlap": "queue", "missed": "all"}
+
+
+@example(steps=[("look", 18, _SAME), ("put", 0, _SAME), ("backfill", 484, _SAME), ("look", 0, _SAME)])
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_any_calls_have_the_same_answers(queue: PgQueue, steps: list[Step]) -> None:

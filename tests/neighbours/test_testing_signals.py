@@ -53,7 +53,10 @@ def test_a_deadline_passes_at_its_instant_and_the_job_is_dead_without_another_at
 ) -> None:
     job = ask.enqueue(timeout=60)
     drain(queue)
-    assert queue.why(job.id).sentence == "it is blocked, and waits for signal 'answer', for 60 s at most"
+    assert (
+        queue.why(job.id).sentence
+        == "it is blocked, and waits for signal 'answer', for 60 s at most, until 2031-05-04 12:01:00 UTC"
+    )
     assert drain(queue, now=NOON + MINUTE * 0.99) == []
     with pytest.raises(WaitTimedOut, match="signal 'answer' did not come before its deadline"):
         drain(queue, now=NOON + MINUTE)
@@ -107,7 +110,7 @@ def test_a_pause_passes_with_the_clock(queue: PgQueue) -> None:
 
     job = cool.enqueue()
     assert [ran.outcome for ran in drain(queue)] == [JobState.BLOCKED]
-    assert "timer 'first', for 60 s at most" in queue.why(job.id).sentence
+    assert "timer 'first', for 60 s at most, until 2031-05-04 12:01:00 UTC" in queue.why(job.id).sentence
     assert [ran.outcome for ran in drain(queue, now=NOON + MINUTE)] == [JobState.BLOCKED]
     assert drain(queue, now=NOON + HOUR) == []
     assert [ran.outcome for ran in drain(queue, now=NOON + HOUR + MINUTE)] == [JobState.SUCCEEDED]

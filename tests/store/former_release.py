@@ -18,7 +18,7 @@ from uuid import UUID, uuid4
 import psycopg
 
 FORMER = Path(__file__).parent / "former"
-RELEASES = ("0002", "0003", "0004", "0005", "0006")
+RELEASES = ("0002", "0003", "0004", "0005", "0006", "0007")
 STATEMENTS = {
     release: {
         str(file.relative_to(FORMER / release).with_suffix("")): file.read_text()
@@ -34,6 +34,14 @@ TURNS = 20
 """After so many turns psycopg has each statement prepared."""
 WELL = dict.fromkeys(("blocked_for", "blocked_job", "blocked_task", "blocked_where", "not_returned"))
 """What a worker of revision 0005 says with a heartbeat if there is nothing to say of its health."""
+SINCE_0007: dict[str, Any] = {
+    **dict.fromkeys(("expires_at", "expires_in", "memory", "minimum", "maximum", "answer")),
+    "room": True,
+    "slots": 1,
+    "draining": False,
+    "supervised": False,
+}
+"""What a program of revision 0007 says of a job that does not expire, and a worker of one slot."""
 SINCE_0004 = {
     "bury": ("end", {"outcomes": "dead"}),
     "cancel_ended": ("end", {"outcomes": "cancelled"}),
@@ -54,8 +62,8 @@ class FormerRelease:
         self._connection = connection
         self._statements = STATEMENTS[release]
         self._counts_claims = release == "0002"
-        self._no_meta = "" if release < "0004" else "\t\\N"
-        self._claimed_columns = 11 + (release >= "0004") + (release >= "0006")
+        self._no_more = "\t\\N" * ((release >= "0004") + (release >= "0007"))
+        self._claimed_columns = 11 + (release >= "0004") + (release >= "0006") + (release >= "0007")
         self._fences = count(1)
         self.id = uuid4()
 
@@ -65,7 +73,7 @@ class FormerRelease:
             name, values = SINCE_0004[name]
             params |= {array: [value] * len(params["ids"]) for array, value in values.items()}
         cursor = self._connection.execute(
-            self._statements[name].encode(), {"now": None} | params, binary=True
+            self._statements[name].encode(), SINCE_0007 | {"now": None} | params, binary=True
         )
         return cursor.fetchall() if cursor.description else []
 
@@ -109,7 +117,7 @@ class FormerRelease:
 
     def _copy(self) -> set[int]:
         ((first, last),) = self.send("reserve_ids", count=1)
-        row = f"{first}\tdefault\tbill\t{{}}\t0\tready\t2020-01-01T00:00:00+00:00\t25" + self._no_meta + "\n"
+        row = f"{first}\tdefault\tbill\t{{}}\t0\tready\t2020-01-01T00:00:00+00:00\t25" + self._no_more + "\n"
         with self._connection.cursor().copy(self._statements["enqueue_copy"].encode()) as copy:
             copy.write(row)
         assert first == last
@@ -153,7 +161,7 @@ class FormerRelease:
 
     def keep_order(self) -> None:
         """Do what its workers do beside their jobs: beat, tick, look for lost workers and for history to come."""
-        assert self.send("renew", worker=self.id, lease=LEASE, **WELL) == [(self.id,)]
+        assert len(self.send("renew", worker=self.id, lease=LEASE, **WELL)) == 1
         line = {"mark_ranks": [-101], "mark_run_ats": ["0001-01-01T00:00:00+00:00"], "mark_ids": [0]}
         self.send("tick", limit=5000, queues=["default"], elsewhere=True, **line)
         self.send("expire_workers")

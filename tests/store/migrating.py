@@ -17,7 +17,9 @@ CATALOGUES = {
     "constraints": """
         select conrelid::regclass::text, conname, pg_get_constraintdef(oid)
         from pg_constraint where connamespace = %(schema)s::regnamespace""",
-    "functions": "select proname, pg_get_functiondef(oid) from pg_proc where pronamespace = %(schema)s::regnamespace",
+    "functions": """select proname, case when prokind = 'a' then (select aggtransfn::text from pg_aggregate where aggfnoid = pg_proc.oid)
+                                          else pg_get_functiondef(oid) end
+                    from pg_proc where pronamespace = %(schema)s::regnamespace""",
     "triggers": """
         select pg_get_triggerdef(pg_trigger.oid) from pg_trigger join pg_class on pg_class.oid = tgrelid
         where relnamespace = %(schema)s::regnamespace and not tgisinternal""",

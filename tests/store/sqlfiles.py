@@ -5,9 +5,11 @@ from importlib.resources import files
 PREFIXES = (
     "",
     "adopt/",
+    "alerts/",
     "audit/",
     "bulk/",
     "flows/",
+    "insight/",
     "made_up/",
     "notes/",
     "pipeline/",
@@ -15,6 +17,7 @@ PREFIXES = (
     "queues/",
     "schedules/",
     "signals/",
+    "stacks/",
     "crashes/",
     "workers/",
 )

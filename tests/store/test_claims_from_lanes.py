@@ -1,18 +1,25 @@
 """Claims from lanes, plan by plan, at given instants: which jobs start, when, and what SQL makes of limits."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
+import msgspec
 import psycopg
 import pytest
 from looking import ask, wait_until
 from promises.processes import LEASE, at_the_gate, do, listed
 
 from pgqueue import Limit, PgQueue, Rate
-from pgqueue.store import limits, upkeep
+from pgqueue.store import limit_control, limits, upkeep
+from pgqueue.store.arrays import texts
 from pgqueue.store.limits import Taken
+from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.job import JobState
+from pgqueue.values.limit import Numbers
+from pgqueue.values.limit_state import Waiting
 from pgqueue.worker import lanes
 from pgqueue.worker.lanes import Lanes
 
@@ -26,14 +33,19 @@ class Workers:
     def __init__(self, queue: PgQueue) -> None:
         self.queue = queue
         self.ids = [listed(queue, LEASE) for _ in range(WORKERS)]
-        self.lanes = [Lanes(lambda: queue.limits, lambda: queue.limiting) for _ in self.ids]
+        self.seconds = 0.0
+        self.lanes = [
+            Lanes(lambda: queue.limits, lambda: queue.limiting, clock=lambda: self.seconds) for _ in self.ids
+        ]
 
     def claim(self, worker: int, room: int, seconds: float = 0.0, **told: Any) -> Taken:
         """Claim at noon and so many seconds."""
         if told:
             self.lanes[worker].learn(**{"limited": (), "weights": {}, "seen": True, **told})
         plan = self.lanes[worker].claim(self.ids[worker], room, now=NOON + timedelta(seconds=seconds))
-        return do(self.queue, plan)
+        taken = do(self.queue, plan)
+        self.lanes[worker].claimed()
+        return taken
 
     def starts(self, worker: int, room: int, seconds: float) -> list[float]:
         """At which seconds after noon the claimed jobs start."""
@@ -200,7 +212,37 @@ def test_states_of_rates_that_have_passed_are_deleted(queue: PgQueue, workers: W
     queue.enqueue_many(tick.call(number) for number in range(4))
     assert len(workers.claim(0, 9).claims) == 4
     assert do(queue, upkeep.drop_rates(now=NOON)) == 0
-    assert do(queue, upkeep.drop_rates(now=NOON + timedelta(minutes=2))) == 4
+    assert do(queue, upkeep.drop_rates(now=NOON + timedelta(seconds=50))) == 0  # a clock may be set back
+    with queue.database.pooled() as connection, connection.transaction():
+        connection.execute("select from pgqueue.rates limit 1 for update")
+        assert do(queue, some_rates(2)) == 2
+        assert do(queue, some_rates(2)) == 1
+    assert do(queue, upkeep.drop_rates(now=NOON + timedelta(minutes=2))) == 1
+
+
+@plan
+def some_rates(limit: int) -> Steps[int]:
+    """Delete at most this many states of rates; how many there were to delete."""
+    rows = yield Statement("limits/drop_rates", {"now": NOON + timedelta(minutes=2), "limit": limit})
+    return int(rows[0][0])
+
+
+def test_a_limit_is_set_at_the_given_instant(queue: PgQueue) -> None:
+    do(queue, limit_control.change("queue:mail", Numbers(3, None, None), {}, by="ann", now=NOON))
+    assert ask(queue, "select set_at, set_by from pgqueue.limits") == [(NOON, "ann")]
+
+
+def test_the_instant_to_which_waits_belong_is_that_of_the_statement(queue: PgQueue) -> None:
+    """Not that at which its transaction began, which may have waited for locks since."""
+
+    @plan(transaction=True)
+    def advance() -> Steps[int]:
+        params = {"keys": texts(["key"]), "tats": "{1}", "now": None}
+        ((first,),) = yield Statement("limits/advance", params)
+        ((second,),) = yield Statement("limits/advance", params)
+        return int(second - first)
+
+    assert do(queue, advance()) > 0
 
 
 def test_another_workers_lock_is_passed_over_and_the_other_lanes_are_served(
@@ -253,3 +295,114 @@ def test_a_round_of_lanes_ends_where_no_lane_may_start_a_job(
         unfinished.append(workers.lanes[0].unfinished)
     assert unfinished.count(False) >= 3
     assert True in unfinished
+
+
+@pytest.mark.parametrize("depth", [1, 3, 40])
+def test_every_job_of_many_lanes_in_two_queues_is_claimed_in_the_order_of_its_lane(
+    queue: PgQueue, workers: Workers, monkeypatch: pytest.MonkeyPatch, depth: int
+) -> None:
+    """However many jobs a lane has: where they are few, the worker reads on; where they are many, it skips."""
+    monkeypatch.setattr(lanes, "AT_ONCE", 4)
+
+    @queue.task(limit=Limit(1_000, by="number"))
+    def call(number: int, turn: int) -> None: ...
+
+    for name in ("mail", "reports"):
+        there = call.using(queue=name)
+        queue.enqueue_many(there.call(number, turn) for turn in range(depth) for number in range(11))
+    found: dict[tuple[str, str], list[int]] = {}
+    looks = 0
+    while sum(map(len, found.values())) < 22 * depth:
+        looks += 1
+        for one in workers.claim(0, 500).claims:
+            found.setdefault((one.queue, one.lane or ""), []).append(one.id)
+        assert looks <= 12
+    assert len(found) == 22
+    assert all(ids == sorted(ids) for ids in found.values())
+
+
+def test_lanes_of_a_paused_queue_are_passed_over_where_the_worker_reads_on(
+    queue: PgQueue, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lanes, "AT_ONCE", 3)
+
+    @queue.task(queue="mail", limit=Limit(1, by="number"))
+    def call(number: int) -> None: ...
+
+    queue.enqueue_many(call.call(number) for number in range(9))
+    assert len(workers.claim(0, 9).claims) == 3
+    queue.pause("mail")
+    assert not any(workers.claim(0, 9).claims for _ in range(4))
+    queue.resume("mail")
+    assert sum(len(workers.claim(0, 9).claims) for _ in range(4)) == 6
+
+
+def test_few_lanes_with_many_jobs_are_remembered_for_a_moment_and_others_found_after_it(
+    queue: PgQueue, workers: Workers
+) -> None:
+    @queue.task(fair_by="tenant")
+    def send(tenant: str) -> None: ...
+
+    def served(room: int) -> set[str]:
+        return {(one.lane or "")[-3:-1] for one in workers.claim(0, room).claims}
+
+    queue.enqueue_many(send.call(tenant) for tenant in "ab" * 20)
+    assert served(4) == {'a"', 'b"'}
+    queue.enqueue_many(send.call("c") for _ in range(9))
+    assert served(4) == {'a"', 'b"'}
+    workers.seconds += lanes.REMEMBERED_FOR
+    assert served(6) == {'a"', 'b"', 'c"'}
+    queue.enqueue_many([send.call("d")])
+    assert served(35) == {'a"', 'b"', 'c"'}  # all that these have, and as much as there was room for
+    assert served(1) == {'d"'}  # they are remembered, and have no more
+
+
+def test_jobs_enqueued_at_once_wait_in_the_lanes_of_those_enqueued_one_by_one(queue: PgQueue) -> None:
+    @queue.task(limit=[Limit(2, by="text"), Rate("9/second", burst=9, cost="size")], fair_by="tenant")
+    def send(text: str, size: int = 1, tenant: str = "acme") -> None: ...
+
+    calls = [
+        *(
+            send.call(text)
+            for text in ("plain", "tab\t", "line\nfeed", "back\\slash \\n", 'quo"te', "\u2028 é")
+        ),
+        send.call("costs", size=7, tenant="x\\t"),
+        send.using(delay=60).call("later"),
+        send.using(unique_key="key").call("unique"),
+    ]
+    for one in queue.enqueue_many(calls):
+        one.cancel()
+    said = "select args->>'text', status, lane, in_lane, cost from pgqueue.jobs order by id"
+    handles = queue.enqueue_many(calls)
+    at_once = ask(queue, said)
+    for one in handles:
+        one.cancel()
+    for call in calls:
+        send.using(delay=60 if call.job.delay else None, unique_key=call.job.unique_key).enqueue(
+            **msgspec.json.decode(call.job.args)
+        )
+    assert at_once == ask(queue, said)
+    assert [row[1] for row in at_once].count("scheduled") == 1
+    assert {row[3] for row in at_once if row[1] == "blocked"} == {True}
+
+
+def test_waits_count_from_when_the_database_was_asked_its_time_however_long_the_commit_takes() -> None:
+    noon = 1_000_000_000_000_000
+    job = (7, 1, 1, 25, 0, "default", "tick", "{}", NOON, NOON, 0.0, None, 0, None, "task:tick", None)
+    answers: dict[str, list[tuple[Any, ...]]] = {
+        "limits/lock": [("task:tick", None, 40_000, 1, True)],
+        "limits/arrivals": [(noon, "task:tick", noon + 30_000)],
+        "limits/claim": [job],
+        "limits/advance": [(noon + 10_000,)],
+    }
+    steps = limits.take(UUID(int=1), [Waiting("default", "task:tick")], 1, declared={}).steps()
+    began = time.monotonic()
+    asked = next(steps)
+    try:
+        while True:
+            assert isinstance(asked, Statement)
+            asked = steps.send(answers[asked.name])
+    except StopIteration as end:
+        taken: Taken = end.value
+    assert taken.waits == {7: 0.02}
+    assert began <= taken.since <= time.monotonic()

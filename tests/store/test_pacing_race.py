@@ -1,9 +1,13 @@
 """Debounce and throttle among many who enqueue one key at once, in transactions of which some are rolled back."""
 
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import timedelta
 from itertools import pairwise
+from threading import Event
+from typing import get_args
 
 import psycopg
 import pytest
@@ -11,8 +15,11 @@ from store.crowd import Deed, ask, asking, at_once, until_statements_wait
 from store.samples import NOON, SECOND, adding, new_job, shown, taking
 
 from pgqueue.store import enqueue, finish
+from pgqueue.store.catalogue import catalogue_of
+from pgqueue.store.connection import Blocking
+from pgqueue.store.plan import Row, Step, run
 from pgqueue.values.job import Enqueued, JobState, Outcome
-from pgqueue.values.unique import Debounce, Throttle, Unique
+from pgqueue.values.unique import Collision, Debounce, Throttle, Unique
 from pgqueue.values.verdict import Succeeded
 
 THREADS = 16
@@ -72,6 +79,66 @@ def test_while_jobs_are_claimed_two_runs_of_a_throttled_key_are_a_period_apart(d
     gaps = [after - before for before, after in pairwise(times)]
     assert gaps
     assert min(gaps) >= DAY
+
+
+class _PausedBefore(Blocking):
+    """A connection whose program stops before it asks to take back a period, until it is told to go on."""
+
+    def __init__(self, connection: psycopg.Connection[object]) -> None:
+        super().__init__(connection, catalogue_of("pgqueue"))
+        self.paused, self.go_on = Event(), Event()
+
+    def execute(self, step: Step) -> Sequence[Row]:
+        if step.name in {"shorten_hold", "release_hold"}:
+            self.paused.set()
+            assert self.go_on.wait(timeout=30)
+        return super().execute(step)
+
+
+@pytest.mark.parametrize(
+    "unique",
+    [
+        Throttle(DAY, trailing=True),
+        *[Unique(period=DAY, until="started", collision=one) for one in get_args(Collision)],
+    ],
+    ids=repr,
+)
+def test_enqueuers_of_a_key_that_is_being_given_up_do_not_wait_for_each_other(
+    dsn: str, unique: Unique
+) -> None:
+    """One has the key's hold and wants the job that is being claimed; the other waits for that job, then wants the hold."""
+    holder = new_job(unique_key="key", unique=Unique(until="started"))
+    job = new_job(unique_key="key", unique=unique)
+    with ExitStack() as opened, ThreadPoolExecutor(2) as threads:
+        first, second, claiming, third = (opened.enter_context(psycopg.connect(dsn)) for _ in range(4))
+        ask(first, enqueue.enqueue(job, now=NOON - 2 * DAY))
+        ask(first, taking())
+        first.commit()
+        ask(first, enqueue.enqueue(holder, now=NOON))
+        has_the_hold = _PausedBefore(second)
+
+        def deed(connection: psycopg.Connection[object], steps: Blocking) -> Enqueued:
+            with connection.transaction():
+                return run(enqueue.enqueue(job, now=NOON), steps)
+
+        one = threads.submit(deed, second, has_the_hold)
+        until_statements_wait(dsn)
+        first.commit()
+        assert has_the_hold.paused.wait(timeout=30)
+        ask(claiming, taking())
+        other = threads.submit(deed, third, Blocking(third, catalogue_of("pgqueue")))
+        until_statements_wait(dsn)
+        has_the_hold.go_on.set()
+        until_statements_wait(dsn, count=2)
+        claiming.commit()
+        answers = {one.result(timeout=30), other.result(timeout=30)}
+    assert {answer.outcome for answer in answers} == {
+        Outcome.ADDED,
+        {"reject": Outcome.REJECTED, "replace": Outcome.REPLACED, "reschedule": Outcome.RESCHEDULED}[
+            unique.collision
+        ],
+    }
+    assert len({answer.id for answer in answers}) == 1
 
 
 def test_a_period_that_no_job_was_added_for_is_taken_back(dsn: str) -> None:

@@ -260,7 +260,7 @@ def test_a_worker_one_of_whose_jobs_is_locked_is_not_forgotten() -> None:
 def test_a_beat_reads_no_more_than_the_jobs_that_are_known() -> None:
     worker = worker_info().id
 
-    nothing = [(None,) * 6]
+    nothing: list[Row] = [(None, None, None, None, None, None, [])]
     assert _told(claim.beat(worker, MINUTE, []), nothing)[1] == ["renew"]
     assert _told(claim.beat(worker, MINUTE, [1]), nothing, [])[1] == ["renew", "cancel_requests"]
     assert _told(claim.return_unknown(worker, [1]), [], [(2, 1, 1, 25)], [(2, "ready")])[1] == [
@@ -338,8 +338,8 @@ def test_what_was_not_requeued_is_ended_only_if_somebody_asked_to_cancel_it() ->
     ("state", "error", "words"),
     [
         ((None, None), SchemaMissing, 'schema "shop" has no tables yet; run `pgqueue migrate`'),
-        (("0002", "0001"), SchemaTooOld, "at revision 0002, this code needs 0007; run `pgqueue migrate`"),
-        (("0009", "0008"), SchemaTooNew, "needs code written for 0008 or later; this is for 0007"),
+        (("0002", "0001"), SchemaTooOld, "at revision 0002, this code needs 0008; run `pgqueue migrate`"),
+        (("0010", "0009"), SchemaTooNew, "needs code written for 0009 or later; this is for 0008"),
     ],
 )
 def test_a_schema_that_does_not_fit_is_refused_with_the_remedy(

@@ -12,7 +12,7 @@ from psycopg.errors import InsufficientPrivilege
 from store.crowd import ask
 from store.samples import LEASE, MINUTE, NOON, adding, error_of, new_job, running, shown, taking, worker_info
 
-from pgqueue import PgQueue, Workflow, chain, group
+from pgqueue import Limit, PgQueue, Workflow, chain, group
 from pgqueue.errors import QueueDrained
 from pgqueue.store import (
     admission,
@@ -35,7 +35,7 @@ from pgqueue.values.signal import Awaited
 from pgqueue.values.verdict import Again, Cancelled, Died, Succeeded, Verdict, Waits
 from pgqueue.values.workers import Ask
 
-ROLES = ("app_events", "app_web", "app_worker", "app_report", "app_nobody")
+ROLES = ("app_events", "app_web", "app_worker", "app_report", "app_operator", "app_nobody")
 CALLS_OF_OTHERS = (
     "pgqueue.enqueue('t')",
     "pgqueue.drop_history_days('2100-01-01')",
@@ -220,6 +220,52 @@ def test_a_role_that_runs_jobs_steers_queues_and_workers(own: psycopg.Connection
     ]
 
 
+def test_a_role_that_enqueues_gives_its_jobs_lanes(own: psycopg.Connection[Any], dsn: str) -> None:
+    queue = PgQueue(dsn)
+
+    @queue.task(name="send", limit=Limit(1, by="customer"))
+    def send(customer: int) -> None: ...
+
+    @queue.task(name="render", limit=Limit(1, when_full="newest"))
+    def render() -> None: ...
+
+    call = send.call(7)
+    own.execute("grant usage on sequence pgqueue.jobs_id_seq to app_web")
+    _become(own, "app_web")
+    for enqueued in (send.using(connection=own).enqueue(7), *queue.enqueue_many([call], connection=own)):
+        assert enqueued.id
+    with pytest.raises(InsufficientPrivilege):
+        render.using(connection=own).enqueue()
+    own.execute("reset role")
+    own.execute("grant select on pgqueue.limits, pgqueue.jobs to app_web")
+    _become(own, "app_web")
+    render.using(connection=own).enqueue()
+    own.execute("reset role")
+    lanes = own.execute("select in_lane, count(*) from pgqueue.jobs group by 1").fetchall()
+    assert lanes == [(True, 3)]
+    queue.close()
+
+
+def test_an_operator_does_to_many_jobs_what_the_audit_shows(own: psycopg.Connection[Any], dsn: str) -> None:
+    ask(own, enqueue.enqueue(new_job()))
+    operating = PgQueue(f"{dsn}&options=-c%20role%3Dapp_operator")
+    assert operating.control.jobs(queue="default").reprioritise(5).done == 1
+    assert operating.control.jobs(queue="default").cancel().done == 1
+    operating.control.limits.set("queue:mail", Limit(3))
+    operating.pause("mail")
+    assert [one.action for one in operating.control.audit()] == [
+        "pause",
+        "limit set",
+        "cancel",
+        "reprioritise",
+    ]
+    operating.close()
+    _become(own, "app_operator")
+    for tampered in ("delete from pgqueue.audit", "update pgqueue.audit set said_by = 'another'"):
+        with pytest.raises(InsufficientPrivilege):
+            own.execute(tampered)
+
+
 def _of(verdict: Any, taken: Any) -> Any:
     return verdict(taken, 0.0) if verdict is Succeeded else verdict(taken)
 
@@ -297,7 +343,7 @@ def test_functions_planted_where_a_caller_looks_for_names_are_not_run(own: psyco
 
 def test_every_function_looks_names_up_in_the_catalogue_alone(own: psycopg.Connection[Any]) -> None:
     found = own.execute(
-        "select proname from pg_proc where pronamespace = 'pgqueue'::regnamespace "
+        "select proname from pg_proc where pronamespace = 'pgqueue'::regnamespace and prokind <> 'a' "
         "and 'search_path=pg_catalog, pg_temp' <> all(coalesce(proconfig, '{}'))"
     ).fetchall()
     assert found == []
@@ -306,7 +352,7 @@ def test_every_function_looks_names_up_in_the_catalogue_alone(own: psycopg.Conne
 def test_an_upgrade_and_a_downgrade_leave_roles_the_rights_that_they_had(empty_dsn: str) -> None:
     schema.migrate(empty_dsn, revision="0003")
     with psycopg.connect(empty_dsn, autocommit=True) as own:
-        for role in ("app_events", "app_worker", "app_report", "app_nobody"):
+        for role in ("app_events", "app_worker", "app_report", "app_operator", "app_nobody"):
             if not own.execute("select from pg_roles where rolname = %s", [role]).fetchall():
                 own.execute(sql.SQL("create role {}").format(sql.Identifier(role)))
             own.execute(sql.SQL("grant usage on schema pgqueue to {}").format(sql.Identifier(role)))

@@ -294,3 +294,48 @@ def test_the_time_zone_of_the_session_changes_no_tick(
     assert found.next == start + 190 * MINUTE
     assert [tick.at for tick in upcoming(found, now, 3)] == [start + n * MINUTE for n in (10, 30, 50)]
     assert len(ask(own, ticks.backfill("one", start - 60 * MINUTE, start, now=start))) == 3
+
+
+@pytest.mark.parametrize("rules", [{"gap": "skip", "repeat": "twice"}, {"gap": "shift", "repeat": "once"}])
+@pytest.mark.parametrize(
+    ("zone", "change"),
+    [
+        ("Europe/London", "2031-03-30T01:00+00:00"),
+        ("Europe/London", "2031-10-26T01:00+00:00"),
+        ("Australia/Lord_Howe", "2031-04-05T15:00+00:00"),  # back by half an hour
+        ("Australia/Lord_Howe", "2031-10-04T15:30+00:00"),  # forward by half an hour
+    ],
+)
+def test_backfills_that_meet_at_a_clock_change_and_a_worker_fire_each_tick_once(
+    own: psycopg.Connection[Any], zone: str, change: str, rules: dict[str, Any]
+) -> None:
+    """A schedule that fired live over the change, and one of which two pieces are filled that meet anywhere in it."""
+    at = datetime.fromisoformat(change)
+    start, end = at - 150 * MINUTE, at + 150 * MINUTE
+    rule: dict[str, Any] = {
+        "cron": "7,22,37,52 0-3 * * *",
+        "timezone": zone,
+        "missed": "all",
+        "missed_limit": 100,
+    } | rules
+    ask(own, schedules.put(every_minute("live", **rule), replace=False, now=start))
+    live = _fired_live(own, start, end)
+    assert len(live) == len({*live}) > 4
+    for minutes in range(-70, 71, 10):
+        name = f"filled {minutes}"
+        ask(own, schedules.put(every_minute(name, **rule), replace=False, now=end))
+        meet = at + minutes * MINUTE
+        pieces = [
+            ask(own, ticks.backfill(name, *piece, now=end))
+            for piece in ((start + SECOND, meet), (meet, end), (start + SECOND, end))
+        ]
+        assert [run.at for piece in pieces for run in piece] == live
+        assert pieces[2] == []
+
+
+def _fired_live(own: psycopg.Connection[Any], start: datetime, end: datetime) -> list[datetime]:
+    """The ticks of the schedule "live" that a worker fires which looks every 9 minutes."""
+    for number in range(1, 35):
+        ask(own, ticks.fire_due(now=min(start + number * 9 * MINUTE, end)))
+    noted = own.execute("select at from pgqueue.schedule_ticks where schedule = 'live' order by at")
+    return [at for (at,) in noted]

@@ -13,7 +13,7 @@ from store.crowd import ask, asking, at_once, until_statements_wait
 from store.former_release import RELEASES, FormerRelease
 from store.samples import LEASE, MINUTE, NOON, SECOND, adding, new_job, running, shown, taking, worker_info
 
-from pgqueue.store import admission, claim, control, enqueue, finish, schema, signals, upkeep, waiting
+from pgqueue.store import admission, claim, control, enqueue, finish, schema, signals, upkeep, why
 from pgqueue.store.ending import States
 from pgqueue.store.plan import Plan
 from pgqueue.values.job import Claim, JobState
@@ -236,7 +236,7 @@ def test_a_deadline_out_of_all_bounds_disturbs_no_poll(connection: Connection, u
     connection.execute("update pgqueue.waits set until = %s::timestamptz", [until])
     found = ask(connection, upkeep.poll(now=NOON)).wait_in
     assert found == (86_400 if until == "infinity" else 0)
-    assert ask(connection, waiting.why(job_id)).reason == "blocked"
+    assert ask(connection, why.why(job_id)).reason == "blocked"
 
 
 # -- at the same instant

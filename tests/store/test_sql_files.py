@@ -114,6 +114,12 @@ insert into pgqueue.job_history (id, run_at, created_at, finished_at, collisions
                                  outcome, queue, task, args)
 select n, now(), now(), now() + n % 3 * interval '1 day', 0, 0, 1, 1, 'succeeded', 'queue ' || n % 5, 'task', '{}'
 from generate_series(200001, 210000) as n;
+insert into pgqueue.series_minutes (at, queue, task, whole)
+select now() - n * interval '1 minute', 'queue', 'task', n % 9 = 0 from generate_series(1, 20000) as n;
+insert into pgqueue.series_days (at, queue, task, whole)
+select now() - n * interval '1 day', 'queue', 'task', n % 9 = 0 from generate_series(1, 20000) as n;
+insert into pgqueue.series_hours (at, queue, task, whole)
+select now() - n * interval '1 hour', 'queue', 'task', n % 9 = 0 from generate_series(1, 20000) as n;
 insert into pgqueue.queues (name) select 'queue ' || n from generate_series(1, 500) as n;
 insert into pgqueue.audit (action, target) select 'pause', 'queue ' || n from generate_series(1, 5000) as n;
 insert into pgqueue.waits (waits_for, job_id, until)
@@ -133,6 +139,7 @@ select 'key ' || n, n, now() from generate_series(1, 5000) as n;
 insert into pgqueue.notes (job_id, kind, name, value)
 select n, case when n % 9 = 0 then 'progress' else 'step' end, case when n % 9 = 0 then '' else 'charge' end, '1'
 from generate_series(1, 20000) as n;
+insert into pgqueue.alerts (name, module, rule, task, argument) select 'alert ' || n, 'm', '{}', 't', 'a' from generate_series(1, 5000) as n;
 insert into pgqueue.schedules (name, task, cron, module, next_at)
 select 'schedule ' || n, 'task', '@daily', case when n % 9 = 0 then 'module ' || n end, now() + n * interval '1 second'
 from generate_series(1, 10000) as n;
@@ -148,6 +155,7 @@ select n / 10 + 1, n - n % 10, n % 10, 'node ' || n, case n % 10 when 0 then 'wo
 from generate_series(1, 20000) as n;
 insert into pgqueue.edges (from_id, to_id, rule) select n, n + 1, 'cancel' from generate_series(1, 20000) as n;
 insert into pgqueue.node_counts (node_id, portion, open) select n, 0, 9 from generate_series(10, 20000, 10) as n;
+insert into pgqueue.stacks (job_id, worker_id) select n, gen_random_uuid() from generate_series(1, 5000) as n;
 insert into pgqueue.flow_work (node_id, task) select n, 'follow' from generate_series(1, 5000) as n;
 """
 
@@ -216,9 +224,13 @@ def test_no_index_but_the_keys_has_entries_of_running_jobs(busy_database: psycop
         "jobs_expires_at",
         "jobs_lanes",
         "jobs_running_in_lanes",
+        "jobs_kept_places",
     }
     assert indices["jobs_lanes"].endswith("WHERE in_lane")
     assert indices["jobs_running_in_lanes"].endswith("AND (lane IS NOT NULL))")
+    assert indices["jobs_kept_places"].endswith(
+        "WHERE (place_at IS NOT NULL)"
+    )  # the trigger clears it at the claim
     assert re.search(r"WHERE \(+status\)?(::text)? = 'ready'", indices["jobs_ready"])
     assert re.search(r"WHERE \(+status\)?(::text)? = 'scheduled'", indices["jobs_scheduled"])
     assert re.search(r"status\)?(::text)? <> 'running'", indices["jobs_expires_at"])

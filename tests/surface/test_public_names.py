@@ -13,12 +13,15 @@ import pytest
 import pgqueue
 from pgqueue import Context, JobHandle, PgQueue, TakenJob, Task
 from pgqueue import errors as errors_module
+from pgqueue.app.alerts import Alerts
+from pgqueue.app.insight import Insight
 from pgqueue.app.schedules import Schedules
 from pgqueue.app.workers import Workers
 
-PAIRED = (PgQueue, Task, JobHandle, TakenJob, Schedules, Workers)
+PAIRED = (PgQueue, Task, JobHandle, TakenJob, Schedules, Alerts, Workers, Insight)
 ALONE = {
     PgQueue: {
+        "alert",
         "batch_task",
         "call",
         "task",
@@ -31,6 +34,7 @@ ALONE = {
     },
     TakenJob: {"progress"},
     Task: {"call", "compose", "using"},
+    Alerts: {"application", "declared"},
     Schedules: {"application", "declared", "edition"},
 }
 """Methods that touch no database, so that there is nothing to await."""

@@ -88,3 +88,19 @@ def test_a_start_moves_the_state_by_its_cost(rate: tuple[int, int], tat: int, no
     at = earliest(tat, now, rate)
     assert at >= now
     assert advanced(tat, at, rate, 1) >= max(tat, now) + rate[0]
+
+
+@given(rates, st.integers(0, 10**12), st.integers(-(2**31), 2**31 - 1))
+def test_a_cost_that_no_start_may_have_counts_as_the_nearest_that_one_may(
+    rate: tuple[int, int], tat: int, cost: int
+) -> None:
+    nearest = max(1, min(cost, rate[1]))
+    assert earliest(tat, 5, rate, cost) == earliest(tat, 5, rate, nearest)
+    assert advanced(tat, 5, rate, cost) == advanced(tat, 5, rate, nearest)
+    assert count(tat, 5, rate, cost=cost) == count(tat, 5, rate, cost=nearest)
+    assert starts(0, 0, rate, [cost])[0] == [0]  # it does start
+
+
+@given(st.integers(0, 2**63 - 1), st.integers(1, 2**63 - 1), st.integers(1, 2**63 - 1))
+def test_the_state_is_a_number_that_postgresql_stores(tat: int, every: int, burst: int) -> None:
+    assert advanced(tat, 0, (every, burst), burst) < 2**63

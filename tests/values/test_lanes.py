@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgqueue.values.lanes import Lane, Turns, quotas
+from pgqueue.values.lanes import Lane, Turns, given_by_pass, given_in_turn, quotas
 
 KEYS = ("a", "b", "c", "d")
 SHARES = ("", "", "x", "y")
@@ -61,6 +61,19 @@ def test_shares_that_always_have_jobs_are_served_by_their_weights(weights: list[
         total.update(given_out)
     for place, weight in enumerate(weights):
         assert abs(total[place] - total.total() * weight / sum(weights)) <= len(weights) + 1
+
+
+@given(situations())
+def test_shares_of_equal_weight_are_given_in_turn_what_they_would_be_given_by_pass(
+    given_: tuple[list[Lane], dict[str, int], int, int],
+) -> None:
+    lanes, free, room, first = given_
+    even = [Lane(lane.name, lane.keys, lane.most) for lane in lanes]
+    order = [(first + turn) % len(even) for turn in range(len(even))]
+    passes = dict.fromkeys((lane.name for lane in even), 0.0)
+    by_pass = given_by_pass(even, free, room, order, passes)
+    assert given_in_turn(even, free, room, order) == by_pass
+    assert quotas(even, free, room, first=first) == by_pass[0]
 
 
 def test_a_share_of_many_lanes_gets_as_much_as_a_share_of_one() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from pgqueue.errors import InvalidOption, UnknownQueue
 from pgqueue.values.pattern import stands_for
-from pgqueue.values.serving import ALL, serving
+from pgqueue.values.serving import ALL, is_served, serving
 
 NAMES = ("mail", "mail-a", "mail-bulk", "reports", "default")
 
@@ -27,7 +27,9 @@ NAMES = ("mail", "mail-a", "mail-bulk", "reports", "default")
     ],
 )
 def test_each_queue_has_the_weight_of_its_entry(given: Any, weights: tuple[int, ...]) -> None:
-    assert tuple(serving(given).weight(name) for name in NAMES) == weights
+    found = serving(given)
+    assert tuple(found.weight(name) for name in NAMES) == weights
+    assert [is_served(found.entries, name) for name in NAMES] == [weight > 0 for weight in weights]
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,15 @@
 import asyncio
 import os
 import signal
+import stat
 import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 
 from tenacity import wait_none
 
@@ -92,6 +95,63 @@ def leave_a_child(code: int | None) -> str:
     if code is not None:
         os._exit(code)
     return "x" * 500_000
+
+
+@queue.task(retry=AT_ONCE)
+def multiply(path: str, code: int) -> None:
+    """Start processes that start processes and stay, write the ids of all, and end without a word."""
+    children = [os.fork() for _ in range(4)]  # each child forks the rest, too: 16 processes
+    with open(path, "a", encoding="utf-8") as file:  # noqa: PTH123 - short
+        file.write(f"{os.getpid()}\n")
+    if all(children):
+        while len(Path(path).read_text(encoding="utf-8").splitlines()) < 16:
+            time.sleep(0.01)
+        os._exit(code)
+    time.sleep(3600)
+
+
+@queue.task(retry=AT_ONCE)
+async def freeze(path: str) -> None:
+    """Stop the process, as Ctrl-Z does: no signal but one ends it."""
+    _write(path)
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+@queue.task(retry=AT_ONCE, timeout=0.3, max_attempts=3)
+async def freeze_shortly(path: str) -> None:
+    """As before; the time is over soon."""
+    await freeze.function(path)
+
+
+@queue.task(retry=AT_ONCE)
+def shout() -> str:
+    """Write 4 MB of anything but text to standard output and standard error."""
+    noise = bytes(range(256)) * 8_000
+    os.write(1, noise)
+    os.write(2, noise)
+    return "done\n"
+
+
+@queue.task(retry=AT_ONCE)
+def grumble_in_binary() -> None:
+    """Raise an error whose message no encoding takes."""
+    raise ValueError("\0\ud800" + "x" * 10_000_000)
+
+
+@queue.task(retry=AT_ONCE)
+async def close_everything() -> None:
+    """Close what the process has open, and leave it to that."""
+    os.closerange(0, 256)
+
+
+@queue.task(retry=AT_ONCE)
+def answer_for_itself(noise: bytes) -> None:
+    """Write to everything that may be the pipe to the worker, and end."""
+    for one in range(3, 64):
+        with suppress(OSError):
+            if stat.S_ISFIFO(os.fstat(one).st_mode):
+                os.write(one, noise)
+    os._exit(0)
 
 
 @queue.task(retry=AT_ONCE)

@@ -116,7 +116,8 @@ async def test_a_draining_worker_finishes_what_runs_returns_the_rest_and_claims_
         await until(lambda: worker.parts.fetcher.waits)
         assert not ask(queue, "select 1 from pgqueue.jobs where status = 'running'")
         assert (await queue.database.arun(control.pulse())).workers == 0  # it serves no queue
-        assert "none of the 1 live worker serves" in str(await queue.awhy(second.id))
+        said = (await queue.awhy(second.id)).sentence
+        assert "of queue 'default' 1 live worker is draining, and no other serves it" in said
         assert ask(queue, "select asleep from pgqueue.workers") == [(False,)]  # enqueuers do not notify it
 
         await queue.workers.aresume(str(worker.id))

@@ -1,5 +1,6 @@
 """Jobs that kill their workers: each is quarantined, and the others run on."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -193,6 +194,30 @@ async def test_a_cancel_ends_the_process(
         (job,) = await ended(app, handle)
         await until(lambda: not lives(pid))
     assert job.state is JobState.CANCELLED
+
+
+async def test_a_stop_before_the_process_can_answer_ends_it(
+    app: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[asyncio.subprocess.Process] = []
+    connecting = asyncio.Event()
+    start = asyncio.create_subprocess_exec
+
+    async def starting(*words: Any, **options: Any) -> asyncio.subprocess.Process:
+        started.append(await start(*words, **options))
+        return started[-1]
+
+    async def connect(*_: Any) -> None:
+        connecting.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", starting)
+    monkeypatch.setattr(asyncio.get_running_loop(), "connect_read_pipe", connect)
+    handle = quarantined(app, crashing.where)
+    async with running(app, grace=timedelta(0)):
+        await connecting.wait()
+    assert [process.returncode is None for process in started] == [False]
+    assert app.job(handle.id).state is JobState.READY
 
 
 @pytest.mark.parametrize("task", [crashing.hang, crashing.hang_plain], ids=["async", "plain"])

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 import pytest
-from looking import ask
+from looking import ask, until
 from running import Running
 from worker.helping import FOR_EVER, dismantle, ended
 
@@ -101,7 +101,7 @@ def test_a_claim_of_a_rate_waits_for_its_instant_and_starts_then(
     claims = Worker(queue, concurrency=5).parts.claims
     monkeypatch.setattr(time, "monotonic", lambda: 100.0)
     first, second, third = (_claim(number, tick.name) for number in range(3))
-    claims.add([first, second, third], {second.id: 0.02, third.id: 0.04})
+    claims.add([first, second, third], {second.id: 0.03, third.id: 0.05}, since=99.99)
     assert claims.release_due() == pytest.approx(0.02)
     assert [*claims.waiting] == [first]
     assert claims.unstarted() == [first, second, third]
@@ -153,3 +153,23 @@ async def test_a_limit_on_a_queue_holds_for_jobs_that_were_ready_before(
     assert (seen.count, seen.most) == (30, 2)
     async with running(queue):
         await ended(queue, *others)
+
+
+async def test_a_worker_whose_first_claim_failed_stores_limits_with_the_next_one(
+    queue: PgQueue, running: Running
+) -> None:
+    @queue.task(name="send", limit=Limit(1))
+    async def send() -> None: ...
+
+    ask(queue, "create sequence public.refused")  # a rollback leaves it as it is
+    ask(
+        queue,
+        "create function refuse() returns trigger language plpgsql as "
+        "$$ begin perform nextval('public.refused'); raise lock_not_available; end $$",
+    )
+    ask(queue, "create trigger refuse before insert on pgqueue.limited_tasks execute function refuse()")
+    async with running(queue):
+        await until(lambda: ask(queue, "select is_called from public.refused") == [(True,)])
+        ask(queue, "drop trigger refuse on pgqueue.limited_tasks")
+        await until(lambda: ask(queue, "select task from pgqueue.limited_tasks"))
+    assert ask(queue, "select task from pgqueue.limited_tasks") == [("send",)]

@@ -19,7 +19,7 @@ from servers import free_port
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 from worker.helping import FOR_EVER, ended
 
-from pgqueue import Context, PgQueue, Task
+from pgqueue import Context, PgQueue, Task, chain, group
 from pgqueue.errors import ConnectionFailed
 from pgqueue.worker.worker import Worker
 
@@ -106,6 +106,21 @@ async def test_jobs_run_from_enqueue_to_history(pooled: PgQueue, running: Runnin
         single = [await task.using(unique_key=str(number)).aenqueue(number) for number in range(50)]
         found = await ended(pooled, *many, *single)
     assert [job.result for job in found] == [number * number for number in range(50)] * 2
+
+
+async def test_flows_run_grow_and_are_cancelled(pooled: PgQueue, running: Running) -> None:
+    task = square(pooled)
+
+    @pooled.task
+    async def grow(ctx: Context) -> None:
+        ctx.flow.extend(task.call(number) for number in range(5))
+
+    flow = chain(task.call(1), group([grow.call(), *map(task.call, range(600))]), task.call(2))
+    async with running(pooled, concurrency=5, poll=timedelta(seconds=0.1)):
+        handle, other = await flow.aenqueue(), await flow.aenqueue()
+        assert await other.acancel()
+        await ended(pooled, handle.jobs[-1])
+    assert [one.state for one in pooled.flows()] == ["cancelled", "succeeded"]
 
 
 async def test_a_transaction_commits_with_its_completion(pooled: PgQueue, running: Running) -> None:

@@ -9,9 +9,10 @@ from looking import ask, until
 from running import Running
 from worker.helping import ended
 
-from pgqueue import PgQueue
+from pgqueue import Dead, JobState, PgQueue, Workflow, group
 from pgqueue.store import claim, upkeep
 from pgqueue.store.plan import Plan
+from pgqueue.testing import drain
 from pgqueue.worker import upkeep as when
 from pgqueue.worker.upkeep import Service
 
@@ -61,7 +62,7 @@ async def test_a_starting_worker_does_not_read_the_jobs_from_end_to_end(
 async def test_a_worker_runs_the_jobs_of_workers_that_nobody_knows(
     queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(when, "LOST_JOBS_FIRST", 0.0)
+    monkeypatch.setattr(when, "LONG_READS_FIRST", 0.0)
 
     @queue.task
     def work() -> None: ...
@@ -74,6 +75,41 @@ async def test_a_worker_runs_the_jobs_of_workers_that_nobody_knows(
     async with running(queue, sweep=timedelta(milliseconds=100)):
         await ended(queue, handle)
     assert [error.type for error in queue.job(handle.id).errors] == ["WorkerLost"]
+
+
+async def test_a_worker_settles_flows_whose_jobs_are_gone_however_many(
+    queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(when, "LONG_READS_FIRST", 0.0)
+
+    @queue.task
+    def work(_number: int) -> None: ...
+
+    handle = group(map(work.call, range(1_001)), on_end=work.call(0)).enqueue()
+    ask(queue, "delete from pgqueue.jobs where id <> %s returning id", handle.jobs[-1].id)
+    async with running(queue):
+        await ended(queue, handle.jobs[-1])
+    assert queue.flow(handle.id).state == "failed"
+
+
+async def test_a_worker_cancels_what_waits_for_the_retry_of_a_purged_job(
+    queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(when, "LONG_READS_FIRST", 0.0)
+
+    @queue.task
+    def work() -> None:
+        raise Dead("told to")
+
+    flow = Workflow()
+    flow.add("first", work.call())
+    flow.add("second", work.call(), after={"first": "wait"})
+    handle = flow.enqueue()
+    drain(queue, raises=False)
+    assert queue.purge_dead(everything=True) == 1
+    async with running(queue):
+        await ended(queue, handle.jobs[1])
+    assert handle.jobs[1].status() is JobState.CANCELLED
 
 
 async def test_a_worker_raises_the_priority_of_jobs_that_wait_in_any_queue(
@@ -89,3 +125,4 @@ async def test_a_worker_raises_the_priority_of_jobs_that_wait_in_any_queue(
     ask(queue, add, 90)
     async with running(queue, queues=["other"]):
         await until(lambda: ask(queue, "select id from pgqueue.jobs where priority = 60"))
+    assert ask(queue, "select priority from pgqueue.jobs order by priority") == [(60,), (90,)]

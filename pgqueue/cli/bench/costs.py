@@ -13,7 +13,7 @@ from pgqueue.cli.bench.processes import FLOOR, OURS, Contender
 from pgqueue.cli.bench.sizes import Sizes
 from pgqueue.cli.bench.stage import BenchFailed, Stage
 from pgqueue.worker.signals import IDLE_AFTER
-from pgqueue.worker.upkeep import JITTER, LOST_JOBS_FIRST
+from pgqueue.worker.upkeep import JITTER, LONG_READS_FIRST
 
 COUNTERS = """
 select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8,
@@ -23,7 +23,7 @@ AT_WORK = """
 select count(*) from pg_stat_activity
 where datname = current_database() and application_name = %s and pid <> pg_backend_pid()"""
 GONE_WITHIN = 10.0
-SETTLE = max(IDLE_AFTER, LOST_JOBS_FIRST * (1 + JITTER)) + 2.0
+SETTLE = max(IDLE_AFTER, LONG_READS_FIRST * (1 + JITTER)) + 2.0
 """Seconds until a worker that had a job has done what it does once an hour, and is as idle as it gets."""
 QUERY = re.compile(rb"\tF\t\d+\t(?:Query|Execute)\t")
 """A message of libpq's trace that has the server run something: sent by the client (F), simple or extended."""

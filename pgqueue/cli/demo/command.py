@@ -2,29 +2,34 @@
 
 This file decides the order of events. The app is in :mod:`pgqueue.cli.demo.tasks`, the files in
 :mod:`pgqueue.cli.demo.files`, the database in :mod:`pgqueue.cli.demo.stage`, the processes in
-:mod:`pgqueue.cli.demo.workers`, the output in :mod:`pgqueue.cli.demo.screen`, and the check of every promise in
-:mod:`pgqueue.cli.demo.verdict`.
+:mod:`pgqueue.cli.demo.workers`, the output in :mod:`pgqueue.cli.demo.screen`, the dashboard in
+:mod:`pgqueue.cli.dashboard`, and the check of every promise in :mod:`pgqueue.cli.demo.verdict`.
 """
 
 import json
 import os
 import signal
+import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import click
 from rich.console import Console
 
+from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import Settings
+from pgqueue.cli.dashboard import served
 from pgqueue.cli.demo import files as demo_files
 from pgqueue.cli.demo import stage as demo_stage
 from pgqueue.cli.demo import verdict as demo_verdict
 from pgqueue.cli.demo.files import File
 from pgqueue.cli.demo.screen import Screen
 from pgqueue.cli.demo.stage import Connection, Holder, Progress
+from pgqueue.cli.demo.tasks import SCHEMA
 from pgqueue.cli.demo.verdict import Summary
 from pgqueue.cli.demo.workers import Crew, WorkerFailed
 from pgqueue.cli.signals import end_like_an_interrupt
@@ -44,8 +49,11 @@ STALLED_AFTER = 30.0
 @click.option(
     "--json", "wants_json", is_flag=True, help="Print the summary as JSON; the rest goes to stderr."
 )
+@click.option(
+    "--dashboard", "shows", is_flag=True, help="Show it live in the dashboard, and stay until Ctrl-C."
+)
 @click.pass_context
-def demo(ctx: click.Context, /, *, folder: Path | None, wants_json: bool) -> None:
+def demo(ctx: click.Context, /, *, folder: Path | None, wants_json: bool, shows: bool) -> None:
     """Hash and measure every file of FOLDER with two workers, kill one of them, and check the outcome.
 
     FOLDER is Python's standard library by default. Without a DSN the demo starts its own PostgreSQL;
@@ -55,22 +63,32 @@ def demo(ctx: click.Context, /, *, folder: Path | None, wants_json: bool) -> Non
     settings = ctx.find_object(Settings) or Settings()
     screen = Screen(Console(stderr=wants_json))
     with end_like_an_interrupt(signal.SIGTERM, signal.SIGHUP):
-        summary = _demonstrate(settings.dsn, folder, screen)
-    complaints = demo_verdict.broken(summary)
-    screen.summary(summary, complaints)
-    if wants_json:
-        click.echo(json.dumps(demo_verdict.as_json(summary), indent=2))
+        with _demonstrated(settings.dsn, folder, screen, shows=shows) as summary:
+            complaints = demo_verdict.broken(summary)
+            screen.summary(summary, complaints)
+            if wants_json:
+                click.echo(json.dumps(demo_verdict.as_json(summary), indent=2))
+            if shows:
+                _stay(screen)
+        if not shows:
+            screen.say(
+                f"All of it was removed again. To look at such a run in a browser: {_program()} demo --dashboard"
+            )
     if complaints:
         ctx.exit(1)
 
 
-def _demonstrate(dsn: str | None, folder: Path | None, screen: Screen) -> Summary:
-    """Run the demo on an empty database; everything is removed afterwards, also after an error."""
+@contextmanager
+def _demonstrated(dsn: str | None, folder: Path | None, screen: Screen, *, shows: bool) -> Iterator[Summary]:
+    """Run the demo on an empty database; everything is removed after the block, also after an error."""
     files = _files(folder, screen)
     with ExitStack() as opened:
         own = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="pgqueue-demo-")))
         dsn = dsn or dsn_in_environment() or opened.enter_context(_own_server(screen))
         connection = opened.enter_context(demo_stage.stage(dsn))
+        if shows:
+            address = opened.enter_context(served(PgQueue(dsn, schema=SCHEMA)))
+            screen.say(f"The dashboard shows it live: {address}")
         traps = demo_files.set_traps(own)
         everything = [*traps.files(), *files]
         with connection.transaction():
@@ -82,11 +100,24 @@ def _demonstrate(dsn: str | None, folder: Path | None, screen: Screen) -> Summar
         traps.vanishing.unlink()
         with Crew(dsn, own) as crew, _failures_shown(screen), screen.live(len(jobs)):
             _run(connection, dsn, crew, _middle(files, jobs[-len(files) :]), screen)
-        return demo_verdict.summarise(
+        yield demo_verdict.summarise(
             demo_stage.records(connection),
             demo_files.direct_readings(everything),
             seconds=demo_stage.seconds(connection),
         )
+
+
+def _stay(screen: Screen) -> None:
+    """Wait for Ctrl-C."""
+    screen.say("The dashboard stays: Ctrl-C ends it, and removes everything.")
+    with suppress(KeyboardInterrupt):
+        threading.Event().wait()
+
+
+def _program() -> str:
+    """How the command was called: ``make demo`` calls it by a path."""
+    name = sys.argv[0]
+    return name if Path(name).name == "pgqueue" else "pgqueue"
 
 
 def _run(connection: Connection, dsn: str, crew: Crew, middle: int, screen: Screen) -> None:

@@ -1,5 +1,10 @@
 """The tasks of the app: found by themselves when Django starts."""
 
+import os
+import signal
+import sys
+from pathlib import Path
+
 from pgqueue import Context
 from pgqueue.django import queue
 
@@ -33,3 +38,15 @@ def bill(ctx: Context, order_id: int, *, fail: bool = False) -> None:
         Order.objects.filter(pk=order_id).update(paid=True)
         if fail:
             raise ValueError("no money")
+
+
+@queue.task(crashes=2)
+def kill_me() -> None:
+    """Die as the kernel kills what takes too much memory."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@queue.task(crashes=2)
+def where(order_id: int) -> tuple[str, str]:
+    """The program that runs it, and what the ORM reads there."""
+    return Path(sys.argv[0]).name, Order.objects.get(pk=order_id).note

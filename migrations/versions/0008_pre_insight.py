@@ -1,0 +1,24 @@
+"""What workers measure, kept as time series; alerts; what workers say of their claims; stacks of running jobs."""
+
+from pgqueue.store.schema import run_revision_file
+
+revision = "0008"
+down_revision = "0007"
+branch_labels = None
+depends_on = None
+
+PARTS = ("flows", "lanes", "insight", "limits", "health", "alerts", "stacks")
+LOCKS = "locks"
+"""The tables that the parts change are locked before the first of them, on the way up and on the way down."""
+
+
+def upgrade() -> None:
+    """Install it."""
+    for part in (LOCKS, *PARTS):
+        run_revision_file(f"0008_{part}.up")
+
+
+def downgrade() -> None:
+    """Take it away."""
+    for part in (LOCKS, *reversed(PARTS)):
+        run_revision_file(f"0008_{part}.down")

@@ -1,0 +1,47 @@
+"""``pgqueue metrics``: what the database knows of the whole queue, for Prometheus: as text, or as an endpoint."""
+
+from contextlib import suppress
+
+import click
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli.app import with_queue
+from pgqueue.errors import ConfigurationError
+
+LOOPBACK = "127.0.0.1"
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, 65_535), help="Serve them there until Ctrl-C; 0: a free port.")
+@click.option("--host", default=LOOPBACK, show_default=True, help="The address to listen on.")
+@with_queue
+def metrics(queue: PgQueue, /, *, port: int | None, host: str) -> None:
+    """Print the metrics of the whole queue, or serve them: depths, ages, workers, schedules, limits, tables.
+
+    The metrics of one worker are at `pgqueue worker --metrics-port`.
+    """
+    require()
+    from pgqueue.telemetry import prometheus  # noqa: PLC0415 - needs a package that not every program has
+
+    if port is None:
+        click.echo(prometheus.queue_text(queue), nl=False)
+        return
+    endpoint = prometheus.queue_endpoint(queue, host=host, port=port)
+    shown = f"[{host}]" if ":" in host else host
+    click.echo(f"metrics on http://{shown}:{endpoint.port}/metrics; Ctrl-C stops it", err=True)
+    with suppress(KeyboardInterrupt):
+        endpoint.serve()
+
+
+def require() -> None:
+    """Refuse metrics where their package is missing.
+
+    Raises:
+        ConfigurationError: prometheus-client is not installed.
+    """
+    try:
+        import prometheus_client  # noqa: F401, PLC0415 - whether it is there
+    except ImportError as error:
+        raise ConfigurationError(
+            "metrics need the package prometheus-client: pip install 'pgqueue[metrics]'"
+        ) from error

@@ -1,0 +1,1 @@
+"""``pgqueue top``: queues, workers, tasks and running jobs, live in the terminal."""

@@ -1,0 +1,78 @@
+"""``pgqueue top``: the command. The screen is in ``screen``, what it shows in ``snapshot``."""
+
+import sys
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli.app import with_queue
+from pgqueue.cli.output import json_option, print_json, print_table
+from pgqueue.cli.top import snapshot
+from pgqueue.cli.values import LENGTH
+from pgqueue.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pgqueue.cli.top.screen import Top
+
+TEN_MINUTES = timedelta(minutes=10)
+
+
+@click.command()
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.5, 60),
+    default=1.0,
+    show_default=True,
+    help="Seconds between two looks.",
+)
+@click.option(
+    "--window", type=LENGTH, default=TEN_MINUTES, help="Over how long tasks are summed up; without it 10min."
+)
+@click.option("--once", is_flag=True, help="Print it once, as text, and end; so it does into a pipe.")
+@click.option("--read-only", is_flag=True, help="Keys change nothing.")
+@json_option
+@with_queue
+def top(
+    queue: PgQueue, /, *, interval: float, window: timedelta, once: bool, read_only: bool, as_json: bool
+) -> None:
+    """Show queues, workers, tasks and running jobs, live.
+
+    Tab and the arrow keys select a row; p pauses a queue, d drains a queue or a worker, r retries dead jobs, c cancels a running
+    job. Each asks first. Space stops the figures, q ends.
+    """
+    queue.database.verify()
+    if as_json:
+        print_json(snapshot.read(queue, window))
+    elif once or not sys.stdout.isatty():
+        _print(snapshot.read(queue, window))
+    else:
+        screen()(queue, interval=interval, window=window, read_only=read_only).run()
+
+
+def screen() -> type["Top"]:
+    """The screen.
+
+    Raises:
+        ConfigurationError: Textual is not installed.
+    """
+    try:
+        from pgqueue.cli.top.screen import Top  # noqa: PLC0415 - Textual is an extra
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            "pgqueue top needs Textual: pip install 'pgqueue[top]'; --once prints the figures without it"
+        ) from error
+    return Top
+
+
+def _print(found: snapshot.Snapshot) -> None:
+    click.echo(snapshot.summary(found))
+    for heads, rows, none in (
+        (snapshot.QUEUES, snapshot.queue_rows(found), "no queues"),
+        (snapshot.TASKS, snapshot.task_rows(found), "no task has run"),
+        (snapshot.WORKERS, snapshot.worker_rows(found), "no workers"),
+        (snapshot.JOBS, snapshot.job_rows(found), "no running jobs"),
+    ):
+        click.echo()
+        print_table(heads, [*rows.values()], empty=none)

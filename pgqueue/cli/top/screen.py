@@ -1,0 +1,218 @@
+"""The screen of ``pgqueue top``: four tables that are read again and again, and keys that act on the selected row.
+
+What is shown is in ``snapshot``, what keys do in ``actions``. The database is asked in threads, so the screen answers keys
+while the database does not.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import ClassVar
+
+import psycopg
+from rich.text import Text
+from textual import work
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.screen import ModalScreen
+from textual.widgets import DataTable, Footer, Static
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli.output import spelled_out
+from pgqueue.cli.top import snapshot
+from pgqueue.cli.top.actions import KEYS, Action, action
+from pgqueue.cli.top.snapshot import Row, Snapshot
+from pgqueue.errors import PgQueueError
+
+TABLES: Mapping[str, tuple[str, Sequence[str]]] = {
+    "queues": ("Queues", snapshot.QUEUES),
+    "tasks": ("Tasks", snapshot.TASKS),
+    "workers": ("Workers", snapshot.WORKERS),
+    "jobs": ("Running jobs", snapshot.JOBS),
+}
+
+
+def _table(name: str) -> DataTable[Text]:
+    table: DataTable[Text] = DataTable(id=name, cursor_type="row", zebra_stripes=True)
+    table.border_title = TABLES[name][0]
+    return table
+
+
+class Question(ModalScreen[bool]):
+    """A question that is answered with y or n."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer(True)", "yes"),
+        Binding("n,escape,q", "answer(False)", "no"),
+    ]
+    CSS = """
+    Question { align: center middle; }
+    Question > Static { width: auto; max-width: 80%; height: auto; padding: 1 2; border: round $warning; background: $surface; }
+    """
+
+    def __init__(self, question: str) -> None:
+        """Ask this."""
+        super().__init__()
+        self._question = question
+
+    def compose(self) -> ComposeResult:
+        """Draw it."""
+        yield Static(Text(f"{self._question}\n\ny: yes   n: no"))
+
+    def action_answer(self, yes: bool) -> None:  # noqa: FBT001 - an action's argument has no name
+        """Close it."""
+        self.dismiss(yes)
+
+
+class Top(App[None]):
+    """The screen."""
+
+    TITLE = "pgqueue top"
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    #summary, #state { height: 1; padding: 0 1; }
+    #summary { text-style: bold; }
+    Horizontal > Vertical { width: 1fr; }
+    DataTable { height: 1fr; border: round $panel; border-title-style: bold; }
+    DataTable:focus { border: round $accent; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "quit", "quit"),
+        Binding("space", "freeze", "freeze"),
+        Binding("p", "act('p')", "pause"),
+        Binding("d", "act('d')", "drain"),
+        Binding("r", "act('r')", "retry"),
+        Binding("c", "act('c')", "cancel"),
+        Binding("tab", "app.focus_next", "next table", show=True),
+    ]
+
+    def __init__(self, queue: PgQueue, *, interval: float, window: timedelta, read_only: bool) -> None:
+        """Show a queue.
+
+        Args:
+            queue: which.
+            interval: seconds between two looks.
+            window: over which tasks are summed up.
+            read_only: keys change nothing.
+        """
+        super().__init__()
+        self._queue = queue
+        self._interval = interval
+        self._window = window
+        self._read_only = read_only
+        self._frozen = False
+        self._found: Snapshot | None = None
+        self._trouble = ""
+        self._summary, self._state = Static(id="summary"), Static(id="state")
+        self._tables = {name: _table(name) for name in TABLES}
+
+    def compose(self) -> ComposeResult:
+        """Draw the tables, empty."""
+        yield self._summary
+        yield self._state
+        with Horizontal():
+            for left, right in (("queues", "tasks"), ("workers", "jobs")):
+                with Vertical():
+                    yield self._tables[left]
+                    yield self._tables[right]
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Begin to look."""
+        for name, (_, heads) in TABLES.items():
+            self._tables[name].add_columns(*heads)
+        self._tables["queues"].focus()
+        self._follow()
+        self.set_interval(1.0, self._show_state)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that do nothing in the table at hand are not listed."""
+        if action != "act":
+            return True
+        table = self.focused
+        return not self._read_only and table is not None and (table.id or "", str(parameters[0])) in KEYS
+
+    def on_descendant_focus(self) -> None:
+        """Other keys are of use in another table."""
+        self.refresh_bindings()
+
+    @work(exclusive=True)
+    async def _follow(self) -> None:
+        while True:
+            if not self._frozen:
+                await self._look()
+            await asyncio.sleep(self._interval)
+
+    async def _look(self) -> None:
+        try:
+            self._found = await asyncio.to_thread(snapshot.read, self._queue, self._window)
+            self._trouble = ""
+        except (PgQueueError, psycopg.Error, OSError) as error:
+            self._trouble = spelled_out(" ".join(str(error).split()))
+        if self._found is not None and not self._trouble:
+            self._show(self._found)
+        self._show_state()
+
+    def _show(self, found: Snapshot) -> None:
+        self._summary.update(Text(snapshot.summary(found)))
+        self._fill("queues", snapshot.queue_rows(found))
+        self._fill("tasks", snapshot.task_rows(found))
+        self._fill("workers", snapshot.worker_rows(found))
+        self._fill("jobs", snapshot.job_rows(found))
+
+    def _show_state(self) -> None:
+        """How old the figures are; and why they are not newer."""
+        if self._found is None:
+            said = "reading"
+        else:
+            age = (datetime.now(UTC) - self._found.at).total_seconds()
+            said = f"read {snapshot.lasted(age)} ago; tasks over the last {self._found.minutes:g} min"
+        if self._frozen:
+            said += "; frozen: space goes on"
+        if self._trouble:
+            said += f"; {self._trouble}"
+        self._state.update(Text(said, style="bold red" if self._trouble else "dim"))
+
+    def _fill(self, name: str, rows: Mapping[str, Row]) -> None:
+        """Show rows; the same row stays selected, wherever it is now."""
+        table = self._tables[name]
+        selected, top = self._selected(table), table.scroll_offset
+        table.clear()
+        for key, row in rows.items():
+            table.add_row(*(Text(cell) for cell in row), key=key)
+        if selected is not None and selected in rows:
+            table.move_cursor(row=table.get_row_index(selected), animate=False, scroll=False)
+        table.scroll_to(*top, animate=False)
+
+    def _selected(self, table: DataTable[Text]) -> str | None:
+        if not table.row_count:
+            return None
+        return table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value
+
+    def action_freeze(self) -> None:
+        """Stop to look, or go on."""
+        self._frozen = not self._frozen
+        self._show_state()
+
+    @work
+    async def action_act(self, key: str) -> None:
+        """Ask, and do what the key says with the selected row."""
+        table = self.focused
+        if not isinstance(table, DataTable) or self._found is None:
+            return
+        row = self._selected(table)
+        if row is None:
+            return
+        try:
+            chosen = await asyncio.to_thread(action, self._queue, self._found, table.id or "", key, row)
+            if chosen is None:
+                self.notify("There is nothing to do.")
+            elif await self.push_screen_wait(Question(chosen.question)):
+                await self._do(chosen)
+        except (PgQueueError, psycopg.Error, OSError) as error:
+            self.notify(spelled_out(" ".join(str(error).split())), severity="error", markup=False)
+
+    async def _do(self, chosen: Action) -> None:
+        self.notify(await asyncio.to_thread(chosen.act), markup=False)
+        await self._look()

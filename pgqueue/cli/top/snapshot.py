@@ -1,0 +1,179 @@
+"""What ``pgqueue top`` shows at one moment: what is read, and the rows of its tables. How they are drawn is in ``screen``."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli.output import spelled_out
+from pgqueue.values.insight import Running
+from pgqueue.values.series import Figures, Spread, Total
+from pgqueue.values.standing import QueueStanding
+from pgqueue.values.workers import SHOWN, WorkerStatus
+
+QUEUES = ("queue", "state", "ready", "running", "scheduled", "blocked", "dead", "oldest", "ended/s")
+TASKS = ("task", "started/min", "failed", "dead", "run p50", "run p95", "wait p95")
+WORKERS = ("worker", "id", "state", "slots", "claims", "queues")
+JOBS = ("job", "task", "queue", "worker", "attempt", "for")
+MOST = 200
+"""Running jobs that are read."""
+Row = tuple[str, ...]
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """What there was at one moment.
+
+    Attributes:
+        at: when it had been read, on this machine's clock.
+        queues: how every queue stands.
+        workers: at their last heartbeats.
+        running: the jobs that were claimed first at the front.
+        tasks: what happened to the jobs of each task in the last ``minutes``.
+        minutes: over how many minutes.
+    """
+
+    at: datetime
+    queues: Sequence[QueueStanding]
+    workers: Sequence[WorkerStatus]
+    running: Running
+    tasks: Sequence[Total]
+    minutes: float
+
+
+def read(queue: PgQueue, window: timedelta) -> Snapshot:
+    """Read it.
+
+    Args:
+        queue: whose.
+        window: over which tasks are summed up.
+    """
+    return Snapshot(
+        queues=queue.insight.queues(),
+        workers=queue.workers.list(),
+        running=queue.insight.running(limit=MOST),
+        tasks=queue.insight.totals(window).lines,
+        minutes=window / timedelta(minutes=1),
+        at=datetime.now(UTC),
+    )
+
+
+def summary(found: Snapshot) -> str:
+    """The totals, in one line."""
+    queues = found.queues
+    about = "~" if any(one.estimated for one in queues) else ""
+    counts = ", ".join(
+        f"{about}{sum(getattr(one, state) for one in queues):,} {state}"
+        for state in ("ready", "running", "scheduled", "blocked", "dead")
+    )
+    alive = [one for one in found.workers if one.alive]
+    slots = sum(one.slots for one in alive)
+    rate = sum(one.rate for one in queues)
+    workers = "1 worker" if len(alive) == 1 else f"{len(alive):,} workers"
+    return f"{counts}; {rate:,.1f} ended/s; {workers}, {slots:,} slots"
+
+
+def queue_rows(found: Snapshot) -> dict[str, Row]:
+    """A row for each queue, those whose ready job has waited longest first."""
+    ordered = sorted(found.queues, key=lambda one: (-(one.oldest_ready or 0.0), one.queue))
+    return {one.queue: _queue_row(one) for one in ordered}
+
+
+def task_rows(found: Snapshot) -> dict[str, Row]:
+    """A row for each task: those of which most attempts failed first, then the slowest."""
+    ordered = sorted(found.tasks, key=_trouble)
+    return {one.name or "": _task_row(one, found.minutes) for one in ordered}
+
+
+def worker_rows(found: Snapshot) -> dict[str, Row]:
+    """A row for each worker."""
+    busy: dict[str, int] = {}
+    for job in found.running.jobs:
+        busy[str(job.worker_id)] = busy.get(str(job.worker_id), 0) + 1
+    return {str(one.id): _worker_row(one, busy.get(str(one.id), 0)) for one in found.workers}
+
+
+def job_rows(found: Snapshot) -> dict[str, Row]:
+    """A row for each running job, those that were claimed first at the front."""
+    return {
+        str(one.job_id): (
+            str(one.job_id),
+            spelled_out(one.task),
+            spelled_out(one.queue),
+            spelled_out(one.worker or str(one.worker_id)[:SHOWN]) + (" (lost)" if one.lost else ""),
+            f"{one.attempt}/{one.max_attempts}",
+            lasted(one.seconds) + (" (to be cancelled)" if one.cancel_requested else ""),
+        )
+        for one in found.running.jobs
+    }
+
+
+def lasted(seconds: float | None) -> str:
+    """A length of time, short: ``340 ms``, ``12 s``, ``3 min 20 s``, ``2 h 5 min``, ``3 d 4 h``."""
+    if seconds is None:
+        return ""
+    if seconds < 1:
+        return f"{seconds * 1_000:.0f} ms"
+    if seconds < 10:  # noqa: PLR2004
+        return f"{seconds:.1f} s"
+    whole = int(seconds)
+    for length, name, less, less_name in (
+        (86_400, "d", 3_600, "h"),
+        (3_600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if whole >= length:
+            return f"{whole // length:,} {name} {whole % length // less} {less_name}"
+    return f"{whole} s"
+
+
+def _queue_row(one: QueueStanding) -> Row:
+    state = " ".join(
+        word for word, since in (("paused", one.paused_at), ("drained", one.drained_at)) if since is not None
+    )
+    about = "~" if one.estimated else ""
+    counts = (one.ready, one.running, one.scheduled, one.blocked, one.dead)
+    return (
+        spelled_out(one.queue),
+        state or "open",
+        *(f"{about}{count:,}" for count in counts),
+        lasted(one.oldest_ready),
+        f"{one.rate:,.1f}",
+    )
+
+
+def _task_row(one: Total, minutes: float) -> Row:
+    figures = one.figures
+    ended = figures.succeeded + figures.failed
+    failed = f"{figures.failed:,} ({figures.failed / ended:.0%})" if figures.failed and ended else "0"
+    return (
+        "(other tasks)" if one.name is None else spelled_out(one.name),
+        f"{figures.started / minutes:,.1f}",
+        failed,
+        f"{figures.dead:,}",
+        lasted(figures.run.p50 if figures.run else None),
+        lasted(_p95(figures.run)),
+        lasted(_p95(figures.wait)),
+    )
+
+
+def _trouble(one: Total) -> tuple[float, float]:
+    figures: Figures = one.figures
+    ended = figures.succeeded + figures.failed
+    return -(figures.failed / ended if ended else 0.0), -(_p95(figures.run) or 0.0)
+
+
+def _p95(spread: Spread | None) -> float | None:
+    return None if spread is None else spread.p95
+
+
+def _worker_row(one: WorkerStatus, busy: int) -> Row:
+    served = "all" if one.queues is None else ", ".join(one.queues)
+    return (
+        spelled_out(one.name),
+        str(one.id)[:SHOWN],
+        one.state,
+        str(one.slots),
+        str(busy),
+        spelled_out(served),
+    )

@@ -1,0 +1,286 @@
+"""Charts of figures over time, as SVG. Pure: a chart is a value, and this file decides how it is drawn.
+
+Colours are CSS classes, since the dashboard's policy forbids styles in pages. The figures themselves are in a table beside it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import accumulate
+from math import ceil, floor, log10
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+from markupsafe import Markup
+
+WIDTH, HEIGHT = 440, 170
+LEFT, RIGHT, TOP, BOTTOM = 46, 10, 10, 22
+"""Units of the picture around the plot; the tick labels stand there."""
+TICKS_ACROSS, TICKS_DOWN = 6, 4
+"""At most how many gaps there are between ticks."""
+LENGTHS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30)
+LONGER: Final = (
+    60,
+    120,
+    300,
+    600,
+    900,
+    1_800,
+    3_600,
+    7_200,
+    18_000,
+    43_200,
+    86_400,
+    172_800,
+    432_000,
+    864_000,
+)
+"""Seconds between ticks of an axis of lengths of time."""
+SPANS: Final = (60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200, 86_400, 172_800, 432_000)
+"""Seconds between ticks of the axis of time."""
+DAY: Final = 86_400
+
+Colour: TypeAlias = Literal["blue", "violet", "good", "warn", "bad", "grey"]
+Unit: TypeAlias = Literal["count", "seconds"]
+
+
+class Curve(msgspec.Struct, frozen=True):
+    """Figures under one name.
+
+    Attributes:
+        name: of the figures.
+        colour: of the line, or the area.
+        values: one for each step; None: there is none.
+    """
+
+    name: str
+    colour: Colour
+    values: tuple[float | None, ...]
+
+
+class Chart(msgspec.Struct, frozen=True, kw_only=True):
+    """Figures over time.
+
+    Attributes:
+        name: of the chart in its page; letters and hyphens.
+        title: what it shows.
+        unit: of the figures.
+        step: seconds from one instant to the next.
+        at: when each step begins.
+        curves: the figures.
+        stacked: the curves are parts of a whole, drawn as areas on each other; else each is a line.
+    """
+
+    name: str
+    title: str
+    unit: Unit
+    step: float
+    at: tuple[datetime, ...]
+    curves: tuple[Curve, ...]
+    stacked: bool = False
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to draw."""
+        return not any(value for curve in self.curves for value in curve.values)
+
+
+def svg(chart: Chart) -> Markup:
+    """A chart as an SVG element."""
+    tops = _stacked(chart) if chart.stacked else [curve.values for curve in chart.curves]
+    ticks = _ticks(
+        max((value for top in tops for value in top if value is not None), default=0.0), chart.unit
+    )
+    across = _across(len(chart.at))
+    down = _down(ticks[-1])
+    parts = [
+        *_grid(ticks, down, chart.unit),
+        *_dates(chart, across),
+        *(_areas(chart, tops, across, down) if chart.stacked else _lines(chart, across, down)),
+        *_tips(chart, across),
+    ]
+    return Markup(
+        '<svg class="chart" role="img" viewBox="0 0 {w} {h}" aria-labelledby="{n}-t {n}-d"><title id="{n}-t">{title}</title>'
+        '<desc id="{n}-d">{text}</desc>{parts}</svg>'
+    ).format(
+        w=WIDTH,
+        h=HEIGHT,
+        n=f"chart-{chart.name}",
+        title=chart.title,
+        text=described(chart),
+        parts=Markup("").join(parts),
+    )
+
+
+def described(chart: Chart) -> str:
+    """A chart in words: between which values each of its curves is."""
+    said = []
+    for curve in chart.curves:
+        values = [value for value in curve.values if value is not None]
+        if values:
+            low, high, last = (shown(one, chart.unit) for one in (min(values), max(values), values[-1]))
+            said.append(f"{curve.name}: from {low} to {high}, at last {last}")
+        else:
+            said.append(f"{curve.name}: no figures")
+    return f"{'. '.join(said)}. Times are UTC."
+
+
+def shown(value: float | None, unit: Unit) -> str:
+    """A figure with its unit."""
+    if value is None:
+        return "—"
+    if unit == "count":
+        return f"{value:,.0f}"
+    if value < 1:
+        return f"{value * 1_000:.3g} ms" if value >= 0.001 or not value else f"{value * 1_000_000:.0f} µs"  # noqa: PLR2004
+    for length, name in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if value >= 2 * length or (value >= length and value % length == 0):
+            return f"{value / length:.3g} {name}"
+    return f"{value:.3g} s"
+
+
+def _stacked(chart: Chart) -> list[tuple[float, ...]]:
+    steps = zip(*(curve.values for curve in chart.curves), strict=True)
+    return [*zip(*(tuple(accumulate(value or 0.0 for value in step)) for step in steps), strict=True)]
+
+
+def _ticks(highest: float, unit: Unit) -> list[float]:
+    """The values with a line across, from 0 to the first that is no lower than the highest value."""
+    gap = _gap(highest, unit)
+    return [gap * number for number in range(max(1, ceil(highest / gap - 1e-9)) + 1)]
+
+
+def _gap(highest: float, unit: Unit) -> float:
+    wanted = highest / TICKS_DOWN
+    if unit == "seconds":
+        fitting = next((one for one in (*LENGTHS, *LONGER) if one >= wanted), None)
+        if fitting is not None:
+            return fitting
+    if wanted <= 1:
+        return 1.0
+    power = 10.0 ** floor(log10(wanted))
+    return next(step * power for step in (1, 2, 5, 10) if step * power >= wanted * (1 - 1e-9))
+
+
+def _across(steps: int) -> Callable[[float], float]:
+    gap = (WIDTH - LEFT - RIGHT) / max(1, steps - 1)
+    return lambda step: LEFT + step * gap
+
+
+def _down(highest: float) -> Callable[[float], float]:
+    return lambda value: HEIGHT - BOTTOM - value / highest * (HEIGHT - TOP - BOTTOM)
+
+
+def _grid(ticks: Sequence[float], down: Callable[[float], float], unit: Unit) -> Iterator[Markup]:
+    for tick in ticks:
+        yield Markup(
+            '<path class="{}" d="M{} {y:.1f}H{}"/><text x="{}" y="{text:.1f}" text-anchor="end">{}</text>'
+        ).format(
+            "grid" if tick else "axis",
+            LEFT,
+            WIDTH - RIGHT,
+            LEFT - 6,
+            _compact(tick) if unit == "count" or not tick else shown(tick, unit),
+            y=down(tick),
+            text=down(tick) + 4,
+        )
+
+
+def _compact(value: float) -> str:
+    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if value >= size:
+            unit = 1e3 if letter == "k" else size
+            return f"{value / unit:g}{letter}"
+    return f"{value:g}"
+
+
+def _dates(chart: Chart, across: Callable[[float], float]) -> Iterator[Markup]:
+    if len(chart.at) < 2:  # noqa: PLR2004 - a line has two ends
+        return
+    span = (chart.at[-1] - chart.at[0]).total_seconds()
+    gap = next(
+        (one for one in SPANS if span / one <= TICKS_ACROSS),
+        SPANS[-1] * ceil(span / SPANS[-1] / TICKS_ACROSS),
+    )
+    start = chart.at[0].timestamp()
+    first = ceil(start / gap) * gap
+    for number in range(floor((start + span - first) / gap) + 1):
+        at = datetime.fromtimestamp(first + number * gap, UTC)
+        x = across((at.timestamp() - start) / chart.step)
+        if x > WIDTH - RIGHT - 12:
+            continue
+        yield Markup(
+            '<path class="axis" d="M{x:.1f} {}v4"/><text x="{x:.1f}" y="{}" text-anchor="middle">{}</text>'
+        ).format(HEIGHT - BOTTOM, HEIGHT - 6, _date(at, whole=gap >= DAY), x=x)
+
+
+def _date(at: datetime, *, whole: bool) -> str:
+    """The label of an instant: midnight is the day that begins."""
+    return f"{at.day} {at:%b}" if whole or not (at.hour or at.minute) else f"{at:%H:%M}"
+
+
+def _areas(
+    chart: Chart,
+    tops: Sequence[Sequence[float | None]],
+    across: Callable[[float], float],
+    down: Callable[[float], float],
+) -> Iterator[Markup]:
+    below: Sequence[float | None] = [0.0] * len(chart.at)
+    for curve, top in zip(chart.curves, tops, strict=True):
+        forth = [f"{across(step):.1f} {down(value or 0):.1f}" for step, value in enumerate(top)]
+        back = [f"{across(step):.1f} {down(value or 0):.1f}" for step, value in enumerate(below)]
+        if any(curve.values):
+            yield Markup('<path class="area {}" d="M{}L{}Z"/>').format(
+                curve.colour, "L".join(forth), "L".join(reversed(back))
+            )
+        below = top
+
+
+def _lines(
+    chart: Chart, across: Callable[[float], float], down: Callable[[float], float]
+) -> Iterator[Markup]:
+    for curve in chart.curves:
+        for run in _runs(curve.values):
+            points = [f"{across(step):.1f} {down(value):.1f}" for step, value in run]
+            if len(points) == 1:
+                ((step, value),) = run
+                yield Markup('<circle class="point {}" cx="{:.1f}" cy="{:.1f}" r="2.5"/>').format(
+                    curve.colour, across(step), down(value)
+                )
+            else:
+                yield Markup('<path class="line {}" d="M{}"/>').format(curve.colour, "L".join(points))
+
+
+def _runs(values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
+    """The stretches without a gap: where there is no figure, no line is drawn."""
+    runs: list[list[tuple[int, float]]] = [[]]
+    for step, value in enumerate(values):
+        if value is not None:
+            runs[-1].append((step, value))
+        elif runs[-1]:
+            runs.append([])
+    return [run for run in runs if run]
+
+
+def _tips(chart: Chart, across: Callable[[float], float]) -> Iterator[Markup]:
+    """What a pointer is told: a strip for each step."""
+    gap = across(1) - across(0)
+    for step, at in enumerate(chart.at):
+        figures = "\n".join(
+            f"{curve.name}: {shown(curve.values[step], chart.unit)}" for curve in chart.curves
+        )
+        yield Markup(
+            '<rect class="tip" x="{:.1f}" y="{}" width="{:.1f}" height="{}"><title>{}\n{}</title></rect>'
+        ).format(
+            max(LEFT, across(step) - gap / 2),
+            TOP,
+            gap,
+            HEIGHT - TOP - BOTTOM,
+            instant(at, chart.step),
+            figures,
+        )
+
+
+def instant(at: datetime, step: float) -> str:
+    """When a step begins, in UTC, as exactly as its length needs."""
+    utc = at.astimezone(UTC)
+    return f"{utc:%Y-%m-%d}" if timedelta(seconds=step) >= timedelta(days=1) else f"{utc:%Y-%m-%d %H:%M}"

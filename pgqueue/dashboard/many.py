@@ -1,0 +1,60 @@
+"""What the actions on many jobs share: how a preview is shown, how an operation begins, and what is said of its result."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pgqueue.app.bulk import Progress
+from pgqueue.dashboard.page import Done
+from pgqueue.dashboard.visit import Visit
+from pgqueue.values.bulk import BulkResult, Preview, Why
+
+WHY = {
+    Why.LOCKED: "locked by another transaction",
+    Why.KEY_HELD: "a live job has their unique key",
+    Why.UNREADABLE: "arguments that cannot be read",
+    Why.OUT_OF_TURN: "another flow of their key is active",
+    Why.REFUSED: "refused by the database",
+}
+HEADS = ("Queue", "Task", "State", "Jobs")
+
+
+def query(visit: Visit) -> dict[str, Any]:
+    """The parameters of the address, to go on with them."""
+    return visit.request.args.to_dict(flat=False)
+
+
+def counted(jobs: int) -> str:
+    """Like ``1,200 jobs``."""
+    return f"{jobs:,} job{'' if jobs == 1 else 's'}"
+
+
+def grouped(preview: Preview) -> tuple[Sequence[str], Sequence[Sequence[object]]] | None:
+    """A preview as a table."""
+    rows = [(one.queue, one.task, str(one.state), one.count) for one in preview.groups]
+    return (HEADS, rows) if rows else None
+
+
+def begun(visit: Visit, run: Callable[[Progress], BulkResult], *, done: str, back: str) -> Done:
+    """Begin an operation: say its result if it ends soon, else show its page.
+
+    Args:
+        visit: who asks for it.
+        run: does it.
+        done: what it does, for the sentence: ``cancelled``.
+        back: which page is shown after its end.
+    """
+    state = visit.operations.run(visit.queue, run)
+    if state.result is None:
+        return Done("The operation began. The audit shows how far it is.", back)
+    if state.ended and state.error is None:
+        return Done(said(state.result, done), back, well=not state.result.skipped)
+    return Done("The operation goes on.", visit.url("operation", number=state.result.operation))
+
+
+def said(result: BulkResult, done: str) -> str:
+    """What an operation did, in a sentence."""
+    words = [f"{counted(result.done)} {done}"]
+    if result.asked:
+        words.append(f"workers asked to stop {result.asked:,}")
+    words += [f"{number:,} skipped: {WHY[why]}" for why, number in result.skipped.items()]
+    return "; ".join(words) + "."

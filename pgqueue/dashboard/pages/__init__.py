@@ -1,0 +1,47 @@
+"""The pages of the dashboard and what can be done on them: a file each. A new page is a file, its template, and its rows here."""
+
+from pgqueue.dashboard.page import Action, Page
+from pgqueue.dashboard.pages import (
+    alerts,
+    audit,
+    dead,
+    job,
+    jobs,
+    limits,
+    operation,
+    overview,
+    queues,
+    schedules,
+    store,
+    tasks,
+    workers,
+    workflows,
+)
+
+PAGES: tuple[Page, ...] = (
+    overview.PAGE,
+    tasks.PAGE,
+    *queues.PAGES,
+    jobs.PAGE,
+    *job.PAGES,
+    dead.PAGE,
+    workers.PAGE,
+    *schedules.PAGES,
+    alerts.PAGE,
+    *workflows.PAGES,
+    *limits.PAGES,
+    audit.PAGE,
+    store.PAGE,
+    operation.PAGE,
+)
+ACTIONS: tuple[Action, ...] = (
+    *queues.ACTIONS,
+    *jobs.ACTIONS,
+    *job.ACTIONS,
+    *dead.ACTIONS,
+    *workers.ACTIONS,
+    *schedules.ACTIONS,
+    *workflows.ACTIONS,
+    *limits.ACTIONS,
+    *operation.ACTIONS,
+)

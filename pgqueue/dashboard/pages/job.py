@@ -1,0 +1,265 @@
+"""One job: its story from the enqueue to its end, why it does not run, and what can be done with it."""
+
+from datetime import datetime
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from pgqueue.app.bulk import Progress
+from pgqueue.app.reproducing import written_test
+from pgqueue.dashboard.access import Right
+from pgqueue.dashboard.many import begun
+from pgqueue.dashboard.page import Action, Content, Done, Download, Field, Page, Question
+from pgqueue.dashboard.redaction import HIDDEN
+from pgqueue.dashboard.visit import Visit
+from pgqueue.values.bulk import BulkResult
+from pgqueue.values.job import AttemptError, Job, JobState
+from pgqueue.values.reproduction import file_name
+
+PATH: Final = "/jobs/<int:job_id>"
+STACK_WITHIN: Final = 3.0
+"""Seconds for which a person waits for a stack; a worker whose event loop is blocked answers later, on the page."""
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Something that happened to a job.
+
+    Attributes:
+        at: when; None: not known.
+        kind: ``enqueued``, ``due``, ``claimed``, ``failed``, or the state in which it ended.
+        said: a sentence.
+        error: of a failed attempt.
+    """
+
+    at: datetime | None
+    kind: str
+    said: str
+    error: AttemptError | None = None
+
+
+def read(visit: Visit, *, job_id: int) -> Content:
+    """The whole record of a job, and what surrounds it."""
+    found = visit.queue.job(job_id)
+    job = visit.redaction.job(found)
+    story = visit.queue.insight.story(job_id)
+    why = None
+    if not job.state.ended:
+        why = visit.redaction.why(visit.queue.why(job_id), visit.chosen, found, visit.queue.job)
+    return {
+        "job": job,
+        "why": None if why is None else why.sentence,
+        "evidence": None if why is None else why.evidence,
+        "progress": visit.queue.progress(job_id),
+        "place": story.place,
+        "notes": [
+            msgspec.structs.replace(one, name=visit.redaction.text(one.name) or "") for one in story.notes
+        ],
+        "story": _story(job),
+        "stack": None if story.stack is None else visit.redaction.text(story.stack.said),
+        "stack_at": None if story.stack is None else story.stack.answered_at or story.stack.asked_at,
+        "is_running": job.state is JobState.RUNNING,
+        "can_be_cancelled": not job.state.ended,
+        "is_dead": job.state is JobState.DEAD,
+        "is_scheduled": job.state is JobState.SCHEDULED,
+    }
+
+
+def read_test(visit: Visit, *, job_id: int) -> Download:
+    """A test that fails as the job did, without secrets."""
+    job = visit.redaction.job(visit.queue.job(job_id))
+    return Download(file_name(job), written_test(visit.queue, job, hidden=HIDDEN))
+
+
+def _story(job: Job) -> list[Event]:
+    """What happened, the first at the front."""
+    events = [Event(job.created_at, "enqueued", f"Enqueued into {job.queue}.")]
+    if not job.attempts and not job.state.ended and job.run_at > job.created_at:
+        events.append(Event(job.run_at, "due", "Due to run."))
+    for error in job.errors:
+        crashed = " with its worker" if error.crashed else ""
+        events.append(Event(error.at, "failed", f"Attempt {error.attempt} failed{crashed}.", error))
+        if error.left_out:
+            events.append(Event(None, "more", f"{error.left_out:,} more errors are not kept."))
+    if job.attempts and job.errors and not job.state.ended and job.state is not JobState.RUNNING:
+        events.append(Event(job.run_at, "due", "Due to run again."))
+    if job.started_at is not None and (
+        job.state is JobState.RUNNING or not job.errors or job.state is JobState.SUCCEEDED
+    ):
+        events.append(
+            Event(job.started_at, "claimed", f"Attempt {job.attempts} of {job.max_attempts} was claimed.")
+        )
+    if job.ended_at is not None:
+        reason = f": {job.reason}" if job.reason else ""
+        events.append(Event(job.ended_at, str(job.state), f"{str(job.state).capitalize()}{reason}."))
+    return events
+
+
+def _ask(
+    visit: Visit,
+    *,
+    job_id: int,
+    verb: str,
+    text: str,
+    states: frozenset[JobState],
+    destroys: bool,
+    fields: tuple[Field, ...] = (),
+) -> Question:
+    job = visit.redaction.job(visit.queue.job(job_id))
+    possible = job.state in states
+    return Question(
+        title=f"{verb} job {job_id}?",
+        text=text if possible else f"It is {job.state}, so this cannot be done.",
+        button=verb,
+        back=visit.url("job", job_id=job_id),
+        destroys=destroys,
+        fields=fields,
+        facts=(
+            ("Task", job.task),
+            ("Queue", job.queue),
+            ("State", str(job.state)),
+            ("Attempts", f"{job.attempts} of {job.max_attempts}"),
+        ),
+        possible=possible,
+    )
+
+
+def _run_now(visit: Visit, *, job_id: int) -> Done:
+    page = visit.url("job", job_id=job_id)
+    if visit.queue.control.run_now(job_id, by=visit.by):
+        return Done(f"Job {job_id} is ready.", page)
+    return Done(f"Job {job_id} was not changed: its state had changed before.", page, well=False)
+
+
+def _stack(visit: Visit, *, job_id: int) -> Done:
+    found = visit.queue.control.stack(job_id, timeout=STACK_WITHIN, by=visit.by)
+    page = visit.url("job", job_id=job_id)
+    if found.answered_at is None:
+        return Done(f"Asked worker {found.worker}. Its answer will be on this page.", page)
+    return Done(f"Worker {found.worker} has answered.", page)
+
+
+def _cancel(visit: Visit, *, job_id: int) -> Done:
+    chosen = visit.queue.control.jobs(ids=[visit.queue.job(job_id).id])
+    return _begun(visit, job_id, lambda progress: chosen.cancel(by=visit.by, progress=progress), "cancelled")
+
+
+def _retry(visit: Visit, *, job_id: int) -> Done:
+    chosen = visit.queue.control.dead(ids=[visit.queue.job(job_id).id])
+    without_key = bool(visit.field("without_key"))
+    return _begun(
+        visit,
+        job_id,
+        lambda progress: chosen.retry(without_key=without_key, by=visit.by, progress=progress),
+        "ready again",
+    )
+
+
+def _purge(visit: Visit, *, job_id: int) -> Done:
+    chosen = visit.queue.control.dead(ids=[visit.queue.job(job_id).id])
+    done = _begun(visit, job_id, lambda progress: chosen.purge(by=visit.by, progress=progress), "deleted")
+    return msgspec.structs.replace(done, to=visit.url("dead"))
+
+
+def _begun(visit: Visit, job_id: int, run: Any, done: str) -> Done:  # noqa: ANN401 - an operation
+    results: list[BulkResult] = []
+
+    def noted(progress: Progress) -> BulkResult:
+        results.append(run(progress))
+        return results[-1]
+
+    page = visit.url("job", job_id=job_id)
+    said = begun(visit, noted, done=done, back=page)
+    if results and not (results[0].done or results[0].asked or results[0].skipped):
+        return Done(f"Job {job_id} was not changed: its state had changed before.", page, well=False)
+    return said
+
+
+LIVE = frozenset(state for state in JobState if not state.ended)
+DEAD = frozenset({JobState.DEAD})
+RUNNING = frozenset({JobState.RUNNING})
+SCHEDULED = frozenset({JobState.SCHEDULED})
+PAGES = (
+    Page(name="job", path=PATH, title="Job", read=read, under="jobs", every=6),
+    Page(name="job-test", path=f"{PATH}/test", title="Test", read=read_test, under="jobs", every=None),
+)
+ACTIONS = (
+    Action(
+        name="job-run",
+        path=f"{PATH}/run",
+        right=Right.RETRY,
+        ask=partial(
+            _ask,
+            verb="Run",
+            text="It becomes ready at once, before its time.",
+            states=SCHEDULED,
+            destroys=False,
+        ),
+        do=_run_now,
+        under="jobs",
+    ),
+    Action(
+        name="job-stack",
+        path=f"{PATH}/stack",
+        right=Right.STEER,
+        ask=partial(
+            _ask,
+            verb="Show the stack of",
+            text="Its worker is asked where the job is in its code: files, lines and source lines, no values. The job goes on.",
+            states=RUNNING,
+            destroys=False,
+        ),
+        do=_stack,
+        under="jobs",
+    ),
+    Action(
+        name="job-cancel",
+        path=f"{PATH}/cancel",
+        right=Right.CANCEL,
+        ask=partial(
+            _ask,
+            verb="Cancel",
+            text="A waiting job ends at once, and its flow with it. The worker of a running one is asked to stop it.",
+            states=LIVE,
+            destroys=True,
+        ),
+        do=_cancel,
+        under="jobs",
+    ),
+    Action(
+        name="job-retry",
+        path=f"{PATH}/retry",
+        right=Right.RETRY,
+        ask=partial(
+            _ask,
+            verb="Retry",
+            text="It becomes ready at once, with all its attempts.",
+            states=DEAD,
+            destroys=False,
+            fields=(
+                Field(
+                    name="without_key",
+                    label="Without its unique key",
+                    kind="checkbox",
+                    hint="so that it also runs while a live job has the key",
+                ),
+            ),
+        ),
+        do=_retry,
+        under="jobs",
+    ),
+    Action(
+        name="job-purge",
+        path=f"{PATH}/purge",
+        right=Right.PURGE,
+        ask=partial(
+            _ask,
+            verb="Delete",
+            text="It is deleted for ever, with its arguments and errors.",
+            states=DEAD,
+            destroys=True,
+        ),
+        do=_purge,
+        under="dead",
+    ),
+)

@@ -1,0 +1,127 @@
+"""The jobs that match a filter, newest first; and what is done to all live jobs that match it."""
+
+from functools import partial
+from typing import Any, Final
+
+from pgqueue.app.bulk import LiveJobs, Progress
+from pgqueue.dashboard.access import Right
+from pgqueue.dashboard.filters import chosen_filter, live_criteria, searched, spoken_filter
+from pgqueue.dashboard.many import begun, counted, grouped, query
+from pgqueue.dashboard.page import Action, Content, Done, Field, Page, Question
+from pgqueue.dashboard.visit import Visit
+from pgqueue.errors import InvalidOption
+from pgqueue.values.bulk import Action as Deed
+from pgqueue.values.bulk import BulkResult
+from pgqueue.values.job import JobState
+
+SHOWN: Final = 50
+"""Jobs on a page."""
+
+
+def read(visit: Visit) -> Content:
+    """A page of jobs."""
+    wanted = chosen_filter(visit)
+    found = searched(visit, wanted, state=wanted.states or None, limit=SHOWN)
+    return {
+        **found,
+        "filter": wanted,
+        "states": [*JobState],
+        "tasks": sorted(visit.queue.tasks),
+        "queues": sorted(visit.queue.queues or ()),
+    }
+
+
+def _ask(visit: Visit, *, deed: Deed, verb: str, text: str, fields: tuple[Field, ...] = ()) -> Question:
+    found = visit.redaction.preview(_selected(visit).preview())
+    alone = [("Running, left alone", found.left_alone)] if found.left_alone else []
+    return Question(
+        title=f"{verb} {counted(found.count)}?",
+        text=text,
+        button=verb,
+        back=visit.url("jobs", **query(visit)),
+        destroys=deed in {Deed.CANCEL, Deed.PURGE},
+        fields=fields,
+        facts=(("Which", spoken_filter(visit, "live jobs")), *alone),
+        groups=grouped(found),
+        jobs=found.sample,
+        possible=found.count > 0,
+    )
+
+
+def _do(visit: Visit, *, deed: Deed, done: str) -> Done:
+    chosen, given = _selected(visit), _given(visit, deed)
+
+    def run(progress: Progress) -> BulkResult:
+        match deed:
+            case Deed.CANCEL:
+                return chosen.cancel(by=visit.by, progress=progress)
+            case Deed.MOVE:
+                return chosen.move(**given, by=visit.by, progress=progress)
+            case _:
+                return chosen.reprioritise(**given, by=visit.by, progress=progress)
+
+    return begun(visit, run, done=done, back=visit.url("jobs", **query(visit)))
+
+
+def _selected(visit: Visit) -> LiveJobs:
+    return visit.queue.control.jobs(**live_criteria(visit))
+
+
+def _given(visit: Visit, deed: Deed) -> dict[str, Any]:
+    """What was typed."""
+    if deed is Deed.MOVE:
+        return {"to": visit.field("to")}
+    if deed is not Deed.REPRIORITISE:
+        return {}
+    try:
+        return {"priority": int(visit.field("priority")[:10])}
+    except ValueError:
+        raise InvalidOption("priority: give a whole number, -100…100") from None
+
+
+def _action(name: Deed, right: Right, done: str, **asked: Any) -> Action:  # noqa: ANN401 - as for _ask
+    return Action(
+        name=f"jobs-{name}",
+        path=f"/jobs/{name}",
+        right=right,
+        ask=partial(_ask, deed=name, **asked),
+        do=partial(_do, deed=name, done=done),
+        under="jobs",
+    )
+
+
+PAGE = Page(name="jobs", path="/jobs", title="Jobs", read=read, place=30)
+ACTIONS = (
+    _action(
+        Deed.CANCEL,
+        Right.CANCEL,
+        "cancelled",
+        verb="Cancel",
+        text="Waiting jobs end at once, and their flows with them. Workers are asked to stop running ones.",
+    ),
+    _action(
+        Deed.MOVE,
+        Right.MOVE,
+        "moved",
+        verb="Move",
+        text="Waiting jobs go into another queue. Running ones stay.",
+        fields=(Field(name="to", label="Into queue", required=True),),
+    ),
+    _action(
+        Deed.REPRIORITISE,
+        Right.MOVE,
+        "got their priority",
+        verb="Reprioritise",
+        text="Waiting jobs get another priority. Running ones keep theirs.",
+        fields=(
+            Field(
+                name="priority",
+                label="Priority",
+                kind="number",
+                value="0",
+                hint="-100…100, higher runs sooner",
+                required=True,
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,156 @@
+"""The limits, and one of them: who holds it, who waits; its numbers are set."""
+
+from typing import Final
+
+from pgqueue.dashboard.access import Right
+from pgqueue.dashboard.page import Action, Content, Done, Field, Page, Question
+from pgqueue.dashboard.visit import Visit
+from pgqueue.errors import InvalidOption
+from pgqueue.values.limit import QUEUE, Limit, Numbers, Rate
+from pgqueue.values.limit_status import LimitStatus
+
+SHOWN: Final = 200
+"""Keys and holders that are shown."""
+LONGEST_NUMBER: Final = 9
+"""Digits."""
+
+
+def read(visit: Visit) -> Content:
+    """All limits."""
+    return {"limits": visit.queue.insight.limits()}
+
+
+def read_one(visit: Visit) -> Content:
+    """One limit, its keys, and the jobs that hold its places."""
+    found = visit.queue.control.limits.get(visit.name)
+    keys = [
+        {
+            "key": visit.redaction.text(one.key),
+            "running": one.running,
+            "waiting": one.waiting,
+            "next_start": one.next_start,
+        }
+        for one in found.keys[:SHOWN]
+    ]
+    holders = [
+        {
+            "job_id": one.job_id,
+            "task": one.task,
+            "queue": one.queue,
+            "lane": visit.redaction.text(one.lane),
+            "worker": one.worker,
+            "since": one.since,
+        }
+        for one in found.holders[:SHOWN]
+    ]
+    return {
+        "limit": found.limit,
+        "keys": keys,
+        "more_keys": max(0, len(found.keys) - SHOWN),
+        "holders": holders,
+        "more_holders": max(0, len(found.holders) - SHOWN),
+    }
+
+
+def _known(visit: Visit) -> LimitStatus | None:
+    return next((one for one in visit.queue.insight.limits() if one.name == visit.name), None)
+
+
+def _ask(visit: Visit) -> Question:
+    known = _known(visit)
+    numbers = None if known is None else known.numbers
+    return Question(
+        title=f"Set the numbers of limit {visit.name}?",
+        text="Workers keep the new numbers from their next claim on, whatever the code says.",
+        button="Set",
+        back=_back(visit),
+        destroys=False,
+        fields=_fields(numbers),
+        facts=() if known is None else _facts(known),
+        possible=known is not None or visit.name.startswith(QUEUE),
+    )
+
+
+def _fields(numbers: Numbers | None) -> tuple[Field, ...]:
+    """A limit stays what it is: a number of jobs, or a rate."""
+    at_once = Field(
+        name="most",
+        label="At once",
+        hint="how many jobs of a key run at once",
+        value="" if numbers is None or numbers.most is None else str(numbers.most),
+    )
+    rate = (
+        Field(name="rate", label="Rate", hint="how many start: 100/minute, 5/second, 3/15m"),
+        Field(name="burst", label="Burst", hint="how many start at once after a pause; empty: 1"),
+    )
+    if numbers is None:
+        return at_once, *rate
+    return rate if numbers.most is None else (at_once,)
+
+
+def _facts(known: LimitStatus) -> tuple[tuple[str, object], ...]:
+    return (
+        ("Now", known.numbers.said),
+        ("The code says", known.numbers.declared or "nothing"),
+        ("Running jobs", f"{known.running:,}"),
+        ("Waiting jobs", f"{known.waiting:,}"),
+    )
+
+
+def _set(visit: Visit) -> Done:
+    most, rate, burst = (visit.field(name) for name in ("most", "rate", "burst"))
+    if rate:
+        chosen: Limit | Rate = Rate(rate, burst=_whole("burst", burst or "1"))
+    elif burst:
+        raise InvalidOption(f"burst={burst!r:.40}: it belongs to a rate, so give the rate, too")
+    else:
+        chosen = Limit(_whole("most", most))
+    now = visit.queue.control.limits.set(visit.name, chosen, by=visit.by)
+    return Done(f"Limit {visit.name}: {now.numbers.said}.", _back(visit))
+
+
+def _whole(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER):
+        raise InvalidOption(f"{name}={text!r:.40}: write a whole number")
+    return int(text)
+
+
+def _ask_unset(visit: Visit) -> Question:
+    known = _known(visit)
+    possible = known is not None and known.set_at is not None
+    return Question(
+        title=f"Let limit {visit.name} be as the code says?",
+        text="The numbers that were set are forgotten; a limit that no code declares is gone."
+        if possible
+        else "No operator has set its numbers.",
+        button="Unset",
+        back=_back(visit),
+        facts=() if known is None else _facts(known),
+        possible=possible,
+    )
+
+
+def _unset(visit: Visit) -> Done:
+    visit.queue.control.limits.unset(visit.name, by=visit.by)
+    return Done(f"Limit {visit.name} is as the code says.", visit.url("limits"))
+
+
+def _back(visit: Visit) -> str:
+    return visit.url("limits") if _known(visit) is None else visit.url("limit", name=visit.name)
+
+
+PAGES = (
+    Page(name="limits", path="/limits", title="Limits", read=read, place=80),
+    Page(name="limit", path="/limit", title="Limit", read=read_one, under="limits"),
+)
+ACTIONS = (
+    Action(name="limit-set", path="/limit/set", right=Right.SET, ask=_ask, do=_set, under="limits"),
+    Action(
+        name="limit-unset",
+        path="/limit/unset",
+        right=Right.SET,
+        ask=_ask_unset,
+        do=_unset,
+        under="limits",
+    ),
+)

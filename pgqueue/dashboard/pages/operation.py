@@ -1,0 +1,81 @@
+"""An operation on many jobs: how far it is. One that was interrupted is continued here."""
+
+import msgspec
+
+from pgqueue.dashboard.access import Right
+from pgqueue.dashboard.many import begun
+from pgqueue.dashboard.page import Action, Content, Done, Page, Question
+from pgqueue.dashboard.visit import Visit
+from pgqueue.errors import InvalidOption, JobNotFound
+from pgqueue.values.bulk import AuditEntry
+
+PATH = "/operations/<int:number>"
+
+
+def read(visit: Visit, *, number: int) -> Content:
+    """An operation."""
+    entry = _entry(visit, number)
+    shown = msgspec.structs.replace(entry, details=visit.redaction.value(entry.details))
+    return {"entry": shown, "runs_here": visit.operations.runs_here(number)}
+
+
+def _entry(visit: Visit, number: int) -> AuditEntry:
+    if number >= (1 << 63) - 1:
+        raise JobNotFound(f"the audit has no entry {number}")
+    found = visit.queue.control.audit(before=number + 1, limit=1)
+    if not found or found[0].id != number:
+        raise JobNotFound(f"the audit has no entry {number}")
+    return found[0]
+
+
+def _ask(visit: Visit, *, number: int) -> Question:
+    entry = _entry(visit, number)
+    goes_on = visit.operations.runs_here(number)
+    text = "It goes on with the jobs that are left." if entry.unfinished else "It has ended."
+    return Question(
+        title=f"Continue operation {number}?",
+        text="It is being done." if goes_on else text,
+        button="Continue",
+        back=visit.url("operation", number=number),
+        destroys=True,
+        facts=(("What", entry.action), ("Begun by", entry.by or "—"), ("Jobs so far", entry.jobs or 0)),
+        possible=entry.unfinished and not goes_on,
+    )
+
+
+def _go_on(visit: Visit, *, number: int) -> Done:
+    entry = _entry(visit, number)
+    right = _rights(entry.action)
+    if not visit.can(right):
+        raise InvalidOption(f"you do not have the right {right.value!r}, which this operation needs")
+    control = visit.queue.control
+    return begun(
+        visit,
+        lambda progress: control.resume_operation(number, by=visit.by, progress=progress),
+        done="done",
+        back=visit.url("operation", number=number),
+    )
+
+
+def _rights(action: str) -> Right:
+    """The right that an operation needs, by what the audit calls it."""
+    return {
+        "cancel": Right.CANCEL,
+        "purge": Right.CANCEL,
+        "move": Right.MOVE,
+        "reprioritise": Right.MOVE,
+        "retry_dead": Right.RETRY,
+    }.get(action, Right.PURGE)
+
+
+PAGE = Page(name="operation", path=PATH, title="Operation", read=read, under="audit", every=2)
+ACTIONS = (
+    Action(
+        name="operation-continue",
+        path=f"{PATH}/continue",
+        right=Right.LOOK,
+        ask=_ask,
+        do=_go_on,
+        under="audit",
+    ),
+)

@@ -1,0 +1,113 @@
+"""The chains, groups and workflows, and one of them as a graph; they are cancelled and retried."""
+
+from typing import Final
+
+from markupsafe import Markup
+
+from pgqueue.dashboard.access import Right
+from pgqueue.dashboard.page import Action, Content, Done, Page, Question
+from pgqueue.dashboard.visit import Visit
+from pgqueue.values.flow_record import FlowState
+from pgqueue.values.flow_svg import svg
+
+SHOWN: Final = 25
+DRAWN: Final = 600
+"""Nodes of a workflow that is drawn; a larger one is a list alone."""
+LISTED: Final = 200
+PATH: Final = "/workflows/<int:flow_id>"
+
+
+def read(visit: Visit) -> Content:
+    """A page of workflows, newest first."""
+    state, name = visit.text("state"), visit.text("called")
+    found = visit.queue.flows(state=state, name=name, before=visit.number("below"), limit=SHOWN + 1)
+    return {
+        "flows": found[:SHOWN],
+        "older": found[SHOWN - 1].id if len(found) > SHOWN else None,
+        "states": [*FlowState],
+        "state": state,
+        "called": name,
+    }
+
+
+def read_one(visit: Visit, *, flow_id: int) -> Content:
+    """One workflow, its nodes, and why each of them waits."""
+    flow = visit.queue.flow(flow_id)
+    nodes = [one for one in flow.nodes if one.parent is not None]
+    return {
+        "flow": flow,
+        "nodes": nodes[:LISTED],
+        "more": max(0, len(nodes) - LISTED),
+        "picture": _picture(svg(flow)) if len(flow.nodes) <= DRAWN else None,
+    }
+
+
+def _picture(drawn: str) -> str:
+    """The drawing as an image with a name: its title."""
+    return Markup(drawn.replace("<svg ", '<svg role="img" class="flow" ', 1))  # noqa: S704 - its texts are escaped
+
+
+def _ask(visit: Visit, *, flow_id: int, verb: str, text: str, destroys: bool) -> Question:
+    flow = visit.queue.flow(flow_id)
+    possible = flow.ended_at is None if verb == "Cancel" else flow.state in _FAILED
+    return Question(
+        title=f"{verb} {flow.kind} {flow.id}?",
+        text=text if possible else f"It is {flow.state}, so this cannot be done.",
+        button=verb,
+        back=visit.url("workflow", flow_id=flow_id),
+        destroys=destroys,
+        facts=(("Name", flow.name), ("State", str(flow.state))),
+        possible=possible,
+    )
+
+
+_FAILED: Final = (FlowState.FAILED, FlowState.CANCELLED)
+
+
+def _ask_cancel(visit: Visit, *, flow_id: int) -> Question:
+    text = "All that has not ended in it is cancelled; workers are asked to stop the jobs that run."
+    return _ask(visit, flow_id=flow_id, verb="Cancel", text=text, destroys=True)
+
+
+def _ask_retry(visit: Visit, *, flow_id: int) -> Question:
+    text = "Its failed nodes run again, and so does what waits for them."
+    return _ask(visit, flow_id=flow_id, verb="Retry", text=text, destroys=False)
+
+
+def _cancel(visit: Visit, *, flow_id: int) -> Done:
+    done = visit.queue.cancel_flow(flow_id, by=visit.by)
+    said = "is cancelled" if done else "had ended already"
+    return Done(f"Workflow {flow_id} {said}.", visit.url("workflow", flow_id=flow_id), well=bool(done))
+
+
+def _retry(visit: Visit, *, flow_id: int) -> Done:
+    nodes = visit.queue.retry_flow(flow_id, by=visit.by)
+    return Done(
+        f"Workflow {flow_id}: {nodes:,} nodes run again.",
+        visit.url("workflow", flow_id=flow_id),
+        well=nodes > 0,
+    )
+
+
+PAGES = (
+    Page(name="workflows", path="/workflows", title="Workflows", read=read, place=70),
+    Page(name="workflow", path=PATH, title="Workflow", read=read_one, under="workflows", every=4),
+)
+ACTIONS = (
+    Action(
+        name="workflow-cancel",
+        path=f"{PATH}/cancel",
+        right=Right.CANCEL,
+        ask=_ask_cancel,
+        do=_cancel,
+        under="workflows",
+    ),
+    Action(
+        name="workflow-retry",
+        path=f"{PATH}/retry",
+        right=Right.RETRY,
+        ask=_ask_retry,
+        do=_retry,
+        under="workflows",
+    ),
+)

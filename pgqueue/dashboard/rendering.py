@@ -1,0 +1,152 @@
+"""How values become HTML and JSON: templates that escape all they are given, and the words in which they show values.
+
+Numbers are exact. In JSON, whole numbers that JavaScript would round are strings. Characters that are not to be seen, or that
+turn the text around them, are shown as escapes.
+"""
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any, Final
+
+import jinja2
+import msgspec
+from markupsafe import Markup
+
+from pgqueue.dashboard import charts
+from pgqueue.values.lease import spoken, spoken_bytes
+from pgqueue.values.version import __version__
+
+EXACT: Final = 2**53 - 1
+"""The largest whole number that JavaScript reads exactly."""
+LONGEST: Final = 20_000
+"""Characters of a value that a page shows."""
+
+
+def spelled_out(text: str) -> str:
+    """Text in which control characters, and those that are not to be seen, are escapes; spaces and line ends stay."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
+def exact(value: Any) -> Any:  # noqa: ANN401 - any value of a page
+    """A value as JSON can have it, without a number that JavaScript would round."""
+    return _exact(msgspec.to_builtins(value, builtin_types=(datetime,), enc_hook=str, str_keys=True))
+
+
+def as_json(value: Any) -> bytes:  # noqa: ANN401 - any value of a page
+    """JSON for programs."""
+    return msgspec.json.encode(exact(value))
+
+
+def pretty(value: object) -> str:
+    """A value as JSON for people, with all its digits."""
+    try:
+        return spelled_out(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    except (RecursionError, ValueError):
+        return "(it cannot be shown)"
+
+
+def brief(value: object, longest: int = 120) -> str:
+    """A value as JSON in one line, cut where it is long."""
+    try:
+        text = spelled_out(json.dumps(value, ensure_ascii=False, default=str, separators=(", ", ": ")))
+    except (RecursionError, ValueError):
+        return "(it cannot be shown)"
+    return text if len(text) <= longest else f"{text[:longest]}…"
+
+
+def cut(text: str, longest: int = LONGEST) -> str:
+    """Text, cut where it is long, with what is left out."""
+    text = spelled_out(text)
+    if len(text) <= longest:
+        return text
+    return f"{text[:longest]}\n… and {len(text) - longest:,} more characters"
+
+
+def moment(at: datetime | None) -> Markup | str:
+    """An instant, in UTC to the second; the script shows how long ago it was, and in the reader's zone."""
+    if at is None:
+        return "—"
+    utc = at.astimezone(UTC)
+    return Markup('<time datetime="{}">{}</time>').format(
+        utc.isoformat(timespec="milliseconds"), f"{utc:%Y-%m-%d %H:%M:%S}"
+    )
+
+
+def duration(seconds: float | timedelta | None) -> str:
+    """A length of time in words."""
+    if seconds is None:
+        return "—"
+    return spoken(seconds.total_seconds() if isinstance(seconds, timedelta) else seconds)
+
+
+def breakable(name: str) -> Markup:
+    """A name that may be broken behind its dots, slashes and hyphens."""
+    return Markup("").join(
+        Markup("{}<wbr>").format(part) if part[-1] in "._/-:" else part
+        for part in re.findall(r"[^._/:-]*[._/:-]|[^._/:-]+", spelled_out(name))
+    )
+
+
+def number(value: float | None) -> str:
+    """A number with its thousands set apart."""
+    return "—" if value is None else f"{value:,}"
+
+
+@cache
+def templates() -> jinja2.Environment:
+    """The templates of the package."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("pgqueue.dashboard"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
+    )
+    environment.filters |= {
+        "breakable": breakable,
+        "brief": brief,
+        "bytes": spoken_bytes,
+        "number": number,
+        "cut": cut,
+        "duration": duration,
+        "moment": moment,
+        "figure": charts.shown,
+        "instant": charts.instant,
+        "pretty": pretty,
+        "svg": charts.svg,
+    }
+    environment.globals |= {"version": __version__}
+    return environment
+
+
+def _shown(value: Any) -> Any:  # noqa: ANN401 - what a template prints
+    if isinstance(value, Markup):
+        return value
+    return spelled_out(value) if isinstance(value, str) else "" if value is None else value
+
+
+def _exact(value: Any) -> Any:  # noqa: ANN401 - builtins
+    if isinstance(value, dict):
+        return {_clean(name): _exact(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_exact(inner) for inner in value]
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > EXACT:
+        return str(value)
+    return _clean(value) if isinstance(value, str) else value
+
+
+def _clean(text: str) -> str:
+    """Text that UTF-8 can hold: half of a surrogate pair is shown as an escape."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="backslashreplace").decode()
+    return text

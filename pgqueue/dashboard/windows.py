@@ -1,0 +1,85 @@
+"""Over which window a page shows figures, as its address says, and the charts of what happened in it."""
+
+from datetime import timedelta
+from typing import Final
+
+from pgqueue.dashboard.charts import Chart, Colour, Curve, Unit
+from pgqueue.dashboard.visit import Visit
+from pgqueue.errors import InvalidOption
+from pgqueue.values.lease import spoken
+from pgqueue.values.series import Figures, Series
+
+WINDOWS: Final = {
+    "1h": timedelta(hours=1),
+    "6h": timedelta(hours=6),
+    "24h": timedelta(hours=24),
+    "7d": timedelta(days=7),
+    "30d": timedelta(days=30),
+}
+UNITS: Final = {60: "minute", 3_600: "hour", 86_400: "day"}
+FIRST: Final = "1h"
+NOT_TOLD: Final = timedelta(minutes=2)
+"""Workers write what a minute had when it is over, so the chart of the last minutes would fall to 0 at its end."""
+
+
+def chosen_window(visit: Visit) -> str:
+    """The window that the address names.
+
+    Raises:
+        InvalidOption: there is no such window.
+    """
+    name = visit.text("window") or FIRST
+    if name not in WINDOWS:
+        raise InvalidOption(f"window={name!r:.40}: use {', '.join(WINDOWS)}")
+    return name
+
+
+def chosen_series(visit: Visit, *, queue: str | None = None, task: str | None = None) -> Series:
+    """What happened in the window, of all jobs, or of one queue or task."""
+    return visit.queue.insight.series(WINDOWS[chosen_window(visit)], queue=queue, task=task)
+
+
+def charts(series: Series) -> list[Chart]:
+    """What happened over time: what ended, what came and went, wait times, run times."""
+    told = series.until - NOT_TOLD
+    points = [one for one in series.lines[0].points if one.at < told] if series.lines else []
+    figures = [point.figures for point in points]
+    at = tuple(point.at for point in points)
+    each = f"in each {UNITS.get(int(series.step)) or spoken(series.step)}"
+
+    def chart(name: str, title: str, *curves: Curve, stacked: bool = False) -> Chart:
+        unit: Unit = "seconds" if name in {"wait", "run"} else "count"
+        return Chart(
+            name=name, title=title, unit=unit, step=series.step, at=at, curves=curves, stacked=stacked
+        )
+
+    return [
+        chart(
+            "ended",
+            f"Attempts that ended, {each}",
+            _counted("Succeeded", "good", "succeeded", figures),
+            _counted("Retried", "warn", "retried", figures),
+            _counted("Dead", "bad", "dead", figures),
+            stacked=True,
+        ),
+        chart(
+            "flow",
+            f"Enqueued and claimed, {each}",
+            _counted("Enqueued", "blue", "enqueued", figures),
+            _counted("Claimed", "violet", "started", figures),
+        ),
+        chart("wait", "Wait before a worker claims", *_spread("wait", figures)),
+        chart("run", "Run time of attempts", *_spread("run", figures)),
+    ]
+
+
+def _counted(name: str, colour: Colour, field: str, figures: list[Figures]) -> Curve:
+    return Curve(name, colour, tuple(float(getattr(one, field)) for one in figures))
+
+
+def _spread(field: str, figures: list[Figures]) -> tuple[Curve, ...]:
+    colours: tuple[tuple[str, Colour], ...] = (("p50", "blue"), ("p95", "violet"), ("p99", "warn"))
+    return tuple(
+        Curve(name, colour, tuple(getattr(getattr(one, field), name, None) for one in figures))
+        for name, colour in colours
+    )

@@ -1,0 +1,110 @@
+"""How the conditions of alerts are read: one or a few bounded statements for each, however many jobs wait.
+
+What the conditions mean is decided in :mod:`pgqueue.values.alert`.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from pgqueue.errors import InvalidOption, as_duration
+from pgqueue.store import control, limit_control, series, standings
+from pgqueue.store.plan import Statement, Steps, plan
+from pgqueue.values.alert import (
+    MOST_DEAD,
+    Backlog,
+    Condition,
+    DeadJobs,
+    DeafWorkers,
+    Failures,
+    LateSchedule,
+    LimitFull,
+    OldestReady,
+    Reading,
+)
+from pgqueue.values.health import WorkerProblem
+from pgqueue.values.limit_status import LaneCount, LimitStatus, keys_counted
+
+
+@plan
+def read(rule: Condition, now: datetime | None) -> Steps[Reading]:
+    """What a condition is now.
+
+    Args:
+        rule: the condition.
+        now: the instant; None: the database's own.
+
+    Raises:
+        InvalidOption: it names a limit that does not exist, or that is a rate.
+    """
+    return (yield from _READERS[type(rule)](rule, now))
+
+
+def of_workers(rule: DeafWorkers, problems: list[WorkerProblem]) -> Reading:
+    """How many of the live workers with a problem do not serve."""
+    deaf = [one for one in problems if not one.serves]
+    return Reading.over(rule, len(deaf), worker=f"{deaf[0].host}:{deaf[0].pid}" if deaf else None)
+
+
+def of_limit(rule: LimitFull, limit: LimitStatus, running: list[LaneCount]) -> Reading:
+    """How many places of a limit are taken, of its fullest key.
+
+    Raises:
+        InvalidOption: it is a rate.
+    """
+    most = limit.numbers.most
+    if most is None:
+        raise InvalidOption(f"limit {rule.limit!r} is a rate: LimitFull is for limits of concurrency")
+    taken = max((key.running for key in keys_counted(rule.limit, running, {})), default=0)
+    return Reading(float(taken), float(most), taken >= most, rule.about)
+
+
+def _oldest_ready(rule: OldestReady, now: datetime | None) -> Steps[Reading]:
+    rows = yield Statement("alerts/oldest_ready", {"queue": rule.queue, "now": now})
+    return Reading.over(rule, rows[0][1], queue=rows[0][0]) if rows else Reading.over(rule, None)
+
+
+def _backlog(rule: Backlog, now: datetime | None) -> Steps[Reading]:
+    found = yield from standings.queue_standings(now=now)
+    return Reading.over(rule, sum(one.ready for one in found if rule.queue in {None, one.queue}))
+
+
+def _failures(rule: Failures, now: datetime | None) -> Steps[Reading]:
+    within = as_duration("within", rule.within)
+    totals = yield from series.totals(within, by="task", queue=rule.queue, task=rule.task, now=now)
+    return Reading.over(rule, sum(one.figures.failed for one in totals.lines))
+
+
+def _dead_jobs(rule: DeadJobs, now: datetime | None) -> Steps[Reading]:
+    of = {"queue": rule.queue, "task": rule.task, "within": rule.within}
+    ((dead,),) = yield Statement("alerts/dead", {**of, "looked_at": MOST_DEAD, "now": now})
+    return Reading.over(rule, dead)
+
+
+def _late_schedule(rule: LateSchedule, now: datetime | None) -> Steps[Reading]:
+    rows = yield Statement("alerts/late_schedule", {"schedule": rule.schedule, "now": now})
+    if not rows:
+        return Reading.over(rule, None)
+    name, task, seconds = rows[0]
+    return Reading.over(rule, seconds, schedule=name, task=task)
+
+
+def _deaf_workers(rule: DeafWorkers, now: datetime | None) -> Steps[Reading]:
+    return of_workers(rule, (yield from control.worker_problems(now=now)))
+
+
+def _limit_full(rule: LimitFull, now: datetime | None) -> Steps[Reading]:  # noqa: ARG001 - as all of them
+    limit = limit_control.named(rule.limit, (yield from limit_control.stored()))
+    rows = yield Statement("limits/running", {"keys": []})  # places that are kept for a retry are not counted
+    return of_limit(rule, limit, [LaneCount(queue, lane, running, 0, 0) for queue, lane, running in rows])
+
+
+_READERS: dict[type[Condition], Callable[[Any, datetime | None], Steps[Reading]]] = {
+    OldestReady: _oldest_ready,
+    Backlog: _backlog,
+    Failures: _failures,
+    DeadJobs: _dead_jobs,
+    LateSchedule: _late_schedule,
+    DeafWorkers: _deaf_workers,
+    LimitFull: _limit_full,
+}

@@ -1,0 +1,254 @@
+"""Metrics of the whole queue, read from its database when Prometheus asks: one look for all who ask within some seconds.
+
+What is read is decided by ``queue.insight``; estimates of large tables are passed on as they are. While the database is
+away, ``pgqueue_up`` is 0 and there is nothing else.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeAlias
+
+import psycopg
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.errors import PgQueueError
+from pgqueue.store import control
+from pgqueue.telemetry.labels import MOST, OTHER, label
+from pgqueue.values.health import WorkerProblem
+from pgqueue.values.series import Figures
+from pgqueue.values.workers import WorkerStatus
+
+KEPT_FOR: Final = 5.0
+"""Seconds for which an answer is given again: several servers of Prometheus cost the database as much as one."""
+WINDOW: Final = 300.0
+"""Seconds over which times and failures are told."""
+STATES: Final = ("blocked", "scheduled", "ready", "running", "dead")
+Value: TypeAlias = tuple[tuple[str, ...], float | None]
+
+
+class QueueMetrics(Collector):
+    """What ``queue.insight`` says, as Prometheus reads it."""
+
+    def __init__(self, queue: PgQueue, *, patient: bool = True) -> None:
+        """Read nothing yet.
+
+        Args:
+            queue: which one.
+            patient: while the database is away, say so with ``pgqueue_up 0`` instead of raising.
+        """
+        self._queue = queue
+        self._patient = patient
+        self._lock = threading.Lock()
+        self._at = -KEPT_FOR
+        self._read: list[Metric] = []
+        self._error = "not asked yet"
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: what there is depends on the database."""
+        return ()
+
+    def collect(self) -> list[Metric]:
+        """What Prometheus reads."""
+        with self._lock:
+            if time.monotonic() - self._at >= KEPT_FOR:
+                self._read = self._look()
+                self._at = time.monotonic()
+            return self._read
+
+    def problems(self) -> tuple[str, ...]:
+        """Why the database cannot be asked; empty: it can."""
+        self.collect()
+        return (self._error,) if self._error else ()
+
+    def _look(self) -> list[Metric]:
+        try:
+            found = [
+                metric
+                for look in (_queues, _workers, _schedules, _limits, _recent, _store)
+                for metric in look(self._queue)
+            ]
+        except (PgQueueError, psycopg.Error) as error:
+            if not self._patient:
+                raise
+            self._error = f"database: {' '.join(str(error).split())}"
+            found = []
+        else:
+            self._error = ""
+        return [_gauge("pgqueue_up", "1: the database answers.", (), [((), float(not self._error))]), *found]
+
+
+def _queues(queue: PgQueue) -> Iterator[Metric]:
+    standings = queue.insight.queues()[:MOST]
+    counts = [((one.queue, state), getattr(one, state)) for one in standings for state in STATES]
+    yield _gauge("pgqueue_queue_jobs", "Jobs by state.", ("queue", "state"), counts)
+    yield _of_each(
+        "pgqueue_queue_oldest_ready_seconds",
+        "For how long the oldest ready job has been ready.",
+        "queue",
+        [(one.queue, one.oldest_ready or 0.0) for one in standings],
+    )
+    yield _of_each(
+        "pgqueue_queue_ended_jobs_per_second",
+        "Jobs that ended, over the last minute.",
+        "queue",
+        [(one.queue, one.rate) for one in standings],
+    )
+    yield _of_each(
+        "pgqueue_queue_paused",
+        "1: the queue is paused.",
+        "queue",
+        [(one.queue, one.paused_at is not None) for one in standings],
+    )
+    yield _of_each(
+        "pgqueue_queue_unknown_jobs",
+        "Jobs whose task no worker knew within the last minute.",
+        "queue",
+        [(one.queue, one.unknown) for one in standings],
+    )
+
+
+def _workers(queue: PgQueue) -> Iterator[Metric]:
+    alive = [one for one in queue.workers.list() if one.alive]
+    problems = queue.database.run(control.worker_problems())
+    of: Sequence[tuple[str, int]] = (
+        ("alive", len(alive)),
+        ("draining", sum(one.draining for one in alive)),
+        ("blocked", sum(one.blocked is not None for one in problems)),
+        ("deaf", sum(one.not_looked is not None and one.blocked is None for one in problems)),
+        ("not_listening", sum(one.not_listening is not None for one in problems)),
+        ("serving", _serving(alive, problems)),
+    )
+    yield _of_each("pgqueue_workers", "Workers whose lease holds, by what they are.", "state", of)
+    yield _gauge(
+        "pgqueue_slots", "Jobs that they run at a time.", (), [((), sum(one.slots for one in alive))]
+    )
+    yield _gauge(
+        "pgqueue_worker_problem_seconds",
+        "For how long a live worker has a problem.",
+        ("worker", "problem"),
+        [value for one in problems[:MOST] for value in _problem(one)],
+    )
+
+
+def _serving(alive: Sequence[WorkerStatus], problems: Sequence[WorkerProblem]) -> int:
+    return max(0, sum(not one.draining for one in alive) - sum(not one.serves for one in problems))
+
+
+def _problem(one: WorkerProblem) -> Iterator[Value]:
+    worker = f"{one.host}:{one.pid}"
+    yield (worker, "blocked"), None if one.blocked is None else one.blocked.seconds
+    yield (worker, "deaf"), one.not_looked if one.blocked is None else None
+    yield (worker, "not_listening"), one.not_listening
+
+
+def _schedules(queue: PgQueue) -> Iterator[Metric]:
+    lags = queue.insight.schedules(limit=MOST)
+    yield _of_each(
+        "pgqueue_schedule_lag_seconds",
+        "For how long the next tick has been due.",
+        "schedule",
+        [(one.name, one.lag) for one in lags],
+    )
+    yield _of_each(
+        "pgqueue_schedule_set_aside",
+        "1: the schedule is set aside after an error.",
+        "schedule",
+        [(one.name, one.error is not None) for one in lags],
+    )
+
+
+def _limits(queue: PgQueue) -> Iterator[Metric]:
+    limits = queue.insight.limits()[:MOST]
+    yield _of_each(
+        "pgqueue_limit_running_jobs",
+        "Jobs that run under it.",
+        "limit",
+        [(one.name, one.running) for one in limits],
+    )
+    yield _of_each(
+        "pgqueue_limit_waiting_jobs",
+        "Jobs that wait under it.",
+        "limit",
+        [(one.name, one.waiting) for one in limits],
+    )
+    yield _of_each(
+        "pgqueue_limit_most_jobs",
+        "The most that may run of each key.",
+        "limit",
+        [(one.name, one.numbers.most) for one in limits],
+    )
+
+
+def _recent(queue: PgQueue) -> Iterator[Metric]:
+    """Times of the last minutes, as the workers measured them; a worker's own histograms are exact, and last longer."""
+    lines = [(one.name or OTHER, one.figures) for one in queue.insight.totals(WINDOW).lines[:MOST]]
+    for name, said in (
+        ("wait", "From when jobs were due to their claim, over 5 minutes."),
+        ("run", "How long attempts ran, over 5 minutes."),
+    ):
+        spreads = [(task, spread) for task, one in lines if (spread := getattr(one, name)) is not None]
+        values = [
+            ((task, percent), value)
+            for task, one in spreads
+            for percent, value in (("50", one.p50), ("95", one.p95), ("99", one.p99))
+        ]
+        yield _gauge(f"pgqueue_recent_{name}_seconds", said, ("task", "percentile"), values)
+    yield _of_each(
+        "pgqueue_recent_failed_attempts",
+        "Attempts that failed within 5 minutes.",
+        "task",
+        _each(lines, lambda one: one.failed),
+    )
+    yield _of_each(
+        "pgqueue_recent_succeeded_jobs",
+        "Jobs that succeeded within 5 minutes.",
+        "task",
+        _each(lines, lambda one: one.succeeded),
+    )
+    yield _of_each(
+        "pgqueue_recent_dead_jobs",
+        "Jobs that died within 5 minutes.",
+        "task",
+        _each(lines, lambda one: one.dead),
+    )
+
+
+def _each(lines: Sequence[tuple[str, Figures]], read: Callable[[Figures], int]) -> list[tuple[str, float]]:
+    return [(name, read(one)) for name, one in lines]
+
+
+def _store(queue: PgQueue) -> Iterator[Metric]:
+    health = queue.insight.store()
+    for name, said in (
+        ("bytes", "Size on disk, with indices."),
+        ("dead_rows", "Rows that vacuum has not removed yet."),
+    ):
+        yield _of_each(
+            f"pgqueue_table_{name}",
+            said,
+            "table",
+            [(one.name, getattr(one, name)) for one in health.tables[:MOST]],
+        )
+    oldest = max((one.transactions for one in health.horizon), default=0)
+    yield _gauge(
+        "pgqueue_vacuum_held_back_transactions",
+        "Transactions since the oldest snapshot that holds vacuum back.",
+        (),
+        [((), oldest)],
+    )
+
+
+def _of_each(name: str, said: str, what: str, values: Iterable[tuple[str, float | None]]) -> Metric:
+    return _gauge(name, said, (what,), [((one,), value) for one, value in values])
+
+
+def _gauge(name: str, said: str, labels: Sequence[str], values: Iterable[Value]) -> Metric:
+    family = GaugeMetricFamily(name, said, labels=labels)
+    for texts, value in values:
+        if value is not None:
+            family.add_metric([label(text) for text in texts], value)
+    return family

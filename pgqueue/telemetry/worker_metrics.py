@@ -1,0 +1,192 @@
+"""Metrics of one process: what its observers are told, and what its worker knows of itself.
+
+An observer is told of batches, and a batch is most often of one task: so it is counted as a whole, not job by job. The
+values are turned into what Prometheus reads when it asks. Wait times compare this machine's clock with the database's.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from operator import attrgetter
+from typing import TypeAlias, TypeVar
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from pgqueue.app.observer import Observer
+from pgqueue.telemetry.histogram import JOBS, SECONDS, Histogram
+from pgqueue.telemetry.labels import Bounded, label
+from pgqueue.values.health import Vitals, not_live, not_ready
+from pgqueue.values.job import Claim, Enqueued, NewJob, Outcome
+from pgqueue.values.verdict import Again, Cancelled, Died, Returned, Succeeded, Unknown, Verdict, Waits
+
+T = TypeVar("T")
+Labels: TypeAlias = tuple[str, ...]
+NAMES = ("queue", "task")
+OUTCOMES: dict[type[Verdict], str] = {
+    Succeeded: "succeeded",
+    Again: "retried",
+    Died: "dead",
+    Cancelled: "cancelled",
+    Returned: "returned",
+    Unknown: "unknown",
+    Waits: "waiting",
+}
+ADDED = (Outcome.ADDED, Outcome.REPLACED)
+_seconds = attrgetter("seconds")
+_run_at = attrgetter("run_at")
+_job = attrgetter("queue", "task")
+_claim = attrgetter("claim.queue", "claim.task")
+
+
+class JobMetrics(Observer, Collector):
+    """Counts what happens to jobs in this process; ``queue.observe(metrics)``, and a registry of Prometheus has it, too."""
+
+    def __init__(self) -> None:
+        """Count nothing yet."""
+        self._enqueued: Bounded[int] = Bounded(2)
+        self._waits: Bounded[Histogram] = Bounded(2)
+        self._runs: Bounded[Histogram] = Bounded(2)
+        self._outcomes: Bounded[Counter[str]] = Bounded(2)
+        self._claimed, self._completed = Histogram(JOBS), Histogram(JOBS)
+        self._lost = self._reclaimed = 0
+
+    def enqueued(self, jobs: Sequence[NewJob], results: Sequence[Enqueued]) -> None:
+        """Count those that were added."""
+        added = (job for job, one in zip(jobs, results, strict=False) if one.outcome in ADDED)
+        for names, count in Counter(map(_job, added)).items():
+            key = self._enqueued.key(names)
+            self._enqueued[key] = self._enqueued.get(key, 0) + count
+
+    def claimed(self, claims: Sequence[Claim]) -> None:
+        """Count how long they waited, from when they could run."""
+        self._claimed.add([float(len(claims))])
+        now = datetime.now(UTC).timestamp()
+        for names, some in _by_task(claims, _job):
+            waited = [max(0.0, now - due) for due in map(datetime.timestamp, map(_run_at, some))]
+            _histogram(self._waits, names).add(waited)
+
+    def ended(self, verdicts: Sequence[Verdict]) -> None:
+        """Count how they ended, and how long they ran."""
+        self._completed.add([float(len(verdicts))])
+        for names, some in _by_task(verdicts, _claim):
+            kinds = Counter(map(type, some))
+            key = self._outcomes.key(names)
+            outcomes = self._outcomes.setdefault(key, Counter())
+            for kind, count in kinds.items():
+                outcomes[OUTCOMES[kind]] += count
+            if len(kinds) == 1 and Succeeded in kinds:  # most often
+                seconds = [*map(_seconds, some)]
+            else:
+                ran = (one.seconds for one in some if isinstance(one, Succeeded | Died))
+                seconds = [one for one in ran if one is not None]
+            _histogram(self._runs, names).add(seconds)
+
+    def lost(self, claims: Sequence[Claim]) -> None:
+        """Count claims that are no longer this process's."""
+        self._lost += len(claims)
+
+    def reclaimed(self, verdicts: Sequence[Verdict]) -> None:
+        """Count jobs that this process took over from lost workers."""
+        self._reclaimed += len(verdicts)
+
+    def collect(self) -> Iterator[Metric]:
+        """What Prometheus reads."""
+        enqueued = CounterMetricFamily("pgqueue_jobs_enqueued", "Jobs that this process added.", labels=NAMES)
+        for names, count in list(self._enqueued.items()):
+            enqueued.add_metric(_labels(names), count)
+        yield enqueued
+        ended = CounterMetricFamily(
+            "pgqueue_attempts",
+            "Attempts that this process recorded, by how they ended.",
+            labels=(*NAMES, "outcome"),
+        )
+        for names, outcomes in list(self._outcomes.items()):
+            for outcome, count in list(outcomes.items()):
+                ended.add_metric((*_labels(names), outcome), count)
+        yield ended
+        yield _family(
+            "pgqueue_job_wait_seconds", "From when a job could run to its claim.", NAMES, self._waits
+        )
+        yield _family(
+            "pgqueue_job_run_seconds", "How long attempts ran that ended their job.", NAMES, self._runs
+        )
+        yield _family(
+            "pgqueue_claim_batch_jobs", "Jobs of each claim that found any.", (), {(): self._claimed}
+        )
+        yield _family(
+            "pgqueue_completion_batch_jobs", "Attempts recorded at once.", (), {(): self._completed}
+        )
+        yield CounterMetricFamily(
+            "pgqueue_jobs_lost",
+            "Claims lost to other workers, with their lease or to another attempt.",
+            self._lost,
+        )
+        yield CounterMetricFamily(
+            "pgqueue_jobs_reclaimed", "Jobs taken over from lost workers.", self._reclaimed
+        )
+
+
+def of_vitals(now: Vitals) -> Iterator[Metric]:
+    """What a worker knows of itself, as Prometheus reads it."""
+    counted = (
+        ("claims", "Statements that asked for jobs.", now.claims),
+        ("empty_claims", "Statements that asked for jobs and found none.", now.empty_claims),
+        ("lost_leases", "Leases that were lost.", now.lost_leases),
+        ("blocked_loops", "How many times the event loop was blocked.", now.blocks),
+    )
+    for name, said, count in counted:
+        yield CounterMetricFamily(f"pgqueue_worker_{name}", said, count)
+    measured = (
+        ("live", "1: the worker lives; 0: it should be started again.", not not_live(now)),
+        ("ready", "1: the worker serves.", not not_ready(now)),
+        (
+            "deaf",
+            "1: the worker has not looked for jobs in time.",
+            not now.stopping and now.looked > now.look_within,
+        ),
+        ("listening", "1: notifications arrive, or are not expected.", now.not_listening is None),
+        ("last_look_seconds", "Seconds since it claimed, found nothing or had no free slot.", now.looked),
+        ("lease_renewed_seconds", "Seconds since the database renewed its lease.", now.renewed or 0.0),
+        (
+            "loop_blocked_seconds",
+            "For how long its event loop is blocked.",
+            now.blocked.seconds if now.blocked else 0.0,
+        ),
+        ("slots", "Jobs that it runs at a time.", now.slots),
+        ("slots_taken", "Slots that are not free.", now.slots_taken),
+        ("backlog_attempts", "Ended attempts that the database does not have yet.", now.backlog),
+        ("given_up_functions", "Plain functions that were given up and have not returned.", now.not_returned),
+    )
+    for name, said, value in measured:
+        yield GaugeMetricFamily(f"pgqueue_worker_{name}", said, float(value))
+
+
+def _by_task(batch: Sequence[T], names: Callable[[T], Labels]) -> Iterable[tuple[Labels, Sequence[T]]]:
+    """A batch by queue and task. Most often it is of one: that is found at the speed of C."""
+    kinds = set(map(names, batch))
+    if len(kinds) == 1:
+        return ((kinds.pop(), batch),)
+    found: dict[Labels, list[T]] = {}
+    for one in batch:
+        found.setdefault(names(one), []).append(one)
+    return found.items()
+
+
+def _histogram(held: Bounded[Histogram], names: Labels) -> Histogram:
+    return held.setdefault(held.key(names), Histogram(SECONDS))
+
+
+def _family(
+    name: str, said: str, names: Iterable[str], held: dict[Labels, Histogram]
+) -> HistogramMetricFamily:
+    family = HistogramMetricFamily(name, said, labels=tuple(names))
+    for labels, histogram in list(held.items()):
+        buckets, summed = histogram.buckets()
+        family.add_metric(_labels(labels), buckets, summed)
+    return family
+
+
+def _labels(names: Labels) -> Labels:
+    return tuple(map(label, names))

@@ -1,0 +1,105 @@
+"""What operators see and change of limits, for tests without a database: as :mod:`pgqueue.store.limit_control` has it.
+
+How limits bind jobs in memory is decided in :mod:`pgqueue.testing.lanes`.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from pgqueue.store.limit_control import named, next_start, refuse_other_kind
+from pgqueue.testing.row import Row
+from pgqueue.testing.table import Table
+from pgqueue.values.limit import QUEUE, Numbers
+from pgqueue.values.limit_status import (
+    Holder,
+    LaneCount,
+    LimitDetail,
+    LimitStatus,
+    counted,
+    keys_counted,
+    keys_under,
+)
+
+
+class LimitBook:
+    """The limits of a table. Each method answers the plan of its name, with the same arguments."""
+
+    def __init__(self, table: Table) -> None:
+        """Begin with what the code says."""
+        self._table = table
+        self._lanes = table.lanes
+
+    def listed(self, declared: Mapping[str, Numbers], *, now: datetime) -> list[LimitStatus]:
+        """Every limit, with the numbers of its jobs."""
+        return counted(self._known(declared).values(), self._counts(now))
+
+    def show(self, name: str, declared: Mapping[str, Numbers], *, now: datetime) -> LimitDetail:
+        """One limit, its keys, and the jobs that hold its places."""
+        limit, counts = named(name, self._known(declared)), self._counts(now)
+        starts = {
+            key: next_start(tat, limit.numbers)
+            for key, tat in self._lanes.tats.items()
+            if key.partition(" ")[0] == name
+        }
+        holders = [
+            Holder(row.id, row.new.queue, row.new.lane or "", row.new.task, None, row.started_at)
+            for row in self._held()
+            if any(key.limit == name for key in keys_under(row.new.queue, row.new.lane or ""))
+        ]
+        return LimitDetail(counted([limit], counts)[0], keys_counted(name, counts, starts), holders)
+
+    def change(
+        self, name: str, numbers: Numbers, declared: Mapping[str, Numbers], *, by: str | None, now: datetime
+    ) -> LimitStatus:
+        """Give a limit other numbers."""
+        known = self._known(declared)
+        if not name.startswith(QUEUE) or name in known:
+            refuse_other_kind(named(name, known), numbers)
+        said = declared[name].declared if name in declared else ""
+        self._lanes.said[name] = LimitStatus(name, numbers._replace(declared=said), now, by)
+        return self._lanes.said[name]
+
+    def unset(self, name: str, declared: Mapping[str, Numbers], *, by: str | None) -> None:  # noqa: ARG002 - for the audit
+        """Have a limit say again what the code says."""
+        named(name, self._known(declared))
+        self._lanes.said.pop(name, None)
+
+    def weigh(self, share: str, weight: int | None, *, by: str | None, now: datetime) -> None:  # noqa: ARG002 - for the audit
+        """Give a share another weight."""
+        self._lanes.weights.pop(share, None)
+        if weight is not None:
+            self._lanes.weights[share] = weight
+
+    def weights(self) -> dict[str, int]:
+        """The weights of shares that are not 1."""
+        return dict(sorted(self._lanes.weights.items()))
+
+    def places(self, now: datetime) -> tuple[dict[str, LimitStatus], list[LaneCount]]:
+        """Every limit, and the jobs that hold places or wait."""
+        return self._known(self._lanes.declared()), self._counts(now)
+
+    def _known(self, declared: Mapping[str, Numbers]) -> dict[str, LimitStatus]:
+        found = {name: LimitStatus(name, numbers, None, None) for name, numbers in declared.items()}
+        return dict(sorted((found | self._lanes.said).items()))
+
+    def _held(self) -> list[Row]:
+        return [row for row in self._table.rows() if row.is_running or row.keeps_place]
+
+    def _counts(self, now: datetime) -> list[LaneCount]:
+        held = [
+            LaneCount(
+                row.new.queue if row.is_running else "",
+                row.new.lane or "",
+                running=1,
+                lost=int(self._table.is_lost(row, now)),
+                waiting=0,
+            )
+            for row in self._held()
+            if row.new.lane is not None or f"{QUEUE}{row.new.queue}" in self._lanes.said
+        ]
+        waiting = [
+            LaneCount(row.new.queue, row.new.lane, 0, 0, 1)
+            for row in self._table.rows()
+            if row.is_ready and row.new.lane is not None
+        ]
+        return held + waiting

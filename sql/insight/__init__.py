@@ -1,0 +1,1 @@
+"""Statements by which people look at the queue as a whole."""

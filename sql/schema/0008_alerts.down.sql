@@ -1,0 +1,3 @@
+-- Takes the alerts away.
+
+drop table pgqueue.alerts;

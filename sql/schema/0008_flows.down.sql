@@ -1,0 +1,3 @@
+-- As in revision 0006.
+
+alter table pgqueue.nodes set (fillfactor = 70);

@@ -1,0 +1,256 @@
+"""The pages of figures: overview, queues, limits, and what is done on them."""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+import psycopg
+import pytest
+from dashboard.people import Person, die
+from looking import ask
+
+from pgqueue import Limit, PgQueue, chain
+from pgqueue.dashboard import Right
+
+EMPTY = {
+    "/overview": "No worker has measured a job",
+    "/queues": "No queue is known yet",
+    "/limits": "No task declares a limit",
+    "/schedules": "No schedule is stored",
+    "/workflows": "No chain, group or workflow",
+    "/audit": "No operator has done anything",
+    "/store": "PostgreSQL",
+}
+BEFORE_DST = datetime(2027, 3, 20, tzinfo=UTC)
+HOSTILE = "<script>alert(1)</script>/../?&%00\"'"
+
+
+@pytest.mark.parametrize("path", EMPTY)
+def test_an_empty_database_is_said_to_be_empty(person: Callable[..., Person], path: str) -> None:
+    page = person().get(path)
+    assert page.status_code == 200
+    assert EMPTY[path] in page.text
+    assert person().get(f"/api{path}").json is not None
+
+
+def test_the_overview_shows_what_waits_and_what_happened(
+    queue: PgQueue, person: Callable[..., Person]
+) -> None:
+    @queue.task(name="sell")
+    def sell() -> None: ...
+
+    die(queue, "buy", {"order_id": 7}, error=ValueError("no stock"))
+    sell.enqueue()
+    queue.pause("default", why="<b>stock-taking</b>", by="ann")
+
+    page = person().get("/overview?window=24h")
+
+    assert "Attempts that ended" in page.text
+    assert "&lt;b&gt;stock-taking&lt;/b&gt;" in page.text
+    assert 'window=24h" aria-current="true"' in page.text
+    now: Any = person().get("/api/overview").json
+    assert (now["now"]["ready"], now["now"]["dead"]) == (1, 1)
+    assert now["now"]["oldest_in"] == "default"
+    assert person().get("/overview?window=2h").status_code == 400
+
+
+def test_a_queue_is_paused_drained_and_resumed(queue: PgQueue, person: Callable[..., Person]) -> None:
+    @queue.task(name="sell")
+    def sell() -> None: ...
+
+    sell.enqueue()
+    ann = person()
+    assert "Nothing is set" in ann.get("/queue?name=default").text
+
+    assert "Queue default is paused." in ann.do("/queue/pause?name=default", why="stock").text
+    assert "Queue default takes no new jobs." in ann.do("/queue/drain?name=default").text
+    (known,) = queue.control.known()
+    assert (known.paused_by, known.paused_why, known.drained_by) == ("ann", "stock", "ann")
+    assert "This holds already" in ann.get("/queue/pause?name=default").text
+    assert "Queue default is resumed." in ann.do("/queue/resume?name=default").text
+    assert queue.control.known()[0].paused_at is None
+    assert [one.by for one in queue.control.audit()] == ["ann"] * 3
+
+
+def test_settings_of_a_queue_are_changed_and_taken_away(
+    queue: PgQueue, person: Callable[..., Person]
+) -> None:
+    queue.control.set("mail", priority=5, timeout=90, backlog=1_000)
+    ann, path = person(), "/queue/set?name=mail"
+    asked = ann.get(path).text
+    assert 'name="timeout" type="text" value="90s"' in asked
+
+    ann.do(path, priority="", timeout="1.5h", backlog="1000", keep_history="no", when_full="refuse")
+
+    now = queue.control.known()[0].settings
+    assert now.priority is None
+    assert now.timeout == timedelta(minutes=90)
+    assert (now.backlog, now.keep_history, now.when_full) == (1_000, False, "refuse")
+    for wrong in ({"timeout": "soon"}, {"priority": "x"}, {"keep_history": "maybe"}, {"backlog": "0"}):
+        answer = ann.do(path, **wrong)
+        assert answer.status_code == 400, wrong
+        assert "note bad" in answer.text
+    assert queue.control.known()[0].settings == now
+
+
+def test_a_limit_says_who_holds_it_and_is_set(queue: PgQueue, person: Callable[..., Person]) -> None:
+    @queue.task(name="call", limit=Limit(1, by="tenant", name="api"))
+    def call(tenant: str) -> None: ...
+
+    held, _ = call.enqueue(tenant="<b>"), call.enqueue(tenant="<b>")
+    worker = uuid4()
+    ask(
+        queue,
+        "insert into pgqueue.workers (id, lease_until, host, pid, concurrency, version) "
+        "values (%s, now() + '1 h'::interval, 'web', 42, 5, '0.1')",
+        worker,
+    )
+    ask(
+        queue,
+        "update pgqueue.jobs set status = 'running', worker_id = %s, claimed_at = now() where id = %s",
+        worker,
+        held.id,
+    )
+    ann = person()
+    page = ann.get("/limit?name=name:api").text
+    assert f"/jobs/{held.id}" in page
+    assert "web:42" in page
+    assert "1 at once" in page
+    assert "&lt;b&gt;" in page
+    assert "<b>" not in page
+    assert "api" in ann.get("/limits").text
+
+    assert "Limit name:api: 3 at once." in ann.do("/limit/set?name=name:api", most="3").text
+    assert 'name="rate"' not in ann.get("/limit/set?name=name:api").text
+    assert "burst 5" in ann.do("/limit/set?name=queue:shop", rate="60/minute", burst="5").text
+    assert 'name="most"' not in ann.get("/limit/set?name=queue:shop").text
+    for wrong in ({"most": "no"}, {"most": "", "burst": "2"}, {"rate": "fast"}):
+        assert ann.do("/limit/set?name=name:api", **wrong).status_code == 400
+    assert "as the code says" in ann.do("/limit/unset?name=name:api").text
+    assert queue.control.limits.get("name:api").limit.numbers.most == 1
+    assert "queue:mail: 2 at once" in ann.do("/limit/set?name=queue:mail", most="2").text
+    assert ann.get("/limit?name=nope").status_code == 400
+
+
+def test_names_are_text_wherever_they_come_from(queue: PgQueue, person: Callable[..., Person]) -> None:
+    name = "<script>alert('1')</script>/%2e%2e/?&\""
+    queue.pause(name, why=HOSTILE, by=HOSTILE[:40])
+    ann = person()
+    for path in ("/overview", "/queues"):
+        page = ann.get(path)
+        assert page.status_code == 200
+        assert "<script>alert" not in page.text
+    one = ann.client.get("/queue", query_string={"name": name})
+    assert one.status_code == 200
+    assert "<script>alert" not in one.text
+    for path in (
+        "/queue",
+        "/limit",
+        "/queue/pause",
+        "/queue/set",
+        "/limit/set",
+        "/limit/unset",
+        "/schedule",
+        "/schedule/fire",
+    ):
+        for given in ({}, {"name": HOSTILE}, {"name": "x" * 2_000}, {"name": "\0"}):
+            answer = ann.client.get(path, query_string=given)
+            assert answer.status_code in {200, 400, 404}, (path, given)
+            assert "<script>alert" not in answer.text
+
+
+def test_users_without_the_right_see_no_buttons(queue: PgQueue, person: Callable[..., Person]) -> None:
+    queue.pause("mail")
+    for eve in (person(Right.LOOK), person(actions=False)):
+        page = eve.get("/queue?name=mail").text
+        assert "Resume…" not in page
+        assert "Settings…" not in page
+        assert eve.get("/queue/resume?name=mail").status_code == 403
+    assert "Resume…" in person().get("/queue?name=mail").text
+
+
+def test_a_schedule_shows_its_ticks_across_a_clock_change_and_is_steered(
+    queue: PgQueue, person: Callable[..., Person]
+) -> None:
+    @queue.task(name="report")
+    def report(password: str, to: str) -> None: ...
+
+    name = "report <b>of</b> customer 7/8?"
+    queue.schedules.add(
+        name, report.call("hunter22", to="ann"), "30 2 * * *", timezone="Europe/Berlin", start=BEFORE_DST
+    )
+    ann = person()
+    path = f"name={quote(name)}"
+
+    page = ann.get(f"/schedule?{path}").text
+    assert "hunter22" not in page
+    assert "<b>of" not in page
+    assert "Europe/Berlin" in page
+    assert "shifted: this time does not exist" in page
+    assert "is paused." in ann.do(f"/schedule/pause?{path}").text
+    assert queue.schedules.get(name).paused_by == "ann"
+    assert "cannot be done" in ann.get(f"/schedule/pause?{path}").text
+    assert "is resumed." in ann.do(f"/schedule/resume?{path}").text
+    assert "has fired: job" in ann.do(f"/schedule/fire?{path}").text
+    (run,) = queue.schedules.runs(name)
+    assert f"/jobs/{run.job_id}" in ann.get(f"/schedule?{path}").text
+    assert "customer 7/8" in ann.get("/schedules").text
+    assert ann.get("/schedule?name=nope").status_code == 400
+
+
+def test_a_workflow_is_drawn_and_cancelled_and_retried(queue: PgQueue, person: Callable[..., Person]) -> None:
+    @queue.task(name="step")
+    def step(number: int) -> None: ...
+
+    flow = chain(step.call(1), step.call(2), name="</svg><script>alert(1)</script>").enqueue()
+    ann, path = person(), f"/workflows/{flow.id}"
+
+    page = ann.get(path).text
+    assert '<svg role="img"' in page
+    assert "<script>alert" not in page
+    assert all(f"/jobs/{job.id}" in page for job in flow.jobs)
+    assert "alert(1)" in ann.get("/workflows?state=running").text
+    assert "No workflow matches" in ann.get("/workflows?state=failed").text
+    assert ann.get("/workflows?state=flying").status_code == 400
+    assert ann.get("/workflows/999").status_code == 404
+
+    assert f"Workflow {flow.id} is cancelled." in ann.do(f"{path}/cancel").text
+    assert flow.status() == "cancelled"
+    assert "cannot be done" in ann.get(f"{path}/cancel").text
+    assert "2 nodes run again" in ann.do(f"{path}/retry").text
+
+
+def test_the_audit_shows_who_did_what_without_secrets(queue: PgQueue, person: Callable[..., Person]) -> None:
+    for number in range(51):
+        queue.pause(f"mail-{number}", why="<i>stock</i>", by="bob")
+    queue.pause("last", why="password=hunter22", by="ann")
+    ann = person()
+
+    page = ann.get("/audit").text
+
+    assert "bob" in page
+    assert "<i>stock" not in page
+    assert "hunter22" not in page
+    assert "mail-0<" not in page
+    older = re.search(r'href="([^"]*below=\d+)"', page)
+    assert older is not None
+    assert "mail-0<" in ann.get(older[1]).text
+
+
+def test_the_store_names_what_holds_vacuum_back(
+    queue: PgQueue, person: Callable[..., Person], connection: psycopg.Connection[Any]
+) -> None:
+    connection.execute("set application_name = '<u>old</u>'")
+    connection.commit()
+    connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    connection.execute("select 1 from pgqueue.jobs")
+    queue.pause("mail")
+
+    page = person().get("/store").text
+
+    assert "&lt;u&gt;old&lt;/u&gt;" in page
+    assert "idle in transaction" in page
+    assert "jobs" in page

@@ -1,0 +1,97 @@
+"""A made-up day in which five things go wrong: the guide's commands name each, and so do pages that are few clicks away."""
+
+import re
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pytest
+from bench import day
+from cli.commands import pgqueue
+from dashboard.people import Person
+from databases import Copies, dsn_of
+
+from pgqueue import PgQueue
+from pgqueue.dashboard import Dashboard, User
+
+JOBS: Final = 20_000
+GUIDE: Final = (Path(__file__).parents[2] / "docs" / "guides" / "finding-trouble.md").read_text("utf-8")
+
+
+class Shop(NamedTuple):
+    dsn: str
+    day: day.Day
+    person: Person
+
+
+@pytest.fixture(scope="module")
+def shop(copies: Copies, migrated_server: Any) -> Iterator[Shop]:
+    with copies.one() as name:
+        dsn = dsn_of(migrated_server, name)
+        queue = PgQueue(dsn)
+        made = day.fill(queue, dsn, jobs=JOBS)
+        yield Shop(dsn, made, Person(Dashboard(queue, login=lambda _: User("ann"))))
+        queue.close()
+
+
+COMMANDS: Final = {
+    "pgqueue dead list --task shop.billing.charge": "ConnectionError: payments.example: no answer after 5 s",
+    "pgqueue workers list": r"exports-1:4720 +stalled",
+    "pgqueue why {exported}": "no worker of queue 'exports' has looked for jobs in time",
+    "pgqueue limits list": r"name:partner-api +4 at once +4 +\d+",
+    "pgqueue limits show name:partner-api": r"{held} +shop.partners.sync +name:partner-api +partners-1:4718",
+    "pgqueue why {synced}": "name:partner-api",
+    "pgqueue schedules list": r"reports.hourly: late: its next tick has been due for [\d.]+ (min|h)",
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_of_the_guide_names_the_trouble(shop: Shop, command: str) -> None:
+    assert re.sub(r" \{\w+\}", "", command) in GUIDE
+    jobs = {"exported": shop.day.exported, "synced": shop.day.synced, "held": shop.day.held[0]}
+    said = pgqueue(*command.format(**jobs).split()[1:], dsn=shop.dsn).output
+    assert re.search(COMMANDS[command].replace("{held}", str(shop.day.held[0])), said), said
+
+
+CLICKS: Final = {
+    "shop.billing.charge": [r"ConnectionError.*?payments\.example: no answer after 5 s", r">\d\d</td>"],
+    "exports-1:4720": ["its lease holds"],
+    "name:partner-api": [r"partners-1:4718", "4 at once"],
+    "reports.hourly": [r"Runs</h2>"],
+    "shop.media.thumbnails": ["Run time of attempts"],
+}
+
+
+@pytest.mark.parametrize("link", CLICKS)
+def test_the_overview_leads_to_the_trouble(shop: Shop, link: str) -> None:
+    overview = shop.person.get("/overview?window=24h").text
+    href = re.search(rf'href="([^"]*)">{re.escape(link)}<', overview)
+    assert href is not None, overview
+    page = shop.person.get(unescape(href[1]))
+    assert page.status_code == 200
+    for said in CLICKS[link]:
+        assert re.search(said, page.text, re.DOTALL), page.text
+
+
+def test_the_overview_says_what_goes_wrong_now(shop: Shop) -> None:
+    said = re.sub(r"<[^>]*>", "", shop.person.get("/", follow_redirects=True).text)
+    assert re.search(
+        r"Worker exports-1:4720 has claimed no job, and asked for none, for 4\d(\.\d)? min", said
+    )
+    assert re.search(r"Schedule reports.hourly is late: its next tick has been due for [\d.]+ (min|h)", said)
+    assert re.search(r"Limit name:partner-api: 4 at once, 4 running, \d+ waiting", said)
+    assert "nightly" not in said
+
+
+def test_the_page_of_a_task_shows_since_when_it_is_slow_and_fails(shop: Shop) -> None:
+    slow: Any = shop.person.get("/api/task?window=24h&name=shop.media.thumbnails").json
+    (runs,) = (chart for chart in slow["charts"] if chart["name"] == "run")
+    half = [one for one in runs["curves"][0]["values"] if one is not None]
+    assert max(half[:14]) < 0.4
+    assert min(half[-8:]) > 1
+    failing: Any = shop.person.get("/api/task?window=24h&name=shop.billing.charge").json
+    (ended,) = (chart for chart in failing["charts"] if chart["name"] == "ended")
+    (retried,) = (one["values"] for one in ended["curves"] if one["name"] == "Retried")
+    assert sum(one > 20 for one in retried) in {1, 2}
+    assert failing["errors"][0]["type"].endswith("ConnectionError")

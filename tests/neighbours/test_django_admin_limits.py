@@ -1,0 +1,152 @@
+"""Limits in the admin: seen whether or not they are stored, their numbers changed with the checks of ``queue.control``."""
+
+import re
+from collections.abc import Iterator
+from html import unescape
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission, User
+from django.db import connection
+from django.test import Client
+from neighbours import django_admin_pages
+from neighbours.django_backend_database import database
+from pytest_postgresql.executors import NoopExecutor
+
+from pgqueue.django.djangoqueue import project_queue
+from pgqueue.values.limit import Limit, Numbers, Rate
+from pgqueue.values.limit_status import LimitStatus
+
+LIST = "/admin/pgqueue/limit/"
+MAIL, API = "queue:mail", "queue:api"
+
+empty, client = django_admin_pages.an_empty_database, django_admin_pages.a_client
+
+
+@pytest.fixture(scope="module")
+def shared(django_server: NoopExecutor) -> Iterator[dict[str, str]]:
+    with database(django_server, "pgqueue_test_django_admin_limits") as where:
+        yield where
+
+
+@pytest.fixture(autouse=True)
+def limits(empty: None) -> None:  # noqa: ARG001 - the database
+    """A limit of concurrency, a rate, and the weight of a share, which is none."""
+    with connection.cursor() as cursor:
+        cursor.execute("delete from pgqueue.limits")
+    control = project_queue().control.limits
+    control.set(MAIL, Limit(3), by="ann")
+    control.set(API, Rate("100/minute", burst=20), by="ann")
+    control.weigh({"tenant": "acme"}, 5)
+
+
+def stored(name: str) -> LimitStatus | None:
+    return next((one for one in project_queue().control.limits.list() if one.name == name), None)
+
+
+def numbers(name: str) -> Numbers:
+    """What holds, without what the code says."""
+    found = stored(name)
+    assert found is not None
+    return found.numbers._replace(declared="")
+
+
+def page(name: str) -> str:
+    """The address of its page."""
+    return f"{LIST}{name.replace(':', '_3A')}/change/"
+
+
+def errors(answer: Any) -> str:
+    """What a form or the page after it says is wrong."""
+    found = re.findall(
+        r'<ul class="errorlist[^>]*>(.*?)</ul>|<li class="error">(.*?)</li>',
+        answer.content.decode(),
+        re.DOTALL,
+    )
+    return unescape(" ".join(first or second for first, second in found))
+
+
+def test_the_list_says_what_holds_what_runs_and_waits_and_who_set_it(client: Client) -> None:
+    shown = client.get(LIST).content.decode()
+    assert re.findall(r'class="field-says">(.*?)<', shown) == ["one each 0.6 s, burst 20", "3 at once"]
+    assert re.findall(r'class="field-set_by">(.*?)<', shown) == ["ann", "ann"]
+    assert "acme" not in shown
+
+
+def test_a_change_holds_and_the_audit_and_the_admins_log_name_the_user(client: Client) -> None:
+    assert client.post(page(MAIL), {"most": "8"}).status_code == 302
+    assert client.post(page(API), {"rate": "5/second", "burst": ""}).status_code == 302
+    assert numbers(MAIL) == Numbers(8, None, None)
+    assert numbers(API) == Numbers(None, 200_000, 1)
+    assert [one.set_by for one in project_queue().control.limits.list()] == ["root", "root"]
+    assert LogEntry.objects.count() == 2
+    with connection.cursor() as cursor:
+        cursor.execute("select count(*) from pgqueue.audit where action = 'limit set' and said_by = 'root'")
+        assert cursor.fetchone() == (2,)
+    assert client.post(page(API), {"apart": "2", "rate": ""}).status_code == 302
+    assert numbers(API) == Numbers(None, 2_000_000, 1)
+
+
+def test_a_form_that_changes_nothing_stores_nothing(client: Client) -> None:
+    assert 'value="3"' in client.get(page(MAIL)).content.decode()
+    assert client.post(page(MAIL), {"most": "3"}).status_code == 302
+    assert client.post(page(API), {"rate": "", "apart": "", "burst": "20"}).status_code == 302
+    assert [one.set_by for one in project_queue().control.limits.list()] == ["ann", "ann"]
+
+
+def test_a_queue_as_a_whole_is_limited_and_unset_again(client: Client) -> None:
+    given = {"name": "queue:reports", "most": "1", "rate": "", "apart": "", "burst": ""}
+    assert client.post(f"{LIST}add/", given).status_code == 302
+    assert numbers("queue:reports") == Numbers(1, None, None)
+    assert "already exists" in errors(client.post(f"{LIST}add/", given | {"most": "9"}))
+    assert numbers("queue:reports") == Numbers(1, None, None)
+    said = client.post(LIST, {"action": "unset", "_selected_action": "queue:reports"}, follow=True)
+    assert "1 limit unset." in said.content.decode()
+    assert stored("queue:reports") is None
+    assert "there is none of this name" in errors(
+        client.post(f"{LIST}add/", given | {"name": "task:shop.send"}, follow=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        (MAIL, {"most": "0"}, "0"),
+        (MAIL, {"most": "-1"}, "-1"),
+        (MAIL, {"most": ""}, "give one of"),
+        (MAIL, {"most": "three"}, "whole number"),
+        (API, {"rate": "often"}, "often"),
+        (API, {"rate": "5/second", "apart": "2"}, "give one of"),
+        (API, {"apart": "2", "burst": "7"}, "no burst"),
+        (API, {"apart": "-1"}, "-1"),
+        (API, {"rate": "5/second", "burst": "0"}, "burst"),
+    ],
+)
+def test_numbers_that_are_refused_change_nothing(
+    client: Client, name: str, given: dict[str, str], said: str
+) -> None:
+    before = stored(name)
+    answer = client.post(page(name), given)
+    assert (answer.status_code, said in errors(answer)) == (200, True)
+    assert stored(name) == before
+
+
+def test_a_user_who_may_only_look_changes_nothing(client: Client) -> None:
+    looks = User.objects.create_user("ann", is_staff=True)
+    looks.user_permissions.add(Permission.objects.get(codename="view_limit"))
+    client.force_login(looks)
+    assert 'name="most"' not in client.get(page(MAIL)).content.decode()
+    assert client.post(page(MAIL), {"most": "9"}).status_code == 403
+    assert client.get(f"{LIST}add/").status_code == 403
+    client.post(LIST, {"action": "unset", "_selected_action": MAIL})
+    assert numbers(MAIL) == Numbers(3, None, None)
+    looks.user_permissions.add(Permission.objects.get(codename="change_limit"))
+    client.force_login(User.objects.get(pk=looks.pk))
+    assert client.post(page(MAIL), {"most": "9"}).status_code == 302
+    assert numbers(MAIL) == Numbers(9, None, None)
+
+
+def test_a_name_that_no_limit_has_leads_back(client: Client) -> None:
+    for name in ("queue:none", " share", "a\x00b"):
+        assert client.get(f"{LIST}{name}/change/").status_code == 302

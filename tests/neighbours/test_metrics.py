@@ -1,0 +1,333 @@
+"""Metrics as Prometheus reads them: of a worker, of the whole queue; the dashboard and the rules that the docs offer."""
+
+import asyncio
+import json
+import random
+import re
+import shutil
+import socket
+import subprocess
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from cli.commands import pgqueue
+from looking import ask, until
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+from running import Running
+from worker.helping import ended
+
+from pgqueue import Dead, Limit, PgQueue
+from pgqueue.errors import ConfigurationError, ConnectionFailed
+from pgqueue.telemetry import prometheus
+from pgqueue.telemetry.histogram import SECONDS, Histogram
+from pgqueue.telemetry.labels import LONGEST, MOST, OTHER
+from pgqueue.telemetry.queue_metrics import QueueMetrics
+from pgqueue.telemetry.worker_metrics import JobMetrics
+from pgqueue.values.health import Vitals
+from pgqueue.values.job import Claim
+from pgqueue.values.verdict import Succeeded
+from pgqueue.worker.worker import Worker
+
+METRICS = Path(__file__).parents[2] / "docs/metrics"
+LOOPBACK = "127.0.0.1"
+HOSTILE = 'a"}1\\n\\evil{x="é'
+PROMTOOL = shutil.which("promtool") or "promtool"
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    """An answer: its status and its text."""
+    try:
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{port}{path}", timeout=20) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def values(text: str) -> dict[tuple[str, ...], float]:
+    """Each sample by its name and its labels' values, in the order of the labels' names."""
+    return {
+        (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def names(text: str) -> set[str]:
+    """The names under which samples are, and those of families without any now."""
+    families = list(text_string_to_metric_families(text))
+    found = {sample.name for family in families for sample in family.samples}
+    return found | {f"{one.name}_total" if one.type == "counter" else one.name for one in families}
+
+
+@contextmanager
+def served(queue: PgQueue, worker: Worker) -> Iterator[int]:
+    """The endpoint of a worker; its port."""
+    with prometheus.serving_worker(queue, worker.vitals, host=LOOPBACK, port=0) as endpoint:
+        yield endpoint.port
+
+
+@pytest.fixture
+def busy(queue: PgQueue) -> PgQueue:
+    """A queue with tasks that succeed, fail and die, and names that would break a format without escapes."""
+
+    @queue.task(queue=HOSTILE, name=HOSTILE, limit=Limit(3, name="of-us"))
+    async def succeed() -> None: ...
+
+    @queue.task(name="die")
+    async def die() -> None:
+        raise Dead("gone")
+
+    return queue
+
+
+async def test_a_worker_tells_prometheus_what_it_did_and_promtool_agrees(
+    busy: PgQueue, running: Running
+) -> None:
+    async with running(busy) as worker:
+        with served(busy, worker) as port:
+            jobs = [await busy.tasks[HOSTILE].aenqueue() for _ in range(3)]
+            await ended(busy, *jobs, await busy.tasks["die"].aenqueue())
+            await until(lambda: not worker.inspect().backlog)
+            status, text = await asyncio.to_thread(get, port, "/metrics")
+            ready = await asyncio.to_thread(get, port, "/readyz")
+            live = await asyncio.to_thread(get, port, "/healthz")
+            lost = await asyncio.to_thread(get, port, "/elsewhere")
+    found = values(text)
+    assert (status, ready, live, lost[0]) == (200, (200, "ok\n"), (200, "ok\n"), 404)
+    assert found["pgqueue_attempts_total", "succeeded", HOSTILE, HOSTILE] == 3
+    assert found["pgqueue_attempts_total", "dead", "default", "die"] == 1
+    assert found["pgqueue_jobs_enqueued_total", HOSTILE, HOSTILE] == 3
+    assert found["pgqueue_job_wait_seconds_count", HOSTILE, HOSTILE] == 3
+    assert found["pgqueue_job_run_seconds_bucket", "+Inf", HOSTILE, HOSTILE] == 3
+    assert found["pgqueue_worker_claims_total",] > 0
+    assert (found["pgqueue_worker_ready",], found["pgqueue_worker_live",]) == (1, 1)
+    assert_promtool_agrees(text)
+
+
+def assert_promtool_agrees(text: str) -> None:
+    """Names, units and help as Prometheus wants them."""
+    checked = subprocess.run(  # noqa: S603 - our own words
+        [PROMTOOL, "check", "metrics"], input=text, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+async def test_metrics_of_the_queue_tell_depths_ages_workers_schedules_and_limits(
+    busy: PgQueue, running: Running, dsn: str
+) -> None:
+    busy.schedules.put("nightly", busy.tasks["die"].call(), "0 3 * * *")
+    async with running(busy):
+        await ended(busy, await busy.tasks[HOSTILE].aenqueue())
+        await until(lambda: values(prometheus.queue_text(busy))["pgqueue_workers", "serving"] == 1)
+    busy.tasks["die"].enqueue()
+    printed = pgqueue("metrics", dsn=dsn)
+    found = values(printed.stdout)
+    assert found["pgqueue_up",] == 1
+    assert found["pgqueue_queue_jobs", "default", "ready"] == 1
+    assert found["pgqueue_queue_oldest_ready_seconds", "default"] >= 0
+    assert found["pgqueue_schedule_lag_seconds", "nightly"] == 0
+    limits = {
+        key[1]: value for key, value in values(prometheus.queue_text(busy)).items() if "limit_most" in key[0]
+    }
+    assert limits == {"name:of-us": 3}
+    assert found["pgqueue_workers", "alive"] == 0
+    assert found["pgqueue_table_bytes", "jobs"] > 0
+    assert_promtool_agrees(printed.stdout)
+
+
+def test_a_deaf_worker_is_told_by_its_name(queue: PgQueue) -> None:
+    ask(
+        queue,
+        "insert into pgqueue.workers (id, lease_until, host, pid, concurrency, version, asleep, looked_at, look_within)"
+        " values (gen_random_uuid(), 'infinity', 'web-1', 7, 5, '0', true, now() - interval '90 s', 36)",
+    )
+    found = values(prometheus.queue_text(queue))
+    assert found["pgqueue_worker_problem_seconds", "deaf", "web-1:7"] >= 90
+    assert (found["pgqueue_workers", "deaf"], found["pgqueue_workers", "serving"]) == (1, 0)
+
+
+async def test_what_the_dashboard_and_the_rules_name_is_exported(busy: PgQueue, running: Running) -> None:
+    async with running(busy) as worker:
+        with served(busy, worker) as port:
+            await ended(busy, await busy.tasks[HOSTILE].aenqueue())
+            exported = names((await asyncio.to_thread(get, port, "/metrics"))[1])
+            exported |= names(await asyncio.to_thread(prometheus.queue_text, busy))
+    dashboard = json.loads((METRICS / "grafana.json").read_text(encoding="utf-8"))
+    asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    asked.append(dashboard["templating"]["list"][1]["query"])
+    asked += re.findall(r"expr: (.*(?:\n {10,}.*)*)", (METRICS / "alerts.yml").read_text(encoding="utf-8"))
+    named = {name for text in asked for name in re.findall(r"\bpgqueue_\w+", text)}
+    assert len(named) > 25
+    assert named <= exported
+
+
+def test_promtool_accepts_the_rules() -> None:
+    checked = subprocess.run(  # noqa: S603 - our own words
+        [PROMTOOL, "check", "rules", str(METRICS / "alerts.yml")],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+async def test_while_the_loop_is_blocked_the_endpoint_answers_and_says_so(
+    queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pgqueue.values.health.BLOCKED_FOR_LONG", 0.2)
+    blocking, released = threading.Event(), threading.Event()
+
+    @queue.task(name="block")
+    async def block() -> None:
+        blocking.set()
+        released.wait(20)
+
+    answers: list[tuple[int, str]] = []
+
+    def look(port: int) -> None:
+        blocking.wait(20)
+        while not answers or answers[0][0] != 503:
+            answers[:] = [get(port, path) for path in ("/healthz", "/readyz", "/metrics")]
+        released.set()
+
+    async with running(queue, blocked_after=timedelta(seconds=0.1)) as worker:
+        with served(queue, worker) as port:
+            thread = threading.Thread(target=look, args=[port])
+            thread.start()
+            await ended(queue, await block.aenqueue())
+            await asyncio.to_thread(thread.join)
+            await until(lambda: worker.inspect().blocked is None)
+            assert (await asyncio.to_thread(get, port, "/healthz"))[0] == 200
+    for status, text in answers[:2]:
+        assert status == 503
+        assert "its event loop has been blocked for" in text
+        assert "by task block (job" in text
+    assert values(answers[2][1])["pgqueue_worker_loop_blocked_seconds",] > 0
+
+
+def test_without_a_database_the_endpoint_of_the_queue_answers_that_it_is_away() -> None:
+    away = PgQueue(f"postgresql://u:secret@{LOOPBACK}:1/nowhere?connect_timeout=2")
+    with prometheus.queue_endpoint(away, host=LOOPBACK, port=0) as endpoint:
+        assert values(get(endpoint.port, "/metrics")[1]) == {("pgqueue_up",): 0}
+        status, text = get(endpoint.port, "/readyz")
+        assert (status, get(endpoint.port, "/healthz")[0]) == (503, 200)
+        assert "database: " in text
+        assert "secret" not in text
+    with pytest.raises(ConnectionFailed):
+        prometheus.queue_text(away)
+    away.close()
+
+
+def test_a_worker_without_its_database_lives_and_is_not_ready() -> None:
+    gone = Vitals(
+        stopping=False,
+        beats=True,
+        renewed=40.0,
+        lease=30.0,
+        looked=90.0,
+        look_within=25.0,
+        not_listening=90.0,
+        blocked=None,
+    )
+    with prometheus.serving_worker(
+        PgQueue("postgresql://nowhere"), lambda: gone, host=LOOPBACK, port=0
+    ) as one:
+        assert get(one.port, "/healthz") == (200, "ok\n")
+        status, text = get(one.port, "/readyz")
+        assert status == 503
+        assert text.splitlines()[0] == "its lease has not been renewed for 40 s"
+        assert values(get(one.port, "/metrics")[1])["pgqueue_worker_deaf",] == 1
+
+
+def test_a_port_that_another_worker_has_is_refused_in_one_sentence(queue: PgQueue) -> None:
+    worker = Worker(queue)
+    with (
+        served(queue, worker) as port,
+        pytest.raises(ConfigurationError, match=f"port {port}: Address already in use"),
+    ):
+        prometheus.serving_worker(queue, worker.vitals, host=LOOPBACK, port=port)
+
+
+def test_a_client_that_sends_nothing_holds_up_no_other(queue: PgQueue) -> None:
+    with served(queue, Worker(queue)) as port, socket.create_connection((LOOPBACK, port)):
+        assert get(port, "/metrics")[0] == 200
+
+
+def claims(task: str, count: int) -> list[Claim]:
+    """Claims of a task."""
+    now = datetime.now(UTC) - timedelta(seconds=2)
+    worker = uuid4()
+    return [Claim(n, worker, 1, 1, 1, 0, "mail", task, "{}", now, now, 0.0) for n in range(count)]
+
+
+def test_ten_thousand_tasks_are_two_hundred_and_one_series() -> None:
+    metrics = JobMetrics()
+    for number in range(10_000):
+        metrics.claimed(held := claims(f"task {number}", 1))
+        metrics.ended([Succeeded(held[0], 0.02)])
+    registry = CollectorRegistry()
+    registry.register(metrics)
+    found = values(generate_latest(registry).decode())
+    outcomes = [key for key in found if key[0] == "pgqueue_attempts_total"]
+    assert len(outcomes) == MOST + 1
+    assert found["pgqueue_attempts_total", "succeeded", OTHER, OTHER] == 10_000 - MOST
+    assert sum(found[key] for key in outcomes) == 10_000
+    assert sum(value for key, value in found.items() if key[0] == "pgqueue_job_wait_seconds_count") == 10_000
+
+
+def test_a_batch_of_several_tasks_and_ends_is_counted_by_each() -> None:
+    metrics, (one, two, three) = (
+        JobMetrics(),
+        [claims(name, 1)[0] for name in ("a", "b", "half \ud800" + "x" * 500)],
+    )
+    metrics.ended([Succeeded(one, 0.5), Succeeded(two, 2.0), Succeeded(three, 1.0)])
+    registry = CollectorRegistry()
+    registry.register(metrics)
+    found = values(generate_latest(registry).decode())
+    assert found["pgqueue_job_run_seconds_bucket", "0.5", "mail", "a"] == 1
+    assert found["pgqueue_job_run_seconds_bucket", "1.0", "mail", "b"] == 0
+    assert found["pgqueue_job_run_seconds_sum", "mail", "b"] == 2.0
+    assert [len(key[2]) <= LONGEST + 8 for key in found if len(key) > 2] == [True] * sum(
+        len(key) > 2 for key in found
+    )
+    assert found["pgqueue_completion_batch_jobs_sum",] == 3
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_histogram_counts_as_one_that_looks_at_each_number(seed: int) -> None:
+    chance = random.Random(seed)  # noqa: S311 - made-up numbers
+    numbers = [chance.choice((*SECONDS, chance.expovariate(0.1), 10_000.0)) for _ in range(500)]
+    histogram = Histogram(SECONDS)
+    for start in range(0, 500, 50):
+        histogram.add(numbers[start : start + 50])
+    histogram.add([])
+    found, summed = histogram.buckets()
+    assert found == [
+        *((str(bound), sum(one <= bound for one in numbers)) for bound in SECONDS),
+        ("+Inf", 500),
+    ]
+    assert summed == pytest.approx(sum(numbers))
+
+
+def test_several_servers_that_ask_at_once_cost_the_database_one_look(
+    queue: PgQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metrics, looks = QueueMetrics(queue), list[None]()
+
+    def look() -> list[Metric]:
+        looks.append(None)
+        return []
+
+    monkeypatch.setattr(metrics, "_look", look)
+    assert [list(metrics.collect()) for _ in range(3)] == [[], [], []]
+    assert len(looks) == 1
