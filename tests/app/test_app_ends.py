@@ -94,6 +94,18 @@ def waits(queue: PgQueue, *jobs: Any) -> None:
     )
 
 
+def checks(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set as soon as the thread of callers checks whether jobs are still there."""
+    checked, check = threading.Event(), waiting.live_ids
+
+    def checking(job_ids: Any) -> Any:
+        checked.set()
+        return check(job_ids)
+
+    monkeypatch.setattr(waiting, "live_ids", checking)
+    return checked
+
+
 async def test_ten_thousand_callers_wait_on_one_connection(dsn: str, running: Running) -> None:
     mine, theirs = PgQueue(f"{dsn}&application_name=mine"), PgQueue(dsn)
     mine.database.ends.poll = HOUR
@@ -218,12 +230,14 @@ def test_a_connection_that_goes_silent_is_replaced(
 ) -> None:
     monkeypatch.setattr(guarded, "ANSWER_WITHIN", 0.2)
     monkeypatch.setattr(endwatch, "AGAIN", 0.01)
+    checked = checks(monkeypatch)
     job = note.enqueue()
     with way_to(dsn) as way:
         distant = PgQueue(way.dsn)
         distant.database.ends.poll = 0.05
         found: Future[Any] = threads.submit(distant.result, job.id, timeout=GUARD)
         waits(queue, job)
+        assert checked.wait(GUARD), "the connection has served; one that never did is not opened again"
         way.silence()
         end_one(queue)
         assert found.result(GUARD) is None
@@ -237,13 +251,7 @@ def test_where_notifications_cannot_arrive_a_caller_finds_the_end_by_checks(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    checked, check = threading.Event(), waiting.live_ids
-
-    def checking(job_ids: Any) -> Any:
-        checked.set()
-        return check(job_ids)
-
-    monkeypatch.setattr(waiting, "live_ids", checking)
+    checked = checks(monkeypatch)
     pooled = PgQueue(queue.database.dsn, behind_pooler=True)
     pooled.database.ends.poll = 0.05
     job = note.enqueue()

@@ -145,7 +145,8 @@ async def test_a_worker_whose_claim_hangs_is_found_by_itself_and_by_others_and_c
         await until(lambda: worker.inspect().can_listen and worker.inspect().waits)
         before = worker.parts.connections.claiming.losses
         with psycopg.connect(dsn) as locking:
-            locking.execute("lock table pgqueue.jobs in access exclusive mode")
+            # in a thread: what the worker has open ends only while its event loop turns
+            await asyncio.to_thread(locking.execute, "lock table pgqueue.jobs in access exclusive mode")
             worker.parts.signals.look.set()
             await until(lambda: not_ready(worker.vitals()))
             assert "it has claimed no job, and asked for none, for" in not_ready(worker.vitals())[0]
