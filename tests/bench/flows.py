@@ -28,14 +28,15 @@ def main() -> None:
     parser.add_argument("dsn", nargs="?")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=int, default=100_000)
+    parser.add_argument("--only", default="", help="loads whose name has this text, beside ordinary jobs")
     given = parser.parse_args()
     with ExitStack() as stack:
         dsn = given.dsn or stack.enter_context(embedded_server())
         schema.migrate(dsn, schema="pgqueue")
-        measure(dsn, given.rounds, given.scale)
+        measure(dsn, given.rounds, given.scale, given.only)
 
 
-def measure(dsn: str, rounds: int, scale: int) -> None:
+def measure(dsn: str, rounds: int, scale: int, only: str) -> None:
     """Run every load in turn."""
     queue = PgQueue(dsn)
 
@@ -71,6 +72,7 @@ def measure(dsn: str, rounds: int, scale: int) -> None:
         ),
         "diamonds of 4": (scale // 25, lambda: dags(scale // 100)),
     }
+    loads = {name: load for name, load in loads.items() if name == "ordinary jobs" or only in name}
     figures: dict[str, list[tuple[float, float]]] = {name: [] for name in loads}
     for number in range(rounds):
         for name, (count, enqueue) in loads.items():
