@@ -20,6 +20,8 @@ from psycopg.conninfo import make_conninfo
 AHEAD = 3
 USES = 50
 """Tests that use one copy: each emptying leaves dead rows in the system catalogues."""
+FAILURES = 5
+"""Errors of the server in a row after which no more copies are tried: one may come of a busy machine or a lost connection."""
 
 TOUCHED = """
 select oid::regclass::text, oid < 16384, relkind = 'S'
@@ -69,6 +71,7 @@ class Copies:
         self._numbers = count(1)
         self._ready: queue.Queue[_Copy | BaseException] = queue.Queue(AHEAD)
         self._used: queue.SimpleQueue[_Copy] = queue.SimpleQueue()
+        self._new: _New | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work, name="database copies", daemon=True)
         self._thread.start()
@@ -97,13 +100,28 @@ class Copies:
                 _drop(connection, self._used.get().name)
 
     def _work(self) -> None:
-        try:
-            with psycopg.connect(self._server, autocommit=True) as connection:
-                self._new = _New.of(self._dsn(self._template))
-                _leave(connection, self._template)
-                while not self._stopping.is_set():
-                    self._ready.put(self._emptied(connection) or self._copied(connection))
-        except BaseException as error:  # noqa: BLE001 - it is raised in the thread that waits for a copy
+        failures = 0
+        while not self._stopping.is_set():
+            try:
+                with psycopg.connect(self._server, autocommit=True) as connection:
+                    self._new = self._new or _New.of(self._dsn(self._template))
+                    _leave(connection, self._template)
+                    while not self._stopping.is_set():
+                        self._ready.put(self._emptied(connection) or self._copied(connection))
+                        failures = 0
+            except (
+                psycopg.Error
+            ) as error:  # the connection was lost, or a session did not leave a database in time
+                failures += 1
+                if failures > FAILURES:
+                    self._fail(error)
+                self._stopping.wait(0.1 * failures)
+            except BaseException as error:  # noqa: BLE001 - it is raised in the threads that wait for a copy
+                self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """Raise an error in every test that waits for a copy, from now on."""
+        while not self._stopping.is_set():
             self._ready.put(error)
 
     def _copied(self, connection: psycopg.Connection[Any]) -> "_Copy":
@@ -130,7 +148,7 @@ class Copies:
                 _leave(connection, name)
                 _do(connection, "alter database {} rename to {}", name, copy.name)
                 name = copy.name
-                if _restored(self._dsn(name), self._new):
+                if self._new and _restored(self._dsn(name), self._new):
                     _leave(connection, name)
                     copy.settings = _settings(connection, name)
                     return True

@@ -23,6 +23,9 @@ HARMLESS = (
     "delete from pgqueue.retention",
     "update pgqueue.compatibility set oldest_code = 9",
 )
+END_THE_OTHERS = """
+select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()
+"""
 CHANGES = (
     "create table public.mine (number int)",
     "alter table pgqueue.jobs disable trigger all",
@@ -182,3 +185,26 @@ def test_a_test_may_drop_its_database(own: Copies, migrated_server: Any) -> None
 
     with own.one() as name, psycopg.connect(dsn_of(migrated_server, name)) as connection:
         assert connection.execute("select count(*) from pgqueue.jobs").fetchone() == (0,)
+
+
+def test_databases_are_copied_on_after_the_connection_was_lost(own: Copies, migrated_server: Any) -> None:
+    """A test that ends all sessions, or a server that restarts, does not end the tests after it."""
+    with psycopg.connect(dsn_of(migrated_server, "postgres"), autocommit=True) as connection:
+        for _ in range(3):
+            with own.one():
+                assert connection.execute(END_THE_OTHERS).fetchall()
+    names = set()
+    for _ in range(2 * AHEAD):
+        with own.one() as name:
+            names.add(name)
+
+    assert len(names) == 2 * AHEAD
+
+
+def test_each_test_is_told_that_no_copy_can_be_made(migrated_server: Any) -> None:
+    """And does not wait for one."""
+    made = Copies(dsn_of(migrated_server, "postgres"), "pgqueue_test_missing")
+    for _ in range(AHEAD + 2):
+        with pytest.raises(RuntimeError, match="no copy could be made"), made.one():
+            pass
+    made.stop()
