@@ -18,7 +18,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, MutableMapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 import psycopg
 
@@ -34,7 +34,6 @@ from pgqueue.store.ending import States
 from pgqueue.store.joining import joinable
 from pgqueue.store.plan import Plan, arun, run
 from pgqueue.store.sweep import aagain_after_deadlock, again_after_deadlock
-from pgqueue.values.flow_addition import Addition
 from pgqueue.values.job import Claim
 from pgqueue.values.meta import SCHEDULED_FOR
 from pgqueue.values.note import checked_report
@@ -42,6 +41,9 @@ from pgqueue.values.readable import object_of
 from pgqueue.values.result import NOT_RETURNED
 from pgqueue.values.results import Facts, Results
 from pgqueue.values.verdict import Died, Succeeded, Verdict
+
+if TYPE_CHECKING:
+    from pgqueue.values.flow_addition import Addition
 
 P = ParamSpec("P")
 T = TypeVar("T")
