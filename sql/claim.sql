@@ -5,7 +5,8 @@
 -- why: nothing that a row holds makes this statement fail or gives an answer that Python cannot read: one such row would
 --      stop every worker. So times are bounded, attempts cannot overflow, and pgqueue.instant reads what may be no time.
 --      The answer of a statement that changes rows is kept in full before it is sent, so long arguments stay as they
---      are stored until then: they are sorted so, and made text by sending them
+--      are stored until then: they are sorted so, and made text by sending them. Times are sent as seconds: to read a
+--      timestamp takes Python 0.3 µs, and few jobs look at theirs. Seconds are exact to the microsecond until the year 2242
 with claimant as (  -- a worker off the list claims nothing; while it claims, it stays on
     select from pgqueue.workers where id = %(worker)s::uuid for key share
 ),
@@ -35,8 +36,8 @@ claimed as (
     where job.id = any(array(select id from next))  -- no join: see complete
     returning job.id, job.claims, job.attempts, job.max_attempts, job.priority, job.queue, job.task,
               job.args,
-              least(greatest(job.run_at, '1900-01-01 00:00+00'), '9000-01-01 00:00+00') as run_at,
-              least(greatest(job.created_at, '1900-01-01 00:00+00'), '9000-01-01 00:00+00') as created_at,
+              date_part('epoch', least(greatest(job.run_at, '1900-01-01 00:00+00'), '9000-01-01 00:00+00')) as run_at,
+              date_part('epoch', least(greatest(job.created_at, '1900-01-01 00:00+00'), '9000-01-01 00:00+00')) as created_at,
               case when job.attempts > 1  -- since the last revival
                    then coalesce(extract(epoch from job.claimed_at - pgqueue.instant(
                        coalesce(job.errors->-1->>'since', job.errors->(1 - job.attempts)->>'at'))), 0)

@@ -6,8 +6,8 @@
 --      from being ended. The first loss counts as a crash, since it is not known which claims had started; a later one if the
 --      start was noted under the same fence (crashes/start)
 select id, worker_id, claims, attempts, max_attempts, priority, queue, task, '{}',
-       least(greatest(run_at, timestamptz '1900-01-01 00:00+00'), timestamptz '9000-01-01 00:00+00'),
-       least(greatest(created_at, timestamptz '1900-01-01 00:00+00'), timestamptz '9000-01-01 00:00+00'),
+       date_part('epoch', least(greatest(run_at, timestamptz '1900-01-01 00:00+00'), timestamptz '9000-01-01 00:00+00')),
+       date_part('epoch', least(greatest(created_at, timestamptz '1900-01-01 00:00+00'), timestamptz '9000-01-01 00:00+00')),
        0.0::float8, null::text, at_end,
        coalesce(extract(epoch from coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) - claimed_at), 0)::float8,
        coalesce(at_end, 0::smallint) & 16::smallint = 0 or exists (

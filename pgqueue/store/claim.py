@@ -18,7 +18,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import count
 from operator import attrgetter
 from random import getrandbits
@@ -41,7 +41,6 @@ from pgqueue.values.workers import Ask, Doing
 
 NO_MARKS: Mapping[str, Mark] = MappingProxyType({})
 NOT_SAID = WorkerHealth()
-NO_TIME = datetime.min.replace(tzinfo=UTC)
 ASKED_AT_ONCE = 100
 """One statement claims from at most this many queues, or one from each where there is room for more."""
 
@@ -443,6 +442,6 @@ def unknown_claims(worker: UUID, known: Sequence[int]) -> Steps[list[Claim]]:
     yield Statement("allow_full_reads", {})
     rows = yield Statement("unknown_claims", {"worker": worker, "known": numbers([*known])})
     return [
-        Claim(job_id, worker, claims, attempt, most, 0, "", "", "{}", NO_TIME, NO_TIME, 0.0)
+        Claim(job_id, worker, claims, attempt, most, 0, "", "", "{}", 0.0, 0.0, 0.0)
         for job_id, claims, attempt, most in rows
     ]

@@ -4,9 +4,9 @@ An observer is told of batches, and a batch is most often of one task: so it is 
 values are turned into what Prometheus reads when it asks. Wait times compare this machine's clock with the database's.
 """
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from operator import attrgetter
 from typing import TypeAlias, TypeVar
 
@@ -35,7 +35,7 @@ OUTCOMES: dict[type[Verdict], str] = {
 }
 ADDED = (Outcome.ADDED, Outcome.REPLACED)
 _seconds = attrgetter("seconds")
-_run_at = attrgetter("run_at")
+_run_at = attrgetter("run_at_epoch")
 _job = attrgetter("queue", "task")
 _claim = attrgetter("claim.queue", "claim.task")
 
@@ -62,9 +62,9 @@ class JobMetrics(Observer, Collector):
     def claimed(self, claims: Sequence[Claim]) -> None:
         """Count how long they waited, from when they could run."""
         self._claimed.add([float(len(claims))])
-        now = datetime.now(UTC).timestamp()
+        now = time.time()
         for names, some in _by_task(claims, _job):
-            waited = [max(0.0, now - due) for due in map(datetime.timestamp, map(_run_at, some))]
+            waited = [max(0.0, now - due) for due in map(_run_at, some)]
             _histogram(self._waits, names).add(waited)
 
     def ended(self, verdicts: Sequence[Verdict]) -> None:

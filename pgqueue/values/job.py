@@ -24,6 +24,8 @@ from pgqueue.errors import InvalidOption
 from pgqueue.values.limit import WhenFull
 from pgqueue.values.unique import Unique
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 class JobState(StrEnum):
     """Where a job stands."""
@@ -157,7 +159,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     ``at_end`` is a sum of bits of :class:`AtEnd`, or None.
     ``expires_in`` is the seconds from the claim until which an attempt has to be started, or None. ``asked_at`` is when this
     process asked for the claim, in seconds of its monotonic clock: it is before the claim, so no attempt starts too late. ``lane`` names the
-    lane that it was claimed from, or None.
+    lane that it was claimed from, or None. ``run_at_epoch`` and ``created_at_epoch`` are seconds since 1970.
     """
 
     id: int
@@ -169,14 +171,24 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     queue: str
     task: str
     args: str
-    run_at: datetime
-    created_at: datetime
+    run_at_epoch: float
+    created_at_epoch: float
     failing_seconds: float
     meta: str | None = None
     at_end: int | None = None
     expires_in: float | None = None
     asked_at: float = 0.0
     lane: str | None = None
+
+    @property
+    def run_at(self) -> datetime:
+        """From when on the job was ready, in UTC."""
+        return _EPOCH + timedelta(seconds=self.run_at_epoch)
+
+    @property
+    def created_at(self) -> datetime:
+        """When the job was enqueued, in UTC."""
+        return _EPOCH + timedelta(seconds=self.created_at_epoch)
 
 
 class Mark(NamedTuple):

@@ -11,11 +11,10 @@ of the authors takes 1 µs.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
 
 ERROR = 0.05
 """The relative error of a quantile, at most."""
-_ALPHA = 0.045  # what is left goes to borders that are rounded to microseconds
+_ALPHA = 0.045  # what is left goes to instants that are rounded: seconds since 1970 are exact to 0.24 µs
 SMALLEST = 0.0001
 """Seconds. Shorter times are counted as this."""
 GROWTH = (1 + _ALPHA) / (1 - _ALPHA)
@@ -23,7 +22,6 @@ BINS = 330
 """How many bins there are; the last one takes what is longer than all borders."""
 BORDERS: Sequence[float] = [SMALLEST * GROWTH**bin_ for bin_ in range(BINS)]
 """The longest time of each bin, in seconds."""
-_SPANS = [timedelta(seconds=border) for border in BORDERS]
 _LAST = BINS - 1
 
 
@@ -42,18 +40,18 @@ def count_times(counts: dict[int, int], times: Sequence[float]) -> None:
         start = next_
 
 
-def count_waits(counts: dict[int, int], since: Sequence[datetime], now: datetime) -> None:
+def count_waits(counts: dict[int, int], since: Sequence[float], now: float) -> None:
     """Count the times from instants to the present; an instant in the future counts as none.
 
     Args:
         counts: how many there are by bin.
-        since: the instants, sorted.
-        now: the present.
+        since: the instants in seconds, sorted.
+        now: the present, by the same clock.
     """
     end = len(since)
     while end:
-        bin_ = min(bisect_left(BORDERS, (now - since[end - 1]).total_seconds()), _LAST)
-        start = 0 if bin_ == _LAST else min(bisect_left(since, now - _SPANS[bin_], 0, end), end - 1)
+        bin_ = min(bisect_left(BORDERS, now - since[end - 1]), _LAST)
+        start = 0 if bin_ == _LAST else min(bisect_left(since, now - BORDERS[bin_], 0, end), end - 1)
         counts[bin_] = counts.get(bin_, 0) + end - start
         end = start
 

@@ -36,7 +36,8 @@ Key: TypeAlias = tuple[int, str | None, str | None]
 """A minute since 1970, a queue and a task; no queue and no task: those beyond the bound."""
 
 _task, _queue, _attempt = attrgetter("task"), attrgetter("queue"), attrgetter("attempt")
-_run_at, _created_at, _seconds = attrgetter("run_at"), attrgetter("created_at"), attrgetter("seconds")
+_run_at, _created_at = attrgetter("run_at_epoch"), attrgetter("created_at_epoch")
+_seconds = attrgetter("seconds")
 _task_of, _queue_of = attrgetter("claim.task"), attrgetter("claim.queue")
 NOT_RUN = frozenset({"expired", "unknown"})
 """Reasons of a death before an attempt."""
@@ -100,12 +101,12 @@ class Measures(Observer):
     def claimed(self, claims: Sequence[Claim]) -> None:
         """Count jobs that were claimed, how long they were due, and when they were enqueued."""
         now = time.monotonic() + self._offset
-        minute, instant = int(now // MINUTE), datetime.fromtimestamp(now, UTC)
+        minute = int(now // MINUTE)
         with self._lock:
             for queue, task, some in _by_pair(claims, _queue, _task):
                 tally = self._tally(minute, queue, task)
                 tally.counts["started"] += len(some)
-                count_waits(tally.waits, sorted(map(_run_at, some)), instant)
+                count_waits(tally.waits, sorted(map(_run_at, some)), now)
                 first = (
                     some if {*map(_attempt, some)} == _FIRST else [one for one in some if one.attempt == 1]
                 )
@@ -166,11 +167,10 @@ class Measures(Observer):
         created = sorted(map(_created_at, claims))
         end = len(created)
         while end:
-            minute = min(int(created[end - 1].timestamp() // MINUTE), now)
+            minute = min(int(created[end - 1] // MINUTE), now)
             start = 0
             if minute > 0:
-                begins = datetime.fromtimestamp(minute * MINUTE, UTC)
-                start = min(bisect_left(created, begins, 0, end), end - 1)
+                start = min(bisect_left(created, minute * MINUTE, 0, end), end - 1)
             kept = minute if len(self._tallies) < KEPT else minute - minute % HOUR
             self._tally(max(kept, 0), queue, task).counts["enqueued"] += step * (end - start)
             end = start

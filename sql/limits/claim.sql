@@ -44,8 +44,8 @@ claimed as (
     where job.id = any(array(select id from waiting union all select id from ready))
     returning job.id, job.claims, job.attempts, job.max_attempts, job.priority, job.queue, job.task,
               job.args,
-              least(greatest(job.run_at, '1900-01-01 00:00+00'), '9000-01-01 00:00+00') as run_at,
-              least(greatest(job.created_at, '1900-01-01 00:00+00'), '9000-01-01 00:00+00') as created_at,
+              date_part('epoch', least(greatest(job.run_at, '1900-01-01 00:00+00'), '9000-01-01 00:00+00')) as run_at,
+              date_part('epoch', least(greatest(job.created_at, '1900-01-01 00:00+00'), '9000-01-01 00:00+00')) as created_at,
               case when job.attempts > 1
                    then coalesce(extract(epoch from job.claimed_at - pgqueue.instant(
                        coalesce(job.errors->-1->>'since', job.errors->(1 - job.attempts)->>'at'))), 0)

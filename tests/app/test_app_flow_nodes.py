@@ -43,7 +43,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 def inside(additions: list[Addition]) -> FlowInside:
     """The flow of a running job, which puts what it adds here."""
     facts = Facts(flow_id=1, flow_name="f", name=None, skip_if=None, before=())
-    job = Claim(1, UUID(int=1), 1, 1, 25, 0, "default", "note", "{}", NOON, NOON, 0.0)
+    job = Claim(1, UUID(int=1), 1, 1, 25, 0, "default", "note", "{}", NOON.timestamp(), NOON.timestamp(), 0.0)
     return FlowInside(facts, job, additions)
 
 

@@ -267,7 +267,10 @@ def claims(task: str, count: int) -> list[Claim]:
     """Claims of a task."""
     now = datetime.now(UTC) - timedelta(seconds=2)
     worker = uuid4()
-    return [Claim(n, worker, 1, 1, 1, 0, "mail", task, "{}", now, now, 0.0) for n in range(count)]
+    return [
+        Claim(n, worker, 1, 1, 1, 0, "mail", task, "{}", now.timestamp(), now.timestamp(), 0.0)
+        for n in range(count)
+    ]
 
 
 def test_ten_thousand_tasks_are_two_hundred_and_one_series() -> None:

@@ -70,8 +70,8 @@ def _claim(**changes: Any) -> Claim:
         "queue": "default",
         "task": "bill",
         "args": "{}",
-        "run_at": NOON,
-        "created_at": NOON,
+        "run_at_epoch": NOON.timestamp(),
+        "created_at_epoch": NOON.timestamp(),
         "failing_seconds": 0.0,
     }
     return Claim(**values | changes)

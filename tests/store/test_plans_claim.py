@@ -1,5 +1,7 @@
 """Conformance: how workers are known, and take and keep jobs, on every driver."""
 
+from datetime import timedelta
+
 import pytest
 from store.drivers import Ask, every_driver, one_database
 from store.samples import (
@@ -30,6 +32,18 @@ async def test_arguments_come_as_the_text_that_was_enqueued(ask: Ask) -> None:
     (taken,) = await ask(taking())
 
     assert taken.args == text
+
+
+async def test_the_times_of_a_claim_are_exact_to_the_microsecond(ask: Ask) -> None:
+    """They travel as seconds. A claim that starts behind a mark passes over jobs if a time is rounded."""
+    times = [NOON - MINUTE * 60 * 24 * 365 * 120, NOON - timedelta(microseconds=1), NOON]
+    added = await ask(adding(*[new_job(run_at=at) for at in times]))
+    jobs = [(await ask(shown(job_id))) for job_id in added]
+
+    taken = await ask(taking(count=3))
+
+    assert [one.run_at for one in taken] == times
+    assert [one.created_at for one in taken] == [job.created_at for job in jobs]
 
 
 @pytest.mark.parametrize("count", [1, 6], ids=["one at a time", "all at once"])

@@ -6,6 +6,7 @@ from typing import Any, cast
 import psycopg
 import pytest
 from databases import AHEAD, Copies, dsn_of
+from looking import wait_until
 
 from pgqueue import PgQueue
 
@@ -192,7 +193,7 @@ def test_databases_are_copied_on_after_the_connection_was_lost(own: Copies, migr
     with psycopg.connect(dsn_of(migrated_server, "postgres"), autocommit=True) as connection:
         for _ in range(3):
             with own.one():
-                assert connection.execute(END_THE_OTHERS).fetchall()
+                wait_until(lambda: connection.execute(END_THE_OTHERS).fetchall())
     names = set()
     for _ in range(2 * AHEAD):
         with own.one() as name:

@@ -12,7 +12,7 @@ from pgqueue.values.crashes import Begun, as_crashes, crashed
 from pgqueue.values.job import Claim
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
-CLAIM = Claim(1, UUID(int=1), 1, 4, 25, 0, "default", "work", "{}", NOON, NOON, 0.0)
+CLAIM = Claim(1, UUID(int=1), 1, 4, 25, 0, "default", "work", "{}", NOON.timestamp(), NOON.timestamp(), 0.0)
 
 
 @pytest.mark.parametrize(

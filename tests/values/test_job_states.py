@@ -1,8 +1,13 @@
-"""The states of a job, and which may follow which."""
+"""The states of a job, and which may follow which; the times of a claim."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pgqueue.values.job import ENDED, TRANSITIONS, JobState
+from pgqueue.values.job import ENDED, TRANSITIONS, Claim, JobState
 
 
 def _reachable(start: JobState) -> set[JobState]:
@@ -49,3 +54,12 @@ def test_only_ready_jobs_are_started() -> None:
 def test_the_table_cannot_be_changed() -> None:
     with pytest.raises(TypeError):
         TRANSITIONS[JobState.DEAD] = frozenset()  # type: ignore[index]  # what is refused
+
+
+@given(st.datetimes(datetime(1900, 1, 1), datetime(2242, 3, 16), timezones=st.just(UTC)))  # noqa: DTZ001 - the strategy sets UTC
+def test_the_times_of_a_claim_are_exact_to_the_microsecond(instant: datetime) -> None:
+    """They come as PostgreSQL's ``date_part`` has them: microseconds divided by a million, as a double."""
+    seconds = (instant - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) / 1_000_000
+    claim = Claim(1, UUID(int=1), 1, 1, 25, 0, "default", "task", "{}", seconds, seconds, 0.0)
+
+    assert claim.run_at == claim.created_at == instant

@@ -33,7 +33,9 @@ POLICY = Retry(wait=wait_fixed(7))
 
 
 def _claim(**changes: Any) -> Claim:
-    claim = Claim(1, UUID(int=1), 1, 1, 3, 0, "default", "bill", "{}", NOON, NOON, 0.0)
+    claim = Claim(
+        1, UUID(int=1), 1, 1, 3, 0, "default", "bill", "{}", NOON.timestamp(), NOON.timestamp(), 0.0
+    )
     return msgspec.structs.replace(claim, **changes)
 
 

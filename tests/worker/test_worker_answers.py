@@ -20,8 +20,7 @@ LONG = LARGEST_ANSWER // 16
 
 def claims(count: int, length: int) -> list[Claim]:
     return [
-        Claim(number, uuid4(), 1, 1, 25, 0, "q", "t", "x" * length, claim.NO_TIME, claim.NO_TIME, 0.0)
-        for number in range(count)
+        Claim(number, uuid4(), 1, 1, 25, 0, "q", "t", "x" * length, 0.0, 0.0, 0.0) for number in range(count)
     ]
 
 

@@ -17,7 +17,9 @@ NOON = datetime(2031, 5, 4, 12, tzinfo=UTC)
 
 
 def _claim(job_id: int) -> Claim:
-    return Claim(job_id, WORKER, 1, 1, 25, 0, "default", "task", "{}", NOON, NOON, 0.0)
+    return Claim(
+        job_id, WORKER, 1, 1, 25, 0, "default", "task", "{}", NOON.timestamp(), NOON.timestamp(), 0.0
+    )
 
 
 def _claims(*job_ids: int) -> Claims:

@@ -71,7 +71,22 @@ async def test_a_claim_that_has_waited_for_too_long_is_not_started(queue: PgQueu
 def test_the_moment_of_the_end_is_too_late() -> None:
     noon = datetime(2031, 5, 4, 12, tzinfo=UTC)
     claim = Claim(
-        1, UUID(int=1), 1, 3, 25, 0, "default", "task", "{}", noon, noon, 0.0, None, None, 5.0, 100.0
+        1,
+        UUID(int=1),
+        1,
+        3,
+        25,
+        0,
+        "default",
+        "task",
+        "{}",
+        noon.timestamp(),
+        noon.timestamp(),
+        0.0,
+        None,
+        None,
+        5.0,
+        100.0,
     )
     assert expired(claim, 104.9) is None
     assert (late := expired(claim, 105.0)) is not None

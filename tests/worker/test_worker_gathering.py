@@ -14,7 +14,9 @@ NOON = datetime(2031, 5, 4, 12, tzinfo=UTC)
 
 
 def _claim(job_id: int, args: str) -> Claim:
-    return Claim(job_id, UUID(int=7), 1, 1, 25, 0, "default", "index", args, NOON, NOON, 0.0)
+    return Claim(
+        job_id, UUID(int=7), 1, 1, 25, 0, "default", "index", args, NOON.timestamp(), NOON.timestamp(), 0.0
+    )
 
 
 def test_after_a_group_was_taken_the_next_due_instant_is_that_of_the_groups_that_are_left() -> None:

@@ -115,7 +115,21 @@ def test_a_claim_of_a_rate_waits_for_its_instant_and_starts_then(
 
 def _claim(job_id: int, task: str) -> Claim:
     now = datetime.now(UTC)
-    return Claim(job_id, uuid4(), 1, 1, 25, 0, "default", task, "{}", now, now, 0.0, lane="lane")
+    return Claim(
+        job_id,
+        uuid4(),
+        1,
+        1,
+        25,
+        0,
+        "default",
+        task,
+        "{}",
+        now.timestamp(),
+        now.timestamp(),
+        0.0,
+        lane="lane",
+    )
 
 
 async def test_the_places_of_a_lost_worker_come_back_with_its_jobs(queue: PgQueue, running: Running) -> None:

@@ -22,7 +22,20 @@ class Clock:
 
 def claims(count: int, *, first: int = 1, queue: str = "default", priority: int = 0) -> list[Claim]:
     return [
-        Claim(first + i, UUID(int=1), 1, 1, 25, priority, queue, "task", "{}", NOON, NOON, 0.0)
+        Claim(
+            first + i,
+            UUID(int=1),
+            1,
+            1,
+            25,
+            priority,
+            queue,
+            "task",
+            "{}",
+            NOON.timestamp(),
+            NOON.timestamp(),
+            0.0,
+        )
         for i in range(count)
     ]
 

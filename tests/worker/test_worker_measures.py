@@ -38,8 +38,10 @@ def a_claim(number: int = 1, **changes: Any) -> Claim:
         "run_at": NOON - timedelta(seconds=2),
         "created_at": NOON - timedelta(seconds=2),
         "failing_seconds": 0.0,
-    }
-    return Claim(**fields | changes)
+    } | changes
+    for name in ("run_at", "created_at"):
+        fields[f"{name}_epoch"] = fields.pop(name).timestamp()
+    return Claim(**fields)
 
 
 class At:

@@ -131,8 +131,7 @@ def _asked(queues: Queues, answers: Sequence[Sequence[Row]]) -> list[str]:
 
 
 def _row(queue: str) -> Row:
-    at = HEAD.run_at
-    return 1, 1, 1, 25, 0, queue, "task", "{}", at, at, 0.0
+    return 1, 1, 1, 25, 0, queue, "task", "{}", 0.0, 0.0, 0.0
 
 
 @pytest.mark.parametrize(("room_at", "looks"), [(-1, False), (0, True)], ids=["has room", "waits for room"])
