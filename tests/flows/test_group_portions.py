@@ -9,7 +9,7 @@ from flows.world import World, a_world
 from store.crowd import ask, until_statements_wait
 from store.samples import worker_info
 
-from pgqueue import group
+from pgqueue import chain, group
 from pgqueue.store import claim, finish
 from pgqueue.store.ending import States
 from pgqueue.store.plan import Plan
@@ -20,17 +20,31 @@ from pgqueue.values.verdict import Succeeded
 
 world = a_world
 
+LOCK_THE_LAST_GROUPS_COUNT = """
+select from pgqueue.node_counts where node_id = (select max(node_id) from pgqueue.node_counts) for update
+"""
+
+
+def a_group(world: World, count: int) -> None:
+    """Enqueue a group with a callback."""
+    members = (world.note.call(number) for number in range(count))
+    group(members, on_success=world.note.call("callback")).enqueue()
+
 
 def claimed(world: World, dsn: str, *, portions: int) -> list[list[Claim]]:
     """Enqueue a group with a callback, and claim its members; those of each portion."""
     count = PORTION * (portions - 1) + 3
-    members = (world.note.call(number) for number in range(count))
-    group(members, on_success=world.note.call("callback")).enqueue()
+    a_group(world, count)
+    claims = next_claims(dsn, count)
+    return [claims[start : start + PORTION] for start in range(0, count, PORTION)]
+
+
+def next_claims(dsn: str, count: int) -> list[Claim]:
+    """Claim the next jobs."""
     worker = worker_info()
     with psycopg.connect(dsn, autocommit=True) as own:
         ask(own, claim.register(worker, LEASE))
-        claims = ask(own, claim.claim(worker.id, {"default": count}))
-    return [claims[start : start + PORTION] for start in range(0, count, PORTION)]
+        return ask(own, claim.claim(worker.id, {"default": count}))
 
 
 def ending(claims: Sequence[Claim]) -> Plan[States]:
@@ -51,6 +65,32 @@ def test_the_last_two_portions_end_at_once(world: World, dsn: str, first: int) -
     world.run()
     assert world.noted == ["callback"]
     assert world.states == ["succeeded"]
+
+
+@pytest.mark.parametrize("more", [0, 1], ids=["members only", "with a job of a chain"])
+def test_two_that_each_see_the_others_portion_open_do_not_leave_the_group_open(
+    world: World, dsn: str, more: int
+) -> None:
+    """The first one waits between its own count and its look at the others. What it looks at then is locked."""
+    for _ in range(more):
+        chain(world.note.call("first"), world.note.call("second")).enqueue()
+    a_group(world, PORTION + 3)
+    group([world.note.call("last"), world.note.call("last")]).enqueue()
+    claims = next_claims(dsn, more + PORTION + 3 + 1)
+    large, small = claims[more:-1], claims[-1]
+    batch = [*claims[:more], *large[:PORTION], small]
+    with psycopg.connect(dsn) as one, psycopg.connect(dsn) as two, ThreadPoolExecutor(1) as thread:
+        with psycopg.connect(dsn) as holder:
+            holder.execute(LOCK_THE_LAST_GROUPS_COUNT)
+            waiting = thread.submit(ask, one, ending(batch))
+            until_statements_wait(dsn, unless=waiting.done)
+            ask(two, ending(large[PORTION:]))
+        until_statements_wait(dsn, unless=waiting.done)
+        two.commit()
+        waiting.result(timeout=30)
+        one.commit()
+    world.run()
+    assert sorted(world.noted) == sorted(["second"] * more + ["callback", "last"])
 
 
 def test_portions_end_at_once_while_another_is_open(world: World, dsn: str) -> None:
