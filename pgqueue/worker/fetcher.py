@@ -45,6 +45,9 @@ FADING = 0.1
 SHORTEST_SAMPLE = 0.01
 """Seconds. Samples closer than this are ignored: jobs that end in one batch would look like a high rate."""
 
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+"""Seconds for which nothing is claimed after the second answer in a row that could not be handled. It doubles with each."""
+
 
 class Fetcher:
     """Claims jobs for the runners, and waits when there are none.
@@ -98,6 +101,7 @@ class Fetcher:
         self._idle = True
         self._unbroken_since = time.monotonic()
         self._lanes_first = False
+        self._unhandled = 0  # answers in a row
         self._stopping = False
         self._waiting = False
 
@@ -132,6 +136,7 @@ class Fetcher:
             return
         self.asks += 1
         self.empty += not found
+        self._unhandled = 0
         self._portions.learn(found)
         self._most = min(LARGEST_CLAIM, self._most * 2)
         if found:
@@ -207,7 +212,7 @@ class Fetcher:
         """End what was claimed and cannot be handled: of one job the attempt is spent, several are requeued unspent.
 
         Then jobs are claimed one at a time for a while, so that the job that cannot be handled spends its attempts and
-        no other job does.
+        no other job does. If that is every job, the fault is this worker's: it waits longer after each.
         """
         log.error("the answer to a claim could not be handled", extra={"jobs": room}, exc_info=error)
         known = self._runners.known()
@@ -216,6 +221,16 @@ class Fetcher:
             claim.give_up(worker, known, error) if room == 1 else claim.return_unknown(worker, known)
         )
         self._most = 1
+        self._unhandled += 1
+        if self._unhandled > 1:
+            await self._pause(min(FIRST_PAUSE * 2 ** min(self._unhandled - 2, 10), LONGEST_PAUSE))
+
+    async def _pause(self, seconds: float) -> None:
+        """Look for nothing for so long, or until stopped."""
+        until = time.monotonic() + seconds
+        while not self._stopping and (left := until - time.monotonic()) > 0:
+            self._signals.look.clear()
+            await self._wait(within=left)
 
     def _room(self) -> int:
         """How many to claim now; 0 while enough claims wait. Then ``signals.room_at`` says when to look again."""

@@ -112,6 +112,31 @@ async def test_a_job_that_breaks_whoever_claims_it_spends_its_attempts_alone(
     assert error == "no claim can be made of this row"
 
 
+async def test_a_worker_that_can_handle_no_answer_waits_and_does_not_spend_the_attempts_of_every_job(
+    queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fault is its own, as after a driver was replaced under it: another worker may run the jobs."""
+
+    class Broken(Claim, frozen=True):
+        """A claim that cannot be made."""
+
+        def __post_init__(self) -> None:
+            if self.task:
+                raise ValueError("no claim can be made of any row")
+
+    monkeypatch.setattr(claim, "Claim", Broken)
+    monkeypatch.setattr("pgqueue.worker.fetcher.FIRST_PAUSE", 600.0)
+    monkeypatch.setattr("pgqueue.worker.fetcher.LONGEST_PAUSE", 600.0)
+    queue.task(name="noop")(lambda: None)
+    queue.enqueue_many(queue.tasks["noop"].call() for _ in range(3))
+    async with running(queue) as worker:
+        spent = "select count(*) from pgqueue.jobs where attempts > 0"
+        await until(lambda: worker.parts.fetcher.waits and ask(queue, spent) == [(1,)])
+        worker.parts.signals.look.set()  # an enqueuer's notification does not end the pause
+        await until(lambda: worker.parts.fetcher.waits)
+    assert ask(queue, spent) == [(1,)]
+
+
 async def test_a_worker_claims_less_after_long_arguments(
     queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
