@@ -23,6 +23,7 @@ from pgqueue.django.admin_pages import (
 from pgqueue.django.admin_places import QueueAdmin, WorkerAdmin
 from pgqueue.django.admin_schedules import ScheduleAdmin
 from pgqueue.django.admin_search import HELP, Unsearchable, search
+from pgqueue.django.admin_shares import ShareAdmin
 from pgqueue.django.admin_show import (
     SUMMARY,
     as_ago,
@@ -44,8 +45,9 @@ __all__ = [
     "LimitAdmin",
     "QueueAdmin",
     "ScheduleAdmin",
+    "ShareAdmin",
     "WorkerAdmin",
-]  # importing the last four registers them
+]  # importing the last five registers them
 
 ON_RECORD_BY_KEY = Q(state__in=sorted(set(JobState) - {JobState.SUCCEEDED, JobState.CANCELLED}))
 

@@ -267,6 +267,20 @@ class Limit(ReadOnly):
         return str(self.name)
 
 
+class Share(Limit):
+    """A row of the limits that is the weight of a share; ``queue.control.limits.weigh`` changes it. No row: the weight is 1."""
+
+    class Meta:
+        """The rows are among the limits; its permissions are its own."""
+
+        proxy = True
+        default_permissions = ("view", "add", "change")
+
+    def __str__(self) -> str:
+        """The values of its arguments, as its key has them."""
+        return str(self.name).strip()
+
+
 def _refused(model: type[models.Model]) -> PgQueueError:
     return PgQueueError(
         f"pgqueue.{model.__name__} is there to be read; enqueue, cancel, retry and purge jobs with the queue's "

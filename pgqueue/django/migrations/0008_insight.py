@@ -30,4 +30,10 @@ class Migration(migrations.Migration):
                 "default_permissions": ("view", "add", "change"),
             },
         ),
+        migrations.CreateModel(
+            name="Share",
+            fields=[],
+            options={"proxy": True, "default_permissions": ("view", "add", "change")},
+            bases=("pgqueue.limit",),
+        ),
     ]
