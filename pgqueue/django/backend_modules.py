@@ -13,6 +13,7 @@ import logging
 import sys
 import threading
 import time
+from contextlib import suppress
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
@@ -24,6 +25,9 @@ log = logging.getLogger("pgqueue.django")
 AGAIN_AFTER = 60.0
 """Seconds."""
 MOST_REFUSED = 1000
+TRIES = 10
+
+_parsing = threading.Lock()
 
 _refused: dict[str, float] = {}
 """Refused names, and when they were refused, in seconds of the monotonic clock."""
@@ -123,7 +127,7 @@ def _declares(spec: ModuleSpec, function: str) -> bool:
     """Whether a module's source decorates such a function as a task; a module without source declares nothing."""
     try:
         source = spec.loader.get_source(spec.name)  # type: ignore[union-attr]  # a spec without a loader raises, which is caught
-        body = ast.parse(source or "").body
+        body = _parsed(source or "").body
     except Exception:
         log.warning(
             "the source of a task's module cannot be read: the module is not imported",
@@ -137,6 +141,19 @@ def _declares(spec: ModuleSpec, function: str) -> bool:
         and any(_is_of_a_task(decorator) for decorator in node.decorator_list)
         for node in body
     )
+
+
+def _parsed(source: str) -> ast.Module:
+    """The syntax tree of a source.
+
+    Python 3.11 fails now and then where two threads parse at once (https://github.com/python/cpython/issues/106905). Ours
+    do it in turn; where a thread of another library parses, too, we try again.
+    """
+    with _parsing:
+        for _ in range(TRIES - 1):
+            with suppress(SystemError):
+                return ast.parse(source)
+        return ast.parse(source)
 
 
 def _is_of_a_task(decorator: ast.expr) -> bool:

@@ -1,5 +1,6 @@
 """What a worker of Django's tasks imports because a job names it, and what it never does: a job's name is only text."""
 
+import ast
 import asyncio
 import sys
 import threading
@@ -339,6 +340,25 @@ def test_many_threads_load_a_module_once(place: Path) -> None:
     for thread in threads:
         thread.join(PATIENCE)
     assert answers == [True] * 8
+
+
+@pytest.mark.parametrize(
+    ("failures", "loads"), [(backend_modules.TRIES - 1, True), (backend_modules.TRIES, False)]
+)
+def test_a_module_is_parsed_again_where_python_failed_since_another_thread_parsed(
+    place: Path, monkeypatch: pytest.MonkeyPatch, failures: int, *, loads: bool
+) -> None:
+    _module(place, "late", LATE)
+    parse, left = ast.parse, [SystemError("AST constructor recursion depth mismatch")] * failures
+
+    def parsed(source: str) -> ast.Module:
+        assert backend_modules._parsing.locked()  # noqa: SLF001 - our own threads parse in turn
+        if left:
+            raise left.pop()
+        return parse(source)
+
+    monkeypatch.setattr(ast, "parse", parsed)
+    assert DjangoQueue.from_settings().load_task("neighbours.project.shop.late.send") is loads
 
 
 def test_a_project_without_tasks_in_its_settings_imports_nothing(place: Path) -> None:
