@@ -26,7 +26,7 @@ from uuid import UUID
 
 import msgspec
 
-from pgqueue.store.arrays import numbers, texts
+from pgqueue.store.arrays import numbers, texts, truths
 from pgqueue.store.claim import next_fence
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.gcra import HORIZON
@@ -233,7 +233,7 @@ def _claim(
         "worker": worker,
         "queues": texts(one.queue for one, _ in quotas),
         "lanes": texts(one.lane for one, _ in quotas),
-        "insides": [one.inside for one, _ in quotas],
+        "insides": truths(one.inside for one, _ in quotas),
         "quotas": numbers([quota for _, quota in quotas]),
         "fence": next_fence(),
         "now": now,

@@ -1,5 +1,5 @@
 -- limits/claim: take waiting jobs, in order, from each lane up to its quota; of a queue that is itself limited, its ready jobs.
--- index: jobs_lanes, jobs_ready, jobs_pkey
+-- index: jobs_lanes, jobs_ready, jobs_pkey, queues_pkey
 -- locks: the worker's own row, shared; the claimed rows; rows that others hold locked are skipped, never waited for
 -- run by: a claim from lanes, in the same transaction
 -- why: as in claim, nothing that a row holds makes this statement fail
@@ -10,7 +10,7 @@ line as (
     select queue, lane, quota, inside
     from claimant cross join unnest(%(queues)s::text[], %(lanes)s::text[], %(quotas)s::integer[], %(insides)s::boolean[])
          as line (queue, lane, quota, inside)
-    where (select paused_at from pgqueue.queues where name = line.queue) is null
+    where queue <> all(array(select name from pgqueue.queues where name = any(%(queues)s::text[]) and paused_at is not null))
 ),
 waiting as (
     select job.id

@@ -10,6 +10,8 @@ begin
     end if;
     return new;
 end $$;
+create or replace trigger jobs_keep_in_lane before update of status, lane on pgqueue.jobs
+    for each row when (new.lane is not null) execute function pgqueue.keep_in_lane();
 
 create or replace function pgqueue.put_in_lanes(ids bigint[]) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$

@@ -36,6 +36,10 @@ begin
     end if;
     return new;
 end $$;
+-- For a job that is claimed out of its lane, and keeps no place, the function would change nothing; to call it takes 1.4 µs.
+create or replace trigger jobs_keep_in_lane before update of status, lane on pgqueue.jobs
+    for each row when (new.lane is not null and (new.status <> 'running' or new.in_lane or new.place_at is not null))
+    execute function pgqueue.keep_in_lane();
 
 -- As in revision 0007, but that an argument which has its default is left out, as Python leaves it out.
 create or replace function pgqueue.put_in_lanes(ids bigint[]) returns void

@@ -58,6 +58,24 @@ def workers(queue: PgQueue) -> Workers:
     return Workers(queue)
 
 
+@pytest.mark.parametrize("kept", ["in_lane = true, place_at = null", "in_lane = null, place_at = now()"])
+def test_a_job_that_any_statement_sets_running_leaves_its_lane_and_keeps_no_place(
+    queue: PgQueue, kept: str
+) -> None:
+    """Statements of users and of former releases know neither column; a job that stays in its lane is claimed twice."""
+
+    @queue.task(limit=Limit(1))
+    def work() -> None: ...
+
+    job = work.enqueue()
+    state = "blocked" if "in_lane = true" in kept else "scheduled"
+    ask(queue, f"update pgqueue.jobs set status = %s, {kept} where id = %s", state, job.id)
+    (worker,) = Workers(queue).ids[:1]
+    claimed = "update pgqueue.jobs set status = 'running', worker_id = %s, claimed_at = now() where id = %s"
+    ask(queue, claimed, worker, job.id)
+    assert ask(queue, "select status, in_lane, place_at from pgqueue.jobs") == [("running", None, None)]
+
+
 def test_starts_are_exactly_one_interval_apart_over_three_workers_and_a_pause_is_not_made_up_for(
     queue: PgQueue, workers: Workers
 ) -> None:
