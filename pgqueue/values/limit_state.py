@@ -106,13 +106,14 @@ class LimitState:
                     free[text] = max(0, (said.most or 0) - self.running.get(text, 0))
         return free
 
+    def take(self, line: Line, jobs: int) -> None:
+        """Take note of jobs that start at once, where no limit is a rate."""
+        running = self.running
+        for text in line.lane.keys:
+            running[text] = running.get(text, 0) + jobs
+
     def start(self, line: Line, cost: int) -> int | None:
         """When the next job of this lane starts, in microseconds since 1970; None: not soon. If so, it is counted from now on."""
-        if not self.has_rates:
-            running = self.running
-            for key in line.keys:
-                running[key.text] = running.get(key.text, 0) + 1
-            return self.now
         at = self._start(line, cost)
         if at > self.now + self.horizon:
             return None
