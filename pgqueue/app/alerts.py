@@ -14,7 +14,7 @@ from typing import Any
 
 from pgqueue.app.operator import me
 from pgqueue.app.registry import Registry
-from pgqueue.app.storing import SCRIPT
+from pgqueue.app.storing import modules_of
 from pgqueue.app.task import Task
 from pgqueue.errors import Duration, InvalidOption, PayloadError, as_limit
 from pgqueue.store import alerts
@@ -93,8 +93,7 @@ class Alerts:
 
     def application(self) -> Plan[Applied]:
         """The plan of :meth:`apply`, for workers."""
-        modules = {task.function.__module__ for task in self._queue.tasks.values()} - {SCRIPT}
-        return alerts.apply(self.declared(), sorted(modules))
+        return alerts.apply(self.declared(), modules_of(self._queue.tasks))
 
     def apply(self) -> Applied:
         """Store what the app's code declares, all or none, and remove what its modules no longer declare.

@@ -40,6 +40,10 @@ def name_of(function: Callable[..., Any], given: str | None) -> str:
     """
     if given is not None:
         return check_name("task", given)
+    if not function.__module__:
+        raise InvalidOption(
+            f"{_shown(function)} is in no module: give the task a name, @queue.task(name=...)"
+        )
     module = _real_name(function.__module__) or function.__module__
     return check_name("task", f"{module}.{function.__qualname__}")
 

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from pgqueue.app.declaring import Declared, TimingOptions, timing_of
 from pgqueue.app.registry import Registry
-from pgqueue.app.task import Call
+from pgqueue.app.task import Call, Task
 from pgqueue.errors import InvalidOption
 from pgqueue.store import schedules
 from pgqueue.store.plan import Plan
@@ -22,6 +22,17 @@ from pgqueue.values.schedule import NewSchedule, Timing
 from pgqueue.values.scheduled import Applied, Change, Schedule
 
 SCRIPT = "__main__"
+
+
+def modules_of(tasks: Mapping[str, Task[..., Any]]) -> list[str]:
+    """The modules of tasks, whose declarations a worker stores and removes; not the program's own, of which each program has one.
+
+    A function that was made by ``exec`` may have no module.
+    """
+    found = {task.function.__module__ for task in tasks.values()}
+    return sorted(module for module in found if module and module != SCRIPT)
+
+
 """Many programs have a module of this name, so it owns nothing."""
 
 
@@ -43,9 +54,10 @@ class Storing:
 
     def application(self) -> Plan[Applied]:
         """The plan of :meth:`apply`, for workers."""
-        modules = {task.function.__module__ for task in self._queue.tasks.values()} - {SCRIPT}
         clear = [one.stored() for one in self._declared.values()]
-        return schedules.apply([*map(self._checked, clear)], sorted(modules), same=self._same(clear))
+        return schedules.apply(
+            [*map(self._checked, clear)], modules_of(self._queue.tasks), same=self._same(clear)
+        )
 
     def edition(self, name: str, call: Call[Any], timing: Timing) -> Plan[Change]:
         """The plan that changes a schedule for a page on which people edit it. Its unique key, which they do not see, stays.

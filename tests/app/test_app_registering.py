@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from looking import ask
+from looking import ask, until
+from running import Running
 from tenacity import stop_after_attempt
 
-from pgqueue import PgQueue, Retry, Unique, Worker
+from pgqueue import JobState, PgQueue, Retry, Unique, Worker
 from pgqueue.app import enqueuing
 from pgqueue.errors import DuplicateTask, InvalidOption, JobNotFound
 from pgqueue.testing import in_memory
@@ -390,3 +391,21 @@ def test_a_blocking_enqueue_elsewhere_is_as_it_should_be(
 
     asyncio.run(in_a_thread())
     assert caplog.records == []
+
+
+async def test_a_function_without_a_module_is_a_task_if_it_has_a_name(
+    queue: PgQueue, running: Running
+) -> None:
+    """One that was made by ``exec``, beside others: a worker stores what the modules of its tasks declare."""
+    made: dict[str, Any] = {"__name__": None}
+    exec("async def work(): ...", made)  # noqa: S102 - this is such a function
+    with pytest.raises(InvalidOption, match=r"is in no module: give the task a name"):
+        queue.task(made["work"])
+    work = queue.task(name="work")(made["work"])
+    queue.task(plain)
+
+    queue.schedule("@daily", name="daily")(work)
+    job = await work.aenqueue()
+    async with running(queue):
+        await until(lambda: job.status() is JobState.SUCCEEDED)
+    assert ask(queue, "select name from pgqueue.schedules") == [("daily",)]

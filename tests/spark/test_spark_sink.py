@@ -73,10 +73,15 @@ def _write(frame: "DataFrame", dsn: str, **options: str) -> None:
 @pytest.fixture
 def shop(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """An app that this process, the driver and the executors can import."""
+    return _app(spark, SHOP, tmp_path, monkeypatch)
+
+
+def _app(spark: "SparkSession", source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where the queue of an app of this source is found."""
     monkeypatch.syspath_prepend(tmp_path)
     name = f"shop_{uuid.uuid4().hex}"
     path = tmp_path / f"{name}.py"
-    path.write_text(SHOP)
+    path.write_text(source)
     spark.sparkContext.addPyFile(str(path))
     spark.dataSource.register(PgQueueSource)  # it takes the list of files along
     return f"{name}:queue"
@@ -153,6 +158,30 @@ async def test_a_worker_runs_what_a_dataframe_enqueued_by_the_tasks_own_defaults
     assert found == [("billing", 7, 3)]
     statement = "select count(*), sum(total), max(due) from billed"
     assert ask(dsn, statement) == [(100, Decimal(4950), datetime.fromtimestamp(0.099, UTC))]
+
+
+def test_jobs_of_a_limited_task_wait_in_their_lanes_though_no_worker_has_stored_its_limits(
+    spark: "SparkSession", dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A role that may not store them writes as before: then a worker has to have started."""
+    limited = SHOP.replace("max_attempts=3)", 'max_attempts=3, limit=Limit(1, by="total"))')
+    limited = limited.replace("import Context, PgQueue", "import Context, Limit, PgQueue")
+    name = _app(spark, limited, tmp_path, monkeypatch)
+    frame = spark.sql("select id as order_id, cast(id % 2 + 1 as decimal(9,2)) as total from range(4)")
+    ask(dsn, "drop role if exists app_sink; create role app_sink; grant usage on schema pgqueue to app_sink")
+    ask(
+        dsn,
+        "grant all on all tables in schema pgqueue to app_sink; revoke all on pgqueue.limits from app_sink",
+    )
+    ask(dsn, "grant all on all sequences in schema pgqueue to app_sink")
+
+    _write(frame, f"{dsn}&options=-crole%3Dapp_sink", app=name)
+    without = ask(dsn, "select status, count(*) from pgqueue.jobs group by 1")
+    _write(frame, dsn, app=name)
+
+    assert without == [("ready", 4)]
+    waiting = "select status, count(*) from pgqueue.jobs where in_lane and lane like '%%bill%%' group by lane, status"
+    assert ask(dsn, waiting) == [("blocked", 2)] * 2
 
 
 def test_a_rerun_of_the_whole_program_enqueues_nothing_twice(spark: "SparkSession", dsn: str) -> None:

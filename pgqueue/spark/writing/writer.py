@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from uuid import UUID, uuid4
 
 import pyarrow as pa
+from psycopg.errors import InsufficientPrivilege
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
@@ -32,10 +33,11 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pgqueue.errors import InvalidOption, PipelineError, RowsRefused
+from pgqueue.spark.writing.app import find_app
 from pgqueue.spark.writing.options import read_options
 from pgqueue.spark.writing.rows import SHOWN, Refusal, Rows
 from pgqueue.spark.writing.target import Target, decide
-from pgqueue.store import schema
+from pgqueue.store import limits, schema
 from pgqueue.store.connection import Blocking
 from pgqueue.store.pipeline import sink
 from pgqueue.store.pipeline.sink_stage import Part, stage
@@ -208,12 +210,28 @@ def _prepare(target: Target) -> bool:
         steps = Blocking(connection, database.catalogue)
         run(schema.verify(target.schema), steps)
         run(sink.sweep(), steps)
+        _declare(target, steps)
         if target.run is None:
             return False
         earlier = run(sink.find(target.run), steps)
         if earlier is not None:
             sink.require_task(earlier, target.task)
         return earlier is not None
+
+
+def _declare(target: Target, steps: Blocking) -> None:
+    """Store the limits of the app's task: when staged rows become jobs, the database puts these into the lanes that it knows of."""
+    limiting = None if target.app is None else find_app(target.app).find_task(target.task).limiting
+    if limiting is None:
+        return
+    try:
+        run(limits.declare(limiting.numbers), steps)
+        run(limits.declare_tasks({target.task: limiting}), steps)
+    except InsufficientPrivilege as error:
+        logger.warning(
+            "the limits of the task could not be stored: if no worker that knows it has started yet, its jobs run without",
+            extra={"task": target.task, "error": str(error).strip()},
+        )
 
 
 def _commit(target: Target, new: sink.NewWrite, messages: Sequence[WriterCommitMessage | None]) -> None:
