@@ -1,5 +1,5 @@
 -- limits/claim: take waiting jobs, in order, from each lane up to its quota; of a queue that is itself limited, its ready jobs.
--- index: jobs_lanes, jobs_ready, jobs_pkey, queues_pkey
+-- index: jobs_lanes, jobs_ready, jobs_pkey
 -- locks: the worker's own row, shared; the claimed rows; rows that others hold locked are skipped, never waited for
 -- run by: a claim from lanes, in the same transaction
 -- why: as in claim, nothing that a row holds makes this statement fail

@@ -84,6 +84,11 @@ class Process:
         self._popen = popen
         self.pid = popen.pid
 
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended yet."""
+        return self._popen.poll() is None
+
     def until(self, words: str) -> str:
         """Read the log up to a line with these words in it, and return the line."""
         assert self._popen.stderr is not None
