@@ -73,7 +73,9 @@ def test_limits_are_never_exceeded_by_four_processes_of_eight_slots_that_are_kil
     assert len({one.job for one in lines}) == 320
     at_once = most_at_once(lines, lambda one: f"{one.task} {one.key}")
     assert [at_once[f"in_order {key}"] for key in "abcde"] == [1] * 5
-    assert max(at_once[f"limited {key}"] for key in "abc") == 3  # a busy machine may not reach it for each
+    assert (
+        max(at_once[f"limited {key}"] for key in "abc") <= 3
+    )  # that 3 are reached: tests/worker/test_worker_limits.py
     assert most_at_once(lines, lambda one: one.task)["in_order"] <= 3
     assert ask(dsn, "select count(*) from pgqueue.jobs where in_lane or status = 'running'") == [(0,)]
     queue.close()
