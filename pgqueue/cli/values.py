@@ -1,21 +1,18 @@
 """Values on the command line: lengths of time, instants, JSON, names, job ids.
 
-There is one rule for lengths of time: a number of seconds, or a number with a unit. Values out of range raise an error
+Values out of range raise an error
 here, in terms of the command line; the core checks them again, in terms of Python.
 """
 
-import re
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from pgqueue.errors import LONGEST_DELAY, InvalidOption
+from pgqueue.errors import InvalidOption
+from pgqueue.values.length import read_length
 from pgqueue.values.load import read_bounds
-
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
-_LENGTH = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)")
 
 if TYPE_CHECKING:
     LengthType = click.ParamType[timedelta]
@@ -46,17 +43,10 @@ class Length(LengthType):
         """Read it."""
         if isinstance(value, timedelta):
             return value
-        match = _LENGTH.fullmatch(str(value))
-        if match is None:
-            self.fail(
-                f"{value!r} is no length of time; use seconds, or a number with s, m, h, d or w.", param, ctx
-            )
-        seconds = float(match[1]) * _UNITS[match[2]]
-        if seconds > LONGEST_DELAY.total_seconds():
-            self.fail(f"{value!r} is too long; use ten years (3650d) or less.", param, ctx)
-        if self._above_zero and not timedelta(seconds=seconds):
-            self.fail(f"{value!r} is too short; use a length above zero, such as 0.5, 30 or 5m.", param, ctx)
-        return timedelta(seconds=seconds)
+        try:
+            return read_length(str(value), above_zero=self._above_zero)
+        except InvalidOption as error:
+            self.fail(f"{error}.", param, ctx)
 
 
 LENGTH, ABOVE_ZERO = Length(), Length(above_zero=True)

@@ -39,6 +39,7 @@ class Right(StrEnum):
     SET = "set"
     STEER = "steer"
     SCHEDULE = "schedule"
+    SILENCE = "silence"
 
 
 class User(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ Instants are written as ages (``2h``: two hours ago, by this machine's clock) or
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -14,10 +14,9 @@ from pgqueue.dashboard.visit import Visit
 from pgqueue.errors import InvalidOption
 from pgqueue.values.job import JobState
 from pgqueue.values.job_filter import LIVE
+from pgqueue.values.length import read_length
 
 LONGEST_JSON: Final = 10_000
-_AGE: Final = re.compile(r"(\d{1,6})\s*([smhdw])")
-_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _PAIR: Final = re.compile(r"([\w.-]+)\s*=\s*(.+)", re.DOTALL)
 
 
@@ -172,9 +171,9 @@ def read_instant(name: str, text: str | None) -> datetime | None:
     if text is None:
         return None
     try:
-        if age := _AGE.fullmatch(text):
-            return datetime.now(UTC) - timedelta(seconds=int(age[1]) * _UNITS[age[2]])
+        if text[-1:].isalpha() and text[-1] != "Z":
+            return datetime.now(UTC) - read_length(text)
         at = datetime.fromisoformat(text)
         return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):
+    except (InvalidOption, ValueError, OverflowError):
         raise InvalidOption(f"{name}={text!r:.40}: write an age such as 2h, or 2026-11-23T14:00") from None

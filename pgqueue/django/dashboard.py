@@ -27,6 +27,7 @@ PERMISSIONS: Final[Mapping[str, str]] = {
     "set": "change_queue",
     "steer": "steer_worker",
     "schedule": "fire_schedule",
+    "silence": "change_queue",
 }
 USER: Final = "pgqueue.django.user"
 """The key of the WSGI environment under which the view hands the user on."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 from dashboard.people import Person, die, rows_of
-from dashboard.world import worker_row
+from dashboard.world import stored_alert, worker_row
 from looking import ask
 
 from pgqueue import Limit, PgQueue, chain
@@ -81,6 +81,10 @@ class Shop:
             "workflow-retry": lambda: act(f"/workflows/{self.cancelled()}/retry", "workflow retry"),
             "limit-set": lambda: act("/limit/set?name=name:api", "limit set", most="4"),
             "limit-unset": lambda: act(f"/limit/unset?{self.set_limit()}", "limit unset"),
+            "alert-silence": lambda: act(f"/alert/silence?{self.alert()}", "alert silence", length="2h"),
+            "alert-unsilence": lambda: act(
+                f"/alert/unsilence?{self.alert(silenced=True)}", "alert unsilence"
+            ),
             "operation-continue": lambda: act(f"/operations/{self.operation()}/continue", "continue"),
         }
 
@@ -127,6 +131,9 @@ class Shop:
         else:
             schedules.resume("nightly")
         return "name=nightly"
+
+    def alert(self, *, silenced: bool = False) -> str:
+        return f"name={stored_alert(self._queue, silenced=silenced)}"
 
     def flow(self) -> int:
         return chain(self._step.call(), self._step.call()).enqueue().id

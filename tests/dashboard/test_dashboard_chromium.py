@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 from bench import day
-from dashboard.world import World, shop, worker_row
+from dashboard.world import World, shop, stored_alert, worker_row
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 from werkzeug.serving import WSGIRequestHandler, make_server
 
@@ -129,6 +129,7 @@ def test_pages_with_figures_pass_the_rules_of_axe_too_and_complain_of_nothing(
     day.fill(queue, dsn, jobs=1_000)
     flow = chain(*(queue.tasks["shop.reports.build"].call() for _ in range(3)), name="monthly").enqueue()
     queue.pause("media", why="stock-taking", by="ann")
+    alert = stored_alert(queue)
     with served(local(queue)) as address, opened(chromium) as page:
         for path in (
             "/overview?window=24h",
@@ -136,6 +137,8 @@ def test_pages_with_figures_pass_the_rules_of_axe_too_and_complain_of_nothing(
             "/queues",
             "/queue?name=mail&window=24h",
             "/schedules",
+            "/alerts",
+            f"/alert/silence?name={alert}",
             f"/schedule?name={day.LATE_SCHEDULE}",
             "/workflows",
             f"/workflows/{flow.id}",
@@ -197,6 +200,21 @@ def test_dead_jobs_are_retried_by_their_error_by_clicks(queue: PgQueue, chromium
         expect(page.get_by_role("heading", name="Retry 6 jobs?")).to_be_visible()
         page.get_by_role("button", name="Retry").click()
         expect(page.get_by_role("status")).to_have_text("6 jobs ready again.")
+
+
+def test_an_alert_is_silenced_and_told_again_by_clicks(queue: PgQueue, chromium: Browser) -> None:
+    stored_alert(queue)
+    with served(local(queue)) as address, opened(chromium) as page:
+        page.goto(f"{address}/alerts")
+        page.get_by_role("link", name="Silence…").click()
+        page.get_by_label("For").fill("2h")
+        page.get_by_role("button", name="Silence").click()
+        expect(page.get_by_role("status")).to_contain_text("Alert slow mail is silenced until")
+        assert queue.alerts.list()[0].silenced_until
+        page.get_by_role("link", name="Tell again…").click()
+        page.get_by_role("button", name="Tell again").click()
+        expect(page.get_by_role("status")).to_have_text("The task of alert slow mail is told again.")
+        assert queue.alerts.list()[0].silenced_until is None
 
 
 def test_a_page_shows_what_happens_without_being_reloaded(queue: PgQueue, chromium: Browser) -> None:

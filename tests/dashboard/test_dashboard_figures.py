@@ -10,6 +10,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 from dashboard.people import Person, die
+from dashboard.world import stored_alert
 from looking import ask
 
 from pgqueue import Limit, PgQueue, chain
@@ -20,6 +21,7 @@ EMPTY = {
     "/queues": "No queue is known yet",
     "/limits": "No task declares a limit",
     "/schedules": "No schedule is stored",
+    "/alerts": "No alert is stored",
     "/workflows": "No chain, group or workflow",
     "/audit": "No operator has done anything",
     "/store": "PostgreSQL",
@@ -55,6 +57,31 @@ def test_the_overview_shows_what_waits_and_what_happened(
     assert (now["now"]["ready"], now["now"]["dead"]) == (1, 1)
     assert now["now"]["oldest_in"] == "default"
     assert person().get("/overview?window=2h").status_code == 400
+
+
+def test_an_alert_is_silenced_for_the_time_that_is_typed(
+    queue: PgQueue, person: Callable[..., Person]
+) -> None:
+    name, ann = quote(stored_alert(queue)), person()
+    for wrong in ("", "0", "soon", "9999d", "-1h"):
+        answer = ann.do(f"/alert/silence?name={name}", length=wrong)
+        assert (answer.status_code, 'role="alert"' in answer.text) == (400, True), wrong
+    assert queue.alerts.list()[0].silenced_until is None
+
+    assert "is silenced until" in ann.do(f"/alert/silence?name={name}", length="90m").text
+
+    (now,) = queue.alerts.list()
+    assert now.silenced_until is not None
+    left = now.silenced_until - datetime.now(UTC)
+    assert timedelta(minutes=80) < left <= timedelta(minutes=90)
+    assert now.silenced_by == "ann"
+    page = ann.get("/alerts").text
+    assert "silenced by ann until" in page
+    assert "Tell again…" in page
+    eve = person(Right.SET, Right.SCHEDULE)
+    assert eve.get(f"/alert/silence?name={name}").status_code == 403
+    assert "Tell again…" not in eve.get("/alerts").text
+    assert ann.get("/alert/silence?name=none").status_code == 404
 
 
 def test_a_queue_is_paused_drained_and_resumed(queue: PgQueue, person: Callable[..., Person]) -> None:

@@ -3,11 +3,14 @@
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 from looking import ask, wait_until
 
-from pgqueue import PgQueue
+from pgqueue import OldestReady, PgQueue
+from pgqueue.store import alerts
+from pgqueue.values.alert_state import NewAlert, Terms
 
 SECRET = "hunter22-secret"  # noqa: S105 - to be looked for in what is shown
 HOSTILE = "<script>alert(1)</script>\"'&\x1b[31m\u202e"
@@ -101,6 +104,19 @@ def worker_row(queue: PgQueue, **given: Any) -> None:
         " now() + interval '1 hour', true)",
         **{"queues": None, **fields},
     )
+
+
+def stored_alert(queue: PgQueue, *, silenced: bool = False) -> str:
+    """The name of an alert that is stored, as a worker of the shop stores it."""
+    name = "slow mail"
+    terms = Terms.checked(0, 300, None, resolved=False)
+    new = NewAlert(
+        name, "shop.ops", OldestReady(queue="mail", over=300), terms, "shop.ops.page", "alert",
+        "default", 0, 3, None,
+    )  # fmt: skip
+    queue.database.run(alerts.apply([new], ["shop.ops"]))
+    queue.database.run(alerts.silence(name, timedelta(hours=1) if silenced else None, by="bob"))
+    return name
 
 
 if __name__ == "__main__":

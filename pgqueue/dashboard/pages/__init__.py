@@ -41,6 +41,7 @@ ACTIONS: tuple[Action, ...] = (
     *dead.ACTIONS,
     *workers.ACTIONS,
     *schedules.ACTIONS,
+    *alerts.ACTIONS,
     *workflows.ACTIONS,
     *limits.ACTIONS,
     *operation.ACTIONS,

@@ -14,13 +14,12 @@ from pgqueue.dashboard.page import Action, Content, Done, Field, Page, Question
 from pgqueue.dashboard.visit import Visit
 from pgqueue.dashboard.windows import WINDOWS, charts, chosen_series, chosen_window
 from pgqueue.errors import InvalidOption
+from pgqueue.values.length import WRITTEN, read_length
 from pgqueue.values.queue_settings import QueueSettings
 from pgqueue.values.serving import is_served
 from pgqueue.values.standing import QueueStanding
 
-_LENGTH: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*([smhdw]?)")
-_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
-_A_LENGTH: Final = "seconds, or 90s, 15m, 2h, 7d; empty: nothing is said"
+_A_LENGTH: Final = f"{WRITTEN}; empty: nothing is said"
 _A_NUMBER: Final = "empty: nothing is said"
 HINTS: Final = {
     "priority": _A_NUMBER,
@@ -85,10 +84,10 @@ def _one(value: object) -> str:
 
 def _read(name: str, text: str) -> Any:  # noqa: ANN401 - the setting's own type
     if name in {"timeout", "keep_dead", "ageing"}:
-        found = _LENGTH.fullmatch(text)
-        if found is None:
-            raise InvalidOption(f"{name}={text!r:.40}: write seconds, or 90s, 15m, 2h, 7d")
-        return timedelta(seconds=float(found[1]) * _UNITS[found[2]])
+        try:
+            return read_length(text)
+        except InvalidOption as error:
+            raise InvalidOption(f"{name}: {error}") from None
     if name == "keep_history":
         if text not in _WORDS:
             raise InvalidOption(f"{name}={text!r:.40}: write yes or no")
