@@ -48,6 +48,7 @@ class Schedules(Storing):
         cron: str | None = None,
         /,
         *,
+        by: str | None = None,
         connection: object = None,
         **timing: Unpack[TimingOptions],
     ) -> None:
@@ -57,12 +58,13 @@ class Schedules(Storing):
             name: what it is called, such as ``report of customer 42``.
             call: what each tick enqueues: ``task.call(...)`` or ``task.using(...).call(...)``.
             cron: as for :meth:`pgqueue.PgQueue.schedule`.
+            by: which person does it, for the audit; None: the app itself, which the audit does not note.
             connection: add it on this connection, in its current transaction.
 
         Raises:
             InvalidOption: an option makes no sense, there is no tick to come, or the name is taken.
         """
-        done = self._queue.database.run(self._putting(name, call, cron, timing, overwrite=False), connection)
+        done = self._queue.database.run(self._adding(name, call, cron, timing, by), connection)
         require_stored(name, done)
 
     async def aadd(
@@ -72,11 +74,12 @@ class Schedules(Storing):
         cron: str | None = None,
         /,
         *,
+        by: str | None = None,
         connection: object = None,
         **timing: Unpack[TimingOptions],
     ) -> None:
         """As :meth:`add`, awaited."""
-        plan = self._putting(name, call, cron, timing, overwrite=False)
+        plan = self._adding(name, call, cron, timing, by)
         require_stored(name, await self._queue.database.arun(plan, connection))
 
     def put(
@@ -86,6 +89,7 @@ class Schedules(Storing):
         cron: str | None = None,
         /,
         *,
+        by: str | None = None,
         connection: object = None,
         **timing: Unpack[TimingOptions],
     ) -> Change:
@@ -95,6 +99,7 @@ class Schedules(Storing):
             name: what it is called.
             call: what each tick enqueues.
             cron: as for :meth:`pgqueue.PgQueue.schedule`.
+            by: which person does it, for the audit; None: the app itself, which the audit does not note.
             connection: store it on this connection, in its current transaction.
 
         Returns:
@@ -103,7 +108,7 @@ class Schedules(Storing):
         Raises:
             InvalidOption: an option makes no sense, there is no tick to come, or code declares this name.
         """
-        done = self._queue.database.run(self._putting(name, call, cron, timing, overwrite=True), connection)
+        done = self._queue.database.run(self._putting(name, call, cron, timing, by), connection)
         return require_stored(name, done)
 
     async def aput(
@@ -113,11 +118,12 @@ class Schedules(Storing):
         cron: str | None = None,
         /,
         *,
+        by: str | None = None,
         connection: object = None,
         **timing: Unpack[TimingOptions],
     ) -> Change:
         """As :meth:`put`, awaited."""
-        plan = self._putting(name, call, cron, timing, overwrite=True)
+        plan = self._putting(name, call, cron, timing, by)
         return require_stored(name, await self._queue.database.arun(plan, connection))
 
     def get(self, name: str) -> Schedule:
@@ -324,7 +330,7 @@ def _firing(name: str, by: str | None) -> Plan[int | None]:
 
 def _filling(name: str, start: datetime, end: datetime, by: str | None) -> Plan[list[Run]]:
     done = ticks.backfill(name, _aware("start", start), _aware("end", end))
-    given = {"from": start.isoformat(), "to": end.isoformat()}
+    given: dict[str, Any] = {"from": start.isoformat(), "to": end.isoformat()}
     return audit.noted(done, "schedule backfill", name, by=signed(by), jobs=len, **given)
 
 

@@ -14,14 +14,17 @@ from pgqueue.app.declaring import Declared, TimingOptions, timing_of
 from pgqueue.app.registry import Registry
 from pgqueue.app.task import Call, Task
 from pgqueue.errors import InvalidOption
-from pgqueue.store import schedules
+from pgqueue.store import audit, schedules
 from pgqueue.store.plan import Plan
 from pgqueue.values.codec import JobPart, opened_value, same_args
 from pgqueue.values.job import NewJob
+from pgqueue.values.options import check_text
 from pgqueue.values.schedule import NewSchedule, Timing
 from pgqueue.values.scheduled import Applied, Change, Schedule
 
 SCRIPT = "__main__"
+"""Many programs have a module of this name, so it owns nothing."""
+_STORED = frozenset({Change.ADDED, Change.CHANGED})
 
 
 def modules_of(tasks: Mapping[str, Task[..., Any]]) -> list[str]:
@@ -31,9 +34,6 @@ def modules_of(tasks: Mapping[str, Task[..., Any]]) -> list[str]:
     """
     found = {task.function.__module__ for task in tasks.values()}
     return sorted(module for module in found if module and module != SCRIPT)
-
-
-"""Many programs have a module of this name, so it owns nothing."""
 
 
 class Storing:
@@ -59,25 +59,32 @@ class Storing:
             [*map(self._checked, clear)], modules_of(self._queue.tasks), same=self._same(clear)
         )
 
-    def edition(self, name: str, call: Call[Any], timing: Timing) -> Plan[Change]:
+    def edition(self, name: str, call: Call[Any], timing: Timing, *, by: str) -> Plan[Change]:
         """The plan that changes a schedule for a page on which people edit it. Its unique key, which they do not see, stays.
 
         Args:
             name: which.
             call: what each tick enqueues.
             timing: when its ticks are.
+            by: who edits it, for the audit.
         """
         new = NewSchedule(name=name, job=call.job, timing=timing)
-        return schedules.put(self._checked(new), replace=True, keep_key=True, same=self._same([new]))
+        done = schedules.put(self._checked(new), replace=True, keep_key=True, same=self._same([new]))
+        return _noted(done, new, "schedule put", by)
+
+    def _adding(
+        self, name: str, call: Call[Any], cron: str | None, timing: TimingOptions, by: str | None
+    ) -> Plan[Change]:
+        new = _asked(name, call, cron, timing)
+        done = schedules.put(self._checked(new), replace=False, same=self._same([new]))
+        return _noted(done, new, "schedule add", by)
 
     def _putting(
-        self, name: str, call: Call[Any], cron: str | None, timing: TimingOptions, *, overwrite: bool
+        self, name: str, call: Call[Any], cron: str | None, timing: TimingOptions, by: str | None
     ) -> Plan[Change]:
-        job = getattr(call, "job", None)
-        if not isinstance(job, NewJob):
-            raise InvalidOption(f"schedule {name!r}: {call!r:.80} is no call of a task; give task.call(...)")
-        new = NewSchedule(name=name, job=job, timing=timing_of(cron, timing))
-        return schedules.put(self._checked(new), replace=overwrite, same=self._same([new]))
+        new = _asked(name, call, cron, timing)
+        done = schedules.put(self._checked(new), replace=True, same=self._same([new]))
+        return _noted(done, new, "schedule put", by)
 
     def _checked(self, new: NewSchedule) -> NewSchedule:
         """A schedule whose job is checked and encoded as every enqueue's is."""
@@ -96,6 +103,21 @@ class Storing:
             return schedule
         part = JobPart("args", schedule.task, schedule.meta)
         return structs.replace(schedule, args=opened_value(self._queue.codec, schedule.args, part))
+
+
+def _asked(name: str, call: Call[Any], cron: str | None, timing: TimingOptions) -> NewSchedule:
+    job = getattr(call, "job", None)
+    if not isinstance(job, NewJob):
+        raise InvalidOption(f"schedule {name!r}: {call!r:.80} is no call of a task; give task.call(...)")
+    return NewSchedule(name=name, job=job, timing=timing_of(cron, timing))
+
+
+def _noted(done: Plan[Change], new: NewSchedule, action: str, by: str | None) -> Plan[Change]:
+    """The plan, noted in the audit if a person does it. What the app does itself is not noted: it needs no right to the audit."""
+    if by is None:
+        return done
+    said: dict[str, Any] = {"task": new.job.task, "queue": new.job.queue, "rule": str(new.timing)}
+    return audit.noted(done, action, new.name, by=check_text("by", by), changed=_STORED.__contains__, **said)
 
 
 def require_stored(name: str, change: Change) -> Change:

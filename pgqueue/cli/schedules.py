@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
+from pgqueue.app.operator import signed
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import Settings, with_queue
 from pgqueue.cli.output import json_option, print_json, print_table, spelled_out, zone
@@ -93,6 +94,7 @@ def show(queue: PgQueue, /, *, name: str, limit: int, as_json: bool) -> None:
 @click.option("--priority", type=int, help="From -100 to 100; a job with a higher one runs sooner.")
 @click.option("--max-attempts", type=int, help="A job is dead after this many failed attempts.")
 @click.option("--replace", is_flag=True, help="Change the schedule of this name, if there is one.")
+@by_option
 @click.pass_obj
 def add(
     settings: Settings,
@@ -106,6 +108,7 @@ def add(
     priority: int | None,
     max_attempts: int | None,
     replace: bool,
+    by: str | None,
     **given: Any,  # noqa: ANN401 - the timing's options
 ) -> None:
     """Add a schedule of TASK, a task of your app. Give --cron, --every or --at."""
@@ -114,9 +117,9 @@ def add(
     chosen = queue.find_task(task).using(queue=queue_name, priority=priority, max_attempts=max_attempts)
     timing: TimingOptions = {key: value for key, value in given.items() if value is not None}  # type: ignore[assignment]  # by name
     if replace:
-        said = str(queue.schedules.put(name, chosen.call(**arguments), cron, **timing))
+        said = str(queue.schedules.put(name, chosen.call(**arguments), cron, by=signed(by), **timing))
     else:
-        queue.schedules.add(name, chosen.call(**arguments), cron, **timing)
+        queue.schedules.add(name, chosen.call(**arguments), cron, by=signed(by), **timing)
         said = "added"
     click.echo(f"{spelled_out(name)}: {said}")
 

@@ -157,18 +157,21 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # Django's class
             self._show(str(error))
         return given
 
-    def store(self) -> Change | None:
+    def store(self, by: str) -> Change | None:
         """Store what was entered. None: it was added.
+
+        Args:
+            by: who entered it, for the audit.
 
         Raises:
             InvalidOption: the name was taken meanwhile, or no tick is left.
         """
         name = self.cleaned_data["name"]
         if self._stored is not None:
-            plan = project_queue().schedules.edition(name, self._call, self._timing)
+            plan = project_queue().schedules.edition(name, self._call, self._timing, by=by)
             return require_stored(name, project_queue().database.run(plan))
         options = {one: getattr(self._timing, one) for one in TIMING}
-        project_queue().schedules.add(name, self._call, options.pop("cron"), **options)
+        project_queue().schedules.add(name, self._call, options.pop("cron"), by=by, **options)
         return None
 
     def _called(self, given: Mapping[str, Any]) -> Call[Any]:

@@ -102,7 +102,7 @@ class ScheduleAdmin(ReadOnlyAdmin):
 
     def save_model(self, request: HttpRequest, obj: Schedule, form: Any, change: Any) -> None:  # noqa: ANN401, ARG002 - Django's call
         """Store what was entered."""
-        form.store()
+        form.store(str(request.user))
 
     def delete_model(self, request: HttpRequest, obj: Schedule) -> None:
         """Remove one."""

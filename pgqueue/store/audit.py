@@ -17,19 +17,23 @@ def noted(
     *,
     by: str | None,
     jobs: Callable[[T], int] | None = None,
+    changed: Callable[[T], bool] = bool,
     **details: object,
 ) -> Plan[T]:
     """The same plan, which also writes down in its transaction what an operator did, if it changed anything.
 
     Args:
-        done: the plan. An empty result, 0, False and None mean that it changed nothing.
+        done: the plan.
         action: as for :func:`note`.
         target: as for :func:`note`.
         by: who.
         jobs: how many jobs are meant by its result.
+        changed: whether its result means that it changed something; an empty result, 0, False and None do not.
         details: as for :func:`note`.
     """
-    return cast("Plan[T]", with_note(done, action, target, by=by, jobs=jobs, details=details))
+    return cast(
+        "Plan[T]", with_note(done, action, target, by=by, jobs=jobs, changed=changed, details=details)
+    )
 
 
 def doing(asked: Plan[T]) -> Plan[T]:
@@ -45,11 +49,12 @@ def with_note(
     *,
     by: str | None,
     jobs: Callable[[Any], int] | None,
+    changed: Callable[[Any], bool],
     details: dict[str, object],
 ) -> Steps[Any]:
     """What :func:`noted` returns, with its arguments."""
     result = yield from done
-    if result:
+    if changed(result):
         yield from note(action, target, by=by, jobs=None if jobs is None else jobs(result), **details)
     return result
 

@@ -56,6 +56,7 @@ class Operations:
         target: str,
         by: str | None,
         jobs: Callable[[Any], int] | None,
+        changed: Callable[[Any], bool],  # noqa: ARG002 - the plan's argument: it did
         details: Mapping[str, object],
         result: Any,  # noqa: ANN401 - the result of any plan
         now: datetime,

@@ -152,7 +152,7 @@ class Memory(Database):
         """Answer a plan; where an operator asks, write down what changed."""
         with self._one_at_a_time:
             answer = self._answer(doing(plan))
-            if answer and doing(plan) is not plan:
+            if doing(plan) is not plan and plan.arguments["changed"](answer):
                 self._operations.write(**plan.arguments, result=answer, now=self.clock.now)
             return answer
 

@@ -52,6 +52,17 @@ def test_a_name_that_is_taken_is_refused_and_replaced_when_asked(dsn: str) -> No
     assert schedules(dsn, "add", *NIGHTLY, "--priority", "9", "--replace").stdout == "nightly: changed\n"
 
 
+def test_the_audit_says_who_added_and_changed_a_schedule(dsn: str, queue: PgQueue) -> None:
+    schedules(dsn, "add", *NIGHTLY, "--by", "ann")
+    schedules(dsn, "add", *NIGHTLY, "--by", "bob")
+    schedules(dsn, "add", *NIGHTLY, "--replace", "--by", "cid")
+    schedules(dsn, "add", *NIGHTLY, "--priority", "9", "--replace")
+    changed, added = queue.control.audit()
+    said = {"task": "shop.send", "queue": "mail", "rule": "30 1 * * * Europe/London"}
+    assert (added.by, added.action, added.target, added.details) == ("ann", "schedule add", "nightly", said)
+    assert (changed.action, "@" in (changed.by or "")) == ("schedule put", True)
+
+
 def test_next_shows_what_a_clock_change_does(dsn: str) -> None:
     schedules(dsn, "add", *NIGHTLY, "--start", "2032-03-27T12:00:00Z")
     _, first, second = schedules(dsn, "next", "nightly", "--count", "2").stdout.splitlines()
@@ -75,7 +86,7 @@ def test_pause_resume_fire_and_remove(dsn: str, queue: PgQueue) -> None:
     assert schedules(dsn, "resume", "nightly", "--by", "cid").stdout == "nightly: resumed\n"
     assert schedules(dsn, "resume", "nightly").stdout == "nightly: was not paused\n"
     assert schedules(dsn, "remove", "nightly", "--by", "dan").stdout == "nightly: removed\n"
-    assert [(one.by, one.action) for one in reversed(queue.control.audit())] == [
+    assert [(one.by, one.action) for one in reversed(queue.control.audit(limit=4))] == [
         ("ann", "schedule pause"),
         ("bob", "schedule fire"),
         ("cid", "schedule resume"),

@@ -60,6 +60,11 @@ def stored() -> Schedules:
     return project_queue().schedules
 
 
+def noted_last() -> tuple[str | None, str, str]:
+    (last,) = project_queue().control.audit(limit=1)
+    return last.by, last.action, last.target
+
+
 def page_of(name: str) -> str:
     return f"{LIST}{name}/change/"
 
@@ -116,6 +121,7 @@ def test_a_schedule_is_added_with_all_its_options(client: Client) -> None:
     )  # fmt: skip
     assert found.module is None
     assert LogEntry.objects.get().object_repr == "nightly"
+    assert noted_last() == ("root", "schedule add", "nightly")
 
 
 @pytest.mark.parametrize(
@@ -187,6 +193,7 @@ def test_an_edit_changes_what_was_edited_and_keeps_the_rest(client: Client, conf
     found = stored().get("nightly")
     assert (found.args, found.priority, found.queue) == ({"order_id": 9}, 3, "mail")
     assert (found.unique_key, found.meta) == ("one", {"tag": "x"})
+    assert noted_last() == ("root", "schedule put", "nightly")
     assert found.timing == Timing(
         every=timedelta(hours=1), start=WHEN, end=WHEN + timedelta(days=1), jitter=timedelta(seconds=1.5), overlap="skip"
     )  # fmt: skip

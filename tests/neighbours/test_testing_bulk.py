@@ -152,7 +152,10 @@ def test_what_becomes_of_a_flow_is_the_same(queue: PgQueue) -> None:
 
 def test_what_operators_do_to_schedules_flows_and_a_job_is_noted(queue: PgQueue, clock: Clock) -> None:
     step = queue.task(name="step")(lambda: None)
-    queue.schedules.add("daily", step.call(), every=timedelta(days=1), start=clock.now - timedelta(days=9))
+    daily: dict[str, Any] = {"every": timedelta(days=1), "start": clock.now - timedelta(days=9)}
+    queue.schedules.add("daily", step.call(), by="abe", **daily)
+    queue.schedules.put("weekly", step.call(), "@weekly")
+    queue.schedules.put("daily", step.call(), by="nobody", **daily)
     queue.schedules.pause("daily", by="ann")
     queue.schedules.resume("daily", by="bob")
     queue.schedules.fire("daily", by="cid")
@@ -168,10 +171,17 @@ def test_what_operators_do_to_schedules_flows_and_a_job_is_noted(queue: PgQueue,
     assert not queue.control.run_now(later.id, by="nobody")
     assert later.status() == "ready"
 
-    said = [(one.by, one.action, one.target, one.jobs, one.details) for one in queue.control.audit(limit=8)]
+    said = [(one.by, one.action, one.target, one.jobs, one.details) for one in queue.control.audit(limit=9)]
 
     given = {"from": start.isoformat(), "to": end.isoformat()}
     assert said[::-1] == [
+        (
+            "abe",
+            "schedule add",
+            "daily",
+            None,
+            {"task": "step", "queue": "default", "rule": "every 1 day, 0:00:00"},
+        ),
         ("ann", "schedule pause", "daily", None, {}),
         ("bob", "schedule resume", "daily", None, {}),
         ("cid", "schedule fire", "daily", 1, {}),
