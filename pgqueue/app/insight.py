@@ -1,37 +1,29 @@
 """The queue as people look at it: ``queue.insight``. One module behind every door: dashboards, the command, metrics.
 
-What is read is decided in :mod:`pgqueue.store.insight` and its neighbours; nothing is changed here.
+What is read is decided in :mod:`pgqueue.store.insight` and its neighbours. What happened over time is in ``over_time.py``.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Protocol, TypedDict, Unpack
 
 import msgspec
 
-from pgqueue.errors import Duration, InvalidOption, as_limit
-from pgqueue.store import insight, limit_control, searching, series, standings
+from pgqueue.app.over_time import OverTime
+from pgqueue.errors import InvalidOption
+from pgqueue.store import insight, limit_control, searching, standings
 from pgqueue.store import story as stories
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan
 from pgqueue.values.codec import Codec, encoded_key, opened
-from pgqueue.values.insight import Errors, Found, Running, ScheduleLag, StoreHealth, Which
+from pgqueue.values.insight import Errors, Found, Running, ScheduleLag, StoreHealth
 from pgqueue.values.job import JobState, states_of
 from pgqueue.values.job_filter import JobFilter
 from pgqueue.values.limit import Numbers
 from pgqueue.values.limit_status import LimitStatus
 from pgqueue.values.options import check_page, check_text
-from pgqueue.values.series import Series, Totals
 from pgqueue.values.standing import QueueStanding
 from pgqueue.values.story import Story
-
-
-class Of(TypedDict):
-    """Of which jobs figures are, and by what they are told apart."""
-
-    by: Which | None
-    queue: str | None
-    task: str | None
 
 
 class Criteria(TypedDict, total=False):
@@ -78,7 +70,7 @@ class Seen(Protocol):
         """What encodes arguments and keys."""
 
 
-class Insight:
+class Insight(OverTime):
     """Looks at the queue as a whole. Each method takes milliseconds however many jobs wait, and has an awaited twin with an ``a``.
 
     The answers are frozen values; ``msgspec.to_builtins`` makes JSON of each. Instants are of the database's clock.
@@ -86,7 +78,8 @@ class Insight:
 
     def __init__(self, queue: Seen) -> None:
         """Look at this queue."""
-        self._queue = queue
+        super().__init__(queue)
+        self._queue: Seen = queue
 
     def queues(self) -> Sequence[QueueStanding]:
         """How every queue stands: how many jobs in which state, the age of the oldest ready one, the rate, in the order of names.
@@ -190,113 +183,6 @@ class Insight:
         """As :meth:`store`, awaited."""
         return await self._queue.database.arun(insight.store())
 
-    def series(
-        self,
-        since: datetime | Duration = timedelta(hours=1),
-        until: datetime | None = None,
-        *,
-        step: Duration | None = None,
-        by: Which | None = None,
-        queue: str | None = None,
-        task: str | None = None,
-    ) -> Series:
-        """What happened to jobs over time, step by step: counts, wait times and run times.
-
-        Args:
-            since: an instant, or how long before ``until``.
-            until: an instant; None: the present, on the database's clock.
-            step: how long a step is, in whole minutes; steps of hours reach further back. None: about 60 steps.
-            by: ``queue`` or ``task``: a line for each; None: one line.
-            queue: only jobs of this queue.
-            task: only jobs of this task.
-
-        Raises:
-            InvalidOption: an instant has no time zone, or there are more than 1,500 steps.
-        """
-        return self._queue.database.run(_series(since, until, step, by=by, queue=queue, task=task))
-
-    async def aseries(
-        self,
-        since: datetime | Duration = timedelta(hours=1),
-        until: datetime | None = None,
-        *,
-        step: Duration | None = None,
-        by: Which | None = None,
-        queue: str | None = None,
-        task: str | None = None,
-    ) -> Series:
-        """As :meth:`series`, awaited."""
-        return await self._queue.database.arun(_series(since, until, step, by=by, queue=queue, task=task))
-
-    def totals(
-        self,
-        since: datetime | Duration = timedelta(hours=1),
-        until: datetime | None = None,
-        *,
-        by: Which = "task",
-        queue: str | None = None,
-        task: str | None = None,
-    ) -> Totals:
-        """What happened to jobs in a window, by task or by queue, those with the most attempts first.
-
-        Args:
-            since: an instant, or how long before ``until``.
-            until: an instant; None: the present, on the database's clock.
-            by: ``task`` or ``queue``.
-            queue: only jobs of this queue.
-            task: only jobs of this task.
-
-        Raises:
-            InvalidOption: an instant has no time zone.
-        """
-        return self._queue.database.run(_totals(since, until, by=by, queue=queue, task=task))
-
-    async def atotals(
-        self,
-        since: datetime | Duration = timedelta(hours=1),
-        until: datetime | None = None,
-        *,
-        by: Which = "task",
-        queue: str | None = None,
-        task: str | None = None,
-    ) -> Totals:
-        """As :meth:`totals`, awaited."""
-        return await self._queue.database.arun(_totals(since, until, by=by, queue=queue, task=task))
-
-    def keep(
-        self, *, minutes: Duration | None = None, hours: Duration | None = None
-    ) -> tuple[timedelta, timedelta]:
-        """Say for how long the figures of minutes and of hours are kept; at first 48 hours and 400 days.
-
-        Args:
-            minutes: 3 hours or longer; None: as before.
-            hours: None: as before.
-
-        Returns:
-            What holds now.
-
-        Raises:
-            InvalidOption: neither is given, or one is out of its range.
-        """
-        return self._queue.database.run(_keeping(minutes, hours))
-
-    async def akeep(
-        self, *, minutes: Duration | None = None, hours: Duration | None = None
-    ) -> tuple[timedelta, timedelta]:
-        """As :meth:`keep`, awaited."""
-        return await self._queue.database.arun(_keeping(minutes, hours))
-
-
-def _keeping(minutes: Duration | None, hours: Duration | None) -> Plan[tuple[timedelta, timedelta]]:
-    if minutes is None and hours is None:
-        raise InvalidOption("keep(): say minutes=timedelta(...), hours=timedelta(...) or both")
-    kept = None if minutes is None else as_limit("minutes", minutes)
-    if kept is not None and kept < timedelta(hours=3):
-        raise InvalidOption(
-            f"minutes={minutes!r}: hours are made of minutes, so keep them for 3 hours or longer"
-        )
-    return series.keep(kept, None if hours is None else as_limit("hours", hours))
-
 
 def _searching(queue: Seen, criteria: Criteria) -> Plan[Found]:
     given: dict[str, Any] = {name: value for name, value in criteria.items() if value is not None}
@@ -317,30 +203,3 @@ def _searching(queue: Seen, criteria: Criteria) -> Plan[Found]:
 
 def _opened(queue: Seen, found: Found) -> Found:
     return msgspec.structs.replace(found, jobs=tuple(opened(queue.codec, job) for job in found.jobs))
-
-
-def _series(
-    since: datetime | Duration, until: datetime | None, step: Duration | None, **of: Unpack[Of]
-) -> Plan[Series]:
-    length = None if step is None else as_limit("step", step)
-    return series.series(*_window(since, until), length, **_checked(of, None))
-
-
-def _totals(since: datetime | Duration, until: datetime | None, **of: Unpack[Of]) -> Plan[Totals]:
-    return series.totals(*_window(since, until), **_checked(of))
-
-
-def _checked(of: Of, *others: object) -> Any:  # noqa: ANN401 - the same options
-    if of["by"] not in ("queue", "task", *others):
-        raise InvalidOption(f"by={of['by']!r:.80}: use 'queue' or 'task'")
-    return of
-
-
-def _window(
-    since: datetime | Duration, until: datetime | None
-) -> tuple[datetime | timedelta, datetime | None]:
-    start = since if isinstance(since, datetime) else as_limit("since", since)
-    for name, instant in (("since", start), ("until", until)):
-        if isinstance(instant, datetime) and instant.utcoffset() is None:
-            raise InvalidOption(f"{name}={instant!r}: use a datetime with a time zone")
-    return start, until

@@ -26,6 +26,9 @@ VERBS = {
     "bench": Verb(
         "pgqueue.cli.bench.command:bench", "Measure the queue on your database, beside a bare client."
     ),
+    "compare": Verb(
+        "pgqueue.cli.compare:compare", "Say which tasks became slower, or fail more, since a deploy."
+    ),
     "dashboard": Verb("pgqueue.cli.dashboard:dashboard", "Show the queue in a browser, and steer it there."),
     "dead": Verb("pgqueue.cli.dead:dead", "List, retry or delete dead jobs."),
     "demo": Verb("pgqueue.cli.demo.command:demo", "Run jobs, kill a worker, and check that no job is lost."),

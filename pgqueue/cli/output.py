@@ -69,6 +69,25 @@ def local(instant: datetime) -> str:
     return f"{instant.astimezone():%Y-%m-%d %H:%M:%S}"
 
 
+def lasted(seconds: float | None) -> str:
+    """A length of time, short: ``340 ms``, ``12 s``, ``3 min 20 s``, ``2 h 5 min``, ``3 d 4 h``."""
+    if seconds is None:
+        return ""
+    if seconds < 1:
+        return f"{seconds * 1_000:.0f} ms"
+    if seconds < 10:  # noqa: PLR2004
+        return f"{seconds:.1f} s"
+    whole = int(seconds)
+    for length, name, less, less_name in (
+        (86_400, "d", 3_600, "h"),
+        (3_600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if whole >= length:
+            return f"{whole // length:,} {name} {whole % length // less} {less_name}"
+    return f"{whole} s"
+
+
 def zone() -> str:
     """The name of the reader's time zone; both names if it has a summer time."""
     return "/".join(dict.fromkeys(time.tzname if time.daylight else time.tzname[:1]))

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from pgqueue.errors import InvalidOption, as_duration
-from pgqueue.store import control, limit_control, series, standings
+from pgqueue.store import control, limit_control, over_time, standings
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.alert import (
     MOST_DEAD,
@@ -71,7 +71,7 @@ def _backlog(rule: Backlog, now: datetime | None) -> Steps[Reading]:
 
 def _failures(rule: Failures, now: datetime | None) -> Steps[Reading]:
     within = as_duration("within", rule.within)
-    totals = yield from series.totals(within, by="task", queue=rule.queue, task=rule.task, now=now)
+    totals = yield from over_time.totals(within, by="task", queue=rule.queue, task=rule.task, now=now)
     return Reading.over(rule, sum(one.figures.failed for one in totals.lines))
 
 

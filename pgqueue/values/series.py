@@ -1,10 +1,15 @@
 """What happened to jobs over time: counts and spreads of times, in buckets on the database's clock. Pure values."""
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+"""From here whole steps are counted, so that those of every series begin at the same instants."""
 COUNTS = (
     "enqueued",
     "started",
@@ -138,3 +143,13 @@ class Totals(msgspec.Struct, frozen=True):
 def busiest_first(totals: Iterable[Total]) -> tuple[Total, ...]:
     """Those with the most attempts first, and by name where they are equal."""
     return tuple(sorted(totals, key=lambda one: (-one.figures.started, one.name or "")))
+
+
+def floor(instant: datetime, step: timedelta) -> datetime:
+    """The last beginning of a step up to an instant."""
+    return instant - (instant - EPOCH) % step
+
+
+def ceiling(instant: datetime, step: timedelta) -> datetime:
+    """The first beginning of a step from an instant on."""
+    return instant + (EPOCH - instant) % step

@@ -16,6 +16,7 @@ from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 
 from pgqueue import PgQueue
+from pgqueue.cli.output import lasted
 from pgqueue.cli.top import command, snapshot
 from pgqueue.cli.top.screen import Question, Top
 from pgqueue.errors import ConfigurationError, ConnectionFailed
@@ -244,7 +245,7 @@ def test_in_a_terminal_it_shows_the_queues_pauses_one_and_ends(
 
 def test_lengths_of_time_are_short() -> None:
     lengths = (None, 0.0004, 0.34, 4.26, 59.9, 200, 7_500, 273_600)
-    assert [*map(snapshot.lasted, lengths)] == [
+    assert [*map(lasted, lengths)] == [
         "",
         "0 ms",
         "340 ms",

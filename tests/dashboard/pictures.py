@@ -82,6 +82,7 @@ def _trouble(dsn: str) -> None:
                 "trouble-retries": (f"/task?window=24h&name={day.FAILING_TASK}", "light", 1280),
                 "trouble-limit": (f"/limit?name={day.LIMIT}", "dark", 1280),
                 "trouble-slow": (f"/task?window=24h&name={day.SLOW_TASK}", "dark", 1280),
+                "trouble-compare": ("/compare?at=9h&window=2h", "light", 1280),
             },
         )
         served.shutdown()

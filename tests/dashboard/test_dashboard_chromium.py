@@ -134,6 +134,7 @@ def test_pages_with_figures_pass_the_rules_of_axe_too_and_complain_of_nothing(
         for path in (
             "/overview?window=24h",
             f"/task?name={day.FAILING_TASK}&window=24h",
+            "/compare?at=9h&window=4h",
             "/queues",
             "/queue?name=mail&window=24h",
             "/schedules",

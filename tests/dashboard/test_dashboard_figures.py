@@ -20,6 +20,7 @@ EMPTY = {
     "/overview": "No worker has measured a job",
     "/queues": "No queue is known yet",
     "/limits": "No task declares a limit",
+    "/compare": "No worker has measured a job",
     "/schedules": "No schedule is stored",
     "/alerts": "No alert is stored",
     "/workflows": "No chain, group or workflow",

@@ -42,6 +42,7 @@ COMMANDS: Final = {
     "pgqueue limits list": r"name:partner-api +4 at once +4 +\d+",
     "pgqueue limits show name:partner-api": r"{held} +shop.partners.sync +name:partner-api +partners-1:4718",
     "pgqueue why {synced}": "name:partner-api",
+    "pgqueue compare 9h --window 2h": r"attempts\s*\nshop\.media\.thumbnails +slower ",
     "pgqueue schedules list": r"reports.hourly: late: its next tick has been due for [\d.]+ (min|h)",
 }
 
@@ -82,6 +83,17 @@ def test_the_overview_says_what_goes_wrong_now(shop: Shop) -> None:
     assert re.search(r"Schedule reports.hourly is late: its next tick has been due for [\d.]+ (min|h)", said)
     assert re.search(r"Limit name:partner-api: 4 at once, 4 running, \d+ waiting", said)
     assert "nightly" not in said
+
+
+def test_the_page_that_compares_names_the_task_that_a_deploy_made_slow(shop: Shop) -> None:
+    page: Any = shop.person.get("/api/compare?at=9h&window=2h").json
+    slow, *others = page["lines"]
+    assert (slow["name"], slow["changes"]) == ("shop.media.thumbnails", ["slower"])
+    assert 4 < slow["run_ratio"] < 8
+    assert [one["name"] for one in others if set(one["changes"]) & {"slower", "fails more"}] == []
+    failing: Any = shop.person.get("/api/compare?at=6h&window=1h&by=queue").json
+    assert failing["lines"][0]["name"] == "billing"
+    assert "fails more" in failing["lines"][0]["changes"]
 
 
 def test_the_page_of_a_task_shows_since_when_it_is_slow_and_fails(shop: Shop) -> None:

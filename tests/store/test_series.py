@@ -10,7 +10,7 @@ from store.samples import adding, new_job, taking
 
 from pgqueue import PgQueue
 from pgqueue.errors import InvalidOption
-from pgqueue.store import series
+from pgqueue.store import over_time, series
 from pgqueue.values.series import COUNTS, Figures
 from pgqueue.values.sketch import count_times, quantiles
 
@@ -55,8 +55,8 @@ def test_a_minute_is_told_before_it_is_moved_and_after_it(
     write(queue, row(NOON, started=3, times=[2.0]))
 
     def told() -> tuple[Any, Any]:
-        whole = run(series.series(5 * MINUTE, now=NOON + 3 * MINUTE))
-        tasks = run(series.totals(5 * MINUTE, by="task", now=NOON + 3 * MINUTE))
+        whole = run(over_time.series(5 * MINUTE, now=NOON + 3 * MINUTE))
+        tasks = run(over_time.totals(5 * MINUTE, by="task", now=NOON + 3 * MINUTE))
         return whole, tasks
 
     before = told()
@@ -92,17 +92,17 @@ def test_hours_are_made_when_they_are_over_and_late_minutes_are_added_to_both(
     run(series.move(now=NOON + 97 * MINUTE))
 
     window: dict[str, Any] = {"since": NOON, "until": NOON + 2 * HOUR, "now": NOON + 100 * MINUTE}
-    by_minute = run(series.series(step=10 * MINUTE, **window)).lines[0]
+    by_minute = run(over_time.series(step=10 * MINUTE, **window)).lines[0]
     assert [point.figures.started for point in by_minute.points] == [11, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0]
     for queue_ in (None, "mail"):
-        by_hour = run(series.series(step=HOUR, queue=queue_, **window)).lines[0]
+        by_hour = run(over_time.series(step=HOUR, queue=queue_, **window)).lines[0]
         assert [point.figures.started for point in by_hour.points] == [16, 3]
         spread = by_hour.points[0].figures.run
         assert spread is not None
         assert spread.p50 == pytest.approx(21.0, rel=0.05)
     connection.execute("truncate pgqueue.series_minutes")
     connection.commit()
-    by_hour = run(series.series(step=HOUR, **window)).lines[0]
+    by_hour = run(over_time.series(step=HOUR, **window)).lines[0]
     assert [point.figures.started for point in by_hour.points] == [16, 0], "read from the hours"
 
 
@@ -131,7 +131,7 @@ def test_pairs_beyond_the_bound_are_one_row_of_a_minute_and_of_an_hour(
             (False, None, 3),
             (True, None, 5),
         ]
-    lines = queue.database.run(series.totals(NOON, by="queue", now=NOON + HOUR)).lines
+    lines = queue.database.run(over_time.totals(NOON, by="queue", now=NOON + HOUR)).lines
     assert [(one.name, one.figures.started) for one in lines] == [(None, 3), ("tenant-0", 1), ("tenant-1", 1)]
 
 
@@ -184,20 +184,20 @@ def test_jobs_that_wait_count_as_enqueued_when_they_were_enqueued_and_once(
     connection.commit()
     asked: dict[str, Any] = {"since": NOON, "until": NOON + 2 * MINUTE}
 
-    (line,) = run(series.series(**asked, now=NOON + HOUR)).lines
+    (line,) = run(over_time.series(**asked, now=NOON + HOUR)).lines
     assert [point.figures.enqueued for point in line.points] == [2, 1]
-    lines = run(series.totals(**asked, by="task", now=NOON + HOUR)).lines
+    lines = run(over_time.totals(**asked, by="task", now=NOON + HOUR)).lines
     assert [(one.name, one.figures.enqueued) for one in lines] == [("bill", 2), ("mail", 1)]
 
     run(taking(now=NOON + MINUTE))
-    (line,) = run(series.series(**asked, now=NOON + HOUR)).lines
+    (line,) = run(over_time.series(**asked, now=NOON + HOUR)).lines
     assert [point.figures.enqueued for point in line.points] == [0, 0], "the worker that claimed them counts"
 
 
 def test_of_a_large_table_the_waiting_are_estimated_and_the_answer_says_so(
     queue: PgQueue, connection: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(series, "WHOLE_PAGES", 150)
+    monkeypatch.setattr(over_time, "WHOLE_PAGES", 150)
     connection.execute(
         "insert into pgqueue.jobs (queue, task) select 'mail', 'send' from generate_series(1, 30000)"
     )
@@ -233,7 +233,7 @@ def test_a_window_or_step_that_makes_no_sense_is_refused(queue: PgQueue) -> None
     ("length", "step"), [(HOUR, 60), (24 * HOUR, 1800), (7 * 24 * HOUR, 7200), (30 * 24 * HOUR, 43200)]
 )
 def test_without_a_step_there_are_about_sixty(queue: PgQueue, length: timedelta, step: int) -> None:
-    found = queue.database.run(series.series(length, now=NOON))
+    found = queue.database.run(over_time.series(length, now=NOON))
     assert found.step == step
 
 
@@ -241,7 +241,7 @@ def test_without_a_step_there_are_about_sixty(queue: PgQueue, length: timedelta,
 def test_of_each_task_long_windows_are_told_by_hours_and_days(
     queue: PgQueue, length: timedelta, step: int
 ) -> None:
-    found = queue.database.run(series.series(length, by="task", now=NOON))
+    found = queue.database.run(over_time.series(length, by="task", now=NOON))
     assert found.step == step
 
 
@@ -254,7 +254,7 @@ def test_views_tell_the_same_quantiles_as_the_api(
     queue.database.run(series.move(now=NOON + 2 * HOUR))
     sketch: dict[int, int] = {}
     count_times(sketch, times)
-    wanted = pytest.approx(quantiles(sketch, series.SHARES))
+    wanted = pytest.approx(quantiles(sketch, over_time.SHARES))
 
     columns = "at, queue, task, started, wait_p50, run_p50, run_p95, run_p99"
     for view in ("insight_minutes", "insight_hours"):
@@ -291,18 +291,18 @@ def test_days_hours_and_minutes_tell_the_same_for_every_window(
     for since, until in windows:
         inside = sum(since <= at < until for at in [*instants, instants[1]])
         for by in ("queue", "task"):
-            lines = run(series.totals(since, until, by=by, now=now)).lines
+            lines = run(over_time.totals(since, until, by=by, now=now)).lines
             assert sum(line.figures.started for line in lines) == inside
         for step in (15 * MINUTE, HOUR):
             for told in (None, "mail"):
-                found = run(series.series(since, until, step, queue=told, now=now)).lines[0]
+                found = run(over_time.series(since, until, step, queue=told, now=now)).lines[0]
                 late = 0 if told is None else since <= instants[1] < until
                 assert sum(point.figures.started for point in found.points) == inside - late
-    daily = run(series.series(midnight, midnight + timedelta(days=3), timedelta(days=1), now=now)).lines[0]
+    daily = run(over_time.series(midnight, midnight + timedelta(days=3), timedelta(days=1), now=now)).lines[0]
     assert [point.figures.started for point in daily.points] == [5, 3, 4]
     connection.execute("truncate pgqueue.series_minutes, pgqueue.series_hours")
     connection.commit()
-    again = run(series.series(midnight, midnight + timedelta(days=3), timedelta(days=1), now=now)).lines[0]
+    again = run(over_time.series(midnight, midnight + timedelta(days=3), timedelta(days=1), now=now)).lines[0]
     assert again == daily, "read from the days"
 
 
@@ -322,7 +322,7 @@ def test_old_minutes_stay_until_their_hours_are_made(
     for _ in range(4):
         run(series.move(now=NOON + HOUR + 5 * MINUTE))
     days: dict[str, Any] = {"since": NOON - timedelta(days=300), "until": NOON + HOUR}
-    assert sum(one.figures.enqueued for one in run(series.totals(**days, now=NOON + 2 * HOUR)).lines) == 4
+    assert sum(one.figures.enqueued for one in run(over_time.totals(**days, now=NOON + 2 * HOUR)).lines) == 4
 
 
 def test_workers_that_write_and_move_at_once_lose_and_double_nothing(

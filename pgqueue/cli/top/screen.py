@@ -19,7 +19,7 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Static
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.cli.output import spelled_out
+from pgqueue.cli.output import lasted, spelled_out
 from pgqueue.cli.top import snapshot
 from pgqueue.cli.top.actions import KEYS, Action, action
 from pgqueue.cli.top.snapshot import Row, Snapshot
@@ -167,7 +167,7 @@ class Top(App[None]):
             said = "reading"
         else:
             age = (datetime.now(UTC) - self._found.at).total_seconds()
-            said = f"read {snapshot.lasted(age)} ago; tasks over the last {self._found.minutes:g} min"
+            said = f"read {lasted(age)} ago; tasks over the last {self._found.minutes:g} min"
         if self._frozen:
             said += "; frozen: space goes on"
         if self._trouble:

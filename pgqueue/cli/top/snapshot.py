@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.cli.output import spelled_out
+from pgqueue.cli.output import lasted, spelled_out
 from pgqueue.values.insight import Running
 from pgqueue.values.series import Figures, Spread, Total
 from pgqueue.values.standing import QueueStanding
@@ -106,25 +106,6 @@ def job_rows(found: Snapshot) -> dict[str, Row]:
         )
         for one in found.running.jobs
     }
-
-
-def lasted(seconds: float | None) -> str:
-    """A length of time, short: ``340 ms``, ``12 s``, ``3 min 20 s``, ``2 h 5 min``, ``3 d 4 h``."""
-    if seconds is None:
-        return ""
-    if seconds < 1:
-        return f"{seconds * 1_000:.0f} ms"
-    if seconds < 10:  # noqa: PLR2004
-        return f"{seconds:.1f} s"
-    whole = int(seconds)
-    for length, name, less, less_name in (
-        (86_400, "d", 3_600, "h"),
-        (3_600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if whole >= length:
-            return f"{whole // length:,} {name} {whole % length // less} {less_name}"
-    return f"{whole} s"
 
 
 def _queue_row(one: QueueStanding) -> Row:

@@ -4,6 +4,7 @@ from pgqueue.dashboard.page import Action, Page
 from pgqueue.dashboard.pages import (
     alerts,
     audit,
+    compare,
     dead,
     job,
     jobs,
@@ -21,6 +22,7 @@ from pgqueue.dashboard.pages import (
 PAGES: tuple[Page, ...] = (
     overview.PAGE,
     tasks.PAGE,
+    compare.PAGE,
     *queues.PAGES,
     jobs.PAGE,
     *job.PAGES,
