@@ -176,6 +176,10 @@ class LakeOfAnother(LakeError):
     """The lake holds the history of another database or schema."""
 
 
+class DaysNotExported(PipelineError):
+    """Some days could not be written to the lake; the other days were."""
+
+
 class NotVerified(PipelineError):
     """A day's rows in the lake are not its rows in the database."""
 

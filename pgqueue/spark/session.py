@@ -1,7 +1,8 @@
-"""The Spark session that the pipeline uses: the running one, or a new local one.
+"""The Spark session that the pipeline uses: one beside the running one, or a new local one.
 
-Under ``spark-submit``, in a notebook or over Spark Connect a session runs already. It is used, with the settings on
-which pgqueue relies. Otherwise a session is started on this machine, which needs Java.
+Under ``spark-submit``, in a notebook or over Spark Connect a session runs already. Its settings stay as they are: where they
+are not those on which pgqueue relies, a session beside it has them, with the same executors. Otherwise a session is started
+on this machine, which needs Java.
 
 Spark reads PostgreSQL in Python processes that import pgqueue. On this machine, and on a standalone cluster
 (``spark://``), they are started with this process's Python unless ``PYSPARK_PYTHON`` names another one: the nodes of a
@@ -17,7 +18,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from pgqueue.errors import SparkMissing
 from pgqueue.spark.quiet import without_noise
@@ -45,7 +46,10 @@ LOCALLY: Mapping[str, str] = {
 
 
 def session(*, master: str | None = None, settings: Mapping[str, str] | None = None) -> "SparkSession":
-    """The running session, or a new one, with our data source registered in it.
+    """The running session, or one beside it, or a new one, with our data source registered in it.
+
+    A running session with other settings than :data:`RELIED_ON` is left as it is. The session beside it is a copy of it, with
+    its other settings and its temporary views; our data source is registered in both.
 
     Args:
         master: where to start a new session: ``local[*]`` by default, a cluster's master, or the ``sc://`` address of a
@@ -57,13 +61,14 @@ def session(*, master: str | None = None, settings: Mapping[str, str] | None = N
     """
     if find_spec("pyspark") is None:
         raise SparkMissing("PySpark is not installed: pip install 'pgqueue[spark]'")
-    from pgqueue.spark.source import here  # noqa: PLC0415 - it needs PySpark
-
     found = _running() or _started(master, settings or {})
+    _register(found)
+    if all(found.conf.get(name, None) == value for name, value in RELIED_ON.items()):
+        return found
+    beside = _copied(found)
     for name, value in RELIED_ON.items():
-        found.conf.set(name, value)
-    found.dataSource.register(here())
-    return found
+        beside.conf.set(name, value)
+    return beside
 
 
 def _running() -> "SparkSession | None":
@@ -75,6 +80,39 @@ def _running() -> "SparkSession | None":
         return SparkSession.active()
     except PySparkRuntimeError:
         return None
+
+
+def _register(found: "SparkSession") -> None:
+    """Register our data source in a session, whether it is the active one or not.
+
+    Spark refuses a name that it finds in the active session, though sources are those of one session: so the second notebook of
+    an application could not register what the first one has.
+    """
+    from pyspark.errors import AnalysisException  # noqa: PLC0415 - heavy
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - heavy
+
+    from pgqueue.spark.source import here  # noqa: PLC0415 - it needs PySpark
+
+    try:
+        found.dataSource.register(here())
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+        active, java = SparkSession.getActiveSession(), cast("Any", found._jvm)  # noqa: SLF001 - there is no other way
+        java.SparkSession.setActiveSession(found._jsparkSession)  # noqa: SLF001
+        try:
+            found.dataSource.register(here())
+        finally:
+            if active is not None:
+                java.SparkSession.setActiveSession(active._jsparkSession)  # noqa: SLF001
+
+
+def _copied(found: "SparkSession") -> "SparkSession":
+    """A session of the same application, with the settings, temporary views and data sources of this one."""
+    if hasattr(found, "cloneSession"):  # Spark Connect has it for Python, too
+        copied: SparkSession = found.cloneSession()
+        return copied
+    return type(found)(found.sparkContext, found._jsparkSession.cloneSession())  # noqa: SLF001 - as newSession() does
 
 
 def _started(master: str | None, settings: Mapping[str, str]) -> "SparkSession":

@@ -1,27 +1,33 @@
 """The lake: days go out whole, agree with the database, and only then are forgotten by it."""
 
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import psycopg
 import pytest
 from looking import ask
 from pyarrow import parquet
-from spark.lake_history import DAY, NEXT, died, ended, history_ids, lake_ids
+from spark.lake_history import DAY, ENDED, NEXT, died, ended, history_ids, lake_ids
 
 from pgqueue import PgQueue
 from pgqueue.errors import NotVerified, PipelineError
 from pgqueue.spark.lake import export as exporting
-from pgqueue.spark.lake.export import ExportOptions, arranged, export
+from pgqueue.spark.lake.export import ExportOptions, export, final_below
+from pgqueue.spark.lake.frames import arranged
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.prune import Fate, prune
 from pgqueue.spark.lake.status import DayState, status
 from pgqueue.spark.lake.verify import Finding, require_verified, verify
+from pgqueue.store.pipeline import lake as plans
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from pgqueue.store.pipeline.lake import Session
 
 
 @pytest.fixture
@@ -243,3 +249,33 @@ def test_files_of_other_releases_are_read_as_far_as_they_go(
         PipelineError, match=r"column collisions of ended is bigint in the lake .* and int here"
     ):
         lake.ended(spark)
+
+
+def test_rows_of_an_open_transaction_are_left_to_the_next_export_and_keep_their_day(
+    spark: "SparkSession", queue: PgQueue, dsn: str, lake: Lake
+) -> None:
+    early = ended(dsn, DAY, 4)
+    barrier = queue.database.run(plans.barrier())
+    final_below(queue.database, barrier, timedelta(minutes=1))  # of other databases of the server
+    left: list[Session] = []
+    with psycopg.connect(dsn, application_name="night batch") as writing:
+        rows = writing.execute(ENDED, {"day": DAY, "count": 2, "queue": "mail"}).fetchall()
+        late = [*(row[0] for row in rows), *ended(dsn, DAY, 3)]
+
+        (one,) = export(spark, queue.database, lake, options=ExportOptions(wait=0), tell_open=left.extend)
+
+        assert (one.day, one.history) == (DAY, 4)
+        assert "night batch" in {session.application for session in left}
+        assert lake_ids(spark, lake) == early
+        assert [one.finding for one in verify(spark, queue.database, lake)] == [Finding.VERIFIED]
+        assert [one.fate for one in prune(queue.database, lake)] == [Fate.WAITING]
+        assert ask(dsn, "select pgqueue.drop_history_before(%(day)s)", day=NEXT) == [(0,)]
+        again = export(
+            spark, queue.database, lake, options=ExportOptions(wait=0, again=[DAY]), tell_open=left.extend
+        )
+        assert [one.history for one in again] == [4]
+    ended(dsn, NEXT, 1)
+    assert [one.history for one in export(spark, queue.database, lake)] == [5, 1]
+    assert lake_ids(spark, lake, [DAY]) == sorted([*early, *late])
+    assert [one.finding for one in verify(spark, queue.database, lake)] == [Finding.VERIFIED] * 2
+    assert [one.fate for one in prune(queue.database, lake)] == [Fate.PRUNED] * 2

@@ -4,12 +4,14 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 from cli.commands import pgqueue, printed
 from looking import ask
 from spark.lake_history import DAY, NEXT, died, ended, history_ids, lake_ids
 
 from pgqueue.spark import pipeline_jobs
+from pgqueue.spark.lake import export as exporting
 from pgqueue.spark.lake.lake import Lake
 
 if TYPE_CHECKING:
@@ -58,6 +60,45 @@ def test_the_verbs_say_what_they_did_to_people_and_to_programs(
         [str(NEXT), "verified", "2"],
     ]
     assert lake_ids(spark, Lake(lake)) == sorted(ids)
+
+
+def test_a_day_that_is_not_exported_is_told_in_one_line_and_the_exit_code_is_1(
+    spark: "SparkSession", dsn: str, tmp_path: Path
+) -> None:
+    (bad, *_), good = ended(dsn, DAY, 3), ended(dsn, NEXT, 2)
+    ask(dsn, "update pgqueue.job_history set run_at = 'infinity' where id = %(id)s", id=bad)
+
+    result = _pipeline(dsn, "export", "--lake", str(tmp_path / "lake"))
+
+    assert result.exit_code == 1
+    assert f"pgqueue: 1 of 2 days were not exported: day {DAY}: run_at of job {bad}: a time" in result.stderr
+    assert max(map(len, result.stderr.splitlines())) < 500
+    assert lake_ids(spark, Lake(tmp_path / "lake")) == good
+
+
+@pytest.mark.usefixtures("spark")
+def test_what_an_open_transaction_may_add_is_told(dsn: str, tmp_path: Path) -> None:
+    with psycopg.connect(dsn, application_name="night batch") as writing:
+        writing.execute("insert into pgqueue.queues (name) values ('other')")
+        ended(dsn, DAY, 3)
+        result = _pipeline(dsn, "export", "--lake", str(tmp_path / "lake"), "--wait", "0")
+    assert (result.exit_code, result.stdout) == (0, ""), "not: every closed day is in the lake"
+    assert "are left to the next export: " in result.stderr
+    assert "night batch (postgres in database" in result.stderr
+
+
+def test_an_error_of_spark_is_told_in_one_line(
+    spark: "SparkSession", dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        spark.sql("select assert_true(false, 'no such day') from range(9)").collect()
+
+    monkeypatch.setattr(exporting, "export", fail)
+    result = _pipeline(dsn, "export", "--lake", str(tmp_path / "lake"))
+    assert result.exit_code == 2
+    (said,) = result.stderr.splitlines()
+    assert said.startswith("pgqueue: error: Spark refused: ")
+    assert "no such day" in said
 
 
 @pytest.mark.timeout(400)

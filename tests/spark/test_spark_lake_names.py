@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from looking import ask
 from spark.lake_history import DAY, NEXT, died, ended, lake_ids
 
 from pgqueue import PgQueue
-from pgqueue.errors import PipelineError
+from pgqueue.errors import DaysNotExported, PipelineError
 from pgqueue.spark.lake import export as exporting
 from pgqueue.spark.lake import others
 from pgqueue.spark.lake.export import Exported, export
@@ -17,6 +18,7 @@ from pgqueue.spark.lake.frames import EMPTY, folder_of
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.verify import Finding, verify
 from pgqueue.store.database import Database
+from pgqueue.store.pipeline import lake as plans
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -78,7 +80,7 @@ def test_a_day_that_cannot_be_exported_is_told_and_the_days_after_it_are_exporte
     monkeypatch.setattr(exporting, "ended", unreadable)
     told: list[Exported] = []
     with pytest.raises(
-        PipelineError, match=rf"^1 of 2 days were not exported \({DAY}\); day {DAY}: File name too long"
+        PipelineError, match=rf"^1 of 2 days were not exported: day {DAY}: File name too long"
     ):
         export(spark, queue.database, lake, tell=told.append)
     assert [one.day for one in told] == [NEXT]
@@ -86,3 +88,43 @@ def test_a_day_that_cannot_be_exported_is_told_and_the_days_after_it_are_exporte
     monkeypatch.undo()
     assert [one.day for one in export(spark, queue.database, lake)] == [DAY]
     assert lake_ids(spark, lake) == sorted(first + second)
+
+
+def test_a_row_that_no_lake_can_hold_is_named_with_its_day_and_the_days_after_it_are_exported(
+    spark: "SparkSession", queue: PgQueue, dsn: str, lake: Lake
+) -> None:
+    first, second = ended(dsn, DAY, 4), ended(dsn, NEXT, 3)
+    (odd,) = died(dsn, DAY, 1)
+    ask(dsn, "update pgqueue.job_history set run_at = 'infinity' where id = %(id)s", id=first[1])
+    ask(dsn, "update pgqueue.dead_jobs set started_at = '-infinity' where id = %(id)s", id=odd)
+
+    with pytest.raises(DaysNotExported) as told:
+        export(spark, queue.database, lake)
+
+    said = f"1 of 2 days were not exported: day {DAY}: run_at of job {first[1]}, started_at of job {odd}: a time that"
+    assert str(told.value).startswith(said)
+    assert "\n" not in str(told.value)
+    assert lake_ids(spark, lake) == sorted(second)
+    ask(dsn, "update pgqueue.job_history set run_at = created_at where id = %(id)s", id=first[1])
+    ask(dsn, "update pgqueue.dead_jobs set started_at = created_at where id = %(id)s", id=odd)
+    assert [one.day for one in export(spark, queue.database, lake)] == [DAY]
+    assert lake_ids(spark, lake) == sorted([*first, odd, *second])
+
+
+def test_an_export_whose_database_is_gone_tries_no_other_day(
+    spark: "SparkSession", queue: PgQueue, dsn: str, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended(dsn, DAY, 1)
+    ended(dsn, NEXT, 1)
+    tried = []
+
+    def cut(_: "SparkSession", database: Database, day: date, **__: int) -> "DataFrame":
+        tried.append(day)
+        (holder,) = database.run(plans.holder())
+        ask(dsn, "select pg_terminate_backend(%(pid)s)", pid=holder.pid)
+        raise OSError("the server closed the connection")
+
+    monkeypatch.setattr(exporting, "ended", cut)
+    with pytest.raises(PipelineError, match="held the lake's lock was lost"):
+        export(spark, queue.database, lake)
+    assert tried == [DAY]

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import AnalysisException
 
 from pgqueue.errors import SparkMissing
+from pgqueue.spark import session as sessions
 from pgqueue.spark.session import check_java, name_python, session
 
 if TYPE_CHECKING:
@@ -73,6 +75,34 @@ def test_another_thread_finds_the_session_and_changes_none_of_its_settings(spark
 
     assert found is spark
     assert spark.conf.get("spark.sql.shuffle.partitions") == before == "2"
+
+
+def test_the_settings_of_a_session_that_runs_stay_as_they_are(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = spark.newSession()
+    own = {
+        "spark.sql.session.timeZone": "America/New_York",
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.python.filterPushdown.enabled": "false",
+        "spark.sql.shuffle.partitions": "7",
+        "shop.colour": "green",
+    }
+    for name, value in own.items():
+        users.conf.set(name, value)
+    users.range(3).createOrReplaceTempView("three")
+    monkeypatch.setattr(sessions, "_running", lambda: users)
+
+    found = session()
+
+    assert {name: users.conf.get(name) for name in own} == own
+    assert users.sql("select cast('x' as int) as n").collect()[0]["n"] is None
+    assert {name: found.conf.get(name) for name in own} == {**own, **sessions.RELIED_ON}
+    assert found.table("three").count() == 3
+    assert found.sparkContext is users.sparkContext
+    for one in (found, users):  # the source is known in both
+        with pytest.raises(AnalysisException, match="there is no table 'histroy'"):
+            one.read.format("pgqueue").options(table="histroy").load()
 
 
 NOISY = """

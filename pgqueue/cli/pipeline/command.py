@@ -1,8 +1,11 @@
 """The verbs of ``pgqueue pipeline``, each in its own file. :mod:`pgqueue.spark` does the work."""
 
+from typing import Any
+
 import click
 
 from pgqueue.cli.verbs import LazyGroup, Verb
+from pgqueue.errors import PipelineError
 
 VERBS = {
     "deployed": Verb(
@@ -21,7 +24,22 @@ VERBS = {
 }
 
 
-@click.group(cls=LazyGroup, verbs=VERBS)
+class Pipeline(LazyGroup):
+    """The group of the pipeline's verbs."""
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's signature
+        """Run a verb; an error of Spark becomes one line, without Java's stack."""
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            from pgqueue.spark.java_errors import in_a_line, is_of_spark  # noqa: PLC0415 - only for errors
+
+            if not is_of_spark(error):
+                raise
+            raise PipelineError(f"Spark refused: {in_a_line(error)}") from error
+
+
+@click.group(cls=Pipeline, verbs=VERBS)
 def pipeline() -> None:
     """Export ended jobs to a lake of Parquet files, and report on them.
 

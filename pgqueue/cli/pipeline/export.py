@@ -10,12 +10,14 @@ from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, print_json
 from pgqueue.cli.pipeline.options import days_option, in_lake, margin_option, place, size, together
 from pgqueue.cli.values import LENGTH
+from pgqueue.errors import DaysNotExported
 from pgqueue.spark.report.words import some
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pgqueue.spark.lake.export import Exported
+    from pgqueue.store.pipeline.lake import Session
 
 
 @click.command()
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     type=LENGTH,
     default="1m",
     show_default=True,
-    help="Wait this long for transactions that may still add to a closed day.",
+    help="Wait this long for transactions that may still add to a closed day; what they add later is left to the next export.",
 )
 @click.option(
     "--rows-per-file",
@@ -56,7 +58,8 @@ def export(
 ) -> None:
     """Write every closed day that is not in the lake yet, and late rows of the days that are.
 
-    A day is closed when it is over, and no open transaction can add rows to it.
+    A day is closed when it is over. Where a transaction stays open that may add rows to it, what is final is written, and
+    the rest is left to the next export. The exit code is 1 if a day could not be exported; the others were.
     """
     where = place(lake, config)
 
@@ -68,10 +71,19 @@ def export(
         margin=margin, wait=wait, rows_per_file=rows_per_file, again=together(again)
     )
     queue.database.verify()
-    done = exports.export(session(), queue.database, Lake(where), options=options, tell=_tell)
+    left: list[Session] = []
+    try:
+        done = exports.export(
+            session(), queue.database, Lake(where), options=options, tell=_tell, tell_open=left.extend
+        )
+    except DaysNotExported as error:
+        click.echo(f"pgqueue: {error}", err=True)
+        click.get_current_context().exit(1)
+    if left:
+        click.echo(_of_open(left), err=True)
     if as_json:
         print_json(done)
-    else:
+    elif done or not left:
         click.echo(_in_words(done))
 
 
@@ -79,6 +91,11 @@ def _tell(one: "Exported") -> None:
     rows = f"{some(one.history, 'row')} of the history, {some(one.dead, 'dead job')}"
     files = f"{some(one.files, 'file')}, {size(one.bytes)}"
     click.echo(f"{one.day}: {rows}; {files}; {one.seconds:.1f} s", err=True)
+
+
+def _of_open(left: "Sequence[Session]") -> str:
+    named = "; ".join(map(str, left))
+    return f"rows that open transactions may add to closed days are left to the next export: {named}"
 
 
 def _in_words(done: "Sequence[Exported]") -> str:

@@ -1,9 +1,10 @@
 """Export: writes closed days of ended jobs to the lake.
 
-A day is exported when it is over and every transaction that was in progress at its end has ended, so that no rows can be
-added to it. If rows appear later all the same (a user inserted history with an old time), the next export finds them by
-their transaction numbers, and adds them to the day as another generation. Rows are never removed from the lake: jobs that
-were pruned from the database, and dead jobs that were revived or purged, stay in it.
+A day is exported when it is over. The export waits for the transactions that were in progress, since they may add rows to
+it. Where one of them stays open, the rows of all transactions below it are exported, and the others are left to the next
+export, which finds them by their transaction numbers and adds them to the day as another generation; so it does with rows
+that appear later (a user inserted history with an old time). Rows are never removed from the lake: jobs that were pruned
+from the database, and dead jobs that were revived or purged, stay in it.
 
 No table is locked, and no snapshot is held while Spark reads.
 """
@@ -16,22 +17,22 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as f
-from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_exponential
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponential
 
-from pgqueue.errors import Duration, InvalidOption, PipelineError, as_delay
+from pgqueue.errors import DaysNotExported, Duration, InvalidOption, PipelineError, as_delay
+from pgqueue.spark.java_errors import in_a_line
 from pgqueue.spark.lake.alone import Alone, alone
 from pgqueue.spark.lake.checksum import shares
-from pgqueue.spark.lake.frames import Staged, folder_of, queues_placed
+from pgqueue.spark.lake.frames import Staged, arranged, folder_of, queues_placed
 from pgqueue.spark.lake.lake import ENDED, Lake
 from pgqueue.spark.lake.manifest import Batch, EndedDay, all_columns
 from pgqueue.spark.lake.others import ended, keep_deploys, keep_workers
 from pgqueue.store.database import Database
 from pgqueue.store.pipeline import lake as plans
-from pgqueue.store.pipeline.lake import MARGIN, Contents, Share, first_open_day
+from pgqueue.store.pipeline.lake import MARGIN, Contents, Session, Share, first_open_day
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger("pgqueue.pipeline")
 
@@ -95,8 +96,12 @@ def export(
     *,
     options: ExportOptions | None = None,
     tell: Callable[[Exported], object] = lambda _: None,
+    tell_open: Callable[[Sequence[Session]], object] = lambda _: None,
 ) -> list[Exported]:
     """Write every closed day that is not in the lake, and late rows of days that are.
+
+    Where a transaction stays open that may add rows to these days, what is final is written, and the rest is left to the
+    next export.
 
     Args:
         spark: the session that reads and writes.
@@ -104,10 +109,12 @@ def export(
         lake: where they go; it is made if it does not exist.
         options: how to export.
         tell: called with each day as soon as its manifest is written.
+        tell_open: called with the transactions that stayed open, before the first day is written.
 
     Raises:
-        PipelineError: a transaction is in the way, or another process writes to the lake, or a day could not be
-            exported; the message names it. The other days were exported.
+        PipelineError: another process writes to the lake.
+        DaysNotExported: some days could not be exported; the message names them, and the rows where it is theirs. The other
+            days were exported.
         LakeError: the lake is another database's, or of a later release.
     """
     given = options or ExportOptions()
@@ -116,14 +123,22 @@ def export(
         lake.sweep(ENDED)
         exporter = _Exporter(spark, database, lake, given, lock)
         exported = []
-        failed: dict[date, Exception] = {}
-        for day in exporter.due():
+        failed: dict[date, str] = {}
+        due = exporter.due()
+        if exporter.open:
+            log.warning(
+                "rows of transactions from %d on are left to the next export, since these are open: %s",
+                exporter.final,
+                "; ".join(map(str, exporter.open)),
+            )
+            tell_open(exporter.open)
+        for day in due:
             lock.still()  # another export may have begun
             try:
                 one = exporter.export(day)
             except Exception as error:  # noqa: BLE001 - an error on one day must not stop the days after it
-                failed[day] = error
-                log.error("day %s was not exported: %s; export continues with the next day", day, error)  # noqa: TRY400 - raised below
+                failed[day] = f"{exporter.unfit(day)}{in_a_line(error)}"
+                log.error("day %s was not exported: %s; export continues with the next day", day, failed[day])  # noqa: TRY400 - raised below
                 continue
             if one is not None:
                 exported.append(one)
@@ -134,18 +149,15 @@ def export(
     return exported
 
 
-def _require_all(failed: Mapping[date, Exception], exported: int) -> None:
+def _require_all(failed: Mapping[date, str], exported: int) -> None:
     """Raise if a day was not exported.
 
     Raises:
-        PipelineError: the message says why, and how many days were not exported.
+        DaysNotExported: the message says which days, and why.
     """
     if failed:
-        day, error = next(iter(failed.items()))
-        raise PipelineError(
-            f"{len(failed)} of {len(failed) + exported} days were not exported ({', '.join(map(str, failed))}); "
-            f"day {day}: {error}"
-        ) from error
+        told = "; ".join(f"day {day}: {why}" for day, why in failed.items())
+        raise DaysNotExported(f"{len(failed)} of {len(failed) + exported} days were not exported: {told}")
 
 
 class _Exporter:
@@ -153,6 +165,7 @@ class _Exporter:
 
     Attributes:
         final: the rows of transactions below this number are final; set once there is something to do.
+        open: transactions that stayed open, which may add rows to closed days; as far as this role may see them.
     """
 
     def __init__(
@@ -164,9 +177,10 @@ class _Exporter:
         self.options = options
         self.lock = lock
         self.final = 0
+        self.open: Sequence[Session] = ()
 
     def due(self) -> list[date]:
-        """The closed days with rows that are not in the lake; waits until these rows are final."""
+        """The closed days with rows that are not in the lake; waits for open transactions that may add some."""
         seen = self.database.run(plans.horizon(now=self.options.now))
         known = {entry.day: entry.below for entry in self.lake.days() if entry.day is not None}
         there = self.database.run(plans.there(known, seen.xmax))
@@ -175,7 +189,8 @@ class _Exporter:
         again = self._again({one.day for one in there if one.stands and one.day < first_open})
         if due | again:
             barrier = self.database.run(plans.barrier())
-            self.final = wait_until_final(self.database, barrier, as_delay("wait", self.options.wait))
+            wait = as_delay("wait", self.options.wait)
+            self.final, self.open = final_below(self.database, barrier, wait)
         return sorted(due | again)
 
     def export(self, day: date) -> Exported | None:
@@ -210,6 +225,16 @@ class _Exporter:
             files=len(staged),
             bytes=sum(one.bytes for one in staged),
             seconds=time.monotonic() - started,
+        )
+
+    def unfit(self, day: date) -> str:
+        """Which rows of a day no lake can hold, for a message; empty: none."""
+        rows = self.database.run(plans.unfit(day))
+        if not rows:
+            return ""
+        named = ", ".join(f"{name} of job {number}" for number, name in rows)
+        return (
+            f"{named}: a time that is infinite or outside the years 1 to 9999; correct it in the database: "
         )
 
     def _again(self, whole: Collection[date]) -> set[date]:
@@ -279,42 +304,22 @@ class _Exporter:
         )
 
 
-def wait_until_final(database: Database, barrier: int, wait: timedelta) -> int:
-    """Wait until every transaction up to the number ``barrier`` has ended; all below the result are final.
+def final_below(database: Database, barrier: int, wait: timedelta) -> tuple[int, Sequence[Session]]:
+    """Wait until every transaction up to the number ``barrier`` has ended, or the time has passed.
 
-    Raises:
-        PipelineError: it took longer than ``wait``; the message names the open transactions.
+    Args:
+        database: where the transactions are.
+        barrier: a number above those of all transactions in progress.
+        wait: for how long.
+
+    Returns:
+        The number below which all transactions have ended, and the open ones up to ``barrier``.
     """
     look = Retrying(
         retry=retry_if_result(lambda lowest: lowest <= barrier),
         wait=wait_exponential(multiplier=0.05, max=1),
         stop=stop_after_delay(wait),
+        retry_error_callback=lambda state: state.outcome and state.outcome.result(),
     )
-    try:
-        return look(lambda: database.run(plans.horizon()).xmin)
-    except RetryError:
-        others = "; ".join(map(str, database.run(plans.in_the_way(barrier)))) or "one that has just ended"
-        raise PipelineError(
-            f"nothing was exported: an open transaction may still add rows to a closed day: {others}; "
-            f"wait longer than {wait} (--wait), or end it with select pg_terminate_backend(pid)"
-        ) from None
-
-
-def arranged(frame: "DataFrame", queues: Mapping[str, int], rows_per_file: int) -> "DataFrame":
-    """Rows distributed so that a large queue makes several files and a small one makes one.
-
-    Args:
-        frame: ended jobs.
-        queues: how many rows each queue has.
-        rows_per_file: about the most rows in a file.
-    """
-    large = {queue: -(-rows // rows_per_file) for queue, rows in queues.items() if rows > rows_per_file}
-    small = sum(rows for queue, rows in queues.items() if queue not in large)
-    shared = max(1, -(-small // rows_per_file))
-    place, first = f.pmod(f.xxhash64("queue"), f.lit(shared)), shared
-    for queue, files in large.items():
-        spread = f.lit(first) + f.pmod(f.xxhash64("id"), f.lit(files))
-        place, first = f.when(f.col("queue") == queue, spread).otherwise(place), first + files
-    return frame.repartitionById(first, place.cast("int")).sortWithinPartitions(
-        "day", "queue", "task", "ended_at", "id"
-    )
+    lowest: int = look(lambda: database.run(plans.horizon()).xmin)
+    return lowest, () if lowest > barrier else database.run(plans.in_the_way(barrier))

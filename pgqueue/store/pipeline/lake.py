@@ -207,6 +207,18 @@ def contents(day: date, *, since: int = 0, below: int) -> Steps[Contents]:
 
 
 @plan
+def unfit(day: date, limit: int = 3) -> Steps[list[tuple[int, str]]]:
+    """Rows of a day with an instant that is infinite, or outside the years 1 to 9999: the job's id, and the column.
+
+    Args:
+        day: the UTC day.
+        limit: at most how many.
+    """
+    rows = yield Statement("pipeline/lake_unfit", {"day": day, "limit": limit})
+    return [(row[0], row[1]) for row in rows]
+
+
+@plan
 def deploys() -> Steps[list[tuple[datetime, str]]]:
     """The deploys: time and version."""
     return [(row[0], row[1]) for row in (yield Statement("pipeline/lake_deploys", {}))]
