@@ -28,6 +28,7 @@
     │   ├── LakeError               this release and this database cannot use the lake
     │   │   ├── LakeTooNew          it was written by a later release
     │   │   └── LakeOfAnother       it holds another database's history
+    │   ├── DaysNotExported         some days could not be written to the lake; the others were
     │   ├── NotVerified             the lake's rows are not those of the database
     │   └── RowsRefused             rows of a DataFrame that cannot become jobs
     ├── FlowError
