@@ -59,6 +59,8 @@ def _check(words: list[str], page: Path) -> None:
             assert f"`{name}`" in settings, "there is no such setting"
         case ("pgqueue", *rest) | ("flask", "--app", _, "pgqueue", *rest):
             _parse(main, "pgqueue", rest)
+        case "spark-submit", "--master", _, "$(python -m pgqueue.cli.submit --where)", *rest:
+            _parse(main, "pgqueue", rest)
         case "python", "manage.py", "pgqueue", *rest:
             _parse(main, "manage.py pgqueue", [word for word in rest if word not in {RELOAD, NO_RELOAD}])
         case "python", "manage.py", command, *_:

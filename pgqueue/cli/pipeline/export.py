@@ -8,7 +8,16 @@ import click
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, print_json
-from pgqueue.cli.pipeline.options import days_option, in_lake, margin_option, place, size, together
+from pgqueue.cli.pipeline.options import (
+    Spark,
+    days_option,
+    in_lake,
+    margin_option,
+    on_spark,
+    place,
+    size,
+    together,
+)
 from pgqueue.cli.values import LENGTH
 from pgqueue.errors import DaysNotExported
 from pgqueue.spark.report.words import some
@@ -22,6 +31,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @in_lake
+@on_spark
 @margin_option
 @click.option(
     "--wait",
@@ -48,6 +58,7 @@ def export(
     queue: PgQueue,
     /,
     *,
+    spark: Spark,
     lake: str | None,
     config: str | None,
     margin: timedelta,
@@ -65,7 +76,6 @@ def export(
 
     from pgqueue.spark.lake import export as exports  # noqa: PLC0415 - PySpark is slow to import, so other errors come first
     from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - needs PySpark
-    from pgqueue.spark.session import session  # noqa: PLC0415 - needs PySpark
 
     options = exports.ExportOptions(
         margin=margin, wait=wait, rows_per_file=rows_per_file, again=together(again)
@@ -74,7 +84,7 @@ def export(
     left: list[Session] = []
     try:
         done = exports.export(
-            session(), queue.database, Lake(where), options=options, tell=_tell, tell_open=left.extend
+            spark(), queue.database, Lake(where), options=options, tell=_tell, tell_open=left.extend
         )
     except DaysNotExported as error:
         click.echo(f"pgqueue: {error}", err=True)

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from datetime import date, timedelta
-from typing import Any, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
@@ -10,6 +11,12 @@ from pgqueue.cli.values import LENGTH
 from pgqueue.errors import ConfigurationError
 from pgqueue.spark.config import Config, load
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Spark: TypeAlias = "Callable[[], SparkSession]"
+"""Makes or finds the Spark session."""
+R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
 STEP, UNITS = 1_000, ("B", "kB", "MB", "GB", "TB")
@@ -31,6 +38,43 @@ def in_lake(verb: F) -> F:
     ):
         verb = add(verb)
     return verb
+
+
+def _setting(value: str) -> tuple[str, str]:
+    """A setting of Spark, as NAME=VALUE."""
+    name, equals, setting = value.partition("=")
+    if not (name and equals):
+        raise click.BadParameter(f"{value!r}: write NAME=VALUE, such as spark.executor.memory=4g.")
+    return name, setting
+
+
+def on_spark(verb: Callable[..., R]) -> Callable[..., R]:
+    """Add ``--master`` and ``--conf``; the verb gets ``spark``, which makes or finds the session when it is called."""
+
+    @click.option(
+        "--conf",
+        type=_setting,
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="A setting of Spark for a session that is started here. Can be given several times.",
+    )
+    @click.option(
+        "--master",
+        metavar="URL",
+        envvar="MASTER",
+        show_envvar=True,
+        help="Where Spark runs: local[4], spark://host:7077, yarn, k8s://…, sc://…. [default: this machine, all cores]",
+    )
+    @wraps(verb)
+    def call(*args: Any, master: str | None, conf: tuple[tuple[str, str], ...], **given: Any) -> R:  # noqa: ANN401 - the verb's own
+        def spark() -> "SparkSession":
+            from pgqueue.spark.session import session  # noqa: PLC0415 - needs PySpark, which is slow to import
+
+            return session(master=master, settings=dict(conf))
+
+        return verb(*args, spark=spark, **given)
+
+    return call
 
 
 def span_of_days(value: str) -> list[date]:

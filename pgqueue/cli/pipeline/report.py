@@ -5,7 +5,7 @@ from datetime import date
 import click
 
 from pgqueue.cli.output import json_option, print_json
-from pgqueue.cli.pipeline.options import in_lake, lake_of
+from pgqueue.cli.pipeline.options import Spark, in_lake, lake_of, on_spark
 from pgqueue.cli.values import day
 from pgqueue.spark.config import load
 
@@ -15,6 +15,7 @@ MARKS = {"look": "!", "ok": " ", "unknown": "?", "info": " "}
 
 @click.command()
 @in_lake
+@on_spark
 @click.option(
     "--until", type=day, metavar="DAY", help="The last day of the week to report on. [default: the newest]"
 )
@@ -29,6 +30,7 @@ MARKS = {"look": "!", "ok": " ", "unknown": "?", "info": " "}
 @json_option
 def report(
     *,
+    spark: Spark,
     lake: str | None,
     config: str | None,
     until: date | None,
@@ -44,15 +46,14 @@ def report(
     place = lake_of(lake, told)
 
     from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - PySpark is slow to import, so other errors come first
-    from pgqueue.spark.session import session  # noqa: PLC0415 - needs PySpark
 
     opened = Lake(place)
     opened.marker()
-    spark = session()
-    from pgqueue.spark.report.report import answers, check_out, write  # noqa: PLC0415 - after session(), which checks for PySpark
+    started = spark()
+    from pgqueue.spark.report.report import answers, check_out, write  # noqa: PLC0415 - after spark(), which checks for PySpark
 
     check_out(out)
-    found = write(answers(spark, opened, told, until=until, weeks=weeks), opened, out=out)
+    found = write(answers(started, opened, told, until=until, weeks=weeks), opened, out=out)
     if as_json:
         print_json(found)
         return

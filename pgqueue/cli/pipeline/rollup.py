@@ -9,7 +9,7 @@ import msgspec
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, print_json
-from pgqueue.cli.pipeline.options import days_option, in_lake, lake_of, together
+from pgqueue.cli.pipeline.options import Spark, days_option, in_lake, lake_of, on_spark, together
 from pgqueue.spark.config import load
 
 SHOWN = 5
@@ -25,6 +25,7 @@ class Done(msgspec.Struct):
 
 @click.command()
 @in_lake
+@on_spark
 @days_option("--days", "Only this UTC day (or FIRST..LAST). [default: all that changed]")
 @click.option("--no-postgres", is_flag=True, help="Write to the lake only.")
 @json_option
@@ -33,6 +34,7 @@ def rollup(
     queue: PgQueue,
     /,
     *,
+    spark: Spark,
     lake: str | None,
     config: str | None,
     days: tuple[list[date], ...],
@@ -49,11 +51,8 @@ def rollup(
 
     from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - needs PySpark
     from pgqueue.spark.rollup import rollup as rollups  # noqa: PLC0415 - PySpark is slow to import, so other errors come first
-    from pgqueue.spark.session import session  # noqa: PLC0415 - needs PySpark
 
-    written = rollups.rollup(
-        session(), None if no_postgres else queue.database, Lake(place), told, days=chosen
-    )
+    written = rollups.rollup(spark(), None if no_postgres else queue.database, Lake(place), told, days=chosen)
     done = Done(written, place, not no_postgres)
     if as_json:
         print_json(done)

@@ -9,7 +9,7 @@ import click
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli import logs
 from pgqueue.cli.app import with_queue
-from pgqueue.cli.pipeline.options import in_lake, lake_of
+from pgqueue.cli.pipeline.options import Spark, in_lake, lake_of, on_spark
 from pgqueue.cli.values import LENGTH
 from pgqueue.cli.worker import handle_signals
 from pgqueue.spark.config import load
@@ -29,6 +29,7 @@ class Worked(NamedTuple):
 
 @click.command()
 @in_lake
+@on_spark
 @click.option(
     "--keep",
     type=LENGTH,
@@ -41,7 +42,14 @@ class Worked(NamedTuple):
 )
 @with_queue
 def run(
-    queue: PgQueue, /, *, lake: str | None, config: str | None, keep: timedelta, enqueue_only: bool
+    queue: PgQueue,
+    /,
+    *,
+    spark: Spark,
+    lake: str | None,
+    config: str | None,
+    keep: timedelta,
+    enqueue_only: bool,
 ) -> None:
     """Export, verify, roll up, report and prune: each step is a job that enqueues the next as it completes.
 
@@ -56,7 +64,7 @@ def run(
     # A separate queue object in the same database: it has no other tasks, and does not change the history's retention.
     chain = PgQueue()
     chain.database = queue.database
-    tasks = pipeline_jobs.register(chain, told, lake=where, keep=keep, tell=_tell)
+    tasks = pipeline_jobs.register(chain, told, lake=where, keep=keep, session=spark, tell=_tell)
     queue.database.verify()
     first = pipeline_jobs.start(tasks)
     if not first.accepted:

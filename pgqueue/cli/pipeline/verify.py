@@ -8,7 +8,7 @@ import click
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, print_json
-from pgqueue.cli.pipeline.options import days_option, in_lake, place, together
+from pgqueue.cli.pipeline.options import Spark, days_option, in_lake, on_spark, place, together
 from pgqueue.spark.report.words import some
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @in_lake
+@on_spark
 @click.option("--all", "everything", is_flag=True, help="Verify the days that are verified already, too.")
 @days_option("--day", "Only this UTC day (or FIRST..LAST), verified already or not.")
 @json_option
@@ -25,6 +26,7 @@ def verify(
     queue: PgQueue,
     /,
     *,
+    spark: Spark,
     lake: str | None,
     config: str | None,
     everything: bool,
@@ -39,11 +41,10 @@ def verify(
 
     from pgqueue.spark.lake import verify as verifying  # noqa: PLC0415 - PySpark is slow to import, so other errors come first
     from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - needs PySpark
-    from pgqueue.spark.session import session  # noqa: PLC0415 - needs PySpark
 
     queue.database.verify()
     found = verifying.verify(
-        session(), queue.database, Lake(where), days=together(day) or None, everything=everything, tell=_tell
+        spark(), queue.database, Lake(where), days=together(day) or None, everything=everything, tell=_tell
     )
     differing = [one for one in found if one.reason]
     if as_json:
