@@ -57,6 +57,16 @@ class Lanes:
                 counts.update(key.text for key in keys_of(row.new.lane or ""))
         return counts
 
+    def let_without_lane(self, ready: Iterable[Row], running: Mapping[str, int], now: datetime) -> list[Row]:
+        """Those of these jobs that have no lane and may start now.
+
+        Their queue alone limits them, so jobs of one queue and cost have one answer.
+        """
+        plain = [row for row in ready if row.new.lane is None]
+        kinds = {(row.new.queue, row.new.cost): row for row in plain}
+        waits = {kind for kind, row in kinds.items() if not self.let(row, running, now)}
+        return [row for row in plain if (row.new.queue, row.new.cost) not in waits] if waits else plain
+
     def heads(self, rows: Iterable[Row], running: Mapping[str, int], now: datetime) -> dict[str, list[Row]]:
         """The first job of each lane whose limits let it start now, by queue."""
         first: dict[tuple[str, str], Row] = {}

@@ -31,6 +31,7 @@ from pgqueue.testing.row import Row
 from pgqueue.testing.why import Around, facts_of
 from pgqueue.values.crashes import Begun
 from pgqueue.values.job import (
+    ENDED,
     AtEnd,
     AttemptError,
     Claim,
@@ -65,6 +66,9 @@ from pgqueue.values.verdict import (
 from pgqueue.values.why import Why, explain
 
 log = logging.getLogger("pgqueue")
+
+NOT_HELD = ENDED | {JobState.READY}
+"""States in which a job counts under no limit."""
 
 
 class Table:
@@ -307,19 +311,16 @@ class Table:
         for row in self._rows.values():
             if row.state is JobState.SCHEDULED and row.run_at <= now:
                 row.state, row.run_at, row.place_at = JobState.READY, row.place_at or row.run_at, None
-        running = self.lanes.running(self._rows.values())
-        plain = [
-            row
-            for row in self._rows.values()
-            if row.is_ready and row.new.lane is None and self.lanes.let(row, running, now)
-        ]
+        ready = [row for row in self._rows.values() if row.state is JobState.READY]
+        running = self.lanes.running(row for row in self._rows.values() if row.state not in NOT_HELD)
+        plain = self.lanes.let_without_lane(ready, running, now)
         self.queues.age(plain, now)
         line = self._turn({row.new.queue for row in plain}, served, split)
         if line is not None:
             first = min((row for row in plain if row.new.queue == line), key=lambda row: row.place)
             self.lanes.started(first, now)
             return Found(first.claimed(worker.id, now), self.queues.timeouts())
-        heads = self.lanes.heads(self._rows.values(), running, now)
+        heads = self.lanes.heads(ready, running, now)
         line = self._turn(heads.keys(), served, split)
         chosen = None if line is None else self.lanes.choose(line, heads[line], now).claimed(worker.id, now)
         return Found(chosen, self.queues.timeouts())
@@ -332,7 +333,7 @@ class Table:
     def _expire(self, now: datetime) -> None:
         """End the jobs that were not started in time."""
         late = {JobState.BLOCKED, JobState.SCHEDULED, JobState.READY}
-        for row in list(self._rows.values()):
+        for row in [row for row in self._rows.values() if row.expires_at is not None]:
             if row.state in late and row.expires_at is not None and row.expires_at <= now:
                 row.note(AttemptError(0, "Expired", expired_words(str(row.expires_at))), now)
                 row.end(JobState.DEAD, now)
