@@ -8,7 +8,7 @@ import select
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -19,6 +19,7 @@ from pgqueue.errors import SchemaMissing
 from pgqueue.store.catalogue import Catalogue
 from pgqueue.store.plan import Copy, Row, Step
 
+T = TypeVar("T")
 NOT_THERE = (
     psycopg.errors.InvalidSchemaName,
     psycopg.errors.UndefinedTable,
@@ -85,6 +86,17 @@ class OwnConnection(psycopg.Connection[Any]):
     _steps: Blocking | None = None
     _heard: Callable[[], object] | None = None
 
+    @classmethod
+    def connect(  # type: ignore[override]  # psycopg names its options, which are passed on
+        cls,
+        conninfo: str = "",
+        *,
+        made: list[Self] | None = None,
+        **options: Any,  # noqa: ANN401 - psycopg's
+    ) -> Self:
+        """Connect as psycopg does, or take one of the connections that were made before: a pool's first one was."""
+        return _popped(made) or super().connect(conninfo, **options)
+
     def is_cut_off(self) -> bool:
         """Whether the server has sent something since the last statement: then it has closed this idle connection.
 
@@ -113,6 +125,14 @@ class OwnConnection(psycopg.Connection[Any]):
         if self._steps is None or self._steps.catalogue is not catalogue:
             self._steps = Blocking(self, catalogue)
         return self._steps
+
+
+def _popped(made: list[T] | None) -> T | None:
+    """One of these; None: another thread of the pool has taken the last."""
+    try:
+        return made.pop() if made else None
+    except IndexError:
+        return None
 
 
 class Awaiting:
@@ -164,6 +184,17 @@ class OwnAsyncConnection(psycopg.AsyncConnection[Any]):
 
     _steps: Awaiting | None = None
     _heard: Callable[[], object] | None = None
+
+    @classmethod
+    async def connect(  # type: ignore[override]  # as there
+        cls,
+        conninfo: str = "",
+        *,
+        made: list[Self] | None = None,
+        **options: Any,  # noqa: ANN401 - psycopg's
+    ) -> Self:
+        """As :meth:`OwnConnection.connect`, awaited."""
+        return _popped(made) or await super().connect(conninfo, **options)
 
     def is_cut_off(self) -> bool:
         """Whether the server has closed this idle connection; see :meth:`OwnConnection.is_cut_off`."""

@@ -30,7 +30,7 @@ from pgqueue.store.ends import Ends
 from pgqueue.store.joining import OWN_CONNECTION, Open, blocking_connection, open_transaction
 from pgqueue.store.plan import Plan, arun, run
 from pgqueue.store.pools import Pools, ataken, taken
-from pgqueue.store.session import NO_SETTINGS, startup_options, unknown_settings
+from pgqueue.store.session import NO_SETTINGS, settings_after, startup_options, unknown_settings
 from pgqueue.values.queue_defaults import Known
 
 T = TypeVar("T")
@@ -248,13 +248,29 @@ class Database:
             ConnectionFailed: there is no connection to be had.
             SchemaError: the schema is missing, too old or too new.
         """
-        with self.connect() as connection:
-            run(self._verification(), connection.steps(self.catalogue))
+        self.verified().close()
 
-    async def averify(self) -> None:
-        """Connect, and check the schema as :meth:`verify` does."""
-        async with await self.aconnect() as connection:
+    def verified(self) -> OwnConnection:
+        """A new connection, on which the schema was checked as :meth:`verify` does."""
+        connection = self.connect()
+        self._unknown_settings |= settings_after(connection.info.server_version)
+        try:
+            run(self._verification(), connection.steps(self.catalogue))
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def averified(self) -> OwnAsyncConnection:
+        """As :meth:`verified`, awaited."""
+        connection = await self.aconnect()
+        self._unknown_settings |= settings_after(connection.info.server_version)
+        try:
             await arun(self._verification(), connection.steps(self.catalogue))
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
 
     def but(
         self,

@@ -1,6 +1,6 @@
 """Pools of connections: one for a process, and one for each of its event loops.
 
-A pool opens connections when they are needed, up to its size. When a caller takes a connection that the server has
+A pool opens connections when they are needed, up to its size; its first is the one on which the schema was checked. When a caller takes a connection that the server has
 closed, the pool replaces it: the caller's statement was not sent yet.
 """
 
@@ -31,11 +31,11 @@ class Source(Protocol):
     def connect_options(self, dsn: str) -> dict[str, Any]:
         """The options with which connections are made."""
 
-    def verify(self) -> None:
-        """Check, before a pool is made, that the database can be reached and has the tables."""
+    def verified(self) -> OwnConnection:
+        """A connection for a new pool, to a database that has the tables."""
 
-    async def averify(self) -> None:
-        """As :meth:`verify`, awaited."""
+    async def averified(self) -> OwnAsyncConnection:
+        """As :meth:`verified`, awaited."""
 
 
 class Pools:
@@ -67,12 +67,12 @@ class Pools:
             return pool
         with self._lock:
             if self._pool is None:
-                self._source.verify()
+                first = self._source.verified()
                 dsn = self._source.dsn
                 self._pool = ConnectionPool(
                     dsn,
                     connection_class=OwnConnection,
-                    kwargs=self._source.connect_options(dsn),
+                    kwargs=self._source.connect_options(dsn) | {"made": [first]},
                     min_size=0,
                     max_size=self.size,
                     open=True,
@@ -84,18 +84,18 @@ class Pools:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None:
-            await self._source.averify()
+            first = await self._source.averified()
+            if (pool := self._pools.get(loop)) is not None:  # another task of the loop made it meanwhile
+                await first.close()
+                return pool
             dsn = self._source.dsn
-            pool = self._pools.setdefault(
-                loop,
-                AsyncConnectionPool(
-                    dsn,
-                    connection_class=OwnAsyncConnection,
-                    kwargs=self._source.connect_options(dsn),
-                    min_size=0,
-                    max_size=self.size,
-                    open=False,
-                ),
+            pool = self._pools[loop] = AsyncConnectionPool(
+                dsn,
+                connection_class=OwnAsyncConnection,
+                kwargs=self._source.connect_options(dsn) | {"made": [first]},
+                min_size=0,
+                max_size=self.size,
+                open=False,
             )
             await pool.open()
         return pool
@@ -121,18 +121,27 @@ class Pools:
             pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()
+            for unused in _unused(pool):
+                unused.close()
 
     async def aclose(self) -> None:
         """Close the running loop's pool."""
         pool = self._pools.pop(asyncio.get_running_loop(), None)
         if pool is not None:
             await pool.close()
+            for unused in _unused(pool):
+                await unused.close()
 
     def forget(self) -> None:
         """Start again without pools: in a forked child, whose parent owns the sockets that it inherited."""
         self._lock = threading.Lock()
         self._pool = None
         self._pools = WeakKeyDictionary()
+
+
+def _unused(pool: Any) -> list[Any]:  # noqa: ANN401 - a pool of either kind
+    """The connection with which a pool was made, if no caller took one."""
+    return list(pool.kwargs["made"])
 
 
 def taken(pool: ConnectionPool[OwnConnection]) -> OwnConnection:

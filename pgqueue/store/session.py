@@ -19,8 +19,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from pgqueue.store.plan import Statement, Steps, plan
 
-# transaction_timeout is known to PostgreSQL 17 and later; idle_session_timeout to 14 and later. A server that does not
-# know a setting says so, and the connection is made without it (see Database).
+# A server that does not know a setting says so, and the connection is made without it (see Database).
 OWN: Mapping[str, str] = {
     "search_path": "pg_catalog",
     "statement_timeout": "0",
@@ -32,6 +31,8 @@ OWN: Mapping[str, str] = {
     "idle_in_transaction_session_timeout": "5s",
 }
 """The settings of every connection that runs only pgqueue's statements."""
+SINCE: Mapping[str, int] = {"transaction_timeout": 17_00_00, "idle_session_timeout": 14_00_00}
+"""The versions of PostgreSQL that brought some of them, as the server gives its own."""
 
 # These statements read along indices. A plan that was cached while a table was small must not scan it when it has grown,
 # so the planner may use only indices. It also makes one plan for all parameters: otherwise it would plan every claim
@@ -59,6 +60,11 @@ def startup_options(dsn: str, settings: Mapping[str, str]) -> str:
     given = conninfo_to_dict(dsn).get("options") or os.environ.get("PGOPTIONS")
     ours = [f"-c {name}={_escaped(value)}" for name, value in settings.items()]
     return " ".join([str(given), *ours] if given else ours)
+
+
+def settings_after(version: int) -> frozenset[str]:
+    """The settings that came after this version of PostgreSQL."""
+    return frozenset(name for name, since in SINCE.items() if version < since)
 
 
 def unknown_settings(message: str, settings: Mapping[str, str]) -> frozenset[str]:

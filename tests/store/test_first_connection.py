@@ -1,0 +1,94 @@
+"""The first connection of a pool: the schema is checked on it, and the first statement runs on it."""
+
+import asyncio
+from typing import Any
+
+import psycopg
+import pytest
+from looking import ask
+
+from pgqueue import PgQueue
+from pgqueue.errors import SchemaMissing
+from pgqueue.store.session import OWN, settings_after
+
+NEW_SETTINGS = {"transaction_timeout", "idle_session_timeout"}
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The connections that psycopg has made since."""
+    made: list[Any] = []
+    blocking, awaited = psycopg.Connection.connect, psycopg.AsyncConnection.connect
+
+    def connect(cls: Any, *args: Any, **options: Any) -> Any:
+        made.append(blocking.__func__(cls, *args, **options))  # type: ignore[attr-defined]
+        return made[-1]
+
+    async def aconnect(cls: Any, *args: Any, **options: Any) -> Any:
+        made.append(await awaited.__func__(cls, *args, **options))  # type: ignore[attr-defined]
+        return made[-1]
+
+    monkeypatch.setattr(psycopg.Connection, "connect", classmethod(connect))
+    monkeypatch.setattr(psycopg.AsyncConnection, "connect", classmethod(aconnect))
+    return made
+
+
+def test_the_first_call_of_a_process_makes_one_connection(queue: PgQueue, opened: list[Any]) -> None:
+    assert queue.jobs() == []
+    assert queue.jobs() == []
+    assert len(opened) == 1
+
+
+async def test_the_first_call_of_a_loop_makes_one_connection(queue: PgQueue, opened: list[Any]) -> None:
+    assert await queue.ajobs() == []
+    assert await queue.ajobs() == []
+    assert len(opened) == 1
+    await queue.aclose()
+
+
+async def test_first_calls_at_the_same_time_share_a_pool_and_leave_no_connection_open(
+    queue: PgQueue, opened: list[Any]
+) -> None:
+    assert await asyncio.gather(*(queue.ajobs() for _ in range(5))) == [[]] * 5
+    await queue.aclose()
+    assert [connection.closed for connection in opened] == [True] * len(opened)
+
+
+async def test_a_pool_that_no_call_has_used_is_closed_with_its_connection(
+    queue: PgQueue, opened: list[Any]
+) -> None:
+    queue.database.pools.blocking()
+    await queue.database.pools.awaitable()
+    await queue.aclose()
+    queue.close()
+    assert [connection.closed for connection in opened] == [True, True]
+
+
+async def test_a_database_without_the_tables_is_left_without_a_connection(
+    empty_dsn: str, opened: list[Any]
+) -> None:
+    queue = PgQueue(empty_dsn)
+    with pytest.raises(SchemaMissing):
+        queue.jobs()
+    with pytest.raises(SchemaMissing):
+        await queue.ajobs()
+    assert [connection.closed for connection in opened] == [True, True]
+
+
+@pytest.mark.parametrize("kind", ["blocking", "awaitable"])
+async def test_settings_that_the_server_does_not_know_are_left_out_after_the_first_call(
+    queue: PgQueue, kind: str
+) -> None:
+    await queue.ajobs() if kind == "awaitable" else queue.jobs()
+    options = queue.database.connect_options(queue.database.dsn, OWN)["options"]
+    await queue.aclose()
+    sent = {name for name in OWN if f"-c {name}=" in options}
+    known = {name for (name,) in ask(queue, "select name from pg_settings")}
+    assert sent == known & set(OWN)
+
+
+def test_a_setting_is_left_out_before_the_version_that_brought_it() -> None:
+    assert settings_after(13_00_22) == NEW_SETTINGS
+    assert settings_after(14_00_00) == {"transaction_timeout"}
+    assert settings_after(16_00_09) == {"transaction_timeout"}
+    assert settings_after(17_00_00) == set()
