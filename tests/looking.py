@@ -1,8 +1,9 @@
 """Looking at a database from outside, and waiting for what is to be seen there."""
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from typing import Any, LiteralString
 
 import psycopg
@@ -14,6 +15,8 @@ PAUSE = 0.01
 """Seconds between two looks."""
 GUARD = 60.0
 """Seconds after which a wait fails; it only keeps a failing test from hanging."""
+_kept: ContextVar[dict[str, psycopg.Connection[Any]] | None] = ContextVar("kept", default=None)
+"""During a wait, its connections by DSN: a new one for each look costs the server 5 ms of CPU."""
 
 
 def ask(
@@ -27,9 +30,15 @@ def ask(
         params: of the statement, by place.
         named: of the statement, by name.
     """
-    with _connected(where) as connection:
-        cursor = connection.execute(statement, params or named or None)
-        return cursor.fetchall() if cursor.description else []
+    try:
+        return _asked(where, statement, params or named or None)
+    except psycopg.OperationalError:
+        kept = _kept.get() or {}
+        if isinstance(where, PgQueue) or where not in kept or not kept[where].closed:
+            raise
+        return _asked(
+            where, statement, params or named or None
+        )  # the server has closed the one that was kept
 
 
 def wait_until(holds: Callable[[], object]) -> None:
@@ -37,17 +46,46 @@ def wait_until(holds: Callable[[], object]) -> None:
     retrying = Retrying(
         retry=retry_if_result(lambda held: not held), wait=wait_fixed(PAUSE), stop=stop_after_delay(GUARD)
     )
-    retrying(holds)
+    with _connections_kept():
+        retrying(holds)
 
 
 async def until(holds: Callable[[], object], *, guard: float = GUARD) -> None:
     """Wait until a condition holds, while the event loop turns."""
+    with _connections_kept():
+        await _until(holds, guard)
+
+
+async def _until(holds: Callable[[], object], guard: float) -> None:
     async with asyncio.timeout(guard):
         while not holds():  # noqa: ASYNC110 - the database raises no events
             await asyncio.sleep(PAUSE)
 
 
+def _asked(where: PgQueue | str, statement: LiteralString, params: Any) -> list[tuple[Any, ...]]:
+    with _connected(where) as connection:
+        cursor = connection.execute(statement, params)
+        return cursor.fetchall() if cursor.description else []
+
+
 def _connected(where: PgQueue | str) -> AbstractContextManager[psycopg.Connection[Any]]:
     if isinstance(where, PgQueue):
         return where.database.pooled()
-    return psycopg.connect(where, autocommit=True)
+    kept = _kept.get()
+    if kept is None:
+        return psycopg.connect(where, autocommit=True)
+    if where not in kept or kept[where].closed:
+        kept[where] = psycopg.connect(where, autocommit=True, prepare_threshold=None)
+    return nullcontext(kept[where])
+
+
+@contextmanager
+def _connections_kept() -> Iterator[None]:
+    kept: dict[str, psycopg.Connection[Any]] = {}
+    before = _kept.set(kept)
+    try:
+        yield
+    finally:
+        _kept.reset(before)
+        for connection in kept.values():
+            connection.close()
