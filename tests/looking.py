@@ -36,9 +36,8 @@ def ask(
         kept = _kept.get() or {}
         if isinstance(where, PgQueue) or where not in kept or not kept[where].closed:
             raise
-        return _asked(
-            where, statement, params or named or None
-        )  # the server has closed the one that was kept
+        # The server has closed the connection that was kept.
+        return _asked(where, statement, params or named or None)
 
 
 def wait_until(holds: Callable[[], object]) -> None:

@@ -1,7 +1,7 @@
 """Pools of connections: one for a process, and one for each of its event loops.
 
-A pool opens connections when they are needed, up to its size; its first is the one on which the schema was checked. When a caller takes a connection that the server has
-closed, the pool replaces it: the caller's statement was not sent yet.
+A pool opens connections when they are needed, up to its size; its first is the one on which the schema was checked. When
+a caller takes a connection that the server has closed, the pool replaces it: the caller's statement was not sent yet.
 """
 
 import asyncio
