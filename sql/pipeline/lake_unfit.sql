@@ -15,4 +15,4 @@ from (
 ) as ended
 cross join lateral (values ('run_at', run_at), ('created_at', created_at), ('started_at', started_at)) as instants (name, value)
 where instants.value < '0001-01-01 00:00:00+00' or instants.value >= '10000-01-01 00:00:00+00'
-order by ended.id limit %(limit)s
+order by ended.id limit %(limit)s::bigint
