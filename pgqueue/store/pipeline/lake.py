@@ -1,7 +1,7 @@
 """Plans of the lake: find closed days, read what a day holds, and drop exported days.
 
-A day is closed when every transaction that was in progress after its end has ended: no other can add rows to it. Rows are
-told apart by the number of the transaction in which their jobs ended (``ended_in``), never by the clock: all below
+A day is closed some time after its end. Transactions that were in progress then may still add rows to it. Rows are told
+apart by the number of the transaction in which their jobs ended (``ended_in``), never by the clock: all below
 :attr:`Horizon.xmin` are final, and later rows have higher numbers.
 """
 
