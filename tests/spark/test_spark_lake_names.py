@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from looking import ask
+from psycopg.errors import DiskFull
 from spark.lake_history import DAY, NEXT, died, ended, lake_ids
 
 from pgqueue import PgQueue
@@ -111,20 +112,42 @@ def test_a_row_that_no_lake_can_hold_is_named_with_its_day_and_the_days_after_it
     assert lake_ids(spark, lake) == sorted([*first, odd, *second])
 
 
-def test_an_export_whose_database_is_gone_tries_no_other_day(
+@pytest.mark.parametrize("days", [[DAY, NEXT], [DAY]], ids=["days are left", "the last day"])
+def test_an_export_whose_database_is_gone_tries_no_other_day_and_blames_none(
+    spark: "SparkSession",
+    queue: PgQueue,
+    lake: Lake,
+    monkeypatch: pytest.MonkeyPatch,
+    days: list[date],
+) -> None:
+    for one in days:
+        ended(queue.database.dsn, one, 1)
+    tried = []
+
+    def cut(_: "SparkSession", database: Database, day: date, **__: int) -> "DataFrame":
+        tried.append(day)
+        (holder,) = database.run(plans.holder())
+        ask(queue.database.dsn, "select pg_terminate_backend(%(pid)s)", pid=holder.pid)
+        raise OSError("the server closed the connection")
+
+    monkeypatch.setattr(exporting, "ended", cut)
+    with pytest.raises(PipelineError, match="held the lake's lock was lost"):
+        export(spark, queue.database, lake)
+    assert tried == [DAY]
+
+
+def test_a_server_that_fails_is_not_a_bad_day_and_is_not_asked_for_the_others(
     spark: "SparkSession", queue: PgQueue, dsn: str, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended(dsn, DAY, 1)
     ended(dsn, NEXT, 1)
     tried = []
 
-    def cut(_: "SparkSession", database: Database, day: date, **__: int) -> "DataFrame":
+    def full(_: "SparkSession", __: Database, day: date, **___: int) -> "DataFrame":
         tried.append(day)
-        (holder,) = database.run(plans.holder())
-        ask(dsn, "select pg_terminate_backend(%(pid)s)", pid=holder.pid)
-        raise OSError("the server closed the connection")
+        raise DiskFull("could not extend file")
 
-    monkeypatch.setattr(exporting, "ended", cut)
-    with pytest.raises(PipelineError, match="held the lake's lock was lost"):
+    monkeypatch.setattr(exporting, "ended", full)
+    with pytest.raises(DiskFull, match="could not extend file"):
         export(spark, queue.database, lake)
     assert tried == [DAY]

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
+import psycopg
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponential
 
-from pgqueue.errors import DaysNotExported, Duration, InvalidOption, PipelineError, as_delay
+from pgqueue.errors import ConnectionFailed, DaysNotExported, Duration, InvalidOption, PipelineError, as_delay
 from pgqueue.spark.java_errors import in_a_line
 from pgqueue.spark.lake.alone import Alone, alone
 from pgqueue.spark.lake.checksum import shares
@@ -112,7 +113,8 @@ def export(
         tell_open: called with the transactions that stayed open, before the first day is written.
 
     Raises:
-        PipelineError: another process writes to the lake.
+        PipelineError: another process writes to the lake, or the connection that held its lock was lost.
+        psycopg.OperationalError: the server fails; the days after this one were not tried.
         DaysNotExported: some days could not be exported; the message names them, and the rows where it is theirs. The other
             days were exported.
         LakeError: the lake is another database's, or of a later release.
@@ -136,7 +138,8 @@ def export(
             lock.still()  # another export may have begun
             try:
                 one = exporter.export(day)
-            except Exception as error:  # noqa: BLE001 - an error on one day must not stop the days after it
+            except Exception as error:  # noqa: BLE001 - an error of one day must not stop the days after it
+                _require_server(error, lock)
                 failed[day] = f"{exporter.unfit(day)}{in_a_line(error)}"
                 log.error("day %s was not exported: %s; export continues with the next day", day, failed[day])  # noqa: TRY400 - raised below
                 continue
@@ -147,6 +150,17 @@ def export(
         keep_deploys(spark, database, lake)
     _require_all(failed, len(exported))
     return exported
+
+
+def _require_server(error: Exception, lock: Alone) -> None:
+    """Raise if an error is not the day's: the server is gone, or it fails (no disk, no memory, shutting down).
+
+    Raises:
+        PipelineError: the connection that held the lake's lock was lost.
+    """
+    lock.still()
+    if isinstance(error, psycopg.OperationalError | ConnectionFailed):
+        raise error
 
 
 def _require_all(failed: Mapping[date, str], exported: int) -> None:
