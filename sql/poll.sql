@@ -1,5 +1,5 @@
--- poll: promote due jobs; tell when the next job, schedule and deadline are due, and of lost workers and ready jobs.
--- index: jobs_scheduled, jobs_ready, jobs_lanes, schedules_next, signals_unsettled, waits_until
+-- poll: promote due jobs; tell when the next job, schedule and deadline are due, and of lost workers, ready jobs and seldom work.
+-- index: jobs_scheduled, jobs_ready, jobs_lanes, jobs_expires_at, schedules_next, signals_unsettled, waits_until
 -- locks: the promoted rows, skipping locked ones
 -- run by: worker upkeep, take
 -- why: one statement for all that an idle worker asks, and every line is looked at from a mark, past the entries
@@ -51,5 +51,16 @@ select due.promoted, due.refused,
        array(select substr(name, 7) from pgqueue.limits where starts_with(name, 'queue:') order by name),
        array(select name from pgqueue.limits where starts_with(name, ' ') and most > 0 order by name),
        array(select most::bigint from pgqueue.limits where starts_with(name, ' ') and most > 0 order by name),
-       exists (select from pgqueue.jobs where in_lane)
+       exists (select from pgqueue.jobs where in_lane),
+       array(
+           select seldom.work
+           from (values ('expire', exists (select from pgqueue.jobs where expires_at <= clock.now and status <> 'running')),
+                        ('age', exists (select from pgqueue.queues where ageing is not null)),
+                        ('alerts', exists (select from pgqueue.alerts where next_at <= clock.now)),
+                        ('workers', exists (select from pgqueue.workers
+                                            where lease_until > clock.now
+                                              and extract(epoch from clock.now - pgqueue.as_datetime(looked_at)) > look_within))
+                ) as seldom (work, is_due)
+           where %(seldom)s::boolean and seldom.is_due
+       )
 from clock cross join lateral pgqueue.promote_due(clock.now, %(limit)s::integer) as due

@@ -43,6 +43,8 @@ class Polled(msgspec.Struct, frozen=True):
         limited: the queues that are limited as a whole.
         weights: of shares, by their keys, where an operator has set one.
         in_lanes: whether limited jobs wait in lanes.
+        seldom: what else there is to do, by the names in poll.sql: ``expire`` jobs, ``age`` jobs, look at ``alerts``, and look at
+            ``workers`` of which one does not look for jobs. Empty if that was not asked.
     """
 
     count: int
@@ -57,17 +59,23 @@ class Polled(msgspec.Struct, frozen=True):
     limited: Sequence[str] = ()
     weights: Mapping[str, int] = NO_WEIGHTS
     in_lanes: bool = False
+    seldom: Sequence[str] = ()
 
 
 @plan
 def poll(
-    lines: Mapping[str, Mark] = NO_MARKS, *, elsewhere: bool = False, now: datetime | None = None
+    lines: Mapping[str, Mark] = NO_MARKS,
+    *,
+    elsewhere: bool = False,
+    seldom: bool = False,
+    now: datetime | None = None,
 ) -> Steps[Polled]:
     """Promote due jobs, wake idle workers if there were any, and look what else there is to do.
 
     Args:
         lines: the queues to look at for ready jobs, and from where on.
         elsewhere: whether to look at all other queues, too.
+        seldom: whether to look for what can wait some seconds, too.
         now: the instant; the database's own by default.
     """
     params = {
@@ -76,6 +84,7 @@ def poll(
         "queues": texts(lines),
         **columns(lines.values()),
         "elsewhere": elsewhere,
+        "seldom": seldom,
     }
     count, all_refused = 0, list[int]()
     while True:
@@ -87,13 +96,14 @@ def poll(
             break
     if count:
         yield from wake()
-    timed, timeouts, limited, shares, weights, in_lanes = of_queues
+    timed, timeouts, limited, shares, weights, in_lanes, due = of_queues
     return Polled(
         *(count, next_in, lost, ready, all_refused, schedule_in, flow_work, wait_in),
         timeouts=dict(zip(timed, timeouts, strict=True)),
         limited=tuple(limited),
         weights=dict(zip(shares, weights, strict=True)),
         in_lanes=in_lanes,
+        seldom=tuple(due),
     )
 
 

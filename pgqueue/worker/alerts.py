@@ -8,15 +8,11 @@ import psycopg
 
 from pgqueue.errors import ConnectionFailed
 from pgqueue.store import alerts
-from pgqueue.values.alert_state import EVERY
 from pgqueue.worker.connection import Connections, WorkerConnection
 from pgqueue.worker.joblog import worker_log
 from pgqueue.worker.signals import Signals
 
 log = worker_log()
-
-ALERTS_EVERY = EVERY.total_seconds()
-"""Seconds between two times at which a worker asks which alerts are due, if none is due sooner."""
 
 
 class AlertLooks:

@@ -33,12 +33,13 @@ from pgqueue.store import (
 )
 from pgqueue.store.plan import Plan
 from pgqueue.store.sweep import arun_sweep, reclaiming
-from pgqueue.worker.alerts import ALERTS_EVERY, AlertLooks
+from pgqueue.worker.alerts import AlertLooks
 from pgqueue.worker.connection import LONG_READ, Connections, WorkerConnection
 from pgqueue.worker.fetcher import Fetcher
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.joblog import worker_log
 from pgqueue.worker.lanes import Lanes
+from pgqueue.worker.others import OtherWorkers
 from pgqueue.worker.queues import Queues
 from pgqueue.worker.reconciler import Reconciler
 from pgqueue.worker.runners import Runners
@@ -53,10 +54,11 @@ STALE_AFTER = 5.0
 """Seconds. Claims that have not started are requeued if no claim was added for this long."""
 CANCEL_EVERY = 0.8
 """Seconds between two looks of a worker that cannot listen; a service comes back within a tenth more."""
-EXPIRING_EVERY = 5.0
-"""Seconds between two looks for jobs that were not started in time and that no worker has claimed."""
-AGE_EVERY = 5.0
-"""Seconds between two looks for jobs that have waited for long, where their queue has ageing."""
+SELDOM_EVERY = 4.0
+"""Seconds from a poll that looks for seldom work to the next poll that does: with the usual ``sweep``, every poll of an idle
+worker."""
+SELDOM_AT_LEAST = 600.0
+"""Seconds between two runs of a service that a poll starts when it finds work for it, if no poll finds any."""
 FIRING = 0.5
 """Seconds of one poll that go to schedules: due jobs and lost workers are looked for in between."""
 POLL_AGAIN = 0.05
@@ -181,6 +183,9 @@ class Upkeep:
         self._sweep_every = sweep.total_seconds()
         self._drops_history = drops_history
         self._alerts = AlertLooks(connections, signals)
+        self._others = OtherWorkers(connections)
+        self._seldom_at = 0.0
+        self._seldom = {work: asyncio.Event() for work in ("expire", "age", "alerts", "workers")}
 
     def services(self, *, compare_every: float) -> Sequence[Service]:
         """Every service, and when it runs; ``compare_every`` is in seconds."""
@@ -195,20 +200,30 @@ class Upkeep:
             Service(
                 "make due jobs ready, look for lost workers", self._sweep_every, self.poll, nudge=signals.poll
             ),
-            Service("end jobs that have expired", EXPIRING_EVERY, self.end_expired),
-            Service("raise the priority of jobs that wait", AGE_EVERY, self.age),
-            Service("look at alerts", ALERTS_EVERY, self._alerts.run_once),
+            self._started_by_poll("end jobs that have expired", "expire", self.end_expired),
+            self._started_by_poll("raise the priority of jobs that wait", "age", self.age),
+            self._started_by_poll("look at alerts", "alerts", self._alerts.run_once),
+            self._started_by_poll("name other workers that start no jobs", "workers", self._others.run_once),
             Service("write what was measured", 60.0, self._series.write),
             Service("tidy history, dead jobs and unique keys", 600.0, self.tidy),
             Service("settle flows", 600.0, self.settle_flows, LONG_READS_FIRST),
             Service("look for jobs of unknown workers", 3600.0, self.note_lost_jobs, LONG_READS_FIRST),
         )
 
+    def _started_by_poll(
+        self, name: str, work: str, run_once: Callable[[], Awaitable[float | None]]
+    ) -> Service:
+        """A service that a poll starts when it finds this work: an idle worker sends no statement for it."""
+        return Service(name, SELDOM_AT_LEAST, run_once, SELDOM_AT_LEAST, nudge=self._seldom[work])
+
     async def poll(self) -> float:
         """Make due jobs ready, and reclaim the jobs of lost workers; returns the seconds until the next poll."""
+        seldom = time.monotonic() >= self._seldom_at
         polled = await self._connections.upkeep.run(
-            upkeep.poll(self._queues.starts(), elsewhere=self._queues.searches)
+            upkeep.poll(self._queues.starts(), elsewhere=self._queues.searches, seldom=seldom)
         )
+        if seldom:
+            self._start_seldom(polled.seldom)
         if polled.timeouts or self._timeouts:
             self._timeouts.clear()
             self._timeouts.update({name: timedelta(seconds=value) for name, value in polled.timeouts.items()})
@@ -227,6 +242,14 @@ class Upkeep:
             return POLL_AGAIN
         pause = self._sweep_every if self._signals.activity.idle else self._poll_every
         return min(filter(None, [pause, polled.next_in, polled.schedule_in, polled.wait_in]))
+
+    def _start_seldom(self, found: Sequence[str]) -> None:
+        """Start the services for which the poll found work; the next look for such work comes later."""
+        self._seldom_at = time.monotonic() + SELDOM_EVERY
+        for work in found:
+            self._seldom[work].set()
+        if self._others.logged:
+            self._seldom["workers"].set()
 
     async def _found_due(self, polled: upkeep.Polled) -> bool:
         """Do what a poll has found to be due, a share of each kind; whether there was anything."""
@@ -285,7 +308,7 @@ class Upkeep:
         return POLL_AGAIN
 
     async def age(self) -> None:
-        """Raise the priority of jobs that have waited for long; most often no queue has ageing, and nothing is read of jobs."""
+        """Raise the priority of jobs that have waited for long, in queues that have ageing."""
         if await self._connections.upkeep.run(queues.age()):
             self._signals.look.set()
 

@@ -51,8 +51,8 @@ def page(alert: Alert) -> None: ...
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers ask every 0.05 s what is due."""
-    monkeypatch.setattr(upkeep, "ALERTS_EVERY", 0.05)
+    """Workers ask every 0.05 s what is due, without a poll that finds it."""
+    monkeypatch.setattr(upkeep, "SELDOM_AT_LEAST", 0.05)
 
 
 def page_of(queue: PgQueue, told: Callable[[Alert], object] | None = None) -> Task[[Alert], None]:

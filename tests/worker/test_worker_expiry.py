@@ -108,7 +108,7 @@ async def test_a_take_gets_no_job_that_has_expired(queue: PgQueue) -> None:
 async def test_a_worker_ends_what_nobody_has_claimed_and_tells_those_who_wait(
     queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "EXPIRING_EVERY", 0.05)
+    monkeypatch.setattr(upkeep, "SELDOM_EVERY", 0.0)
 
     @queue.task(queue="paused", expires_in=0.2)
     def work() -> None: ...
@@ -116,7 +116,7 @@ async def test_a_worker_ends_what_nobody_has_claimed_and_tells_those_who_wait(
     queue.pause("paused")
     handle = work.enqueue()
     assert "; it expires in" in (await queue.awhy(handle.id)).sentence
-    async with running(queue):
+    async with running(queue, poll=0.05):
         with pytest.raises(JobFailed, match="Expired: it was to be started by"):
             await handle.aresult(timeout=30)
 

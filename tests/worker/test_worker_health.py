@@ -1,12 +1,19 @@
 """Workers that do not look for jobs, or cannot listen: the worker itself says so, others find it, and it serves again."""
 
 import asyncio
+import logging
 import math
+import os
+import socket
+import subprocess
 from datetime import timedelta
+from functools import partial
+from pathlib import Path
 
 import psycopg
 import pytest
 from looking import ask, until
+from programs import Program
 from running import Running
 from worker.helping import FOR_EVER, beat, ended
 from worker.proxy import Proxy
@@ -223,3 +230,72 @@ def test_a_row_that_was_changed_by_hand_is_no_obstacle(queue: PgQueue) -> None:
                 odd,
             )
             assert len(problems(queue)) == 1
+
+
+STUCK = """
+import asyncio
+from pgqueue import PgQueue
+from pgqueue.worker.fetcher import Fetcher
+
+queue = PgQueue()
+
+
+@queue.task(name="note")
+def note() -> None: ...
+
+
+async def hang(fetcher: Fetcher) -> None:
+    await asyncio.Event().wait()
+
+
+Fetcher.run = hang
+"""
+
+
+def _has_looked_since(worker: Worker, before: float) -> bool:
+    return worker.parts.signals.looked_at > before
+
+
+async def test_the_other_workers_log_one_that_looks_for_no_jobs_once_and_that_it_is_gone(
+    queue: PgQueue,
+    running: Running,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("pgqueue.worker.upkeep.SELDOM_EVERY", 0.0)
+    caplog.set_level(logging.INFO, "pgqueue.worker")
+    (tmp_path / "stuck.py").write_text(STUCK)
+    words = [
+        "-m",
+        "pgqueue",
+        "--app",
+        "stuck:queue",
+        "worker",
+        "--lease",
+        "2",
+        "--poll",
+        "0.2",
+        "--sweep",
+        "0.2",
+    ]
+    env = {**os.environ, "PGQUEUE_DSN": queue.database.dsn, "PYTHONPATH": str(tmp_path)}
+    out = subprocess.DEVNULL
+
+    def said(words: str) -> list[str]:
+        return [one.__dict__["worker"] for one in caplog.records if one.message == words]
+
+    with Program(words, env=env, cwd=tmp_path, stdout=out, stderr=out) as other:
+        try:
+            async with running(queue, poll=SOON, sweep=SOON, lease=timedelta(seconds=2)) as worker:
+                await until(lambda: said("another worker starts no jobs"))
+                for _ in range(3):
+                    before = worker.parts.signals.looked_at
+                    await until(partial(_has_looked_since, worker, before))
+                other.kill()
+                await until(lambda: said("another worker starts jobs again, or is gone"))
+        finally:
+            other.kill()
+    name = f"{socket.gethostname()}:{other.pid}"
+    assert said("another worker starts no jobs") == [name]
+    assert said("another worker starts jobs again, or is gone") == [name]

@@ -1,7 +1,7 @@
 """When a worker looks, and at what: decided on a clock that the test turns."""
 
 from collections.abc import Sequence
-from unittest.mock import AsyncMock
+from unittest.mock import AsyncMock, Mock
 from uuid import UUID
 
 import pytest
@@ -114,6 +114,23 @@ async def test_a_worker_polls_again_after_poll_after_sweep_once_it_is_idle_or_wh
     answer = AsyncMock(return_value=upkeep.Polled(0, next_in, lost=False, ready=False))
     monkeypatch.setattr(parts.connections.upkeep, "run", answer)
     assert await parts.upkeep.poll() == pause
+
+
+async def test_a_poll_that_finds_seldom_work_starts_its_service_and_asks_for_such_work_again_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parts = Worker(PgQueue("postgresql://nowhere")).parts
+    answer = AsyncMock(
+        return_value=upkeep.Polled(0, None, lost=False, ready=False, seldom=("expire", "workers"))
+    )
+    monkeypatch.setattr(parts.connections.upkeep, "run", answer)
+    asked = Mock(wraps=upkeep.poll)
+    monkeypatch.setattr(upkeep, "poll", asked)
+    await parts.upkeep.poll()
+    await parts.upkeep.poll()
+    started = {one.name for one in parts.upkeep.services(compare_every=1.0) if one.nudge.is_set()}
+    assert started == {"end jobs that have expired", "name other workers that start no jobs"}
+    assert [call.kwargs["seldom"] for call in asked.call_args_list] == [True, False]
 
 
 def _asked(queues: Queues, answers: Sequence[Sequence[Row]]) -> list[str]:

@@ -115,7 +115,7 @@ async def test_a_worker_cancels_what_waits_for_the_retry_of_a_purged_job(
 async def test_a_worker_raises_the_priority_of_jobs_that_wait_in_any_queue(
     queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(when, "AGE_EVERY", 0.1)
+    monkeypatch.setattr(when, "SELDOM_EVERY", 0.0)
     queue.control.set("default", ageing=60)
     add = (
         "insert into pgqueue.jobs (queue, task, args, status, run_at, priority) "
@@ -123,6 +123,6 @@ async def test_a_worker_raises_the_priority_of_jobs_that_wait_in_any_queue(
     )
     ask(queue, add, 0)
     ask(queue, add, 90)
-    async with running(queue, queues=["other"]):
+    async with running(queue, queues=["other"], poll=0.05):
         await until(lambda: ask(queue, "select id from pgqueue.jobs where priority = 60"))
     assert ask(queue, "select priority from pgqueue.jobs order by priority") == [(60,), (90,)]
