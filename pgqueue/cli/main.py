@@ -13,6 +13,7 @@ import click
 import psycopg
 
 from pgqueue.cli.app import Settings
+from pgqueue.cli.signals import no_interrupt_lost
 from pgqueue.cli.verbs import LazyGroup, Verb
 from pgqueue.errors import PgQueueError
 from pgqueue.values.version import __version__
@@ -81,7 +82,8 @@ class Root(LazyGroup):
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's signature
         """Run a command; its errors become one line."""
         try:
-            return super().invoke(ctx)
+            with no_interrupt_lost():
+                return super().invoke(ctx)
         except PgQueueError as error:
             raise Refusal(str(error)) from error
         except psycopg.Error as error:

@@ -1,8 +1,45 @@
 """Signals that end a command which must clean up."""
 
 import signal
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+AGAIN_AFTER = 0.05
+"""Seconds until an interrupt that was lost is raised again."""
+
+
+@contextmanager
+def no_interrupt_lost() -> Iterator[None]:
+    """Raise an interrupt again that Python could only print.
+
+    A signal's handler runs in whatever Python code the main thread is about to run. If that is a callback of the garbage
+    collector, Python prints KeyboardInterrupt as ``Exception ignored``, and the command would go on.
+    """
+    before = sys.unraisablehook
+
+    def hook(unraisable: "sys.UnraisableHookArgs") -> None:
+        if issubclass(unraisable.exc_type, KeyboardInterrupt):
+            threading.Timer(
+                AGAIN_AFTER, _interrupt
+            ).start()  # from another thread: here it would be lost, too
+        else:
+            before(unraisable)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+
+
+def _interrupt() -> None:
+    """Send this process a signal whose handler raises KeyboardInterrupt, if there is one."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.default_int_handler:
+            signal.pthread_kill(threading.main_thread().ident or 0, number)  # it ends the wait of that thread
+            return
 
 
 @contextmanager

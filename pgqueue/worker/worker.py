@@ -168,9 +168,9 @@ class Worker:
         await self.parts.slots.open()
         try:
             self.parts.signals.here()
-            await self._check_in()
-            async with self.queue.hooks.serving(self._event, self.parts.signals.stopping):
-                await self._work()
+            if await self._checked_in():
+                async with self.queue.hooks.serving(self._event, self.parts.signals.stopping):
+                    await self._work()
         finally:
             await self.parts.slots.close()
             await self.parts.close()
@@ -189,6 +189,22 @@ class Worker:
     def _event(self, name: WorkerEventName) -> WorkerEvent:
         queues = None if self.queues is None else tuple(self.queues)
         return WorkerEvent(name=name, worker=self.id, queues=queues, concurrency=self.parts.claims.size)
+
+    async def _checked_in(self) -> bool:
+        """Check in. False: it was told to stop, and the database did not answer in time, or it was told twice."""
+        checking = asyncio.ensure_future(self._check_in())
+        stopping = asyncio.ensure_future(self.parts.signals.stopping.wait())
+        try:
+            await asyncio.wait((checking, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if not checking.done():
+                await self._until(time.monotonic() + LAST_STEP_TIMEOUT, checking)
+        finally:
+            await _cancel(checking, stopping)
+        if checking.cancelled():
+            log.warning("this worker stops before it has started: the database does not answer")
+            return False
+        checking.result()
+        return True
 
     async def _check_in(self) -> None:
         claiming, catalogue = self.parts.connections.claiming, self.parts.database.catalogue
@@ -259,7 +275,7 @@ class Worker:
         self.parts.claims.close()
         self.parts.signals.stopping.set()
 
-    async def _until(self, deadline: float, work: "Coroutine[Any, Any, None] | asyncio.Task[None]") -> None:
+    async def _until(self, deadline: float, work: "Coroutine[Any, Any, None] | asyncio.Future[None]") -> None:
         """Let the work end by itself until the deadline, or until :meth:`stop` is called again; then cancel it."""
         tasks = [asyncio.ensure_future(work), asyncio.ensure_future(self.parts.signals.hurry.wait())]
         left = max(0.0, deadline - time.monotonic())

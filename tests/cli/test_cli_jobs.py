@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import LiteralString
 
 import pytest
@@ -268,7 +269,7 @@ def test_watch_prints_each_change_until_the_job_has_ended(
         lambda: ask(queue, GIVE_BACK),
         lambda: queue.cancel(halfway),
     )
-    monkeypatch.setattr(time, "sleep", happens)
+    monkeypatch.setattr(bars, "time", SimpleNamespace(sleep=happens))
     shown = pgqueue("jobs", "show", str(halfway), "--watch", dsn=dsn).stdout.splitlines()
     assert shown[:3] == [
         'running  1,200 of 4,800 (25 %): it\'s \\x1b[31m"half"',
@@ -290,7 +291,7 @@ def test_a_terminal_gets_a_bar(halfway: int, queue: PgQueue, monkeypatch: pytest
     drawn = io.StringIO()
     monkeypatch.setattr(bars, "_console", lambda: Console(file=drawn, force_terminal=True, width=80))
     happens = steps(lambda: ask(queue, GIVE_BACK), lambda: queue.cancel(halfway))
-    monkeypatch.setattr(time, "sleep", happens)
+    monkeypatch.setattr(bars, "time", SimpleNamespace(sleep=happens))
     assert bars.watch(queue, halfway).state is JobState.CANCELLED
     assert "1,200 of 4,800 (25 %)" in drawn.getvalue()
     assert "━" in drawn.getvalue()
@@ -313,7 +314,7 @@ def test_the_stack_of_a_running_job_is_asked_of_its_worker(
 
     said = "shop.py:31 in send\n    await \x1b[31mgate"
     happens = steps(*[lambda: shelf.database.run(stacks.answer(worker, {1: said}))] * 2)
-    monkeypatch.setattr(time, "sleep", happens)
+    monkeypatch.setattr("pgqueue.app.stacks.time", SimpleNamespace(sleep=happens, monotonic=time.monotonic))
     shown = pgqueue(*words, dsn=dsn)
     assert shown.stdout == "shop.py:31 in send\n    await \\x1b[31mgate\n"
     assert printed(pgqueue(*words, "--json", dsn=dsn))["text"] == said

@@ -42,9 +42,9 @@ def test_due_times_are_counted_on_the_databases_clock(skew: float, dsn: str) -> 
 @wrong_by
 def test_a_worker_runs_what_is_due_and_nothing_else(skew: float, dsn: str, queue: PgQueue) -> None:
     note, *_ = register_tasks(queue)
+    before = clock(dsn)
     later = note.using(delay=HOUR).enqueue("later")
     soon = note.using(delay=timedelta(seconds=0.2)).enqueue("soon")
-    before = clock(dsn)
     with process(skew, "work", dsn):
         wait_until(lambda: soon.status() is JobState.SUCCEEDED)
         now = note.enqueue("now")

@@ -1,11 +1,13 @@
 """A worker that cannot start says why, at once, and leaves nothing open behind."""
 
+import asyncio
 import gc
 from datetime import timedelta
 from typing import Any
 
 import psycopg
 import pytest
+from looking import GUARD, ask, until
 from servers import free_port
 
 from pgqueue import PgQueue
@@ -106,3 +108,27 @@ def test_a_task_whose_annotations_cannot_be_read_is_refused_before_the_start() -
 
     with pytest.raises(ConfigurationError, match="Nowhere"):
         Worker(queue)
+
+
+async def test_a_worker_that_is_told_to_stop_while_it_waits_for_the_database_at_its_start_ends(
+    queue: PgQueue, dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = Worker(queue)
+    waits = "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+    with psycopg.connect(dsn) as locking:
+        locking.execute("lock table pgqueue.workers in access exclusive mode")
+        serving = asyncio.create_task(worker.run())
+        await until(lambda: ask(dsn, waits))
+        worker.stop()
+        worker.stop()
+        await asyncio.wait_for(serving, GUARD)
+        locking.rollback()
+    assert "this worker stops before it has started" in caplog.text
+    assert ask(queue, "select id from pgqueue.workers") == []
+
+
+async def test_a_worker_that_is_told_to_stop_while_it_starts_takes_its_leave(queue: PgQueue) -> None:
+    worker = Worker(queue)
+    worker.stop()
+    await asyncio.wait_for(worker.run(), GUARD)
+    assert ask(queue, "select id from pgqueue.workers") == []
