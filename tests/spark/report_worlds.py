@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.manifest import Day
+from pgqueue.spark.lake.record import Day
 from pgqueue.store.pipeline.lake import Origin
 
 if TYPE_CHECKING:
@@ -177,18 +177,16 @@ class HandMade(Lake):
     ) -> None:
         super().__init__(folder)
         self.create(Origin("1", 2, "pgqueue"))
-        self._tables, self._deploys, self._days = tables, deploys, sorted(days)
+        self._frames, self._deploys, self._days = tables, deploys, sorted(days)
 
     def entries(self, table: str) -> list[Day]:
-        if table.removeprefix("rollup/") not in self._tables:
+        if table.removeprefix("rollup/") not in self._frames:
             return []
         at = datetime(2026, 1, 1, tzinfo=UTC)
-        return [
-            Day(table=table, day=day, generation=1, files=(), columns={}, written_at=at) for day in self._days
-        ]
+        return [Day(table=table, day=day, generation=1, written_at=at) for day in self._days]
 
     def day_table(self, spark: "SparkSession", table: str, days: Iterable[date] | None = None) -> "DataFrame":  # noqa: ARG002 - the lake's signature
-        frame = self._tables[table.removeprefix("rollup/")]
+        frame = self._frames[table.removeprefix("rollup/")]
         return frame if days is None else frame.where(F.to_date("hour").isin(list(days)))
 
     def deploys(self, spark: "SparkSession") -> "DataFrame":  # noqa: ARG002 - of the protocol

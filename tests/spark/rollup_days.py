@@ -6,8 +6,9 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from pgqueue.spark.lake.files import arrow_schema
 from pgqueue.spark.lake.lake import ENDED, ENDED_COLUMNS, WORKER_COLUMNS, WORKERS, Lake
-from pgqueue.spark.lake.manifest import Batch, EndedDay
+from pgqueue.spark.lake.record import Batch, EndedDay
 from pgqueue.store.pipeline.lake import NOTHING, Origin
 
 if TYPE_CHECKING:
@@ -76,8 +77,7 @@ def put(spark: "SparkSession", lake: Lake, day: date, jobs: Iterable[Job]) -> No
     former = lake.day(day)
     generation = 1 if former is None else former.generation + 1
     frame = frame_of(spark, jobs)
-    with lake.staged(ENDED, frame, "day", "queue") as staged:
-        files = lake.settle(ENDED, staged, generation)
+    written = lake.write(ENDED, frame)
     now = datetime.now(UTC)
     batch = Batch(
         generation=generation, since=0, below=9, highest=None, exported_at=now, history=NOTHING, dead=NOTHING
@@ -86,13 +86,10 @@ def put(spark: "SparkSession", lake: Lake, day: date, jobs: Iterable[Job]) -> No
         table=ENDED,
         day=day,
         generation=generation,
-        files=(*(former.files if former else ()), *files),
-        columns=dict(frame.dtypes),
         written_at=now,
-        queues={},
         batches=(batch,),
     )
-    lake.name(entry)
+    lake.commit(arrow_schema(frame), written, [entry])
 
 
 def put_workers(spark: "SparkSession", lake: Lake, rows: Sequence[tuple[Any, ...]]) -> None:

@@ -48,10 +48,10 @@ def _descends(pid: int, from_: int, parents: dict[int, int]) -> bool:
 
 
 def kill_one_while_it_writes(exporting: "subprocess.Popen[str]", lake: Path) -> int:
-    """Kill an executor with SIGKILL as soon as a file is staged; how many were killed."""
+    """Kill an executor with SIGKILL as soon as a file is being written; how many were killed."""
     while exporting.poll() is None:
-        staged = [*lake.glob("_staging/**/*.parquet")]
-        found = executors(exporting.pid) if staged else []
+        files = [*lake.glob("ended/*/*.parquet")]
+        found = executors(exporting.pid) if files else []
         if found:
             os.kill(found[0], signal.SIGKILL)
             return 1

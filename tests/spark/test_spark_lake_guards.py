@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from looking import ask
 from spark.lake_history import DAY, ENDED, NEXT, ended, history_ids
 
@@ -23,8 +25,9 @@ from pgqueue.errors import (
 from pgqueue.spark.lake.alone import alone
 from pgqueue.spark.lake.export import ExportOptions, final_below
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.manifest import Batch, EndedDay
 from pgqueue.spark.lake.prune import Fate, prune
+from pgqueue.spark.lake.record import Batch, EndedDay
+from pgqueue.spark.lake.records import NAME, SCHEMA
 from pgqueue.spark.lake.status import DayState, status
 from pgqueue.store import upkeep
 from pgqueue.store.connection import Blocking
@@ -34,6 +37,7 @@ from pgqueue.store.pipeline.lake import Origin, first_open_day
 from pgqueue.store.plan import Plan, Steps, T, plan, run
 
 OURS = Origin("1", 2, "pgqueue")
+COLUMNS = pa.schema([("id", pa.int64()), ("day", pa.date32())])
 NONE, A_MINUTE = timedelta(0), timedelta(minutes=1)  # other tests' databases are made on the same server
 
 
@@ -84,20 +88,22 @@ def test_a_lake_of_another_database_or_schema_is_refused(queue: PgQueue, tmp_pat
 @pytest.mark.parametrize(
     ("text", "error", "words"),
     [
-        ('{"format": 2}', LakeTooNew, "has format 2, and this release reads up to 1: upgrade pgqueue"),
-        ('{"format": 1}', LakeError, "cannot be read as one of ours .*missing required field"),
+        ('{"format": 3}', LakeTooNew, "has format 3, and this release reads up to 2: upgrade pgqueue"),
+        ('{"format": 1}', LakeError, "was written before .* Delta tables: run `pgqueue pipeline convert`"),
+        ('{"format": 2}', LakeError, "cannot be read as one of ours .*missing required field"),
         ("", LakeError, "cannot be read as one of ours"),
     ],
 )
-def test_a_marker_or_manifest_that_is_not_of_this_release_is_refused(
+def test_a_marker_or_record_that_is_not_of_this_release_is_refused(
     tmp_path: Path, text: str, error: type[LakeError], words: str
 ) -> None:
     Lake(tmp_path).create(OURS)
-    manifest = tmp_path / "_pgqueue" / "ended" / f"{DAY}.json"
-    manifest.parent.mkdir()
-    manifest.write_text(text)
+    lake = Lake(tmp_path)
+    lake.table("ended").commit(COLUMNS, [], {DAY: 1})
+    row = {"table": "ended", "day": DAY, "generation": 1, "recorded_at": None, "record": text}
+    write_deltalake(tmp_path / NAME, pa.Table.from_pylist([row], SCHEMA))
     with pytest.raises(error, match=words):
-        Lake(tmp_path).days()
+        lake.days()
 
     (tmp_path / "_pgqueue" / "lake.json").write_text(text)
     with pytest.raises(error, match=words):
@@ -244,15 +250,12 @@ def _verified(queue: PgQueue, lake: Lake, day: date) -> EndedDay:
     entry = EndedDay(
         table="ended",
         day=day,
-        generation=1,
-        files=(),
-        columns={},
+        generation=lake.table("ended").generation(day) + 1,
         written_at=at,
-        queues=dict(held.queues),
         batches=(batch,),
         verified_at=at,
     )
-    lake.name(entry)
+    lake.commit(COLUMNS, [], [entry])
     noted = plans.note_verified(day, history=held.history, dead=held.dead, below=below, lake=lake.uri)
     queue.database.run(noted)
     return entry

@@ -15,7 +15,6 @@ from spark.lake_history import DAY, NEXT, died, ended, history_ids, lake_ids
 
 from pgqueue import PgQueue
 from pgqueue.spark.lake.export import export
-from pgqueue.spark.lake.folder import Folder
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.prune import prune
 from pgqueue.spark.lake.status import DayState, status
@@ -46,16 +45,6 @@ class Killed(BaseException):
     """The process is no more."""
 
 
-class Gone(Folder):
-    """What a process that is no more can still do to files: nothing."""
-
-    def __init__(self, uri: str) -> None:
-        super().__init__(uri)
-
-    def remove_all(self, path: str) -> None:
-        raise Killed(path)
-
-
 class Mortal(Lake):
     """A lake whose process dies after it has passed a point for the nth time."""
 
@@ -67,7 +56,6 @@ class Mortal(Lake):
     def passed(self, point: str) -> None:
         self.seen[point] += 1
         if (point, self.seen[point]) == self.at:
-            self.folder = Gone(self.uri)
             raise Killed(point)
 
 
@@ -76,13 +64,16 @@ def _dies(place: Path, point: str, nth: int, work: Callable[[Lake], object]) -> 
         work(Mortal(place, point, nth))
 
 
-def _is_tidy(lake: Lake) -> None:
-    """Every file is named, nothing is being written."""
-    tables = {"ended", "workers", "deploys"}
-    named = {file.path for table in tables for entry in lake.entries(table) for file in entry.files}
-    named |= {file.path for table in tables if (entry := lake.entry(table, None)) for file in entry.files}
-    there = {path for path in lake.folder.paths() if not path.startswith("_pgqueue/")}
+def _is_tidy(lake: Lake) -> int:
+    """Only files that count are left, and the tables' logs; how many other files were swept."""
+    swept = sum(len(lake.sweep(table, kept_hours=0)) for table in ("ended", "workers", "deploys"))
+    tables = [lake.table(name) for name in ("ended", "workers", "deploys")]
+    named = {file.path for table in tables for files in table.files().values() for file in files}
+    there = {
+        path for path in lake.folder.paths() if "_delta_log/" not in path and not path.startswith("_pgqueue/")
+    }
     assert there == named
+    return swept
 
 
 @pytest.mark.timeout(400)
@@ -93,14 +84,14 @@ def test_an_export_that_is_killed_at_every_step_ends_in_the_same_lake(
     ids = [*first, *ended(dsn, NEXT, 4)]
     for point, nth, there in (
         ("created", 1, []),
-        ("staged", 1, []),
-        ("moved", 1, []),
-        ("moved", 2, []),
-        ("named", 1, first),
-        ("moved", 1, first),
-        ("named", 1, ids),
-        ("moved", 1, ids),  # a file of the workers
-        ("named", 2, ids),  # the deploys
+        ("written", 1, []),
+        ("recorded", 1, []),
+        ("committed", 1, first),
+        ("written", 1, first),
+        ("recorded", 1, first),
+        ("committed", 1, ids),
+        ("recorded", 1, ids),  # the workers
+        ("committed", 2, ids),  # the deploys
     ):
         _dies(tmp_path / "lake", point, nth, lambda lake: export(spark, queue.database, lake))
         assert lake_ids(spark, Lake(tmp_path / "lake")) == sorted(there)
@@ -109,9 +100,7 @@ def test_an_export_that_is_killed_at_every_step_ends_in_the_same_lake(
     assert export(spark, queue.database, lake) == []
     assert lake_ids(spark, lake) == sorted(ids)
     assert [one.finding for one in verify(spark, queue.database, lake)] == [Finding.VERIFIED] * 2
-    lake.sweep("workers")  # whose former files stay until the next write
-    lake.sweep("deploys")
-    _is_tidy(lake)
+    assert _is_tidy(lake) > 0, "what the killed exports wrote"
 
 
 def test_a_verify_and_a_prune_that_are_killed_at_every_step_end_in_the_same_lake(
@@ -121,7 +110,7 @@ def test_a_verify_and_a_prune_that_are_killed_at_every_step_end_in_the_same_lake
     place = tmp_path / "lake"
     export(spark, queue.database, Lake(place))
 
-    for point in ("named", "noted"):
+    for point in ("noted in the lake", "noted"):
         _dies(place, point, 1, lambda lake: verify(spark, queue.database, lake))
     assert ask(dsn, "select day from pgqueue.lake_days") == [(DAY,)]
     assert len(verify(spark, queue.database, Lake(place))) == 1
@@ -146,7 +135,7 @@ def test_what_is_replaced_is_there_as_it_was_or_as_it_is_to_be(spark: "SparkSess
     lake.replace_days("rollup/hours", days, first)
     second = first.selectExpr("day", "n + 10 as n")
 
-    for point, nth, sums in (("staged", 1, [3, 3]), ("moved", 1, [3, 3]), ("named", 1, [33, 3])):
+    for point, nth, sums in (("written", 1, [3, 3]), ("recorded", 1, [3, 3]), ("committed", 1, [33, 33])):
         _dies(place, point, nth, lambda one: one.replace_days("rollup/hours", days, second))
         found = lake.day_table(spark, "rollup/hours").groupBy("day").sum("n").orderBy("day").collect()
         assert [row[1] for row in found] == sums
@@ -154,8 +143,9 @@ def test_what_is_replaced_is_there_as_it_was_or_as_it_is_to_be(spark: "SparkSess
 
     table = lake.day_table(spark, "rollup/hours", days)
     assert sorted(row["n"] for row in table.collect()) == [10, 10, 11, 11, 12, 12]
-    lake.sweep("rollup/hours")
-    assert len(lake.folder.paths("rollup")) == sum(len(entry.files) for entry in lake.entries("rollup/hours"))
+    lake.sweep("rollup/hours", kept_hours=0)
+    files = [path for path in lake.folder.paths("rollup") if path.endswith(".parquet")]
+    assert len(files) == sum(len(entry.files) for entry in lake.entries("rollup/hours"))
 
 
 def _command(dsn: str, dies_at: str, *words: str) -> "subprocess.CompletedProcess[str]":
@@ -180,7 +170,7 @@ def test_processes_that_are_killed_outright_leave_the_next_ones_nothing_to_clear
         "export": lambda: export(spark, queue.database, lake),
         "prune": lambda: prune(queue.database, lake),
     }
-    for verb, point in (("export", "moved"), ("prune", "dropped")):
+    for verb, point in (("export", "recorded"), ("prune", "dropped")):
         killed = _command(dsn, point, verb, "--lake", lake.uri)
         assert killed.returncode == -signal.SIGKILL, killed.stderr
         wait_until(lambda: not queue.database.run(plans.holder()))

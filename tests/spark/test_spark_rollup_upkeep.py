@@ -15,7 +15,7 @@ from pgqueue.errors import LakeError, LakeOfAnother, PipelineError
 from pgqueue.spark.config import Config, parse
 from pgqueue.spark.lake.alone import alone
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.manifest import Day
+from pgqueue.spark.lake.record import Day
 from pgqueue.spark.rollup.rollup import rollup
 from pgqueue.spark.rollup.rows import rows_of
 from pgqueue.store.database import Database

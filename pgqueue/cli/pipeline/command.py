@@ -8,6 +8,9 @@ from pgqueue.cli.verbs import LazyGroup, Verb
 from pgqueue.errors import PipelineError
 
 VERBS = {
+    "convert": Verb(
+        "pgqueue.cli.pipeline.convert:convert", "Bring a lake of an earlier release to Delta tables."
+    ),
     "deployed": Verb(
         "pgqueue.cli.pipeline.deployed:deployed", "Record when a version of your code went live."
     ),
@@ -41,7 +44,7 @@ class Pipeline(LazyGroup):
 
 @click.group(cls=Pipeline, verbs=VERBS)
 def pipeline() -> None:
-    """Export ended jobs to a lake of Parquet files, and report on them.
+    """Export ended jobs to a lake of Delta tables, and report on them.
 
     Needs the extra "spark", and Java 17 or later.
     """

@@ -1,7 +1,7 @@
 """Checks that the lake holds every ended job once, with its outcome: compares ids, without Spark or PostgreSQL.
 
 The expected ids are known before: those of the real jobs, and the planned ids of made-up ones. The ids in the lake are
-read from the files that the manifests name.
+read from the files that count.
 """
 
 from collections.abc import Mapping, Sequence
@@ -79,7 +79,7 @@ def judge(real: Mapping[int, str], planned: Story, found: Sequence[tuple[int, st
 
 
 def in_lake(lake: "Lake") -> list[tuple[int, str]]:
-    """Id and outcome of every row in the files that the manifests name, read without Spark."""
+    """Id and outcome of every row in the files that count, read without Spark."""
     from pyarrow import parquet  # noqa: PLC0415 - heavy
 
     found: list[tuple[int, str]] = []

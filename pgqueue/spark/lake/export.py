@@ -11,8 +11,7 @@ No table is locked, and no snapshot is held while Spark reads.
 
 import logging
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -24,10 +23,11 @@ from pgqueue.errors import ConnectionFailed, DaysNotExported, Duration, InvalidO
 from pgqueue.spark.java_errors import in_a_line
 from pgqueue.spark.lake.alone import Alone, alone
 from pgqueue.spark.lake.checksum import shares
-from pgqueue.spark.lake.frames import Staged, arranged, folder_of, queues_placed
+from pgqueue.spark.lake.files import Written, arrow_schema
+from pgqueue.spark.lake.frames import arranged
 from pgqueue.spark.lake.lake import ENDED, Lake
-from pgqueue.spark.lake.manifest import Batch, EndedDay, all_columns
 from pgqueue.spark.lake.others import ended, keep_deploys, keep_workers
+from pgqueue.spark.lake.record import Batch, EndedDay
 from pgqueue.store.database import Database
 from pgqueue.store.pipeline import lake as plans
 from pgqueue.store.pipeline.lake import MARGIN, Contents, Session, Share, first_open_day
@@ -109,7 +109,7 @@ def export(
         database: where the jobs are.
         lake: where they go; it is made if it does not exist.
         options: how to export.
-        tell: called with each day as soon as its manifest is written.
+        tell: called with each day as soon as it is committed.
         tell_open: called with the transactions that stayed open, before the first day is written.
 
     Raises:
@@ -216,28 +216,36 @@ class _Exporter:
         if not held.rows:
             return None
         rows = ended(self.spark, self.database, day, since=since, below=self.final)
-        frame = queues_placed(arranged(rows, held.queues, self.options.rows_per_file), held.queues)
-        with self.lake.staged(ENDED, frame, "day", "queue") as staged:
-            history, dead = self._found(day, since, held, staged)
-            batch = Batch(
-                generation=self._generation(day),
-                since=since,
-                below=self.final,
-                highest=held.highest,
-                exported_at=datetime.now(UTC),
-                history=history,
-                dead=dead,
-            )
-            self.lock.still()
-            entry = self._settled(day, former, batch, staged, columns=dict(frame.dtypes), named=held.queues)
-            self.lake.name(entry)
+        frame = arranged(rows, held.queues, self.options.rows_per_file)
+        schema = arrow_schema(frame)
+        self.lake.table(ENDED).require(schema)
+        written = self.lake.write(ENDED, frame)
+        history, dead = self._found(day, since, held, written)
+        batch = Batch(
+            generation=self.lake.table(ENDED).generation(day) + 1,
+            since=since,
+            below=self.final,
+            highest=held.highest,
+            exported_at=datetime.now(UTC),
+            history=history,
+            dead=dead,
+        )
+        entry = EndedDay(
+            table=ENDED,
+            day=day,
+            generation=batch.generation,
+            written_at=batch.exported_at,
+            batches=(*(former.batches if former else ()), batch),
+        )
+        self.lock.still()
+        self.lake.commit(schema, written, [entry], replaced=[] if former else [day])
         return Exported(
             day=day,
             generation=entry.generation,
             history=history.rows,
             dead=dead.rows,
-            files=len(staged),
-            bytes=sum(one.bytes for one in staged),
+            files=len(written),
+            bytes=sum(one.bytes for one in written),
             seconds=time.monotonic() - started,
         )
 
@@ -261,25 +269,23 @@ class _Exporter:
                 )
         return set(self.options.again)
 
-    def _generation(self, day: date) -> int:
-        former = self.lake.day(day)
-        return 1 if former is None else former.generation + 1
-
     def _held(self, day: date, since: int) -> Contents:
         return self.database.run(plans.contents(day, since=since, below=self.final))
 
-    def _found(self, day: date, since: int, held: Contents, staged: Sequence[Staged]) -> tuple[Share, Share]:
+    def _found(
+        self, day: date, since: int, held: Contents, written: Sequence[Written]
+    ) -> tuple[Share, Share]:
         """The shares that were written, of the history and of the dead jobs.
 
         A user may revive or purge dead jobs at any time, but no new ones can be added to these transactions. So if the
         number of written rows equals the number counted before, they are the same rows. Otherwise the written files are
         read.
         """
-        rows = sum(one.rows for one in staged)
+        rows = sum(one.rows for one in written)
         if rows == held.rows:
             return held.history, held.dead
         left = self._held(day, since)
-        found = shares(self.lake.ended_of(self.spark, staged)) if staged else (Share(), Share())
+        found = shares(self.lake.written(self.spark, written)) if written else (Share(), Share())
         if found[0] != held.history or not left.dead.rows <= found[1].rows <= held.dead.rows:
             raise PipelineError(
                 f"day {day} was not exported: Spark wrote {found[0].rows} rows of the history and {found[1].rows} dead "
@@ -287,35 +293,6 @@ class _Exporter:
                 "happen again, report it"
             )
         return found
-
-    def _settled(
-        self,
-        day: date,
-        former: EndedDay | None,
-        batch: Batch,
-        staged: Sequence[Staged],
-        *,
-        columns: dict[str, str],
-        named: Iterable[str],
-    ) -> EndedDay:
-        """Move the files to their final place; returns the manifest that will name them."""
-        queues = Counter({} if former is None else former.queues)
-        name_of = {folder_of(queue): queue for queue in named}
-        for one in staged:
-            folder = one.part("queue") or ""
-            queues[name_of.get(folder, folder)] += one.rows
-        if former is not None:
-            columns = {**former.columns, **all_columns([former], columns)}
-        return EndedDay(
-            table=ENDED,
-            day=day,
-            generation=batch.generation,
-            files=(*(former.files if former else ()), *self.lake.settle(ENDED, staged, batch.generation)),
-            columns=columns,
-            written_at=batch.exported_at,
-            queues=dict(queues),
-            batches=(*(former.batches if former else ()), batch),
-        )
 
 
 def final_below(database: Database, barrier: int, wait: timedelta) -> tuple[int, Sequence[Session]]:

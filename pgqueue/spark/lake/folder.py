@@ -1,49 +1,81 @@
 """Reads and writes the files of a lake, on a disk or in an object store. Paths are relative to the lake.
 
-:mod:`pgqueue.spark.lake.lake` decides what the paths mean. Files are reached through :mod:`pyarrow.fs`, from this
-process, because Spark Connect gives no access to a JVM.
+:mod:`pgqueue.spark.lake.lake` decides what the paths mean. Files are reached through :mod:`pyarrow.fs`, in this process and
+in Spark's executors, because a JVM from PyPI knows no object store, and Spark Connect gives no access to one.
 """
 
+import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import parse_qs
 
-from pyarrow import ArrowException, fs, parquet
+from pyarrow import ArrowException, fs
 
 from pgqueue.errors import LakeError
 
 UNFINISHED = ".unfinished-"
 PATTERN = "*?[]{}\\"
+ESCAPE = re.compile(r"%[0-9a-fA-F]{2}|#")
+"""In a path that has it, ``deltalake`` looks for another one, or does not find files that do not count."""
 ARROWS = {"s3a": "s3", "s3n": "s3"}
 """Arrow's names of file systems that Spark names differently."""
+LOCAL = "file"
+
+
+def opened(location: str) -> tuple[fs.FileSystem, str]:
+    """The file system of a location that :meth:`Folder.at` named, and the path in it."""
+    scheme, _, rest = location.partition("://")
+    if scheme == LOCAL:  # not as a URI, in which % would be an escape
+        return fs.LocalFileSystem(), rest
+    files, root = fs.FileSystem.from_uri(f"{ARROWS.get(scheme, scheme)}://{rest}")
+    return files, root
 
 
 class Folder:
     """A folder and all below it.
 
     Attributes:
-        uri: its place, in Spark's form.
+        uri: its place, without the options that a URI of an object store may have after ``?``.
+        storage_options: these options, as ``deltalake`` names them.
     """
 
     def __init__(self, uri: str) -> None:
         """Set the folder's place. No file is read yet.
 
         Args:
-            uri: a path, or a URI of a file system that Arrow and Spark both know.
+            uri: a path, or a URI of a file system that Arrow and ``deltalake`` both know.
 
         Raises:
-            LakeError: no such file system is known, or the path has characters that Spark reads as a pattern.
+            LakeError: no such file system is known, or the path has characters that Spark reads as a pattern, or
+                ``deltalake`` as an escape.
         """
-        self.uri = uri.rstrip("/") if "://" in uri else f"file://{Path(uri).expanduser().absolute()}"
+        whole = uri if "://" in uri else f"{LOCAL}://{Path(uri).expanduser().absolute()}"
+        place, self._options = _split(whole)
+        self.uri = place.rstrip("/")
+        self.storage_options = _for_deltalake(self._options)
         if found := [char for char in self.uri if char in PATTERN]:
             raise LakeError(
                 f"{self.uri}: Spark takes {found[0]} in a path for a pattern; choose another folder"
             )
+        if self.uri.startswith(f"{LOCAL}:") and (escape := ESCAPE.search(self.uri)):
+            raise LakeError(
+                f"{self.uri}: {escape[0]} in a path is taken for a part of a URL; choose another folder"
+            )
         try:
-            self._files, self._root = self._opened()
+            self._files, self._root = opened(self.at(""))
         except (ArrowException, OSError, ValueError) as error:
             raise LakeError(f"{self.uri} is no place for a lake: {error}") from error
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is on a file system of this machine."""
+        return isinstance(self._files, fs.LocalFileSystem)
+
+    def at(self, path: str) -> str:
+        """The place of a file or folder below, as :func:`opened` takes it, in any process."""
+        return f"{self.uri}/{path}".rstrip("/") + (f"?{self._options}" if self._options else "")
 
     def has(self, path: str) -> bool:
         """Whether the file exists."""
@@ -63,20 +95,20 @@ class Folder:
             return bytes(stream.read())
 
     def write(self, path: str, data: bytes) -> None:
-        """Replace a file's contents, in one rename: a reader sees the old file or the new one."""
+        """Replace a file's contents, at once: a reader sees the old file or the new one."""
         place, _, name = path.rpartition("/")
-        unfinished = f"{place}/{UNFINISHED}{uuid.uuid4().hex}-{name}"
+        unfinished = f"{place}/{UNFINISHED}{uuid.uuid4().hex}-{name}".lstrip("/")
         with self._errors("write"):
+            if not self.is_local:
+                with self._files.open_output_stream(
+                    self._at(path)
+                ) as stream:  # an object is there when it is whole
+                    stream.write(data)
+                return
             self._files.create_dir(self._at(place), recursive=True)
             with self._files.open_output_stream(self._at(unfinished)) as stream:
                 stream.write(data)
             self._files.move(self._at(unfinished), self._at(path))
-
-    def move(self, path: str, target: str) -> None:
-        """Move a file."""
-        with self._errors("write"):
-            self._files.create_dir(self._at(target.rpartition("/")[0]), recursive=True)
-            self._files.move(self._at(path), self._at(target))
 
     def remove(self, path: str) -> None:
         """Remove a file."""
@@ -89,19 +121,6 @@ class Folder:
             if self._files.get_file_info(self._at(path)).type == fs.FileType.Directory:
                 self._files.delete_dir(self._at(path))
 
-    def measured(self, path: str) -> tuple[int, int]:
-        """The number of rows of a Parquet file, and its size in bytes."""
-        with self._errors("read"):
-            size = self._files.get_file_info(self._at(path)).size
-            return parquet.read_metadata(self._at(path), filesystem=self._files).num_rows, size
-
-    def _opened(self) -> tuple[fs.FileSystem, str]:
-        scheme, _, rest = self.uri.partition("://")
-        if scheme == "file":  # not as a URI, in which % would be an escape
-            return fs.LocalFileSystem(), rest
-        files, root = fs.FileSystem.from_uri(f"{ARROWS.get(scheme, scheme)}://{rest}")
-        return files, root
-
     def _at(self, path: str) -> str:
         return f"{self._root}/{path}".rstrip("/")
 
@@ -113,3 +132,24 @@ class Folder:
             raise LakeError(
                 f"cannot {verb} in the lake {self.uri}: {error}; check --lake, that it can be reached, and whose it is"
             ) from error
+
+
+def _split(uri: str) -> tuple[str, str]:
+    """A URI without its options, and these."""
+    if uri.startswith(f"{LOCAL}:"):
+        return uri, ""
+    place, _, options = uri.partition("?")
+    return place, options
+
+
+def _for_deltalake(options: str) -> Mapping[str, str]:
+    """The options of Arrow's URI as ``deltalake`` names them; what is not given, both take from the environment."""
+    given = {name: values[-1] for name, values in parse_qs(options).items()}
+    found = {}
+    if endpoint := given.get("endpoint_override"):
+        scheme = given.get("scheme", "https")
+        found["AWS_ENDPOINT_URL"] = endpoint if "://" in endpoint else f"{scheme}://{endpoint}"
+        found["AWS_ALLOW_HTTP"] = str(found["AWS_ENDPOINT_URL"].startswith("http://")).lower()
+    if region := given.get("region"):
+        found["AWS_REGION"] = region
+    return found

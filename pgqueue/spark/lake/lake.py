@@ -1,39 +1,41 @@
-"""The lake: Parquet files in a folder or an object store, and the manifests that say which of them count.
+"""The lake: a Delta table for ended jobs, one for each roll-up, and records of how their days were made.
 
 ::
 
-    <lake>/ended/day=2026-11-20/queue=mail/*.parquet      ended jobs, from the history and the dead table
+    <lake>/ended/                 ended jobs, from the history and the dead table: a Delta table with a folder for each day
     <lake>/workers/  <lake>/deploys/                      tables without days
-    <lake>/rollup/hours/day=2026-11-20/*.parquet          what is computed from them
-    <lake>/_staging/                                      what is being written
+    <lake>/rollup/hours/                                  what is computed from them
     <lake>/_pgqueue/lake.json                             whose it is
-    <lake>/_pgqueue/ended/2026-11-20.json                 the manifest of a day
+    <lake>/_pgqueue/records/                              how each day of each table was made
 
-A day is written in three steps: Spark writes into ``_staging``; the files move to their final place, under names that no
-manifest has; the manifest that names them replaces the old one, in one rename. If the writer is killed before the rename,
-the day is unchanged, and the next write removes the unnamed files. Files that a manifest no longer names stay until that
-next write, so that their readers may finish.
+A day is written in three steps: Spark's executors write files at their final place, under new names; the record of the day is
+written; one commit of the table adds the files, removes those that they replace, and notes the day's generation. If the writer is
+killed before the commit, the day is unchanged: neither the files nor the record count. Files that do not count are deleted after
+a week, so readers of an older version may finish.
 """
 
-import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
+
 from pgqueue.errors import LakeError, LakeOfAnother
+from pgqueue.spark.lake import files
+from pgqueue.spark.lake.files import Written, arrow_schema
 from pgqueue.spark.lake.folder import UNFINISHED, Folder
-from pgqueue.spark.lake.frames import QUEUE_NAME, Staged, queues_named, read, write
-from pgqueue.spark.lake.manifest import DataFile, Day, EndedDay, Marker, all_columns, decode, encode
+from pgqueue.spark.lake.record import Day, EndedDay, Marker, decode, encode
+from pgqueue.spark.lake.records import Records
+from pgqueue.spark.lake.table import KEPT_HOURS, Table
 from pgqueue.store.pipeline.extract_tables import TABLES, Kind
 from pgqueue.store.pipeline.lake import Origin
 
 if TYPE_CHECKING:
     from os import PathLike
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-T = TypeVar("T")
 M = TypeVar("M", bound=Day)
 
 ENDED = "ended"
@@ -49,7 +51,6 @@ TYPES: Mapping[Kind, str] = {
     Kind.DATE: "date",
 }
 ENDED_COLUMNS: Mapping[str, str] = {name: TYPES[kind] for name, kind in TABLES["ended"].columns.items()}
-ENDED_FILES: Mapping[str, str] = {**ENDED_COLUMNS, QUEUE_NAME: "string"}
 WORKER_COLUMNS: Mapping[str, str] = {
     "id": "string",
     "started_at": "timestamp",
@@ -62,7 +63,6 @@ WORKER_COLUMNS: Mapping[str, str] = {
 DEPLOY_COLUMNS: Mapping[str, str] = {"deployed_at": "timestamp", "version": "string"}
 ABOUT = "_pgqueue"
 MARKER = f"{ABOUT}/lake.json"
-STAGING = "_staging"
 
 
 class Lake:
@@ -72,14 +72,15 @@ class Lake:
         """Set the lake's place. No file is read yet.
 
         Args:
-            uri: a folder's path, or a URI of a file system that Arrow and Spark both know: ``hdfs://``, ``s3://`` or
-                ``s3a://``, ``gs://``.
+            uri: a folder's path, or a URI of a file system that Arrow and ``deltalake`` both know: ``s3://``, ``gs://``.
 
         Raises:
-            LakeError: no such file system is known, or the path has characters that Spark reads as a pattern.
+            LakeError: no such file system is known, or the path has characters that cannot be in it.
         """
         self.folder = Folder(str(uri))
         self._marker: Marker | None = None
+        self._records = Records(self.folder)
+        self._tables: dict[str, Table] = {}
 
     def __repr__(self) -> str:
         """Like ``<Lake file:///data/lake>``."""
@@ -87,7 +88,7 @@ class Lake:
 
     @property
     def uri(self) -> str:
-        """The lake's place, in Spark's form."""
+        """The lake's place."""
         return self.folder.uri
 
     def passed(self, point: str) -> None:
@@ -111,7 +112,7 @@ class Lake:
                 raise LakeError(
                     f"{self.uri} is no lake: run `pgqueue pipeline export` first, or check --lake"
                 )
-            self._marker = self._read(MARKER, Marker)
+            self._marker = decode(self.folder.read(MARKER), f"{self.uri}/{MARKER}", Marker)
         return self._marker
 
     def create(self, origin: Origin) -> None:
@@ -150,51 +151,50 @@ class Lake:
     # Reading.
 
     def days(self) -> list[EndedDay]:
-        """The manifests of the days of ended jobs, oldest first."""
+        """The days of ended jobs, oldest first."""
         return self._entries(ENDED, EndedDay)
 
     def day(self, day: date) -> EndedDay | None:
-        """The manifest of a day of ended jobs; None: it is not in the lake."""
-        return self._entry(ENDED, day, EndedDay)
+        """A day of ended jobs; None: it is not in the lake."""
+        return next((one for one in self.days() if one.day == day), None)
 
     def entries(self, table: str) -> list[Day]:
-        """The manifests of a table's days, oldest first; ``table`` is its folder, such as ``rollup/hours``."""
+        """A table's days, oldest first; ``table`` is its folder, such as ``rollup/hours``."""
         return self._entries(table, Day)
 
     def entry(self, table: str, day: date | None) -> Day | None:
-        """The manifest of a table's day, or of a table without days; None: it is not in the lake."""
-        return self._entry(table, day, Day)
+        """A table's day, or a table without days; None: it is not in the lake."""
+        return next((one for one in self.entries(table) if one.day == day), None)
 
     def ended(self, spark: "SparkSession", days: Iterable[date] | None = None) -> "DataFrame":
         """The ended jobs of some days, or of all; a day that is not in the lake gives no rows.
 
-        Columns that files of an earlier release do not have are null; columns of a later release are left out.
-
-        Raises:
-            LakeError: a column has another type in the lake.
+        Columns that an earlier release did not write are null; columns of a later release are left out.
         """
-        entries = _chosen(self.days(), days)
-        all_columns(entries, ENDED_FILES)
-        return queues_named(self._frame(spark, ENDED, entries, ENDED_FILES))
+        return self._frame(spark, ENDED, ENDED_COLUMNS, days)
 
     def day_table(self, spark: "SparkSession", table: str, days: Iterable[date] | None = None) -> "DataFrame":
         """The rows of some days of a table, or of all its days; a day that is not in the lake gives no rows.
 
         Raises:
-            LakeError: the table was never written, or a column has two types.
+            LakeError: the table was never written.
         """
-        entries = self.entries(table)
-        if not entries:
+        if not self.table(table).exists():
             raise LakeError(f"{self.uri} has no table {table} yet: run `pgqueue pipeline rollup` first")
-        return self._frame(spark, table, _chosen(entries, days), all_columns(entries))
+        return self._frame(spark, table, self._columns(table), days)
 
     def workers(self, spark: "SparkSession") -> "DataFrame":
         """All workers that ever ran; ``ended_at`` is null for those that were alive at the last export."""
-        return self._whole(spark, WORKERS, WORKER_COLUMNS)
+        return self._frame(spark, WORKERS, WORKER_COLUMNS)
 
     def deploys(self, spark: "SparkSession") -> "DataFrame":
         """The deploys: version and time."""
-        return self._whole(spark, DEPLOYS, DEPLOY_COLUMNS)
+        return self._frame(spark, DEPLOYS, DEPLOY_COLUMNS)
+
+    def table(self, name: str) -> Table:
+        """A table, by its folder, such as ``rollup/hours``; it need not exist."""
+        self.marker()
+        return self._tables.setdefault(name, Table(self.folder, name))
 
     # Writing.
 
@@ -213,154 +213,117 @@ class Lake:
         *,
         made_from: Mapping[date, Mapping[str, str]] | None = None,
     ) -> list[Day]:
-        """Replace some days of a table with rows, each day in one rename. A killed call can be repeated.
+        """Replace some days of a table with rows, in one commit. A killed call can be repeated.
 
         Args:
             table: the table's folder below the lake, such as ``rollup/hours``.
             days: the days to replace; a day without rows becomes an empty one.
             frame: the rows, with a column ``day``; rows of other days are left out.
-            made_from: what to record in a day's manifest, such as the generation of its source.
+            made_from: what to record of each day, such as the generation of its source.
 
         Raises:
             LakeError: a column has another type in the other days, or the lake cannot be written to.
         """
         from pyspark.sql.functions import col  # noqa: PLC0415 - heavy
 
-        columns = dict(frame.dtypes)
-        all_columns([entry for entry in self.entries(table) if entry.day not in days], columns)
-        self.sweep(table, days)
         notes = made_from or {}
-        with self.staged(table, frame.where(col("day").isin(list(days))), "day") as staged:
-            return [self._replaced(table, day, columns, notes.get(day, {}), staged) for day in days]
+        rows = frame.where(col("day").isin(list(days)))
+        return self._replace(table, rows, {day: notes.get(day, {}) for day in days})
 
     def replace(self, table: str, frame: "DataFrame") -> Day:
         """Replace all rows of a table without days."""
-        self.sweep(table)
-        with self.staged(table, frame) as staged:
-            return self._replaced(table, None, dict(frame.dtypes), {}, staged)
+        return self._replace(table, frame, {None: {}})[0]
 
-    @contextmanager
-    def staged(self, table: str, frame: "DataFrame", *partitions: str) -> Iterator[list[Staged]]:
-        """Have Spark write rows into ``_staging``; files that were not settled are deleted after the block.
+    def write(self, table: str, frame: "DataFrame") -> list[Written]:
+        """Have Spark's executors write rows for a table; the files do not count yet."""
+        written = files.write(frame, self.folder.at(table))
+        self.passed("written")
+        return written
 
-        Args:
-            table: the table for which they are written.
-            frame: the rows.
-            partitions: the columns that make folders.
-        """
-        place = f"{STAGING}/{table}/{uuid.uuid4().hex}"
-        try:
-            write(frame, f"{self.uri}/{place}", partitions)
-            paths = [path for path in self.folder.paths(place) if path.endswith(".parquet")]
-            self.passed("staged")
-            yield [
-                Staged(path, path.removeprefix(f"{place}/"), *self.folder.measured(path)) for path in paths
-            ]
-        finally:
-            self.folder.remove_all(place)
+    def written(self, spark: "SparkSession", written: Sequence[Written]) -> "DataFrame":
+        """The ended jobs in files that do not count yet."""
+        named = {one.path: one.day for one in written}
+        return files.read(spark, self.folder.at(ENDED), named, ENDED_COLUMNS)
 
-    def ended_of(self, spark: "SparkSession", staged: Sequence[Staged]) -> "DataFrame":
-        """The ended jobs in staged files."""
-        place = staged[0].path.removesuffix(staged[0].name)
-        files = [f"{self.uri}/{one.path}" for one in staged]
-        return queues_named(read(spark, f"{self.uri}/{place}", files, ENDED_FILES))
-
-    def settle(self, table: str, staged: Iterable[Staged], generation: int) -> tuple[DataFile, ...]:
-        """Move staged files to their final place, under names that no manifest has."""
-        settled = []
-        for one in staged:
-            place, slash, name = one.name.rpartition("/")
-            path = f"{table}/{place}{slash}{generation}-{name}"
-            self.folder.move(one.path, path)
-            settled.append(DataFile(path, one.rows, one.bytes))
-            self.passed("moved")
-        return tuple(settled)
-
-    def name(self, entry: Day) -> None:
-        """Write a manifest in place of the old one: from now on its files count."""
-        self.folder.write(_manifest(entry.table, entry.day), encode(entry))
-        self.passed("named")
-
-    def sweep(self, table: str, days: Collection[date] | None = None) -> list[str]:
-        """Remove files that a killed writer of a table left, and files that no manifest names any more.
+    def commit(
+        self,
+        schema: "pa.Schema",
+        written: Sequence[Written],
+        entries: Sequence[Day],
+        *,
+        replaced: Collection[date | None] = (),
+    ) -> None:
+        """Make files count, and the records of their days, all of one table.
 
         Args:
-            table: the table's folder below the lake.
-            days: look only in these days; None: in all.
+            schema: the columns that were written, with the day; see :func:`pgqueue.spark.lake.files.arrow_schema`.
+            written: the files.
+            entries: the records, each of a new generation.
+            replaced: the days whose former files no longer count.
 
-        Returns:
-            The removed files, without those of ``_staging``.
+        Raises:
+            LakeError: a column has another type in the lake, or another process has changed the table meanwhile.
         """
-        self.folder.remove_all(f"{STAGING}/{table}")
-        whole = self.entry(table, None)
-        entries = [*self.entries(table), *([] if whole is None else [whole])]
-        named = {file.path for entry in entries for file in entry.files}
-        places = [table] if days is None else [f"{table}/day={day}" for day in days]
-        stray = [path for place in places for path in self.folder.paths(place) if path not in named]
-        for path in stray:
-            self.folder.remove(path)
-        return stray
+        table = self.table(entries[0].table)
+        self._records.add(entries)
+        self.passed("recorded")
+        generations = {one.day: one.generation for one in entries}
+        table.commit(schema, written, generations, replaced=replaced)
+        self.passed("committed")
+
+    def note(self, entry: Day) -> None:
+        """Record more of a generation that counts, such as when it was verified."""
+        self._records.add([entry])
+        self.passed("noted in the lake")
+
+    def sweep(self, table: str, *, kept_hours: int = KEPT_HOURS) -> list[str]:
+        """Delete files of a table that do not count and are older than this; merge the records' files."""
+        self._records.compact()
+        return self.table(table).sweep(kept_hours=kept_hours)
 
     # Within.
 
-    def _replaced(
-        self,
-        table: str,
-        day: date | None,
-        columns: dict[str, str],
-        made_from: Mapping[str, str],
-        staged: Iterable[Staged],
-    ) -> Day:
-        former = self.entry(table, day)
-        generation = 1 if former is None else former.generation + 1
-        mine = [one for one in staged if day is None or one.part("day") == str(day)]
-        entry = Day(
-            table=table,
-            day=day,
-            generation=generation,
-            files=self.settle(table, mine, generation),
-            columns=columns,
-            written_at=datetime.now(UTC),
-            made_from=dict(made_from),
-        )
-        self.name(entry)
-        return entry
+    def _replace(
+        self, name: str, frame: "DataFrame", notes: Mapping[date | None, Mapping[str, str]]
+    ) -> list[Day]:
+        table = self.table(name)
+        schema = arrow_schema(frame)
+        table.require(schema)
+        written = self.write(name, frame)
+        now = datetime.now(UTC)
+        entries = [
+            Day(
+                table=name,
+                day=day,
+                generation=table.generation(day) + 1,
+                written_at=now,
+                made_from=dict(made_from),
+            )
+            for day, made_from in notes.items()
+        ]
+        self.commit(schema, written, entries, replaced=notes.keys())
+        there = table.files()
+        return [msgspec.structs.replace(one, files=there.get(one.day, ())) for one in entries]
 
     def _entries(self, table: str, kind: type[M]) -> list[M]:
-        self.marker()
-        place = f"{ABOUT}/{table}/"
-        names = [path.removeprefix(place) for path in self.folder.paths(f"{ABOUT}/{table}")]
-        return [
-            self._read(f"{place}{name}", kind) for name in names if "/" not in name and UNFINISHED not in name
-        ]
+        return self._records.of(self.table(table), kind)
 
-    def _entry(self, table: str, day: date | None, kind: type[M]) -> M | None:
-        self.marker()
-        path = _manifest(table, day)
-        return self._read(path, kind) if self.folder.has(path) else None
+    def _columns(self, table: str) -> dict[str, str]:
+        """A table's columns, each with its type in Spark."""
+        from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - heavy
 
-    def _read(self, path: str, kind: type[T]) -> T:
-        return decode(self.folder.read(path), f"{self.uri}/{path}", kind)
-
-    def _whole(self, spark: "SparkSession", table: str, columns: Mapping[str, str]) -> "DataFrame":
-        entry = self.entry(table, None)
-        entries = [] if entry is None else [entry]
-        all_columns(entries, columns)
-        return self._frame(spark, table, entries, columns)
+        schema = from_arrow_schema(self.table(table).schema())
+        return {one.name: one.dataType.simpleString() for one in schema}
 
     def _frame(
-        self, spark: "SparkSession", table: str, entries: Iterable[Day], columns: Mapping[str, str]
+        self, spark: "SparkSession", name: str, columns: Mapping[str, str], days: Iterable[date] | None = None
     ) -> "DataFrame":
-        files = [f"{self.uri}/{file.path}" for entry in entries for file in entry.files]
-        return read(spark, f"{self.uri}/{table}", files, columns)
-
-
-def _manifest(table: str, day: date | None) -> str:
-    return f"{ABOUT}/{table}.json" if day is None else f"{ABOUT}/{table}/{day}.json"
-
-
-def _chosen(entries: list[M], days: Iterable[date] | None) -> list[M]:
-    if days is None:
-        return entries
-    wanted = set(days)
-    return [entry for entry in entries if entry.day in wanted]
+        wanted = None if days is None else set(days)
+        there = self.table(name).files()
+        named = {
+            file.path.removeprefix(f"{name}/"): day
+            for day, found in there.items()
+            for file in found
+            if wanted is None or day in wanted
+        }
+        return files.read(spark, self.folder.at(name), named, columns)

@@ -1,6 +1,6 @@
 """Prune: drops from the database the history that is verified in the lake.
 
-A day is dropped only if its manifest says that it is verified, and if its rows have the manifest's count and checksum.
+A day is dropped only if its record says that it is verified, and if its rows have the record's count and checksum.
 The transaction that drops the day counts them, while no other can write to it. Dropping a partition needs an exclusive
 lock on the whole history: prune asks for it in short attempts, so that workers do not wait long behind it.
 
@@ -17,7 +17,7 @@ from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wa
 from pgqueue.errors import Duration, as_delay
 from pgqueue.spark.lake.alone import alone
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.manifest import EndedDay
+from pgqueue.spark.lake.record import EndedDay
 from pgqueue.store.connection import Blocking
 from pgqueue.store.database import Database
 from pgqueue.store.pipeline import lake as plans

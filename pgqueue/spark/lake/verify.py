@@ -1,13 +1,13 @@
 """Verify: checks that the lake holds the rows that the database holds.
 
 Three figures of a day are compared, each a count and a checksum over every column: the rows in its files now, read back
-by Spark; the rows that its manifest says were exported; the rows of the same transactions in the database now.
+by Spark; the rows that its record says were exported; the rows of the same transactions in the database now.
 
 - The **history** must agree exactly, less the rows that were pruned since it was verified.
 - **Dead jobs** may be revived or purged after their export. If all are still in the database, they must agree exactly;
   otherwise each remaining one must be in the lake with the same values.
 
-A day that agrees is recorded in its manifest and in the database's ``lake_days``: from then on its history may be dropped.
+A day that agrees is recorded in the lake and in the database's ``lake_days``: from then on its history may be dropped.
 """
 
 import re
@@ -23,8 +23,8 @@ from pgqueue.errors import LakeError, NotVerified
 from pgqueue.spark.lake.alone import Alone, alone
 from pgqueue.spark.lake.checksum import IS_DEAD, digest, shares
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.manifest import EndedDay
 from pgqueue.spark.lake.others import dead
+from pgqueue.spark.lake.record import EndedDay
 from pgqueue.store.database import Database
 from pgqueue.store.pipeline import lake as plans
 from pgqueue.store.pipeline.lake import Known, Share
@@ -196,9 +196,9 @@ class _Verifier:
         return f"dead jobs are not in the lake as the database has them (ids {named}, …); {_again(entry)}"
 
     def _note(self, entry: EndedDay) -> None:
-        """Record it in the manifest first: the database's record allows the history to be dropped."""
+        """Record it in the lake first: the database's record allows the history to be dropped."""
         self.lock.still()
-        self.lake.name(msgspec.structs.replace(entry, verified_at=datetime.now(UTC)))
+        self.lake.note(msgspec.structs.replace(entry, verified_at=datetime.now(UTC)))
         self.database.run(
             plans.note_verified(
                 _day_of(entry), history=entry.history, dead=entry.dead, below=entry.below, lake=self.lake.uri

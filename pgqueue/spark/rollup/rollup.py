@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from pgqueue.spark.config import Config
     from pgqueue.spark.lake.lake import Lake
-    from pgqueue.spark.lake.manifest import Day
+    from pgqueue.spark.lake.record import Day
     from pgqueue.store.database import Database
 
 MadeFrom: TypeAlias = dict[str, str]

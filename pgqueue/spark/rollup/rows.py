@@ -9,7 +9,7 @@ from pyarrow import csv, parquet
 
 if TYPE_CHECKING:
     from pgqueue.spark.lake.lake import Lake
-    from pgqueue.spark.lake.manifest import Day
+    from pgqueue.spark.lake.record import Day
 
 OPTIONS = csv.WriteOptions(include_header=False)
 INSTANT = pa.timestamp("us", tz="UTC")
@@ -20,7 +20,7 @@ def rows_of(lake: "Lake", entry: "Day", columns: Sequence[str]) -> Iterator[byte
 
     Args:
         lake: the lake of the files.
-        entry: the day's manifest.
+        entry: the day.
         columns: the columns, in order; ``day`` is the day itself.
     """
     for file in entry.files:

@@ -1,10 +1,8 @@
-"""The manifests of a lake: its owner, and the files of each day of each table.
+"""What a lake records of itself: whose it is, and how each day of each table was made.
 
-Readers use only the files that a day's manifest names. It is written last, in one rename, so a reader sees the old day or
-the new one. This module does no I/O; :mod:`pgqueue.spark.lake.lake` does.
+This module does no I/O; :mod:`pgqueue.spark.lake.records` does.
 """
 
-from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from typing import TypeVar
 
@@ -14,8 +12,10 @@ from pgqueue.errors import LakeError, LakeTooNew
 from pgqueue.store.pipeline.lake import NOTHING, Origin, Share
 
 T = TypeVar("T")
-FORMAT = 1
-"""The format that this release writes, and the newest that it reads. It changes with new meanings, not new fields."""
+FORMAT = 2
+"""The format that this release writes and reads. It changes with new meanings, not new fields."""
+BEFORE_DELTA = 1
+"""The format of lakes whose files were named by manifests; ``pgqueue pipeline convert`` brings them to this one."""
 
 
 class DataFile(msgspec.Struct, frozen=True):
@@ -55,15 +55,14 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Day(msgspec.Struct, frozen=True, kw_only=True):
-    """The manifest of a day of a table, or of a table without days.
+    """A day of a table, or a table without days.
 
     Attributes:
         format: which format this is.
         table: the table's folder below the lake, such as ``rollup/hours``.
         day: the UTC day; None: the table has no days.
         generation: counts how often the day was written, from 1.
-        files: all its files.
-        columns: each column's type, as Spark writes it.
+        files: all its files; they are the table's to know, and are not stored with the record.
         written_at: the time, in UTC.
         made_from: the source of its rows, in the writer's own form.
     """
@@ -71,9 +70,8 @@ class Day(msgspec.Struct, frozen=True, kw_only=True):
     table: str
     day: date | None
     generation: int
-    files: tuple[DataFile, ...]
-    columns: dict[str, str]
     written_at: datetime
+    files: tuple[DataFile, ...] = ()
     made_from: dict[str, str] = {}
     format: int = FORMAT
 
@@ -89,15 +87,13 @@ class Day(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndedDay(Day, frozen=True, kw_only=True):
-    """The manifest of a day of ended jobs.
+    """A day of ended jobs.
 
     Attributes:
-        queues: how many rows each queue has.
         batches: what each export added: the first one, and one more for each time that late rows were found.
         verified_at: when all of it was verified; None: not since the last batch.
     """
 
-    queues: dict[str, int]
     batches: tuple[Batch, ...]
     verified_at: datetime | None = None
 
@@ -133,7 +129,7 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         origin: the database and schema whose history it holds.
         created_at: the time, in UTC.
-        format: the newest format of its manifests.
+        format: the newest format of its records.
     """
 
     origin: Origin
@@ -142,21 +138,22 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode(value: Day | Marker) -> bytes:
-    """A manifest or marker as JSON that people can read."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
+    """A record or marker as JSON, without the files."""
+    stored = msgspec.structs.replace(value, files=()) if isinstance(value, Day) else value
+    return msgspec.json.encode(stored)
 
 
 def decode(data: bytes, path: str, kind: type[T]) -> T:
-    """A manifest or marker from its JSON.
+    """A record or marker from its JSON.
 
     Args:
         data: the JSON.
-        path: its file, for messages.
+        path: its file or table, for messages.
         kind: Day, EndedDay or Marker.
 
     Raises:
         LakeTooNew: a later release wrote it.
-        LakeError: it cannot be read.
+        LakeError: it cannot be read, or an earlier release wrote it.
     """
     try:
         found = msgspec.json.decode(data, type=_Format).format
@@ -164,34 +161,15 @@ def decode(data: bytes, path: str, kind: type[T]) -> T:
             raise LakeTooNew(
                 f"{path} has format {found}, and this release reads up to {FORMAT}: upgrade pgqueue"
             )
+        if found == BEFORE_DELTA:
+            raise LakeError(
+                f"{path} was written before the lake's tables were Delta tables: run `pgqueue pipeline convert`"
+            )
         return msgspec.json.decode(data, type=kind)
     except msgspec.DecodeError as error:
         raise LakeError(
             f"{path} cannot be read as one of ours ({error}): restore it, or move the lake aside"
         ) from error
-
-
-def all_columns(days: Iterable[Day], known: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The columns of some days of a table, each with its type.
-
-    Args:
-        days: their manifests.
-        known: the columns that the reader or writer expects; others are then left out.
-
-    Raises:
-        LakeError: a column has one type here and another there.
-    """
-    columns = dict(known or {})
-    for day in days:
-        for name, kind in day.columns.items():
-            if known is None:
-                columns.setdefault(name, kind)
-            if columns.get(name, kind) != kind:
-                raise LakeError(
-                    f"column {name} of {day.table} is {kind} in the lake ({day.day or 'all of it'}) and "
-                    f"{columns[name]} here: use the release that wrote it, or move the lake aside and export again"
-                )
-    return columns
 
 
 class _Format(msgspec.Struct):

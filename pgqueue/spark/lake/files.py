@@ -1,0 +1,219 @@
+"""Parquet files of a lake, written and read by Spark's executors through Arrow, at their final place.
+
+A file counts once a commit of its table names it (:mod:`pgqueue.spark.lake.table`). If Spark runs a task twice, both attempts
+write files under names of their own, and the driver hears of one attempt's only.
+"""
+
+import json
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import fs, parquet
+
+from pgqueue.spark.lake.folder import opened
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PARTITION = "day"
+"""The column that makes folders, in tables that have it; the files do not have it."""
+ROW_GROUP = 128_000
+"""Rows of a row group."""
+COMPRESSION = "zstd"
+REPORT = pa.schema(
+    [
+        ("path", pa.string()),
+        ("day", pa.date32()),
+        ("rows", pa.int64()),
+        ("bytes", pa.int64()),
+        ("statistics", pa.string()),
+    ]
+)
+REPORT_IN_SPARK = "path string, day date, rows bigint, bytes bigint, statistics string"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file that was written.
+
+    Attributes:
+        path: its place below its table.
+        day: the day of its rows; None: its table has no days.
+        rows: the number of its rows.
+        bytes: its size.
+        statistics: the number of rows, and the lowest and the highest value of columns, as JSON in Delta's form.
+    """
+
+    path: str
+    day: date | None
+    rows: int
+    bytes: int
+    statistics: str
+
+
+def arrow_schema(frame: "DataFrame") -> pa.Schema:
+    """The columns of a frame as a table of a lake has them: instants are microseconds in UTC."""
+    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - heavy
+
+    schema: pa.Schema = to_arrow_schema(frame.schema, timezone="UTC")
+    return schema
+
+
+def write(frame: "DataFrame", location: str) -> list[Written]:
+    """Have Spark's executors write rows; returns the files, which no table names yet.
+
+    Args:
+        frame: the rows. Each of its partitions makes a file for each day that it has.
+        location: the table's folder, as :func:`pgqueue.spark.lake.folder.opened` takes it.
+    """
+    told = frame.mapInArrow(partial(_written, arrow_schema(frame), location), REPORT_IN_SPARK).collect()
+    return [Written(**row.asDict()) for row in told]
+
+
+def read(
+    spark: "SparkSession", location: str, files: Mapping[str, date | None], columns: Mapping[str, str]
+) -> "DataFrame":
+    """The rows of these files, in the given columns: a column that a file does not have is null.
+
+    Args:
+        spark: the session.
+        location: the table's folder.
+        files: the files to read, below the table, each with its day.
+        columns: each column's type, in order.
+    """
+    schema = ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
+    if not files:
+        return spark.createDataFrame([], schema)
+    if location.startswith("file://"):  # Spark's own reader skips row groups
+        paths = [f"{location}/{path}" for path in files]
+        return spark.read.schema(schema).option("basePath", location).parquet(*paths).select(*columns)
+    named = spark.createDataFrame([*files.items()], "path string, day date").repartition(len(files))
+    wanted = arrow_schema(spark.createDataFrame([], schema))
+    return named.mapInArrow(partial(_read, wanted, location), schema)
+
+
+def written_file(location: str, day: date | None, rows: pa.Table) -> Written:
+    """Write rows into one file of a table, from this process.
+
+    Args:
+        location: the table's folder.
+        day: the day of the rows, which are without that column; None: the table has no days.
+        rows: the rows.
+    """
+    files, root = opened(location)
+    file = _File(files, root, day, rows.schema)
+    file.add(rows)
+    return file.close()
+
+
+def _written(schema: pa.Schema, location: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In an executor: write a partition's rows; one row for each file."""
+    files, root = opened(location)
+    by_day: dict[date | None, _File] = {}
+    for batch in batches:
+        for day, rows in _by_day(pa.Table.from_batches([batch]).cast(schema)):
+            if day not in by_day:
+                by_day[day] = _File(files, root, day, rows.schema)
+            by_day[day].add(rows)
+    done = [one.close() for one in by_day.values()]
+    if done:
+        rows = [
+            {name: getattr(one, name) for name in ("path", "day", "rows", "bytes", "statistics")}
+            for one in done
+        ]
+        yield from pa.Table.from_pylist(rows, REPORT).to_batches()
+
+
+def _by_day(rows: pa.Table) -> Iterator[tuple[date | None, pa.Table]]:
+    if PARTITION not in rows.column_names:
+        yield None, rows
+        return
+    days = rows[PARTITION]
+    others = rows.drop_columns([PARTITION])
+    for day in pc.unique(days):
+        yield day.as_py(), others.filter(pc.equal(days, day))
+
+
+class _File:
+    """A file that is being written; its rows are kept until they make a row group."""
+
+    def __init__(self, files: fs.FileSystem, root: str, day: date | None, schema: pa.Schema) -> None:
+        folder = "" if day is None else f"{PARTITION}={day}/"
+        self.path = f"{folder}{uuid.uuid4().hex}.parquet"
+        self.day = day
+        self._files = files
+        self._at = f"{root}/{self.path}"
+        files.create_dir(self._at.rpartition("/")[0], recursive=True)
+        self._writer = parquet.ParquetWriter(self._at, schema, filesystem=files, compression=COMPRESSION)
+        self._kept: list[pa.Table] = []
+        self._rows = 0
+
+    def add(self, rows: pa.Table) -> None:
+        self._kept.append(rows)
+        self._rows += rows.num_rows
+        if self._rows >= ROW_GROUP:
+            self._flush()
+
+    def close(self) -> Written:
+        self._flush()
+        self._writer.close()
+        size = self._files.get_file_info(self._at).size
+        about = parquet.read_metadata(self._at, filesystem=self._files)
+        return Written(self.path, self.day, about.num_rows, size, _statistics(about))
+
+    def _flush(self) -> None:
+        if self._rows:
+            self._writer.write_table(pa.concat_tables(self._kept), row_group_size=ROW_GROUP)
+            self._kept, self._rows = [], 0
+
+
+def _statistics(about: parquet.FileMetaData) -> str:
+    """The lowest and the highest values of columns of numbers and times; of text, a file's own statistics are enough."""
+    lowest: dict[str, object] = {}
+    highest: dict[str, object] = {}
+    for number in range(about.num_columns):
+        found = [about.row_group(group).column(number).statistics for group in range(about.num_row_groups)]
+        known = [one for one in found if one is not None and one.has_min_max]
+        if known and len(known) == len(found) and isinstance(known[0].min, int | datetime):
+            name = about.schema.column(number).path
+            lowest[name] = _told(min(one.min for one in known))
+            highest[name] = _told(max(one.max for one in known))
+    return json.dumps(
+        {"numRecords": about.num_rows, "minValues": lowest, "maxValues": highest, "nullCount": {}}
+    )
+
+
+def _told(value: Any) -> object:  # noqa: ANN401 - a number or an instant
+    if not isinstance(value, datetime):
+        return value
+    return (
+        value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(len("2026-11-20T00:00:00.000000Z"), "0")
+    )
+
+
+def _read(schema: pa.Schema, location: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In an executor: the rows of the files that these rows name."""
+    files, root = opened(location)
+    for batch in batches:
+        for path, day in zip(batch["path"].to_pylist(), batch["day"].to_pylist(), strict=True):
+            file = parquet.ParquetFile(f"{root}/{path}", filesystem=files)
+            there = [name for name in schema.names if name in file.schema_arrow.names]
+            for rows in file.iter_batches(columns=there):
+                yield _shaped(rows, schema, day)
+
+
+def _shaped(rows: pa.RecordBatch, schema: pa.Schema, day: date | None) -> pa.RecordBatch:
+    """Rows in these columns: those that are missing are null, and the day is the file's."""
+    columns: Sequence[pa.Array] = [
+        rows[field.name].cast(field.type)
+        if field.name in rows.schema.names
+        else pa.repeat(pa.scalar(day if field.name == PARTITION else None, field.type), rows.num_rows)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,0 +1,107 @@
+"""The records of a lake, in a Delta table of their own: how each day of each table was made, each time that it was made.
+
+A record is written before its table's commit, which notes the generation of the day. So a record counts if the table has noted
+its generation: the one that a killed writer left does not. Of two records of one generation the later one counts: a day that was
+verified has another record.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from typing import TypeVar
+
+import msgspec
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from pgqueue.spark.lake.folder import Folder
+from pgqueue.spark.lake.record import Day, decode, encode
+from pgqueue.spark.lake.table import KEPT_HOURS, SETTINGS, Table, errors
+
+M = TypeVar("M", bound=Day)
+
+NAME = "_pgqueue/records"
+SCHEMA = pa.schema(
+    [
+        ("table", pa.string()),
+        ("day", pa.date32()),
+        ("generation", pa.int64()),
+        ("recorded_at", pa.timestamp("us", "UTC")),
+        ("record", pa.string()),
+    ]
+)
+COMPACTED_AT = 50
+"""Files of the table. Each commit adds one, and a reader opens them all."""
+
+
+class Records:
+    """The records of one lake. One process at a time writes to them."""
+
+    def __init__(self, folder: Folder) -> None:
+        """Nothing is read yet."""
+        self._uri = f"{folder.uri}/{NAME}"
+        self._options = dict(folder.storage_options)
+        self._known: dict[str, dict[tuple[date | None, int], bytes]] = {}
+        self._version = -1
+
+    def add(self, entries: Sequence[Day]) -> None:
+        """Write records, in one commit."""
+        now = datetime.now(UTC)
+        rows = [
+            {
+                "table": one.table,
+                "day": one.day,
+                "generation": one.generation,
+                "recorded_at": now,
+                "record": encode(one).decode(),
+            }
+            for one in entries
+        ]
+        with errors(self._uri):
+            write_deltalake(
+                self._uri,
+                pa.Table.from_pylist(rows, SCHEMA),
+                mode="append",
+                configuration=SETTINGS,
+                storage_options=self._options,
+            )
+
+    def of(self, table: Table, kind: type[M]) -> list[M]:
+        """The records that count of a table, oldest day first, each with its files; of a table without days at most one.
+
+        Raises:
+            LakeTooNew: a later release wrote one.
+        """
+        generations = {(day, table.generation(day)) for day, _ in self._of(table.name)}
+        found = [
+            decode(record, f"{self._uri} ({table.name} {day})", kind)
+            for (day, generation), record in self._of(table.name).items()
+            if (day, generation) in generations
+        ]
+        files = table.files()
+        with_files = [msgspec.structs.replace(one, files=files.get(one.day, ())) for one in found]
+        return sorted(with_files, key=lambda one: one.day or date.min)
+
+    def compact(self) -> None:
+        """Merge their files, if there are many."""
+        with errors(self._uri):
+            if not DeltaTable.is_deltatable(self._uri, self._options):
+                return
+            table = DeltaTable(self._uri, storage_options=self._options)
+            if len(table.file_uris()) > COMPACTED_AT:
+                table.optimize.compact()
+                table.vacuum(KEPT_HOURS, dry_run=False)
+
+    def _of(self, name: str) -> dict[tuple[date | None, int], bytes]:
+        """The last record of each day and generation of a table."""
+        with errors(self._uri):
+            if not DeltaTable.is_deltatable(self._uri, self._options):
+                return {}
+            table = DeltaTable(self._uri, storage_options=self._options)
+            if table.version() != self._version:
+                rows = table.to_pyarrow_table().sort_by("recorded_at").to_pylist()
+                known: dict[str, dict[tuple[date | None, int], bytes]] = {}
+                for row in rows:
+                    key = row["day"], row["generation"]
+                    known.setdefault(row["table"], {})[key] = row["record"].encode()
+                self._known, self._version = known, table.version()
+        return self._known.get(name, {})

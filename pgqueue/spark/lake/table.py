@@ -1,0 +1,229 @@
+"""A Delta table of a lake: which files count, and the commits that change this.
+
+``deltalake`` reads and writes the table's log. The files themselves are written before, by :mod:`pgqueue.spark.lake.files`. One
+commit adds files, removes the files that they replace, and notes the generation of each day: a reader sees the table as it was
+before the commit, or after it. Delta calls such a noted number the version of an application's transaction.
+"""
+
+import re
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, RemoveAction
+
+from pgqueue.errors import LakeError
+from pgqueue.spark.lake.files import PARTITION, Written
+from pgqueue.spark.lake.folder import Folder
+from pgqueue.spark.lake.record import DataFile
+
+WHOLE = "all"
+"""Names the rows of a table without days, where a generation is noted."""
+KEPT_HOURS = 7 * 24
+"""For how long files stay that a commit has removed: their readers may finish."""
+DRAWN = re.compile("\x1b\\[[0-9;]*m|↳")
+SETTINGS = {"delta.checkpointInterval": "50", "delta.deletedFileRetentionDuration": "interval 7 days"}
+
+
+class Table:
+    """A table of a lake, which may not exist yet. One process at a time writes to it."""
+
+    def __init__(self, folder: Folder, name: str) -> None:
+        """Name it; nothing is read yet.
+
+        Args:
+            folder: the lake's.
+            name: the table's folder in it, such as ``rollup/hours``.
+        """
+        self.name = name
+        self.uri = f"{folder.uri}/{name}"
+        self._options = dict(folder.storage_options)
+        self._opened: DeltaTable | None = None
+        self._version = -1
+        self._generations: dict[date | None, int] = {}
+        self._files: dict[date | None, tuple[DataFile, ...]] = {}
+
+    def exists(self) -> bool:
+        """Whether something was committed to it."""
+        return self._latest() is not None
+
+    def schema(self) -> pa.Schema:
+        """Its columns; empty: it does not exist."""
+        table = self._latest()
+        return pa.schema([]) if table is None else pa.schema(table.schema())
+
+    def require(self, schema: pa.Schema) -> pa.Schema:
+        """Check that columns can be added to the table's, which are returned.
+
+        Raises:
+            LakeError: a column has another type in the table.
+        """
+        there = self.schema()
+        for field in schema:
+            if field.name in there.names and there.field(field.name).type != field.type:
+                raise LakeError(
+                    f"column {field.name} of {self.name} is {there.field(field.name).type} in the lake and {field.type} "
+                    "here: use the release that wrote it, or move the lake aside and export again"
+                )
+        return there
+
+    def generation(self, day: date | None) -> int:
+        """How often a day was committed, or the whole table if it has no days; 0: never."""
+        table = self._latest()
+        if table is None:
+            return 0
+        if day not in self._generations:  # to ask takes 2 ms
+            self._generations[day] = table.transaction_version(_name(day)) or 0
+        return self._generations[day]
+
+    def files(self) -> dict[date | None, tuple[DataFile, ...]]:
+        """The files that count, by day; paths are below the lake."""
+        table = self._latest()
+        if table is not None and not self._files:
+            found: dict[date | None, list[DataFile]] = {}
+            for path, size, rows, day in _rows(table):
+                found.setdefault(day, []).append(DataFile(f"{self.name}/{path}", rows, size))
+            self._files = {day: tuple(sorted(files, key=_path)) for day, files in found.items()}
+        return self._files
+
+    def commit(
+        self,
+        schema: pa.Schema,
+        written: Sequence[Written],
+        generations: Mapping[date | None, int],
+        *,
+        replaced: Collection[date | None] = (),
+    ) -> None:
+        """Make files count, in one commit.
+
+        Args:
+            schema: the columns of these files, and the day. Columns that are new to the table are added to it before.
+            written: the files.
+            generations: how often each of these days has been committed, with this commit.
+            replaced: the days whose former files no longer count.
+
+        Raises:
+            LakeError: a column has another type in the table, or another process has changed the table meanwhile.
+        """
+        with errors(self.uri):
+            table = self._widened(schema)
+            # From here on the table is not looked at again: a commit that comes between is a conflict of this one.
+            _require_before(table, generations)
+            noted = [Transaction(_name(day), generation) for day, generation in generations.items()]
+            table.create_write_transaction(
+                self._actions(table, written, replaced),
+                "append",
+                table.schema(),
+                table.metadata().partition_columns,
+                commit_properties=CommitProperties(app_transactions=noted),
+            )
+
+    def sweep(self, *, kept_hours: int = KEPT_HOURS) -> list[str]:
+        """Delete files that do not count and are older than this: those of killed writers, and replaced ones."""
+        table = self._latest()
+        if table is None:
+            return []
+        with errors(self.uri):
+            return list(table.vacuum(kept_hours, dry_run=False, enforce_retention_duration=False, full=True))
+
+    @staticmethod
+    def _actions(
+        table: DeltaTable, written: Sequence[Written], replaced: Collection[date | None]
+    ) -> list[AddAction | RemoveAction]:
+        """What a commit removes and adds."""
+        now = int(time.time() * 1000)
+        removes = [
+            RemoveAction(path, True, now, size, _values(day))  # noqa: FBT003 - deltalake's
+            for path, size, _, day in _rows(table)
+            if day in replaced
+        ]
+        adds = [
+            AddAction(one.path, one.bytes, _values(one.day), now, True, one.statistics)  # noqa: FBT003 - deltalake's
+            for one in written
+        ]
+        return [*removes, *adds]
+
+    def _latest(self) -> DeltaTable | None:
+        """The table as it is now; None: it does not exist."""
+        with errors(self.uri):
+            if self._opened is not None:
+                self._opened.update_incremental()
+            elif DeltaTable.is_deltatable(self.uri, self._options):
+                self._opened = DeltaTable(self.uri, storage_options=self._options)
+            if self._opened is not None and self._opened.version() != self._version:
+                self._version, self._generations, self._files = self._opened.version(), {}, {}
+            return self._opened
+
+    def _widened(self, schema: pa.Schema) -> DeltaTable:
+        """The table with at least these columns."""
+        table = self._latest()
+        if table is None:
+            days = [PARTITION] if PARTITION in schema.names else []
+            self._opened = DeltaTable.create(
+                self.uri, schema, partition_by=days, configuration=SETTINGS, storage_options=self._options
+            )
+            return self._opened
+        there = self.require(schema)
+        if new := [field for field in schema if field.name not in there.names]:
+            wider = Schema.from_arrow(pa.schema([field.with_nullable(True) for field in new]))  # noqa: FBT003 - pyarrow's
+            table.alter.add_columns(wider.fields)
+            table.update_incremental()
+        return table
+
+
+@contextmanager
+def errors(uri: str) -> Iterator[None]:
+    """Errors of ``deltalake`` and of the file system become ours.
+
+    Raises:
+        LakeError: the table cannot be used, or another process has changed it meanwhile.
+    """
+    try:
+        yield
+    except CommitFailedError as error:
+        raise LakeError(
+            f"another process has changed {uri} meanwhile, and nothing was committed; run it again: {_line(error)}"
+        ) from error
+    except (DeltaError, OSError) as error:
+        raise LakeError(
+            f"cannot use the table {uri}: {_line(error)}; check --lake, that it can be reached, and whose it is"
+        ) from error
+
+
+def _rows(table: DeltaTable) -> Iterator[tuple[str, int, int, date | None]]:
+    """Path, size, rows and day of each file that counts."""
+    found = pa.table(table.get_add_actions(flatten=True))
+    column = f"partition.{PARTITION}"
+    days = found[column].to_pylist() if column in found.column_names else [None] * found.num_rows
+    named = (found[name].to_pylist() for name in ("path", "size_bytes", "num_records"))
+    yield from zip(*named, days, strict=True)
+
+
+def _require_before(table: DeltaTable, generations: Mapping[date | None, int]) -> None:
+    """Refuse a generation that is there already, or a later one; ``deltalake`` would take it."""
+    for day, generation in generations.items():
+        if (table.transaction_version(_name(day)) or 0) >= generation:
+            raise LakeError(
+                f"another process has committed {_name(day)} of {table.table_uri} meanwhile; nothing was committed: run it again"
+            )
+
+
+def _line(error: Exception) -> str:
+    """An error of ``deltalake`` in one line: it comes as a tree, in colours."""
+    return " ".join(DRAWN.sub(" ", str(error)).split())
+
+
+def _path(file: DataFile) -> str:
+    return file.path
+
+
+def _name(day: date | None) -> str:
+    return WHOLE if day is None else str(day)
+
+
+def _values(day: date | None) -> dict[str, str | None]:
+    return {} if day is None else {PARTITION: str(day)}

@@ -1,0 +1,163 @@
+"""The lake's tables are Delta tables: other engines read what counts, and a commit is all or nothing."""
+
+import os
+import time
+from datetime import date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from spark.lake_history import DAY, NEXT, died, ended
+
+from pgqueue import PgQueue
+from pgqueue.errors import LakeError
+from pgqueue.spark.lake import files
+from pgqueue.spark.lake.export import ExportOptions, export
+from pgqueue.spark.lake.files import Written, written_file
+from pgqueue.spark.lake.folder import Folder
+from pgqueue.spark.lake.lake import Lake
+from pgqueue.spark.lake.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COLUMNS = pa.schema([("id", pa.int64()), ("day", pa.date32())])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    """A folder with characters that a URL escapes."""
+    return Folder(str(tmp_path / "my lake é, 100 %"))
+
+
+def put(folder: Folder, day: date, *ids: int, **more: Any) -> Written:
+    """Write a file of a table that does not name it yet."""
+    rows = pa.table({"id": ids, **more}) if ids else COLUMNS.remove(1).empty_table()
+    return written_file(folder.at("jobs"), day, rows)
+
+
+def rows(table: Table) -> dict[date | None, int]:
+    return {day: sum(file.rows for file in found) for day, found in table.files().items()}
+
+
+def test_other_engines_read_what_counts_and_nothing_else(
+    spark: "SparkSession", queue: PgQueue, dsn: str, tmp_path: Path
+) -> None:
+    ids = [*ended(dsn, DAY, 3), *died(dsn, DAY, 2), *ended(dsn, NEXT, 4, queue="__HIVE_DEFAULT_PARTITION__")]
+    lake = Lake(tmp_path / "lake")
+    export(spark, queue.database, lake)
+    export(spark, queue.database, lake, options=ExportOptions(again=[DAY]))
+    lake.write("ended", lake.ended(spark, [DAY]))  # a writer that is killed before its commit
+
+    jobs = DeltaTable(tmp_path / "lake" / "ended").to_pyarrow_dataset()
+
+    with duckdb.connect() as engine:
+        engine.register("jobs", jobs)
+        engine.execute("select day, queue, count(*) from jobs group by all order by all")
+        counted = engine.fetchall()
+    assert counted == [(DAY, "mail", 5), (NEXT, "__HIVE_DEFAULT_PARTITION__", 4)]
+    assert sorted(jobs.to_table(columns=["id"])["id"].to_pylist()) == sorted(ids)
+    assert jobs.schema.field("ended_at").type == pa.timestamp("us", "UTC")
+
+
+def test_the_rows_of_files_are_the_same_through_spark_and_through_arrow(
+    spark: "SparkSession", queue: PgQueue, dsn: str, tmp_path: Path
+) -> None:
+    ended(dsn, DAY, 20)
+    ended(dsn, NEXT, 5, queue="other")
+    lake = Lake(tmp_path / "lake")
+    export(spark, queue.database, lake)
+    by_spark = lake.ended(spark)
+    named = {
+        file.path.removeprefix("ended/"): day
+        for day, found in lake.table("ended").files().items()
+        for file in found
+    }
+    wanted = files.arrow_schema(by_spark)
+
+    given = pa.table({"path": [*named], "day": pa.array(named.values(), pa.date32())}).to_batches()
+    by_arrow = pa.Table.from_batches(files._read(wanted, lake.folder.at("ended"), given), wanted)  # noqa: SLF001 - what an executor runs
+
+    assert by_arrow.sort_by("id").to_pylist() == by_spark.toArrow().sort_by("id").to_pylist()
+
+
+def test_a_commit_replaces_days_adds_columns_and_keeps_the_others(folder: Folder) -> None:
+    table = Table(folder, "jobs")
+    assert (table.exists(), table.generation(DAY), table.files()) == (False, 0, {})
+    table.commit(COLUMNS, [put(folder, DAY, 1, 2), put(folder, NEXT, 3)], {DAY: 1, NEXT: 1})
+    table.commit(COLUMNS, [put(folder, DAY, 4)], {DAY: 2})
+    assert rows(table) == {DAY: 3, NEXT: 1}
+    wider = COLUMNS.append(pa.field("mood", pa.string()))
+    table.commit(wider, [put(folder, DAY, 5, mood=["calm"])], {DAY: 3}, replaced=[DAY])
+    table.commit(COLUMNS, [], {NEXT: 2}, replaced=[NEXT])
+
+    assert rows(table) == rows(Table(folder, "jobs")) == {DAY: 1}
+    assert (table.generation(DAY), Table(folder, "jobs").generation(NEXT)) == (3, 2)
+    assert "mood" in table.schema().names
+    assert all((Path(folder.uri.removeprefix("file://")) / one.path).exists() for one in table.files()[DAY])
+
+
+def test_of_two_commits_of_a_generation_one_is_refused_whatever_was_seen_before(folder: Folder) -> None:
+    first, second = Table(folder, "jobs"), Table(folder, "jobs")
+    first.commit(COLUMNS, [put(folder, DAY, 1)], {DAY: 1})
+    assert second.generation(DAY) == 1
+    first.commit(COLUMNS, [put(folder, DAY, 2)], {DAY: 2})
+    for generation in (1, 2):
+        with pytest.raises(LakeError, match=f"has committed {DAY} .* meanwhile; nothing was committed"):
+            second.commit(COLUMNS, [put(folder, DAY, 9)], {DAY: generation})
+    assert rows(second) == {DAY: 2}
+
+
+def test_a_commit_that_meets_another_one_is_refused(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = Table(folder, "jobs"), Table(folder, "jobs")
+    first.commit(COLUMNS, [put(folder, DAY, 1)], {DAY: 1})
+    actions = second._actions  # noqa: SLF001 - the moment after the last look, before the commit
+
+    def meets(*given: Any) -> Any:
+        first.commit(COLUMNS, [put(folder, DAY, 2)], {DAY: 2})
+        return actions(*given)
+
+    monkeypatch.setattr(second, "_actions", meets)
+    with pytest.raises(LakeError, match=r"another process has changed .* meanwhile"):
+        second.commit(COLUMNS, [put(folder, DAY, 9)], {DAY: 2}, replaced=[DAY])
+    assert rows(second) == {DAY: 2}
+
+
+def test_a_column_of_another_type_is_refused_and_nothing_is_committed(folder: Folder) -> None:
+    table = Table(folder, "jobs")
+    table.commit(COLUMNS, [put(folder, DAY, 1)], {DAY: 1})
+    other = pa.schema([("id", pa.string()), ("day", pa.date32())])
+    with pytest.raises(LakeError, match="column id of jobs is int64 in the lake and string here"):
+        table.commit(other, [], {DAY: 2})
+    assert table.generation(DAY) == 1
+
+
+def test_files_that_do_not_count_are_swept_after_their_time(folder: Folder) -> None:
+    table = Table(folder, "jobs")
+    assert table.sweep() == []
+    table.commit(COLUMNS, [put(folder, DAY, 1)], {DAY: 1})
+    stray = put(folder, DAY, 2)
+    path = Path(folder.uri.removeprefix("file://")) / "jobs" / stray.path
+    os.utime(path, (0.0, time.time() - 60))
+    assert table.sweep() == []
+    assert [Path(one).name for one in table.sweep(kept_hours=0)] == [path.name]
+    assert not path.exists()
+    assert rows(table) == {DAY: 1}
+
+
+def test_numbers_and_instants_have_statistics_and_long_texts_have_none(folder: Folder) -> None:
+    early = datetime.fromisoformat("0001-01-01T00:00:00+00:00")
+    told = put(
+        folder, DAY, 1, 2, at=pa.array([early, None], pa.timestamp("us", "UTC")), args=["x" * 3000] * 2
+    )
+    assert '"minValues": {"id": 1, "at": "0001-01-01T00:00:00.000000Z"}' in told.statistics
+    assert len(told.statistics) < 300
+
+
+def test_a_path_that_is_taken_for_a_url_is_refused() -> None:
+    for path, said in (("/data/my%20lake", "%20"), ("/data/lake#1", "#")):
+        with pytest.raises(LakeError, match=f"{said} in a path is taken for a part of a URL"):
+            Folder(path)
