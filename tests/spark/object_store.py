@@ -39,7 +39,7 @@ class ObjectStore:
             "AWS_ALLOW_HTTP": "true",
             "AWS_REGION": "us-east-1",
             "AWS_DEFAULT_REGION": "us-east-1",
-            "AWS_ACCESS_KEY_ID": "somebody",
+            "AWS_ACCESS_KEY_ID": "test-key",
             "AWS_SECRET_ACCESS_KEY": "hush",
             "AWS_EC2_METADATA_DISABLED": "true",
         }

@@ -4,9 +4,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +20,7 @@ from pgqueue.spark.lake.export import export
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.prune import prune
 from pgqueue.spark.lake.status import DayState, status
+from pgqueue.spark.lake.table import KEPT_HOURS
 from pgqueue.spark.lake.verify import Finding, verify
 from pgqueue.store.pipeline import lake as plans
 
@@ -146,6 +149,29 @@ def test_what_is_replaced_is_there_as_it_was_or_as_it_is_to_be(spark: "SparkSess
     lake.sweep("rollup/hours", kept_hours=0)
     files = [path for path in lake.folder.paths("rollup") if path.endswith(".parquet")]
     assert len(files) == sum(len(entry.files) for entry in lake.entries("rollup/hours"))
+
+
+def test_replaced_files_of_a_roll_up_are_deleted_after_a_week(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(tmp_path / "lake")
+    lake.create(plans.Origin("1", 2, "pgqueue"))
+    rows = spark.createDataFrame([(DAY, 1)], "day date, n int")
+    week_ago = time.time() - KEPT_HOURS * 3600 - 60
+    with monkeypatch.context() as at:
+        at.setattr("pgqueue.spark.lake.table.time", SimpleNamespace(time=lambda: week_ago))
+        for _ in range(2):
+            lake.replace_days("rollup/hours", [DAY], rows)
+    paths = list((tmp_path / "lake" / "rollup").rglob("*.parquet"))
+    for path in paths:
+        os.utime(path, (week_ago, week_ago))
+    assert len(paths) == 2
+
+    lake.replace_days("rollup/hours", [DAY], rows)
+
+    left = set((tmp_path / "lake" / "rollup").rglob("*.parquet"))
+    assert len(left & set(paths)) == 1, "the file that counted until now stays for a week"
+    assert len(left) == 2
 
 
 def _command(dsn: str, dies_at: str, *words: str) -> "subprocess.CompletedProcess[str]":

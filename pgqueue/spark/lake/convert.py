@@ -18,7 +18,7 @@ from pyarrow import parquet
 
 from pgqueue.errors import LakeError, LakeOfAnother
 from pgqueue.spark.lake.alone import alone
-from pgqueue.spark.lake.files import PARTITION, Written, written_file
+from pgqueue.spark.lake.files import PARTITION, Written, shaped, written_file
 from pgqueue.spark.lake.folder import UNFINISHED, opened
 from pgqueue.spark.lake.lake import ABOUT, ENDED, ENDED_COLUMNS, MARKER, Lake
 from pgqueue.spark.lake.record import BEFORE_DELTA, FORMAT, Batch, DataFile, Day, EndedDay, Marker, encode
@@ -212,17 +212,7 @@ def _with_queue(rows: pa.Table, path: str) -> pa.Table:
     queue = pa.repeat(pa.scalar("" if name == NO_NAME else name), rows.num_rows)
     if QUEUE_NAME in rows.column_names:
         queue = pc.coalesce(rows[QUEUE_NAME], queue)
-    columns = {**{one: rows[one] for one in rows.column_names}, "queue": queue}
-    schema = _ended_schema()
-    return pa.table(
-        [
-            columns[field.name].cast(field.type)
-            if field.name in columns
-            else pa.nulls(rows.num_rows, field.type)
-            for field in schema
-        ],
-        schema=schema,
-    )
+    return shaped(rows.append_column("queue", queue), _ended_schema(), None)
 
 
 def _written(lake: Lake, manifest: _Manifest, schema: pa.Schema, parts: Iterable[pa.Table]) -> list[Written]:

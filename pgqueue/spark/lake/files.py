@@ -1,13 +1,13 @@
 """Parquet files of a lake, written and read by Spark's executors through Arrow, at their final place.
 
-A file counts once a commit of its table names it (:mod:`pgqueue.spark.lake.table`). If Spark runs a task twice, both attempts
-write files under names of their own, and the driver hears of one attempt's only.
+A file counts once a commit of its table names it (:mod:`pgqueue.spark.lake.table`). If Spark runs a task twice, each
+attempt writes files with other names, and Spark gives the driver the files of one attempt.
 """
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -123,11 +123,7 @@ def _written(schema: pa.Schema, location: str, batches: Iterable[pa.RecordBatch]
             by_day[day].add(rows)
     done = [one.close() for one in by_day.values()]
     if done:
-        rows = [
-            {name: getattr(one, name) for name in ("path", "day", "rows", "bytes", "statistics")}
-            for one in done
-        ]
-        yield from pa.Table.from_pylist(rows, REPORT).to_batches()
+        yield from pa.Table.from_pylist([asdict(one) for one in done], REPORT).to_batches()
 
 
 def _by_day(rows: pa.Table) -> Iterator[tuple[date | None, pa.Table]]:
@@ -205,15 +201,15 @@ def _read(schema: pa.Schema, location: str, batches: Iterable[pa.RecordBatch]) -
             file = parquet.ParquetFile(f"{root}/{path}", filesystem=files)
             there = [name for name in schema.names if name in file.schema_arrow.names]
             for rows in file.iter_batches(columns=there):
-                yield _shaped(rows, schema, day)
+                yield from shaped(pa.Table.from_batches([rows]), schema, day).to_batches()
 
 
-def _shaped(rows: pa.RecordBatch, schema: pa.Schema, day: date | None) -> pa.RecordBatch:
+def shaped(rows: pa.Table, schema: pa.Schema, day: date | None) -> pa.Table:
     """Rows in these columns: those that are missing are null, and the day is the file's."""
-    columns: Sequence[pa.Array] = [
+    columns = [
         rows[field.name].cast(field.type)
-        if field.name in rows.schema.names
+        if field.name in rows.column_names
         else pa.repeat(pa.scalar(day if field.name == PARTITION else None, field.type), rows.num_rows)
         for field in schema
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return pa.table(columns, schema=schema)

@@ -152,19 +152,19 @@ class Lake:
 
     def days(self) -> list[EndedDay]:
         """The days of ended jobs, oldest first."""
-        return self._entries(ENDED, EndedDay)
+        return self._records.of(self.table(ENDED), EndedDay)
 
     def day(self, day: date) -> EndedDay | None:
         """A day of ended jobs; None: it is not in the lake."""
-        return next((one for one in self.days() if one.day == day), None)
+        return self._one(ENDED, day, EndedDay)
 
     def entries(self, table: str) -> list[Day]:
         """A table's days, oldest first; ``table`` is its folder, such as ``rollup/hours``."""
-        return self._entries(table, Day)
+        return self._records.of(self.table(table), Day)
 
     def entry(self, table: str, day: date | None) -> Day | None:
         """A table's day, or a table without days; None: it is not in the lake."""
-        return next((one for one in self.entries(table) if one.day == day), None)
+        return self._one(table, day, Day)
 
     def ended(self, spark: "SparkSession", days: Iterable[date] | None = None) -> "DataFrame":
         """The ended jobs of some days, or of all; a day that is not in the lake gives no rows.
@@ -287,6 +287,7 @@ class Lake:
         self, name: str, frame: "DataFrame", notes: Mapping[date | None, Mapping[str, str]]
     ) -> list[Day]:
         table = self.table(name)
+        table.sweep()
         schema = arrow_schema(frame)
         table.require(schema)
         written = self.write(name, frame)
@@ -305,8 +306,8 @@ class Lake:
         there = table.files()
         return [msgspec.structs.replace(one, files=there.get(one.day, ())) for one in entries]
 
-    def _entries(self, table: str, kind: type[M]) -> list[M]:
-        return self._records.of(self.table(table), kind)
+    def _one(self, table: str, day: date | None, kind: type[M]) -> M | None:
+        return next(iter(self._records.of(self.table(table), kind, [day])), None)
 
     def _columns(self, table: str) -> dict[str, str]:
         """A table's columns, each with its type in Spark."""

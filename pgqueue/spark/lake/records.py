@@ -5,13 +5,13 @@ its generation: the one that a killed writer left does not. Of two records of on
 verified has another record.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import TypeVar
 
 import msgspec
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 
 from pgqueue.spark.lake.folder import Folder
 from pgqueue.spark.lake.record import Day, decode, encode
@@ -38,7 +38,7 @@ class Records:
 
     def __init__(self, folder: Folder) -> None:
         """Nothing is read yet."""
-        self._uri = f"{folder.uri}/{NAME}"
+        self._table = Table(folder, NAME)
         self._options = dict(folder.storage_options)
         self._known: dict[str, dict[tuple[date | None, int], bytes]] = {}
         self._version = -1
@@ -56,52 +56,62 @@ class Records:
             }
             for one in entries
         ]
-        with errors(self._uri):
+        with errors(self._table.uri):
             write_deltalake(
-                self._uri,
+                self._table.uri,
                 pa.Table.from_pylist(rows, SCHEMA),
                 mode="append",
                 configuration=SETTINGS,
                 storage_options=self._options,
             )
 
-    def of(self, table: Table, kind: type[M]) -> list[M]:
-        """The records that count of a table, oldest day first, each with its files; of a table without days at most one.
+    def of(self, table: Table, kind: type[M], days: Collection[date | None] | None = None) -> list[M]:
+        """The records that count of a table, oldest day first, each with its files.
+
+        Args:
+            table: the table.
+            kind: the records' class.
+            days: these days only; a day that was never committed has no record. A table without days has the day None.
 
         Raises:
             LakeTooNew: a later release wrote one.
         """
-        generations = {(day, table.generation(day)) for day, _ in self._of(table.name)}
-        found = [
-            decode(record, f"{self._uri} ({table.name} {day})", kind)
-            for (day, generation), record in self._of(table.name).items()
-            if (day, generation) in generations
+        records = self._of(table.name)
+        asked = {day for day, _ in records} if days is None else days
+        generations, files = table.generations(asked), table.files()
+        return [
+            msgspec.structs.replace(
+                decode(record, f"{self._table.uri} ({table.name} {day})", kind), files=files.get(day, ())
+            )
+            for day, generation in sorted(generations.items(), key=_by_day)
+            if (record := records.get((day, generation))) is not None
         ]
-        files = table.files()
-        with_files = [msgspec.structs.replace(one, files=files.get(one.day, ())) for one in found]
-        return sorted(with_files, key=lambda one: one.day or date.min)
 
     def compact(self) -> None:
         """Merge their files, if there are many."""
-        with errors(self._uri):
-            if not DeltaTable.is_deltatable(self._uri, self._options):
-                return
-            table = DeltaTable(self._uri, storage_options=self._options)
+        table = self._table.latest()
+        if table is None:
+            return
+        with errors(self._table.uri):
             if len(table.file_uris()) > COMPACTED_AT:
                 table.optimize.compact()
                 table.vacuum(KEPT_HOURS, dry_run=False)
 
-    def _of(self, name: str) -> dict[tuple[date | None, int], bytes]:
+    def _of(self, name: str) -> Mapping[tuple[date | None, int], bytes]:
         """The last record of each day and generation of a table."""
-        with errors(self._uri):
-            if not DeltaTable.is_deltatable(self._uri, self._options):
-                return {}
-            table = DeltaTable(self._uri, storage_options=self._options)
-            if table.version() != self._version:
+        table = self._table.latest()
+        if table is None:
+            return {}
+        if table.version() != self._version:
+            with errors(self._table.uri):
                 rows = table.to_pyarrow_table().sort_by("recorded_at").to_pylist()
-                known: dict[str, dict[tuple[date | None, int], bytes]] = {}
-                for row in rows:
-                    key = row["day"], row["generation"]
-                    known.setdefault(row["table"], {})[key] = row["record"].encode()
-                self._known, self._version = known, table.version()
+            known: dict[str, dict[tuple[date | None, int], bytes]] = {}
+            for row in rows:
+                key = row["day"], row["generation"]
+                known.setdefault(row["table"], {})[key] = row["record"].encode()
+            self._known, self._version = known, table.version()
         return self._known.get(name, {})
+
+
+def _by_day(one: tuple[date | None, int]) -> date:
+    return one[0] or date.min

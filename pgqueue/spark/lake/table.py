@@ -47,13 +47,28 @@ class Table:
         self._generations: dict[date | None, int] = {}
         self._files: dict[date | None, tuple[DataFile, ...]] = {}
 
+    def latest(self) -> DeltaTable | None:
+        """The table as it is now; None: it does not exist.
+
+        Raises:
+            LakeError: it cannot be read.
+        """
+        with errors(self.uri):
+            if self._opened is not None:
+                self._opened.update_incremental()
+            elif DeltaTable.is_deltatable(self.uri, self._options):
+                self._opened = DeltaTable(self.uri, storage_options=self._options)
+            if self._opened is not None and self._opened.version() != self._version:
+                self._version, self._generations, self._files = self._opened.version(), {}, {}
+            return self._opened
+
     def exists(self) -> bool:
         """Whether something was committed to it."""
-        return self._latest() is not None
+        return self.latest() is not None
 
     def schema(self) -> pa.Schema:
         """Its columns; empty: it does not exist."""
-        table = self._latest()
+        table = self.latest()
         return pa.schema([]) if table is None else pa.schema(table.schema())
 
     def require(self, schema: pa.Schema) -> pa.Schema:
@@ -73,16 +88,21 @@ class Table:
 
     def generation(self, day: date | None) -> int:
         """How often a day was committed, or the whole table if it has no days; 0: never."""
-        table = self._latest()
+        return self.generations([day])[day]
+
+    def generations(self, days: Collection[date | None]) -> dict[date | None, int]:
+        """How often each of these days was committed."""
+        table = self.latest()
         if table is None:
-            return 0
-        if day not in self._generations:  # to ask takes 2 ms
-            self._generations[day] = table.transaction_version(_name(day)) or 0
-        return self._generations[day]
+            return dict.fromkeys(days, 0)
+        for day in days:
+            if day not in self._generations:  # to ask takes 2 ms
+                self._generations[day] = table.transaction_version(_name(day)) or 0
+        return {day: self._generations[day] for day in days}
 
     def files(self) -> dict[date | None, tuple[DataFile, ...]]:
         """The files that count, by day; paths are below the lake."""
-        table = self._latest()
+        table = self.latest()
         if table is not None and not self._files:
             found: dict[date | None, list[DataFile]] = {}
             for path, size, rows, day in _rows(table):
@@ -124,7 +144,7 @@ class Table:
 
     def sweep(self, *, kept_hours: int = KEPT_HOURS) -> list[str]:
         """Delete files that do not count and are older than this: those of killed writers, and replaced ones."""
-        table = self._latest()
+        table = self.latest()
         if table is None:
             return []
         with errors(self.uri):
@@ -147,20 +167,9 @@ class Table:
         ]
         return [*removes, *adds]
 
-    def _latest(self) -> DeltaTable | None:
-        """The table as it is now; None: it does not exist."""
-        with errors(self.uri):
-            if self._opened is not None:
-                self._opened.update_incremental()
-            elif DeltaTable.is_deltatable(self.uri, self._options):
-                self._opened = DeltaTable(self.uri, storage_options=self._options)
-            if self._opened is not None and self._opened.version() != self._version:
-                self._version, self._generations, self._files = self._opened.version(), {}, {}
-            return self._opened
-
     def _widened(self, schema: pa.Schema) -> DeltaTable:
         """The table with at least these columns."""
-        table = self._latest()
+        table = self.latest()
         if table is None:
             days = [PARTITION] if PARTITION in schema.names else []
             self._opened = DeltaTable.create(
