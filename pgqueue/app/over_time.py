@@ -7,10 +7,12 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol, TypedDict, Unpack
 
 from pgqueue.errors import Duration, InvalidOption, as_limit
+from pgqueue.store import depths as deep
 from pgqueue.store import over_time, series
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan
 from pgqueue.values.comparison import Comparison
+from pgqueue.values.depth import Depths
 from pgqueue.values.insight import Which
 from pgqueue.values.series import Series, Totals
 
@@ -111,6 +113,41 @@ class OverTime:
         """As :meth:`totals`, awaited."""
         return await self._queue.database.arun(_totals(since, until, by=by, queue=queue, task=task))
 
+    def depths(
+        self,
+        since: datetime | Duration = timedelta(hours=1),
+        until: datetime | None = None,
+        *,
+        step: Duration | None = None,
+        queue: str | None = None,
+    ) -> Depths:
+        """How deep a queue was, step by step: the highest numbers of jobs by state, and the age of the oldest ready one.
+
+        Once a minute one worker counts the jobs of all queues, up to 100 of them one by one. So there is nothing of times in
+        which no worker ran, and of more queues there is only what they have together.
+
+        Args:
+            since: an instant, or how long before ``until``.
+            until: an instant; None: the present, on the database's clock.
+            step: how long a step is, in whole minutes; steps of hours reach further back. None: about 60 steps.
+            queue: which; None: all queues together.
+
+        Raises:
+            InvalidOption: an instant has no time zone, or there are more than 1,500 steps.
+        """
+        return self._queue.database.run(_depths(since, until, step, queue))
+
+    async def adepths(
+        self,
+        since: datetime | Duration = timedelta(hours=1),
+        until: datetime | None = None,
+        *,
+        step: Duration | None = None,
+        queue: str | None = None,
+    ) -> Depths:
+        """As :meth:`depths`, awaited."""
+        return await self._queue.database.arun(_depths(since, until, step, queue))
+
     def compare(
         self,
         at: datetime | Duration,
@@ -179,6 +216,13 @@ def _series(
 ) -> Plan[Series]:
     length = None if step is None else as_limit("step", step)
     return over_time.series(*_window(since, until), length, **_checked(of, None))
+
+
+def _depths(
+    since: datetime | Duration, until: datetime | None, step: Duration | None, queue: str | None
+) -> Plan[Depths]:
+    length = None if step is None else as_limit("step", step)
+    return deep.depths(*_window(since, until), length, queue=queue)
 
 
 def _totals(since: datetime | Duration, until: datetime | None, **of: Unpack[Of]) -> Plan[Totals]:

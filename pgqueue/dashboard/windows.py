@@ -6,6 +6,7 @@ from typing import Final
 from pgqueue.dashboard.charts import Chart, Colour, Curve, Unit
 from pgqueue.dashboard.visit import Visit
 from pgqueue.errors import InvalidOption
+from pgqueue.values.depth import Depths
 from pgqueue.values.lease import spoken
 from pgqueue.values.series import Figures, Series
 
@@ -39,13 +40,47 @@ def chosen_series(visit: Visit, *, queue: str | None = None, task: str | None = 
     return visit.queue.insight.series(WINDOWS[chosen_window(visit)], queue=queue, task=task)
 
 
+def chosen_depths(visit: Visit, *, queue: str | None = None) -> Depths:
+    """How many jobs there were in the window, in one queue or in all."""
+    return visit.queue.insight.depths(WINDOWS[chosen_window(visit)], queue=queue)
+
+
+def deep_charts(depths: Depths) -> list[Chart]:
+    """How many jobs there were over time, and how long the oldest ready one had waited."""
+    at = tuple(point.at for point in depths.points)
+    each = f"the most in each {_named(depths.step)}"
+
+    oldest = tuple(
+        None if point.depth is None else point.depth.oldest_ready or 0.0 for point in depths.points
+    )
+
+    def curve(name: str, colour: Colour, field: str) -> Curve:
+        return Curve(name, colour, tuple(getattr(point.depth, field, None) for point in depths.points))
+
+    def chart(name: str, title: str, unit: Unit, *curves: Curve) -> Chart:
+        return Chart(name=name, title=title, unit=unit, step=depths.step, at=at, curves=curves)
+
+    return [
+        chart(
+            "depth",
+            f"Jobs, {each}",
+            "count",
+            curve("Ready", "blue", "ready"),
+            curve("Running", "good", "running"),
+            curve("Blocked", "warn", "blocked"),
+            curve("Scheduled", "grey", "scheduled"),
+        ),
+        chart("oldest", "Oldest ready job had waited", "seconds", Curve("Longest", "violet", oldest)),
+    ]
+
+
 def charts(series: Series) -> list[Chart]:
     """What happened over time: what ended, what came and went, wait times, run times."""
     told = series.until - NOT_TOLD
     points = [one for one in series.lines[0].points if one.at < told] if series.lines else []
     figures = [point.figures for point in points]
     at = tuple(point.at for point in points)
-    each = f"in each {UNITS.get(int(series.step)) or spoken(series.step)}"
+    each = f"in each {_named(series.step)}"
 
     def chart(name: str, title: str, *curves: Curve, stacked: bool = False) -> Chart:
         unit: Unit = "seconds" if name in {"wait", "run"} else "count"
@@ -71,6 +106,10 @@ def charts(series: Series) -> list[Chart]:
         chart("wait", "Wait before a worker claims", *_spread("wait", figures)),
         chart("run", "Run time of attempts", *_spread("run", figures)),
     ]
+
+
+def _named(step: float) -> str:
+    return UNITS.get(int(step)) or spoken(step)
 
 
 def _counted(name: str, colour: Colour, field: str, figures: list[Figures]) -> Curve:

@@ -33,11 +33,8 @@ from pgqueue.values.series import (
 )
 from pgqueue.values.sketch import merge, quantiles
 from pgqueue.values.standing import WHOLE, share
+from pgqueue.values.stretch import Stretch, ends, in_steps
 
-MOST_STEPS = 1_500
-ABOUT = 60
-"""Steps that a series has, give or take, where the caller does not say how long they are."""
-STEPS = [timedelta(minutes=minutes) for minutes in (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440)]
 COARSER = ((timedelta(days=10), DAY), (timedelta(hours=6), HOUR))
 """Of a window longer than this, figures of one queue or task, or of each, are told by steps of at least this length where
 the caller does not say otherwise: they are read from days or hours."""
@@ -71,24 +68,17 @@ def series(
         InvalidOption: a step is no whole number of minutes, or there are more than 1,500.
     """
     start, end, made = yield from _window(since, until, now)
-    step = (
-        _fitting(end - start, told_apart=(by, queue, task) != (None,) * 3) if step is None else _checked(step)
-    )
-    start = floor(start, step)
-    steps = -(-(end - start) // step)
-    if steps > MOST_STEPS:
-        raise InvalidOption(
-            f"step={step}: that makes {steps:,} steps; use a longer one, for at most {MOST_STEPS:,}"
-        )
-    window = Window(start, start + step * steps, step, by, queue, task)
+    told_apart = (by, queue, task) != (None,) * 3
+    stretch = in_steps(start, end, step, least=_least(end - start) if told_apart else MINUTE)
+    window = Window(stretch.since, stretch.until, stretch.step, by, queue, task)
     found, estimated = yield from _figures_in(window, made)
     names = {name for _, name in found} if by else {None}
-    instants = [start + step * place for place in range(steps)]
     lines = [
-        Line(name, tuple(Point(at, found.get((at, name), NOTHING)) for at in instants)) for name in names
+        Line(name, tuple(Point(at, found.get((at, name), NOTHING)) for at in window.instants))
+        for name in names
     ]
     lines.sort(key=lambda line: (-sum(point.figures.started for point in line.points), line.name or ""))
-    return Series(start, window.until, step.total_seconds(), tuple(lines), estimated)
+    return Series(window.since, window.until, window.step.total_seconds(), tuple(lines), estimated)
 
 
 @plan
@@ -150,29 +140,18 @@ def compare(
     return Comparison(before - length, before, after, after + length, compared(*figures))
 
 
-class Window(msgspec.Struct, frozen=True):
+class Window(Stretch, frozen=True):
     """What figures are asked for.
 
     Attributes:
-        since: the first instant.
-        until: behind the last instant; a whole number of steps later.
-        step: how long a step is.
         by: a line for each queue or task; None: one line.
         queue: only jobs of this queue.
         task: only jobs of this task.
     """
 
-    since: datetime
-    until: datetime
-    step: timedelta
     by: Which | None
     queue: str | None
     task: str | None
-
-    @property
-    def span(self) -> dict[str, object]:
-        """The parameters that say which time."""
-        return {"since": self.since, "until": self.until, "step": self.step}
 
     @property
     def of(self) -> dict[str, object]:
@@ -195,10 +174,6 @@ class Window(msgspec.Struct, frozen=True):
         if first < last and (self.step == self.until - self.since or self.by_steps_of(DAY)):
             days_since, days_until = first, last
         return {"days_since": days_since, "days_until": days_until, "hours_until": hours_until}
-
-    def by_steps_of(self, unit: timedelta) -> bool:
-        """Whether each step is a number of whole hours or days."""
-        return not (self.step % unit or (self.since - EPOCH) % unit)
 
 
 class Made(NamedTuple):
@@ -239,11 +214,7 @@ def _window(
     since: datetime | timedelta, until: datetime | None, now: datetime | None
 ) -> Steps[tuple[datetime, datetime, Made]]:
     clock, made = yield from _made(now)
-    end = until or clock
-    start = since if isinstance(since, datetime) else end - since
-    if start >= end:
-        raise InvalidOption(f"since={start.isoformat()} is not before until={end.isoformat()}")
-    return start.astimezone(UTC), end.astimezone(UTC), made
+    return *ends(since, until, clock=clock), made
 
 
 def _made(now: datetime | None) -> Steps[tuple[datetime, Made]]:
@@ -266,13 +237,6 @@ def _spread(bins: Sequence[int], counts: Sequence[int]) -> Spread | None:
     return Spread(sum(counts), *quantiles(sketch, SHARES))
 
 
-def _fitting(length: timedelta, *, told_apart: bool) -> timedelta:
-    """The length of a step where the caller says none."""
-    least = next((step for window, step in COARSER if told_apart and length > window), MINUTE)
-    return next((step for step in STEPS if step >= least and length <= ABOUT * 1.5 * step), STEPS[-1])
-
-
-def _checked(step: timedelta) -> timedelta:
-    if step % MINUTE or step < MINUTE:
-        raise InvalidOption(f"step={step}: use whole minutes")
-    return step
+def _least(length: timedelta) -> timedelta:
+    """How long steps are at least, of figures of one queue or task, where the caller says nothing."""
+    return next((step for window, step in COARSER if length > window), MINUTE)

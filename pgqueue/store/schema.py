@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
     from sqlalchemy import Connection
 
-REVISION = "0008"
+REVISION = "0009"
 """The revision for which this code is written."""
 
 _one_at_a_time = threading.RLock()

@@ -54,10 +54,12 @@ def move(*, now: datetime | None = None) -> Steps[int]:
 
 @plan
 def drop(*, now: datetime | None = None) -> Steps[int]:
-    """Delete minutes, hours and days that are older than they are kept; how many rows."""
+    """Delete minutes, hours and days that are older than they are kept; how many rows. So with depths (:mod:`pgqueue.store.depths`)."""
     minutes = yield from _drop("insight/series_drop_minutes", now)
     hours = yield from _drop("insight/series_drop_hours", now)
-    return minutes + hours + (yield from _drop("insight/series_drop_days", now))
+    days = yield from _drop("insight/series_drop_days", now)
+    depths = yield from _drop("insight/depths_drop_minutes", now)
+    return minutes + hours + days + depths + (yield from _drop("insight/depths_drop_hours", now))
 
 
 @plan

@@ -154,6 +154,30 @@ HOLDING: LiteralString = """
                             claimed_at = %(now)s - interval '50 minutes' - place * interval '3 seconds'
     from holder, worker where jobs.id = holder.id returning jobs.id
 """
+DEPTHS: LiteralString = """
+    with span (queue, state, since, until) as (
+        select queue, 'ready', claimed_at - wait * interval '1 second', claimed_at from attempt
+        union all
+        select queue, 'running', claimed_at, ended_at from attempt
+        union all
+        select queue, status, case status when 'running' then claimed_at else created_at end, %(now)s from pgqueue.jobs
+    ),
+    died as materialized (select queue, ended_at from attempt where dead),
+    seen as (
+        select at, queue, state, at - since as age
+        from span cross join generate_series(date_trunc('minute', since) + interval '1 minute', until, interval '1 minute') as at
+        where at < %(now)s
+        union all
+        select at, '', '', null
+        from generate_series(date_trunc('minute', %(now)s - interval '1 day'), %(now)s, interval '1 minute') as at
+    )
+    insert into pgqueue.series_depths
+    select at, queue, count(*) filter (where state = 'blocked'), count(*) filter (where state = 'scheduled'),
+           count(*) filter (where state = 'ready'), count(*) filter (where state = 'running'),
+           (select count(*) from died where ended_at < seen.at and (died.queue = seen.queue or seen.queue is null)),
+           extract(epoch from max(age) filter (where state = 'ready')), false
+    from seen group by grouping sets ((at, queue), (at)) having queue is null or queue <> ''
+"""
 WAITING: LiteralString = """
     insert into pgqueue.jobs (queue, task, status, run_at, created_at, args, priority)
     select queue, task, case when n % 10 < 8 then 'ready' else 'scheduled' end,
@@ -198,6 +222,7 @@ def fill(queue: PgQueue, dsn: str, *, jobs: int, waiting: int = 0) -> Day:
         while queue.database.run(series.move()):
             pass
         day = _live(queue, connection, now, jobs)
+        _run(connection, DEPTHS, now=now)
         if waiting:
             _run(connection, WAITING, now=now, waiting=waiting)
         connection.execute("vacuum analyze")

@@ -1,7 +1,7 @@
 """How long each answer of ``queue.insight`` takes, with many waiting jobs: ``python tests/bench/insight.py [DSN]``.
 
 An empty database is filled first: waiting jobs in 320 queues, 100,000 dead jobs with tracebacks, jobs that run, jobs in lanes,
-schedules, history, and two days of minutes and a year of hours of 20 pairs of queue and task.
+schedules, history, two days of minutes and a year of hours of 20 pairs of queue and task, and depths of 100 queues.
 """
 
 import argparse
@@ -9,14 +9,15 @@ import statistics
 import sys
 import time
 from contextlib import ExitStack
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import TYPE_CHECKING
 
 import psycopg
 
 from pgqueue import PgQueue
 from pgqueue.embedded import embedded_server
-from pgqueue.store import schema
+from pgqueue.store import depths, schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,6 +76,12 @@ FILL = (
        from pgqueue.series_hours group by 1, queue, task, whole""",
     """update pgqueue.series_state
        set hours_until = date_trunc('hour', now()), days_until = date_trunc('day', now(), 'UTC')""",
+    *(
+        f"""insert into pgqueue.{table}
+            select date_trunc('{unit}', now()) - n * interval '1 {unit}', case when q > 0 then 'queue-' || q end, 1, 2, 3, 4, 5, 6.5, true
+            from generate_series(1, {count}) as n, generate_series(0, 100) as q"""
+        for table, unit, count in (("series_depths", "minute", 2880), ("series_depth_hours", "hour", 9600))
+    ),
     "vacuum analyze",
 )
 
@@ -107,6 +114,7 @@ def fill(connection: psycopg.Connection, jobs: int, lanes: int) -> None:
 def measure(queue: PgQueue, rounds: int) -> None:
     """Ask everything in turn."""
     see, day = queue.insight, timedelta(days=1)
+    minutes = (timedelta(minutes=number) for number in count(1))
     asked: dict[str, Callable[[], object]] = {
         "queues()": see.queues,
         "running()": see.running,
@@ -122,6 +130,11 @@ def measure(queue: PgQueue, rounds: int) -> None:
         "series(1 day, hours, by queue)": lambda: see.series(day, step=3600, by="queue"),
         "series(7 days)": lambda: see.series(7 * day),
         "series(30 days)": lambda: see.series(30 * day),
+        "depths(1 h)": see.depths,
+        "depths(1 day, one queue)": lambda: see.depths(day, queue="queue-1"),
+        "depths(30 days)": lambda: see.depths(30 * day),
+        "depths(365 days, one queue)": lambda: see.depths(365 * day, queue="queue-1"),
+        "note of a minute": lambda: queue.database.run(depths.note(now=datetime.now(UTC) + next(minutes))),
         "totals(1 h)": see.totals,
         "totals(1 day, by queue)": lambda: see.totals(day, by="queue"),
         "totals(7 days)": lambda: see.totals(7 * day),

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+import psycopg
 from bench import day
 from dashboard.world import shop, worker_row
 from playwright.sync_api import sync_playwright
@@ -39,6 +40,7 @@ def main() -> None:
         worker_row(queue)
         worker_row(queue, pid=4712, queues=["mail", "billing"])
         queue.database.run(series.write([*_hour()]))
+        _deep(dsn)
         with (
             shop(queue) as world,
             make_server(
@@ -126,6 +128,21 @@ def _hour() -> Iterator[dict[str, Any]]:
                 "run_bins": [*runs],
                 "run_counts": [*runs.values()],
             }
+
+
+def _deep(dsn: str) -> None:
+    """How deep the queues were in that hour: payments wait at its end."""
+    now = datetime.now(UTC).replace(second=0, microsecond=0)
+    chance = random.Random(7)  # noqa: S311 - a picture
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for minute in range(61):
+            trouble = max(0.0, (minute - 40) / 20)
+            ready = int(chance.uniform(20, 60) + 900 * trouble**2)
+            depth = 30, 120, ready, int(chance.uniform(12, 20)), 4, 0.4 + 90 * trouble**2, False
+            connection.execute(
+                "insert into pgqueue.series_depths values (%s, null, %s, %s, %s, %s, %s, %s, %s)",
+                [now - timedelta(minutes=60 - minute), *depth],
+            )
 
 
 def _take(address: str, pictures: dict[str, tuple[str, Any, int]]) -> None:

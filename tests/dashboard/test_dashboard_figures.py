@@ -15,6 +15,7 @@ from looking import ask
 
 from pgqueue import Limit, PgQueue, chain
 from pgqueue.dashboard import Right
+from pgqueue.store import depths
 
 EMPTY = {
     "/overview": "No worker has measured a job",
@@ -58,6 +59,28 @@ def test_the_overview_shows_what_waits_and_what_happened(
     assert (now["now"]["ready"], now["now"]["dead"]) == (1, 1)
     assert now["now"]["oldest_in"] == "default"
     assert person().get("/overview?window=2h").status_code == 400
+
+
+def test_the_overview_and_a_queue_show_how_many_jobs_there_were(
+    queue: PgQueue, person: Callable[..., Person]
+) -> None:
+    @queue.task(name="sell", queue="shop")
+    def sell() -> None: ...
+
+    jobs = queue.enqueue_many(sell.call() for _ in range(7_654))
+    queue.database.run(depths.note(now=datetime.now(UTC) - timedelta(minutes=5)))
+    queue.enqueue_many(sell.call() for _ in range(1_000))
+    ask(queue, "update pgqueue.jobs set queue = 'other' where id = %s returning id", jobs[0].id)
+    queue.database.run(depths.note())
+
+    for path, highest in (("/overview", "8,654"), ("/queue?name=shop", "8,653")):
+        page = person().get(path).text
+        assert "Jobs, the most in each minute" in page
+        assert "Oldest ready job had waited" in page
+        assert f"Ready: from 7,654 to {highest}, at last {highest}" in page
+    empty = person().get("/queue?name=other&window=30d")
+    assert "Ready: from 1 to 1, at last 1" in empty.text
+    assert person().get("/api/overview").json["charts"][4]["name"] == "depth"  # type: ignore[index]
 
 
 def test_an_alert_is_silenced_for_the_time_that_is_typed(

@@ -338,8 +338,8 @@ def test_what_was_not_requeued_is_ended_only_if_somebody_asked_to_cancel_it() ->
     ("state", "error", "words"),
     [
         ((None, None), SchemaMissing, 'schema "shop" has no tables yet; run `pgqueue migrate`'),
-        (("0002", "0001"), SchemaTooOld, "at revision 0002, this code needs 0008; run `pgqueue migrate`"),
-        (("0010", "0009"), SchemaTooNew, "needs code written for 0009 or later; this is for 0008"),
+        (("0002", "0001"), SchemaTooOld, "at revision 0002, this code needs 0009; run `pgqueue migrate`"),
+        (("0011", "0010"), SchemaTooNew, "needs code written for 0010 or later; this is for 0009"),
     ],
 )
 def test_a_schema_that_does_not_fit_is_refused_with_the_remedy(

@@ -120,6 +120,10 @@ insert into pgqueue.series_days (at, queue, task, whole)
 select now() - n * interval '1 day', 'queue', 'task', n % 9 = 0 from generate_series(1, 20000) as n;
 insert into pgqueue.series_hours (at, queue, task, whole)
 select now() - n * interval '1 hour', 'queue', 'task', n % 9 = 0 from generate_series(1, 20000) as n;
+insert into pgqueue.series_depths (at, queue, blocked, scheduled, ready, running, dead, estimated)
+select now() - n / 9 * interval '1 minute', nullif('queue ' || n % 9, 'queue 0'), 0, 0, 1, 0, 0, false from generate_series(1, 20000) as n;
+insert into pgqueue.series_depth_hours (at, queue, blocked, scheduled, ready, running, dead, estimated)
+select now() - n / 9 * interval '1 hour', nullif('queue ' || n % 9, 'queue 0'), 0, 0, 1, 0, 0, false from generate_series(1, 20000) as n;
 insert into pgqueue.queues (name) select 'queue ' || n from generate_series(1, 500) as n;
 insert into pgqueue.audit (action, target) select 'pause', 'queue ' || n from generate_series(1, 5000) as n;
 insert into pgqueue.waits (waits_for, job_id, until)

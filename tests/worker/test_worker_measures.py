@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from psycopg import sql
 from running import Running
 from store.samples import error_of
 from worker.helping import beat, ended
@@ -211,6 +212,22 @@ async def test_two_workers_write_the_same_minute_and_one_of_them_joins_it(
     assert (line.figures.enqueued, line.figures.succeeded) == (2, 2)
 
 
+async def test_an_idle_worker_notes_how_deep_queues_are_and_writes_no_figures(
+    queue: PgQueue, running: Running, connection: psycopg.Connection[Any]
+) -> None:
+    @queue.task(name="note")
+    async def note() -> None: ...
+
+    queue.enqueue_many(note.call() for _ in range(3))
+    async with running(queue, queues=["other"]) as worker:
+        await worker.parts.series.write()
+        (asked,) = [one for one in worker.parts.services if one.name == "write what was measured"]
+        assert asked.every == 60.0
+
+    assert [one.depth.ready for one in queue.insight.depths(step=60).points if one.depth] == [3]
+    assert connection.execute("select count(*) from pgqueue.series_written").fetchall() == [(0,)]
+
+
 async def test_a_worker_without_series_writes_nothing(
     queue: PgQueue, running: Running, connection: psycopg.Connection[Any]
 ) -> None:
@@ -218,10 +235,13 @@ async def test_a_worker_without_series_writes_nothing(
     async def note() -> None: ...
 
     job = note.enqueue()
-    async with running(queue, series=False):
+    async with running(queue, series=False) as worker:
         await ended(queue, job)
+        assert await worker.parts.series.write() is None
 
-    assert connection.execute("select count(*) from pgqueue.series_written").fetchall() == [(0,)]
+    for table in ("series_written", "series_depths"):
+        counted = sql.SQL("select count(*) from pgqueue.{}").format(sql.Identifier(table))
+        assert connection.execute(counted).fetchall() == [(0,)], table
 
 
 async def test_a_failure_to_write_is_tried_again_and_costs_jobs_nothing(

@@ -8,7 +8,14 @@ from typing import Final
 
 from pgqueue.dashboard.page import Content, Page
 from pgqueue.dashboard.visit import Visit
-from pgqueue.dashboard.windows import WINDOWS, charts, chosen_series, chosen_window
+from pgqueue.dashboard.windows import (
+    WINDOWS,
+    charts,
+    chosen_depths,
+    chosen_series,
+    chosen_window,
+    deep_charts,
+)
 from pgqueue.values.limit_status import LimitStatus
 from pgqueue.values.standing import QueueStanding
 
@@ -34,7 +41,7 @@ def read(visit: Visit) -> Content:
         "workers": [one for one in visit.queue.workers.list() if one.state in {"blocked", "stalled"}],
         "late": [one for one in visit.queue.insight.schedules(limit=TROUBLES) if one.lag > LATE or one.error],
         "limits": [one for one in visit.queue.insight.limits() if _holds_back(one)][:TROUBLES],
-        "charts": charts(chosen_series(visit)),
+        "charts": [*charts(chosen_series(visit)), *deep_charts(chosen_depths(visit))],
         "tasks": totals.lines[:TASKS],
         "more": max(0, len(totals.lines) - TASKS),
         "ended": {

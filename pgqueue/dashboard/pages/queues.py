@@ -12,7 +12,14 @@ from werkzeug.exceptions import NotFound
 from pgqueue.dashboard.access import Right
 from pgqueue.dashboard.page import Action, Content, Done, Field, Page, Question
 from pgqueue.dashboard.visit import Visit
-from pgqueue.dashboard.windows import WINDOWS, charts, chosen_series, chosen_window
+from pgqueue.dashboard.windows import (
+    WINDOWS,
+    charts,
+    chosen_depths,
+    chosen_series,
+    chosen_window,
+    deep_charts,
+)
 from pgqueue.errors import InvalidOption
 from pgqueue.values.length import WRITTEN, read_length
 from pgqueue.values.queue_settings import QueueSettings
@@ -54,7 +61,10 @@ def read_one(visit: Visit) -> Content:
         "workers": [
             one for one in visit.queue.workers.list() if one.alive and is_served(one.queues, standing.queue)
         ],
-        "charts": charts(chosen_series(visit, queue=standing.queue)),
+        "charts": [
+            *charts(chosen_series(visit, queue=standing.queue)),
+            *deep_charts(chosen_depths(visit, queue=standing.queue)),
+        ],
         "tasks": totals.lines,
         "window": window,
         "windows": [*WINDOWS],
