@@ -72,4 +72,4 @@ def _now(queues: Sequence[QueueStanding]) -> Content:
     }
 
 
-PAGE = Page(name="overview", path="/overview", title="Overview", read=read, place=10, every=20)
+PAGE = Page(name="overview", path="/overview", title="Overview", read=read, place=10, every=25)
