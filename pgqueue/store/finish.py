@@ -48,9 +48,8 @@ OUTCOMES: Mapping[type[Verdict], str] = {
 """What ``sql/end.sql`` calls a verdict. It ends a job that is to be requeued only if that was asked to cancel."""
 
 _ALL_SUCCEEDED = {Succeeded}
-_result, _error, _seconds = attrgetter("result"), attrgetter("error"), attrgetter("seconds")
 _concern = itemgetter(1)
-_id, _fence, _at_end = attrgetter("claim.id"), attrgetter("claim.fence"), attrgetter("claim.at_end")
+_id, _result, _error = attrgetter("claim.id"), attrgetter("result"), attrgetter("error")
 
 
 def finish(
@@ -73,7 +72,7 @@ def finish(
 
 def any_in_flow(verdicts: Iterable[Verdict]) -> bool:
     """Whether one of them is on a job of a flow."""
-    return any(at_end & AtEnd.FLOW for at_end in {*map(_at_end, verdicts)} if at_end)
+    return any(at_end & AtEnd.FLOW for at_end in {one.claim.at_end for one in verdicts} if at_end)
 
 
 def is_in_flow(verdict: Verdict) -> bool:
@@ -161,7 +160,7 @@ def _complete(worker: UUID, verdicts: Sequence[Any], *, keep: bool, now: datetim
         "complete",
         {
             **_fenced(worker, verdicts, now),
-            "seconds": numbers([*map(_seconds, verdicts)]),
+            "seconds": numbers([one.seconds for one in verdicts]),
             "results": texts(map(_text, verdicts)) if returned else None,
             "errors": _errors(verdicts) if any(map(_error, verdicts)) else None,
             "keep": keep,
@@ -249,10 +248,10 @@ def _results(verdicts: Iterable[Verdict]) -> dict[int, str]:
 
 def _fenced(worker: UUID, verdicts: Sequence[Verdict], now: datetime | None) -> dict[str, object]:
     """What all statements take; in the order of the ids, so that they find what belongs to each job by halving."""
-    fences = [*map(_fence, verdicts)]
+    fences = [one.claim.fence for one in verdicts]
     return {
         "worker": worker,
-        "ids": numbers([*map(_id, verdicts)]),
+        "ids": numbers([one.claim.id for one in verdicts]),
         "fences": numbers(fences),
         # most often all are of one claim: one search less for each job
         "fence": fences[0] if len({*fences}) == 1 else None,

@@ -6,8 +6,7 @@ values are turned into what Prometheus reads when it asks. Wait times compare th
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import attrgetter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -34,10 +33,6 @@ OUTCOMES: dict[type[Verdict], str] = {
     Waits: "waiting",
 }
 ADDED = (Outcome.ADDED, Outcome.REPLACED)
-_seconds = attrgetter("seconds")
-_run_at = attrgetter("run_at_epoch")
-_job = attrgetter("queue", "task")
-_claim = attrgetter("claim.queue", "claim.task")
 
 
 class JobMetrics(Observer, Collector):
@@ -54,8 +49,10 @@ class JobMetrics(Observer, Collector):
 
     def enqueued(self, jobs: Sequence[NewJob], results: Sequence[Enqueued]) -> None:
         """Count those that were added."""
-        added = (job for job, one in zip(jobs, results, strict=False) if one.outcome in ADDED)
-        for names, count in Counter(map(_job, added)).items():
+        added = (
+            (job.queue, job.task) for job, one in zip(jobs, results, strict=False) if one.outcome in ADDED
+        )
+        for names, count in Counter(added).items():
             key = self._enqueued.key(names)
             self._enqueued[key] = self._enqueued.get(key, 0) + count
 
@@ -63,24 +60,24 @@ class JobMetrics(Observer, Collector):
         """Count how long they waited, from when they could run."""
         self._claimed.add([float(len(claims))])
         now = time.time()
-        for names, some in _by_task(claims, _job):
-            waited = [max(0.0, now - due) for due in map(_run_at, some)]
+        for names, some in _by_task(claims, claims):
+            waited = [now - due for due in sorted([one.run_at_epoch for one in some], reverse=True)]
+            if waited[0] < 0:
+                waited = [max(0.0, one) for one in waited]
             _histogram(self._waits, names).add(waited)
 
     def ended(self, verdicts: Sequence[Verdict]) -> None:
         """Count how they ended, and how long they ran."""
         self._completed.add([float(len(verdicts))])
-        for names, some in _by_task(verdicts, _claim):
-            kinds = Counter(map(type, some))
-            key = self._outcomes.key(names)
-            outcomes = self._outcomes.setdefault(key, Counter())
-            for kind, count in kinds.items():
-                outcomes[OUTCOMES[kind]] += count
-            if len(kinds) == 1 and Succeeded in kinds:  # most often
-                seconds = [*map(_seconds, some)]
+        for names, some in _by_task(verdicts, [one.claim for one in verdicts]):
+            outcomes = self._outcomes.setdefault(self._outcomes.key(names), Counter())
+            seconds = [one.seconds for one in some if isinstance(one, Succeeded)]
+            if len(seconds) == len(some):  # most often
+                outcomes["succeeded"] += len(some)
             else:
-                ran = (one.seconds for one in some if isinstance(one, Succeeded | Died))
-                seconds = [one for one in ran if one is not None]
+                outcomes.update(OUTCOMES[type(one)] for one in some)
+                died = (one.seconds for one in some if isinstance(one, Died))
+                seconds += [one for one in died if one is not None]
             _histogram(self._runs, names).add(seconds)
 
     def lost(self, claims: Sequence[Claim]) -> None:
@@ -163,14 +160,14 @@ def of_vitals(now: Vitals) -> Iterator[Metric]:
         yield GaugeMetricFamily(f"pgqueue_worker_{name}", said, float(value))
 
 
-def _by_task(batch: Sequence[T], names: Callable[[T], Labels]) -> Iterable[tuple[Labels, Sequence[T]]]:
-    """A batch by queue and task. Most often it is of one: that is found at the speed of C."""
-    kinds = set(map(names, batch))
-    if len(kinds) == 1:
-        return ((kinds.pop(), batch),)
+def _by_task(batch: Sequence[T], jobs: Sequence[Claim]) -> Iterable[tuple[Labels, Sequence[T]]]:
+    """A batch by the queue and the task of its jobs. Most often it is of one."""
+    queues, tasks = {one.queue for one in jobs}, {one.task for one in jobs}
+    if len(queues) == len(tasks) == 1:
+        return (((queues.pop(), tasks.pop()), batch),)
     found: dict[Labels, list[T]] = {}
-    for one in batch:
-        found.setdefault(names(one), []).append(one)
+    for one, job in zip(batch, jobs, strict=True):
+        found.setdefault((job.queue, job.task), []).append(one)
     return found.items()
 
 

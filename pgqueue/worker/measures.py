@@ -1,7 +1,7 @@
 """What a worker measures of its jobs, for the time series: counts, and sketches of wait and run times, by queue and task.
 
-It is told of batches, as observers are, and counts batch by batch: most are of one queue and one task, and take no step of
-Python for each job. A minute is one of the database's clock, whose offset from this process's the worker asks for. What
+It is told of batches, as observers are, and counts batch by batch: most are of one queue and one task. In Python 3.11 a
+comprehension reads an attribute of each job in half the time that ``map`` and ``attrgetter`` take. A minute is one of the database's clock, whose offset from this process's the worker asks for. What
 is gathered is written by :meth:`pgqueue.worker.upkeep.Upkeep.write_series` when its minute is over, so a worker that dies
 loses its last minute.
 """
@@ -10,10 +10,9 @@ import threading
 import time
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from pgqueue.app.observer import Observer
 from pgqueue.values.job import Claim
@@ -32,17 +31,12 @@ MINUTE = 60
 HOUR = 60
 """Minutes."""
 
+T = TypeVar("T")
 Key: TypeAlias = tuple[int, str | None, str | None]
 """A minute since 1970, a queue and a task; no queue and no task: those beyond the bound."""
 
-_task, _queue, _attempt = attrgetter("task"), attrgetter("queue"), attrgetter("attempt")
-_run_at, _created_at = attrgetter("run_at_epoch"), attrgetter("created_at_epoch")
-_seconds = attrgetter("seconds")
-_task_of, _queue_of = attrgetter("claim.task"), attrgetter("claim.queue")
 NOT_RUN = frozenset({"expired", "unknown"})
 """Reasons of a death before an attempt."""
-_FIRST = {1}
-_ALL_SUCCEEDED = {Succeeded}
 
 
 class Tally:
@@ -103,35 +97,34 @@ class Measures(Observer):
         now = time.monotonic() + self._offset
         minute = int(now // MINUTE)
         with self._lock:
-            for queue, task, some in _by_pair(claims, _queue, _task):
+            for queue, task, some in _by_pair(claims, claims):
                 tally = self._tally(minute, queue, task)
                 tally.counts["started"] += len(some)
-                count_waits(tally.waits, sorted(map(_run_at, some)), now)
-                first = (
-                    some if {*map(_attempt, some)} == _FIRST else [one for one in some if one.attempt == 1]
-                )
+                count_waits(tally.waits, sorted([one.run_at_epoch for one in some]), now)
+                first = [one.created_at_epoch for one in some if one.attempt == 1]
                 self._count_enqueued(first, minute, queue, task, 1)
 
     def ended(self, verdicts: Sequence[Verdict]) -> None:
         """Count what became of attempts, and how long they ran."""
         minute = self._minute()
         with self._lock:
-            for queue, task, some in _by_pair(verdicts, _queue_of, _task_of):
+            for queue, task, some in _by_pair(verdicts, [one.claim for one in verdicts]):
                 tally = self._tally(minute, queue, task)
-                if {*map(type, some)} == _ALL_SUCCEEDED:
+                ran = [one.seconds for one in some if isinstance(one, Succeeded)]
+                if len(ran) == len(some):  # most often
                     tally.counts["succeeded"] += len(some)
-                    count_times(tally.runs, sorted(map(_seconds, some)))
+                    count_times(tally.runs, sorted(ran))
                 else:
                     _count(tally, some)
                     back = [one.claim for one in some if isinstance(one, Returned | Unknown | Waits)]
-                    first = [claim for claim in back if claim.attempt == 1]
+                    first = [claim.created_at_epoch for claim in back if claim.attempt == 1]
                     self._count_enqueued(first, minute, queue, task, -1)  # the next claim is its first again
 
     def reclaimed(self, verdicts: Sequence[Verdict]) -> None:
         """Count attempts of lost workers, and what becomes of their jobs."""
         minute = self._minute()
         with self._lock:
-            for queue, task, some in _by_pair(verdicts, _queue_of, _task_of):
+            for queue, task, some in _by_pair(verdicts, [one.claim for one in verdicts]):
                 tally = self._tally(minute, queue, task)
                 tally.counts["reclaimed"] += len(some)
                 _count(tally, some, ran=False)
@@ -161,10 +154,10 @@ class Measures(Observer):
         return int((time.monotonic() + self._offset) // MINUTE)
 
     def _count_enqueued(
-        self, claims: Sequence[Claim], now: int, queue: str | None, task: str | None, step: int
+        self, created: list[float], now: int, queue: str | None, task: str | None, step: int
     ) -> None:
         """Count jobs in the minutes in which they were enqueued."""
-        created = sorted(map(_created_at, claims))
+        created.sort()
         end = len(created)
         while end:
             minute = min(int(created[end - 1] // MINUTE), now)
@@ -188,19 +181,17 @@ class Measures(Observer):
         return self._tallies[key]
 
 
-def _by_pair(
-    batch: Sequence[Any], queue: Callable[[Any], str], task: Callable[[Any], str]
-) -> Iterator[tuple[str, str, Sequence[Any]]]:
-    """The parts of a batch by queue and task; most batches are one part."""
-    queues, tasks = {*map(queue, batch)}, {*map(task, batch)}
+def _by_pair(batch: Sequence[T], jobs: Sequence[Claim]) -> Iterator[tuple[str, str, Sequence[T]]]:
+    """The parts of a batch by queue and task of its jobs; most batches are one part."""
+    queues, tasks = {one.queue for one in jobs}, {one.task for one in jobs}
     if len(queues) == len(tasks) == 1:
         yield queues.pop(), tasks.pop(), batch
         return
-    parts = defaultdict[tuple[str, str], list[Any]](list)
-    for one, of_queue, of_task in zip(batch, map(queue, batch), map(task, batch), strict=True):
-        parts[of_queue, of_task].append(one)
-    for (of_queue, of_task), part in parts.items():
-        yield of_queue, of_task, part
+    parts = defaultdict[tuple[str, str], list[T]](list)
+    for one, job in zip(batch, jobs, strict=True):
+        parts[job.queue, job.task].append(one)
+    for (queue, task), part in parts.items():
+        yield queue, task, part
 
 
 def _count(tally: Tally, verdicts: Sequence[Verdict], *, ran: bool = True) -> None:

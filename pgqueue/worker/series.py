@@ -39,11 +39,19 @@ class SeriesWriter:
         """
         self._connections = connections
         self._measures = measures
+        self._waited = False
 
     async def start(self) -> None:
         """Have what is measured go by the database's clock."""
         if self._measures is not None:
             await _set_clock(self._measures, self._connections.claiming.run)
+
+    async def run_once(self) -> float | None:
+        """Write, but for the first time, which only waits for the end of the minute: workers that start have other work."""
+        if self._waited or self._measures is None:
+            return await self.write()
+        self._waited = True
+        return self._left(self._measures)
 
     async def write(self, *, everything: bool = False) -> float | None:
         """Write what was measured in minutes that are over; returns the seconds until the next one is over.
@@ -68,6 +76,10 @@ class SeriesWriter:
         except (psycopg.Error, PgQueueError) as error:
             extra = {"error": str(error).strip(), "dropped": measures.put_back(tallies)}
             log.warning("time series could not be written; the next minute tries again", extra=extra)
+        return self._left(measures)
+
+    @staticmethod
+    def _left(measures: Measures) -> float:
         return measures.left + random.uniform(*AFTER_THE_MINUTE)  # noqa: S311 - no secret
 
 

@@ -204,7 +204,7 @@ class Upkeep:
             self._started_by_poll("raise the priority of jobs that wait", "age", self.age),
             self._started_by_poll("look at alerts", "alerts", self._alerts.run_once),
             self._started_by_poll("name other workers that start no jobs", "workers", self._others.run_once),
-            Service("write what was measured", 60.0, self._series.write),
+            Service("write what was measured", 60.0, self._series.run_once),
             Service("tidy history, dead jobs and unique keys", 600.0, self.tidy),
             Service("settle flows", 600.0, self.settle_flows, LONG_READS_FIRST),
             Service("look for jobs of unknown workers", 3600.0, self.note_lost_jobs, LONG_READS_FIRST),

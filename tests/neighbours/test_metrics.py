@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
 
+import msgspec
 import pytest
 from cli.commands import pgqueue
 from looking import ask, until
@@ -34,7 +36,7 @@ from pgqueue.telemetry.queue_metrics import QueueMetrics
 from pgqueue.telemetry.worker_metrics import JobMetrics
 from pgqueue.values.health import Vitals
 from pgqueue.values.job import Claim
-from pgqueue.values.verdict import Succeeded
+from pgqueue.values.verdict import Returned, Succeeded
 from pgqueue.worker.worker import Worker
 
 METRICS = Path(__file__).parents[2] / "docs/metrics"
@@ -304,6 +306,25 @@ def test_a_batch_of_several_tasks_and_ends_is_counted_by_each() -> None:
         len(key) > 2 for key in found
     )
     assert found["pgqueue_completion_batch_jobs_sum",] == 3
+
+
+def test_jobs_of_one_task_in_two_queues_and_a_clock_that_is_behind_are_counted_well() -> None:
+    metrics, now = JobMetrics(), time.time()
+    held = [
+        msgspec.structs.replace(claims("a", 1)[0], queue=queue, run_at_epoch=now + late)
+        for queue, late in (("mail", 100.0), ("mail", -0.4), ("bulk", 100.0))
+    ]
+    metrics.claimed(held)
+    metrics.ended([Succeeded(held[0], 1.0), Returned(held[2])])
+    registry = CollectorRegistry()
+    registry.register(metrics)
+    found = values(generate_latest(registry).decode())
+    assert found["pgqueue_job_wait_seconds_count", "mail", "a"] == 2
+    assert 0.4 <= found["pgqueue_job_wait_seconds_sum", "mail", "a"] < 60
+    assert found["pgqueue_job_wait_seconds_sum", "bulk", "a"] == 0
+    assert found["pgqueue_attempts_total", "succeeded", "mail", "a"] == 1
+    assert found["pgqueue_attempts_total", "returned", "bulk", "a"] == 1
+    assert found["pgqueue_job_run_seconds_count", "bulk", "a"] == 0
 
 
 @pytest.mark.parametrize("seed", range(5))

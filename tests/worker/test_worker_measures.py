@@ -19,6 +19,7 @@ from pgqueue.values.series import Figures
 from pgqueue.values.verdict import Again, Cancelled, Died, Returned, Succeeded, Verdict
 from pgqueue.worker import measures as measuring
 from pgqueue.worker.measures import Measures
+from pgqueue.worker.series import SeriesWriter
 
 MINUTE = timedelta(minutes=1)
 HOSTILE = """'; drop schema pgqueue; -- {} "null" \\ , : \N{SNOWMAN}"""
@@ -221,11 +222,26 @@ async def test_an_idle_worker_notes_how_deep_queues_are_and_writes_no_figures(
     queue.enqueue_many(note.call() for _ in range(3))
     async with running(queue, queues=["other"]) as worker:
         await worker.parts.series.write()
-        (asked,) = [one for one in worker.parts.services if one.name == "write what was measured"]
-        assert asked.every == 60.0
 
     assert [one.depth.ready for one in queue.insight.depths(step=60).points if one.depth] == [3]
     assert connection.execute("select count(*) from pgqueue.series_written").fetchall() == [(0,)]
+
+
+async def test_a_worker_that_starts_waits_for_the_end_of_the_minute(
+    queue: PgQueue, running: Running, connection: psycopg.Connection[Any]
+) -> None:
+    """So it counts no jobs while all workers of a deploy start."""
+    async with running(queue) as worker:
+        (service,) = [one for one in worker.parts.services if one.name == "write what was measured"]
+        assert service.run_once == worker.parts.series.run_once
+        writer = SeriesWriter(worker.parts.connections, Measures())
+        first = await writer.run_once()
+        assert first is not None
+        assert 0 < first <= 62
+        assert connection.execute("select count(*) from pgqueue.series_depths").fetchall() == [(0,)]
+        await writer.run_once()
+        connection.rollback()
+        assert connection.execute("select count(*) from pgqueue.series_depths").fetchall() == [(1,)]
 
 
 async def test_a_worker_without_series_writes_nothing(
