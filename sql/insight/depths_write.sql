@@ -3,7 +3,7 @@
 -- locks: the minute's row of all queues, if another worker adds it now
 -- run by: worker upkeep
 -- why: the row of all queues is the first of its minute: one worker adds it, and with it the others. Hours before the minute's,
---      and after the last that was made, have no more rows to come
+--      and after the last that was made, have no more rows to come. Hours of the future come from a clock that was set back
 with given as materialized (
     select * from pg_catalog.json_populate_recordset(null::pgqueue.series_depths, %(rows)s::json)
 ),
@@ -20,7 +20,8 @@ highest as (
                max(blocked) + max(scheduled) + max(ready) + max(running) + max(dead) desc, queue) as place
     from whole cross join lateral (
         select * from pgqueue.series_depths
-        where at >= coalesce((select max(at) + interval '1 hour' from pgqueue.series_depth_hours), '-infinity')
+        where at >= coalesce((select max(at) + interval '1 hour' from pgqueue.series_depth_hours
+                              where at < date_trunc('hour', whole.at, 'UTC')), '-infinity')
           and at < date_trunc('hour', whole.at, 'UTC')
     ) as depth
     group by 1, 2

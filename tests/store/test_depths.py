@@ -133,6 +133,23 @@ def test_hours_in_which_no_worker_ran_are_left_out_and_the_hour_before_them_is_m
     assert [number for number, one in enumerate(found) if one.depth] == [0, 30]
 
 
+def test_a_clock_that_was_ahead_once_stops_no_hour(
+    queue: PgQueue, connection: psycopg.Connection[Any]
+) -> None:
+    run = queue.database.run
+    for days in (3000, 3001, 0):
+        run(depths.note(now=NOON + timedelta(days=days)))
+    run(adding(new_job()))
+    run(depths.note(now=NOON + 5 * MINUTE))
+    run(depths.note(now=NOON + HOUR))
+
+    assert rows(connection, "series_depth_hours")[:2] == [(NOON, "default", 1), (NOON, None, 1)]
+    empty(connection)
+    run(depths.note(now=NOON + HOUR + MINUTE))
+    found = [one.depth and one.depth.ready for one in told(queue, step=HOUR, hours=2).points]
+    assert found == [1, 1]
+
+
 def test_of_many_queues_those_with_the_most_jobs_are_told_apart(
     queue: PgQueue, connection: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
