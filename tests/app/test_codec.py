@@ -667,6 +667,7 @@ def test_one_module_reads_and_writes_the_json_of_jobs() -> None:
         "app/alerts.py",  # the argument that an alert is given as
         "store/alerts.py",  # the job that tells of an alert
         "store/arrays.py",
+        "store/depths.py",  # how deep queues are
         "store/series.py",  # what a worker measured
         "testing/replaying.py",  # what is recorded of a job
         "testing/schedules.py",  # what a tick adds to meta

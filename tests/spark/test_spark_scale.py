@@ -8,9 +8,12 @@ from typing import Any
 
 import msgspec
 import psycopg
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from cli.commands import pgqueue, printed
 
+from pgqueue import PgQueue
 from pgqueue.cli.own_schema import mark_of
 from pgqueue.cli.pipeline import scale as scaling
 from pgqueue.cli.pipeline.scale_plots import draw
@@ -18,6 +21,7 @@ from pgqueue.spark.scale import in_duckdb
 from pgqueue.spark.scale import measure as scale_measure
 from pgqueue.spark.scale.agree import BOUND, MIDDLES, OUTERMOST, PERCENTILES, RANKS, Sketched, compare
 from pgqueue.spark.scale.scale import Scaled, Step
+from pgqueue.store.made_up import scale as made_up
 from pgqueue.store.made_up.scale import Exact
 
 HOUR = datetime(2026, 3, 28, 7, tzinfo=UTC)
@@ -50,6 +54,22 @@ def test_the_pipeline_spark_sql_and_duckdb_agree(dsn: str, tmp_path: Path) -> No
     assert {path.name for path in tmp_path.glob("*.svg")} == {"pipeline.svg", "engines.svg", "memory.svg"}
     with psycopg.connect(dsn) as connection:
         assert connection.execute("select to_regnamespace('pgqueue_scale')").fetchone() == (None,)
+
+
+def test_jobs_that_never_started_waited_for_no_time_rather_than_0_s(dsn: str, tmp_path: Path) -> None:
+    queue = PgQueue(dsn)
+    queue.enqueue(queue.task(print)).cancel()
+    (in_sql,) = queue.database.run(made_up.rollup(RANKS))
+    queue.close()
+    assert (in_sql.counts, in_sql.wait, in_sql.run) == ((1, 0, 1, 0, 0), None, None)
+
+    times = {"run_at": HOUR, "started_at": None, "ended_at": HOUR}
+    job = {"queue": "mail", "task": "send", "outcome": "cancelled", "attempts": 0, **times}
+    types = {name: pa.timestamp("us", tz="UTC") for name in times}
+    file = tmp_path / "part.parquet"
+    pq.write_table(pa.table({name: pa.array([value], types.get(name)) for name, value in job.items()}), file)
+    (in_duck,) = in_duckdb.finish(in_duckdb.start(), [str(file)], RANKS).rows
+    assert in_duck == Exact("mail", "send", HOUR, (1, 0, 1, 0, 0), None, None)
 
 
 def test_engines_that_disagree_end_the_command_with_1(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,8 @@ from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.connection import Blocking
 from pgqueue.store.plan import run
 
+LATER = f"{int(schema.REVISION) + 1:04}"
+
 
 def test_up_down_and_up_again_ends_where_it_began(empty_dsn: str) -> None:
     schema.migrate(empty_dsn)
@@ -226,14 +228,14 @@ def test_an_older_schema_is_named_with_the_remedy(dsn: str) -> None:
 
 def test_a_newer_schema_is_refused_only_if_it_says_so(dsn: str) -> None:
     with psycopg.connect(dsn) as connection:
-        connection.execute("update pgqueue.alembic_version set version_num = '0009'")
+        connection.execute("update pgqueue.alembic_version set version_num = %s", [LATER])
     queue = PgQueue(dsn)
     assert queue.jobs() == []
     queue.close()
 
     with psycopg.connect(dsn) as connection:
-        connection.execute("update pgqueue.compatibility set oldest_code = '0009'")
-    with pytest.raises(SchemaTooNew, match=r"needs code written for 0009 or later; .* upgrade pgqueue"):
+        connection.execute("update pgqueue.compatibility set oldest_code = %s", [LATER])
+    with pytest.raises(SchemaTooNew, match=rf"needs code written for {LATER} or later; .* upgrade pgqueue"):
         PgQueue(dsn).jobs()
 
 

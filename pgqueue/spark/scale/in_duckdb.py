@@ -24,8 +24,8 @@ select queue, task, epoch_us(ended_at) // 3600000000 as hour, count(*),
        quantile_disc(run, $ranks) filter (where run is not null)
 from (
     select queue, task, outcome, ended_at, attempts,
-           greatest(epoch_us(started_at) - epoch_us(run_at), 0) / 1e6 as wait,
-           greatest(epoch_us(ended_at) - epoch_us(started_at), 0) / 1e6 as run
+           case when started_at is not null then greatest(epoch_us(started_at) - epoch_us(run_at), 0) / 1e6 end as wait,
+           case when started_at is not null then greatest(epoch_us(ended_at) - epoch_us(started_at), 0) / 1e6 end as run
     from read_parquet($files, hive_partitioning = true)
 )
 group by all"""
