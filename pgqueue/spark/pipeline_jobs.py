@@ -211,7 +211,7 @@ def _export(given: Surroundings) -> str:
 def _verify(given: Surroundings) -> str:
     from pgqueue.spark.lake.verify import require_verified, verify  # noqa: PLC0415 - needs PySpark
 
-    found = verify(given.session(), given.database, given.lake, tell=given.check)
+    found = verify(given.session, given.database, given.lake, tell=given.check)
     require_verified(found)
     return f"{len(found)} days agree with the database"
 

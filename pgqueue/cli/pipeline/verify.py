@@ -44,7 +44,7 @@ def verify(
 
     queue.database.verify()
     found = verifying.verify(
-        spark(), queue.database, Lake(where), days=together(day) or None, everything=everything, tell=_tell
+        spark, queue.database, Lake(where), days=together(day) or None, everything=everything, tell=_tell
     )
     differing = [one for one in found if one.reason]
     if as_json:

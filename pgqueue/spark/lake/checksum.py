@@ -1,4 +1,4 @@
-"""The checksum of ended jobs, in Spark. PostgreSQL has the same one in ``sql/pipeline/lake_checksum.sql``.
+"""The checksum of ended jobs, in Spark. PostgreSQL has the same one in ``sql/pipeline/lake_checksum.sql``, DuckDB in ``in_duckdb.py``.
 
 A row is written as text, column by column; 60 bits of the text's MD5 are a number; the numbers are added up. So the sum
 does not depend on the rows' order or place, and the sums of parts add up to the sum of the whole. A row that is doubled
@@ -6,8 +6,6 @@ or lost changes both the sum and the count.
 """
 
 from typing import TYPE_CHECKING
-
-from pyspark.sql import functions as f
 
 from pgqueue.store.pipeline.extract_tables import TABLES, Kind
 from pgqueue.store.pipeline.lake import Share
@@ -23,6 +21,8 @@ IS_DEAD = "outcome = 'dead'"
 
 def digest() -> "Column":
     """60 bits of a row's MD5, as a decimal number."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
+
     spelled = [f.coalesce(_spelled(name), f.lit(NULL)) for name in SPELLED]
     words = f.concat_ws(
         SEPARATOR, *spelled, _spelled("meta")
@@ -36,6 +36,8 @@ def shares(ended: "DataFrame") -> tuple[Share, Share]:
     Args:
         ended: rows in the shape of the lake's ended jobs.
     """
+    from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
+
     by_table = (
         ended.select(f.expr(IS_DEAD).alias("is_dead"), digest().alias("digest"))
         .groupBy("is_dead")
@@ -47,4 +49,6 @@ def shares(ended: "DataFrame") -> tuple[Share, Share]:
 
 def _spelled(name: str) -> "Column":
     """A column as text; an instant as microseconds since 1970."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
+
     return (f.unix_micros(f.col(name)) if ENDED[name] is Kind.TIMESTAMP else f.col(name)).cast("string")

@@ -20,7 +20,7 @@ from pgqueue.errors import LakeError, LakeOfAnother
 from pgqueue.spark.lake.alone import alone
 from pgqueue.spark.lake.files import PARTITION, Written, shaped, written_file
 from pgqueue.spark.lake.folder import UNFINISHED, opened
-from pgqueue.spark.lake.lake import ABOUT, ENDED, ENDED_COLUMNS, MARKER, Lake
+from pgqueue.spark.lake.lake import ABOUT, ENDED, ENDED_SCHEMA, MARKER, Lake
 from pgqueue.spark.lake.record import BEFORE_DELTA, FORMAT, Batch, DataFile, Day, EndedDay, Marker, encode
 from pgqueue.spark.lake.records import Records
 from pgqueue.spark.lake.table import Table
@@ -33,14 +33,6 @@ QUEUE_NAME = "queue_name"
 NO_NAME = "__HIVE_DEFAULT_PARTITION__"
 """The folder of the queue whose name is empty."""
 STAGING = "_staging"
-TYPES = {
-    "bigint": pa.int64(),
-    "int": pa.int32(),
-    "smallint": pa.int16(),
-    "string": pa.string(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "date": pa.date32(),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,14 +177,10 @@ def _record(manifest: _Manifest) -> Day:
 def _schema(table: Table, manifest: _Manifest, parts: list[pa.Table]) -> pa.Schema:
     """The columns of a day's files, without the day."""
     if manifest.table == ENDED:
-        return _ended_schema()
+        return ENDED_SCHEMA
     if parts:
         return pa.unify_schemas([part.schema for part in parts])
     return pa.schema([field for field in table.schema() if field.name != PARTITION])
-
-
-def _ended_schema() -> pa.Schema:
-    return pa.schema([(name, TYPES[kind]) for name, kind in ENDED_COLUMNS.items() if name != PARTITION])
 
 
 def _rows(lake: Lake, manifest: _Manifest, file: DataFile) -> pa.Table:
@@ -212,7 +200,7 @@ def _with_queue(rows: pa.Table, path: str) -> pa.Table:
     queue = pa.repeat(pa.scalar("" if name == NO_NAME else name), rows.num_rows)
     if QUEUE_NAME in rows.column_names:
         queue = pc.coalesce(rows[QUEUE_NAME], queue)
-    return shaped(rows.append_column("queue", queue), _ended_schema(), None)
+    return shaped(rows.append_column("queue", queue), ENDED_SCHEMA, None)
 
 
 def _written(lake: Lake, manifest: _Manifest, schema: pa.Schema, parts: Iterable[pa.Table]) -> list[Written]:

@@ -19,6 +19,7 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
+import pyarrow as pa
 
 from pgqueue.errors import LakeError, LakeOfAnother
 from pgqueue.spark.lake import files
@@ -33,7 +34,6 @@ from pgqueue.store.pipeline.lake import Origin
 if TYPE_CHECKING:
     from os import PathLike
 
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 M = TypeVar("M", bound=Day)
@@ -51,6 +51,18 @@ TYPES: Mapping[Kind, str] = {
     Kind.DATE: "date",
 }
 ENDED_COLUMNS: Mapping[str, str] = {name: TYPES[kind] for name, kind in TABLES["ended"].columns.items()}
+ARROW_TYPES = {
+    "bigint": pa.int64(),
+    "int": pa.int32(),
+    "smallint": pa.int16(),
+    "string": pa.string(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "date": pa.date32(),
+}
+ENDED_SCHEMA = pa.schema(
+    [(name, ARROW_TYPES[kind]) for name, kind in ENDED_COLUMNS.items() if name != files.PARTITION]
+)
+"""The columns of ended jobs, as their files have them."""
 WORKER_COLUMNS: Mapping[str, str] = {
     "id": "string",
     "started_at": "timestamp",
@@ -247,7 +259,7 @@ class Lake:
 
     def commit(
         self,
-        schema: "pa.Schema",
+        schema: pa.Schema,
         written: Sequence[Written],
         entries: Sequence[Day],
         *,

@@ -1,7 +1,8 @@
 """Verify: checks that the lake holds the rows that the database holds.
 
 Three figures of a day are compared, each a count and a checksum over every column: the rows in its files now, read back
-by Spark; the rows that its record says were exported; the rows of the same transactions in the database now.
+by DuckDB, or by Spark where they are many; the rows that its record says were exported; the rows of the same transactions in
+the database now.
 
 - The **history** must agree exactly, less the rows that were pruned since it was verified.
 - **Dead jobs** may be revived or purged after their export. If all are still in the database, they must agree exactly;
@@ -11,7 +12,9 @@ A day that agrees is recorded in the lake and in the database's ``lake_days``: f
 """
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from enum import StrEnum
@@ -20,10 +23,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pgqueue.errors import LakeError, NotVerified
+from pgqueue.spark.lake import in_duckdb
 from pgqueue.spark.lake.alone import Alone, alone
 from pgqueue.spark.lake.checksum import IS_DEAD, digest, shares
-from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.others import dead
+from pgqueue.spark.lake.lake import ENDED, ENDED_SCHEMA, Lake
 from pgqueue.spark.lake.record import EndedDay
 from pgqueue.store.database import Database
 from pgqueue.store.pipeline import lake as plans
@@ -67,7 +70,7 @@ class Verified:
 
 
 def verify(
-    spark: "SparkSession",
+    spark: "SparkSession | Callable[[], SparkSession]",
     database: Database,
     lake: Lake,
     *,
@@ -78,7 +81,7 @@ def verify(
     """Compare the lake's days with the database.
 
     Args:
-        spark: the session that reads.
+        spark: the session that reads large days, or what starts it once one is needed.
         database: where the jobs are.
         lake: what to compare with it.
         days: these days only.
@@ -115,12 +118,25 @@ def require_verified(found: Collection[Verified]) -> None:
 class _Verifier:
     """One run, while no other process writes to the lake."""
 
-    def __init__(self, spark: "SparkSession", database: Database, lake: Lake, lock: Alone) -> None:
-        self.spark = spark
+    def __init__(
+        self,
+        spark: "SparkSession | Callable[[], SparkSession]",
+        database: Database,
+        lake: Lake,
+        lock: Alone,
+    ) -> None:
+        self._spark = spark
         self.database = database
         self.lake = lake
         self.lock = lock
         self.known = database.run(plans.known())
+
+    @property
+    def spark(self) -> "SparkSession":
+        """The session."""
+        if callable(self._spark):
+            self._spark = self._spark()
+        return self._spark
 
     def due(self, days: Collection[date] | None, *, everything: bool) -> list[EndedDay]:
         """The days to compare."""
@@ -136,10 +152,12 @@ class _Verifier:
         """Compare a day, and record it if it agrees."""
         day = _day_of(entry)
         pruned_below = self._known(day).pruned_below
-        held = self.database.run(plans.contents(day, since=pruned_below, below=entry.below))
-        dead_held = held.dead if not pruned_below else self._dead(day, entry.below)
+        with self._read(entry) as read:
+            held = self.database.run(plans.contents(day, since=pruned_below, below=entry.below))
+            dead_held = held.dead if not pruned_below else self._dead(day, entry.below)
+            reason = _files_differ(entry, read)
+        reason = reason or self._dead_differ(entry, dead_held)
         wanted = entry.history_since(pruned_below)
-        reason = self._files_differ(entry) or self._dead_differ(entry, dead_held)
         gone = not held.history.rows and wanted.rows > 0
         if not reason and not gone:
             reason = _history_differs(wanted, held.history)
@@ -165,27 +183,35 @@ class _Verifier:
     def _dead(self, day: date, below: int) -> Share:
         return self.database.run(plans.contents(day, since=0, below=below)).dead
 
-    def _files_differ(self, entry: EndedDay) -> str:
-        """How the files differ from what was exported; empty: they agree."""
+    @contextmanager
+    def _read(self, entry: EndedDay) -> Iterator[Callable[[], tuple[Share, Share]]]:
+        """What returns the figures of the files, or raises a LakeError.
+
+        DuckDB takes as long as the database and uses another core, so it starts at once. Spark starts when it is called: an
+        interrupt would wait for it.
+        """
+        if entry.rows > in_duckdb.MOST_ROWS:
+            yield lambda: self._read_by_spark(entry)
+            return
+        named = [file.path.removeprefix(f"{ENDED}/") for file in entry.files]
+        with ThreadPoolExecutor(1) as beside:
+            yield beside.submit(in_duckdb.shares, self.lake.folder.at(ENDED), named, ENDED_SCHEMA).result
+
+    def _read_by_spark(self, entry: EndedDay) -> tuple[Share, Share]:
         try:
-            history, fallen = shares(self.lake.ended(self.spark, [_day_of(entry)]))
+            return shares(self.lake.ended(self.spark, [_day_of(entry)]))
         except Exception as error:
             said = UNREADABLE.search(str(error))
             if said is None:
                 raise
-            return f"a file of it cannot be read ({said[0]}); {_again(entry)}"
-        if (history, fallen) == (entry.history, entry.dead):
-            return ""
-        return (
-            f"its files hold {history.rows} rows of the history and {fallen.rows} dead jobs (checksums "
-            f"{history.checksum} and {fallen.checksum}), and {entry.history.rows} and {entry.dead.rows} were exported "
-            f"({entry.history.checksum} and {entry.dead.checksum}); {_again(entry)}"
-        )
+            raise LakeError(f"a file cannot be read: {said[0]}") from error
 
     def _dead_differ(self, entry: EndedDay, standing: Share) -> str:
         """How the database's remaining dead jobs differ from the lake's; empty: they agree."""
         if standing == entry.dead:
             return ""
+        from pgqueue.spark.lake.others import dead  # noqa: PLC0415 - needs PySpark
+
         day = _day_of(entry)
         here = dead(self.spark, self.database, day, below=entry.below).select("id", digest().alias("digest"))
         there = self.lake.ended(self.spark, [day]).where(IS_DEAD).select("id", digest().alias("digest"))
@@ -205,6 +231,21 @@ class _Verifier:
             )
         )
         self.lake.passed("noted")
+
+
+def _files_differ(entry: EndedDay, read: Callable[[], tuple[Share, Share]]) -> str:
+    """How the files differ from what was exported; empty: they agree."""
+    try:
+        history, fallen = read()
+    except LakeError as error:
+        return f"{error}; {_again(entry)}"
+    if (history, fallen) == (entry.history, entry.dead):
+        return ""
+    return (
+        f"its files hold {history.rows} rows of the history and {fallen.rows} dead jobs (checksums "
+        f"{history.checksum} and {fallen.checksum}), and {entry.history.rows} and {entry.dead.rows} were exported "
+        f"({entry.history.checksum} and {entry.dead.checksum}); {_again(entry)}"
+    )
 
 
 def _history_differs(wanted: Share, held: Share) -> str:
