@@ -14,11 +14,12 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from pgqueue.errors import SparkMissing
 from pgqueue.spark.quiet import without_noise
@@ -43,6 +44,15 @@ LOCALLY: Mapping[str, str] = {
     "spark.log.level": "ERROR",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={files('pgqueue.spark') / 'log4j2.properties'}",
 }
+
+
+SessionOrStart: TypeAlias = "SparkSession | Callable[[], SparkSession]"
+"""A session, or what starts it once it is needed: small lakes need none."""
+
+
+def when_needed(spark: SessionOrStart) -> "Callable[[], SparkSession]":
+    """What returns the session; its first call starts it."""
+    return cache(spark) if callable(spark) else lambda: spark
 
 
 def session(*, master: str | None = None, settings: Mapping[str, str] | None = None) -> "SparkSession":

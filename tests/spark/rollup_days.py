@@ -95,7 +95,7 @@ def put(spark: "SparkSession", lake: Lake, day: date, jobs: Iterable[Job]) -> No
 def put_workers(spark: "SparkSession", lake: Lake, rows: Sequence[tuple[Any, ...]]) -> None:
     """Workers: id, started_at, ended_at, concurrency, host."""
     whole = [(*row, "1.0", None) for row in rows]
-    lake.replace(WORKERS, spark.createDataFrame(whole, _schema(WORKER_COLUMNS.items())))
+    lake.replace(WORKERS, spark.createDataFrame(whole, _schema(WORKER_COLUMNS.items())).toArrow())
 
 
 def frame_of(spark: "SparkSession", jobs: Iterable[Job]) -> "DataFrame":

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from cli.commands import pgqueue
-from spark.lake_history import DAY, died, ended, lake_ids
+from spark.lake_history import DAY, NEXT, died, ended, lake_ids
 
 from pgqueue import PgQueue
 from pgqueue.cli import submit
 from pgqueue.errors import SparkMissing
 from pgqueue.spark import session as sessions
+from pgqueue.spark.lake import in_arrow, in_duckdb
+from pgqueue.spark.lake.export import export
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.verify import Finding, verify
-from pgqueue.store.pipeline.lake import Origin
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,16 +87,21 @@ def test_an_export_that_was_submitted_to_a_cluster_is_exact_though_an_executor_i
 
 @pytest.mark.parametrize("verb", ["export", "verify", "rollup", "report"])
 def test_the_master_and_the_settings_of_the_command_are_those_of_the_session(
-    dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+    queue: PgQueue, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
+    ended(dsn, DAY, 1)
+    export(sessions.session, queue.database, Lake(tmp_path))  # of a day so small that it starts none
+    ended(dsn, NEXT, 1)
+    for engine in (in_arrow, in_duckdb):
+        monkeypatch.setattr(engine, "MOST_ROWS", -1)
     asked: dict[str, Any] = {}
 
     def session(**given: Any) -> None:
+        assert not asked, "it is started once"
         asked.update(given)
         raise SparkMissing("not here")
 
     monkeypatch.setattr(sessions, "session", session)
-    Lake(tmp_path).create(Origin("1", 2, "pgqueue"))
     words = [
         "--master",
         "spark://host:7077",

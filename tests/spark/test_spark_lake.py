@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import psycopg
@@ -14,10 +14,9 @@ from spark.lake_history import DAY, ENDED, NEXT, died, ended, history_ids, lake_
 
 from pgqueue import PgQueue
 from pgqueue.errors import LakeError, NotVerified, PipelineError
-from pgqueue.spark.lake import export as exporting
+from pgqueue.spark.lake import frames, in_arrow
 from pgqueue.spark.lake.export import ExportOptions, export, final_below
 from pgqueue.spark.lake.files import arrow_schema
-from pgqueue.spark.lake.frames import arranged
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.prune import Fate, prune
 from pgqueue.spark.lake.status import DayState, status
@@ -25,11 +24,20 @@ from pgqueue.spark.lake.verify import Finding, require_verified, verify
 from pgqueue.store.pipeline import lake as plans
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from types import ModuleType
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from pgqueue.store.pipeline.lake import Session
+
+
+ENGINES = ("arrow", "spark")
+
+
+def left_to(engine: str, monkeypatch: pytest.MonkeyPatch) -> "ModuleType":
+    """Have an engine export every day; the module that reads for it."""
+    monkeypatch.setattr(in_arrow, "MOST_ROWS", -1 if engine == "spark" else in_arrow.MOST_ROWS)
+    return frames if engine == "spark" else in_arrow
 
 
 @pytest.fixture
@@ -107,16 +115,19 @@ def test_dead_jobs_that_are_retried_stay_in_the_lake_and_others_have_to_be_there
     assert lake_ids(spark, lake) == sorted(ids)
 
 
+@pytest.mark.parametrize("by", ENGINES)
 def test_dead_jobs_that_go_while_they_are_read_are_counted_as_they_were_written(
-    spark: "SparkSession", queue: PgQueue, dsn: str, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    spark: "SparkSession", queue: PgQueue, dsn: str, lake: Lake, *, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
     ids = [*ended(dsn, DAY, 2), *died(dsn, DAY, 3)]
+    module = left_to(by, monkeypatch)
+    read = module.ended
 
-    def purged_before_it_is_read(frame: "DataFrame", queues: "Mapping[str, int]", rows: int) -> "DataFrame":
+    def purged_before_it_is_read(*given: Any, **span: int) -> Any:
         queue.purge_dead(ids[-1:])
-        return arranged(frame, queues, rows)
+        return read(*given, **span)
 
-    monkeypatch.setattr(exporting, "arranged", purged_before_it_is_read)
+    monkeypatch.setattr(module, "ended", purged_before_it_is_read)
     (one,) = export(spark, queue.database, lake)
 
     assert (one.history, one.dead) == (2, 2)
@@ -124,13 +135,20 @@ def test_dead_jobs_that_go_while_they_are_read_are_counted_as_they_were_written(
     assert lake_ids(spark, lake) == ids[:-1]
 
 
-def test_rows_of_the_history_that_spark_did_not_write_are_not_made_to_count(
-    spark: "SparkSession", queue: PgQueue, dsn: str, lake: Lake, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("by", ENGINES)
+def test_rows_of_the_history_that_were_not_written_are_not_made_to_count(
+    spark: "SparkSession", queue: PgQueue, dsn: str, lake: Lake, *, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
     ended(dsn, DAY, 5)
-    monkeypatch.setattr(exporting, "arranged", lambda frame, _, __: frame.limit(4))
+    module = left_to(by, monkeypatch)
+    read = module.ended
 
-    with pytest.raises(PipelineError, match=r"wrote 4 rows of the history .* holds 5"):
+    def without_one(*given: Any, **span: int) -> Any:
+        rows = read(*given, **span)
+        return rows.slice(1) if by == "arrow" else rows.limit(4)
+
+    monkeypatch.setattr(module, "ended", without_one)
+    with pytest.raises(PipelineError, match=r"its files have 4 rows of the history .* holds 5"):
         export(spark, queue.database, lake)
     assert lake.days() == []
 

@@ -4,6 +4,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from looking import ask
 from psycopg.errors import DiskFull
@@ -11,8 +12,7 @@ from spark.lake_history import DAY, NEXT, died, ended, lake_ids
 
 from pgqueue import PgQueue
 from pgqueue.errors import DaysNotExported, PipelineError
-from pgqueue.spark.lake import export as exporting
-from pgqueue.spark.lake import others
+from pgqueue.spark.lake import in_arrow
 from pgqueue.spark.lake.export import Exported, export
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.verify import Finding, verify
@@ -20,7 +20,7 @@ from pgqueue.store.database import Database
 from pgqueue.store.pipeline import lake as plans
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 NAMES = [
     "邮" * 83,
@@ -59,13 +59,13 @@ def test_a_day_that_cannot_be_exported_is_told_and_the_days_after_it_are_exporte
 ) -> None:
     first, second = ended(dsn, DAY, 4), ended(dsn, NEXT, 3)
 
-    def unreadable(session: "SparkSession", database: Database, day: date, **span: int) -> "DataFrame":
+    def unreadable(database: Database, day: date, *, since: int, below: int) -> pa.Table | None:
         if day == DAY:
             raise OSError("File name too long")
-        return read(session, database, day, **span)
+        return read(database, day, since=since, below=below)
 
-    read = others.ended
-    monkeypatch.setattr(exporting, "ended", unreadable)
+    read = in_arrow.ended
+    monkeypatch.setattr(in_arrow, "ended", unreadable)
     told: list[Exported] = []
     with pytest.raises(
         PipelineError, match=rf"^1 of 2 days were not exported: day {DAY}: File name too long"
@@ -111,13 +111,13 @@ def test_an_export_whose_database_is_gone_tries_no_other_day_and_blames_none(
         ended(queue.database.dsn, one, 1)
     tried = []
 
-    def cut(_: "SparkSession", database: Database, day: date, **__: int) -> "DataFrame":
+    def cut(database: Database, day: date, **_: int) -> None:
         tried.append(day)
         (holder,) = database.run(plans.holder())
         ask(queue.database.dsn, "select pg_terminate_backend(%(pid)s)", pid=holder.pid)
         raise OSError("the server closed the connection")
 
-    monkeypatch.setattr(exporting, "ended", cut)
+    monkeypatch.setattr(in_arrow, "ended", cut)
     with pytest.raises(PipelineError, match="held the lake's lock was lost"):
         export(spark, queue.database, lake)
     assert tried == [DAY]
@@ -130,11 +130,11 @@ def test_a_server_that_fails_is_not_a_bad_day_and_is_not_asked_for_the_others(
     ended(dsn, NEXT, 1)
     tried = []
 
-    def full(_: "SparkSession", __: Database, day: date, **___: int) -> "DataFrame":
+    def full(_: Database, day: date, **__: int) -> None:
         tried.append(day)
         raise DiskFull("could not extend file")
 
-    monkeypatch.setattr(exporting, "ended", full)
+    monkeypatch.setattr(in_arrow, "ended", full)
     with pytest.raises(DiskFull, match="could not extend file"):
         export(spark, queue.database, lake)
     assert tried == [DAY]

@@ -84,7 +84,7 @@ def export(
     left: list[Session] = []
     try:
         done = exports.export(
-            spark(), queue.database, Lake(where), options=options, tell=_tell, tell_open=left.extend
+            spark, queue.database, Lake(where), options=options, tell=_tell, tell_open=left.extend
         )
     except DaysNotExported as error:
         click.echo(f"pgqueue: {error}", err=True)

@@ -6,6 +6,7 @@ export, which finds them by their transaction numbers and adds them to the day a
 that appear later (a user inserted history with an old time). Rows are never removed from the lake: jobs that were pruned
 from the database, and dead jobs that were revived or purged, stay in it.
 
+A small day is read and written by this process, through Arrow; a large one by Spark. The rows and their order are the same.
 No table is locked, and no snapshot is held while Spark reads.
 """
 
@@ -21,14 +22,15 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponenti
 
 from pgqueue.errors import ConnectionFailed, DaysNotExported, Duration, InvalidOption, PipelineError, as_delay
 from pgqueue.spark.java_errors import in_a_line
+from pgqueue.spark.lake import in_arrow, in_duckdb
 from pgqueue.spark.lake.alone import Alone, alone
 from pgqueue.spark.lake.checksum import shares
-from pgqueue.spark.lake.files import Written, arrow_schema
-from pgqueue.spark.lake.frames import arranged
-from pgqueue.spark.lake.lake import ENDED, Lake
-from pgqueue.spark.lake.others import ended, keep_deploys, keep_workers
+from pgqueue.spark.lake.files import Written
+from pgqueue.spark.lake.lake import ENDED, ENDED_SCHEMA, ENDED_TABLE, Lake
 from pgqueue.spark.lake.record import Batch, EndedDay
+from pgqueue.spark.session import SessionOrStart, when_needed
 from pgqueue.store.database import Database
+from pgqueue.store.pipeline import extract
 from pgqueue.store.pipeline import lake as plans
 from pgqueue.store.pipeline.lake import MARGIN, Contents, Session, Share, first_open_day
 
@@ -91,7 +93,7 @@ class ExportOptions:
 
 
 def export(
-    spark: "SparkSession",
+    spark: SessionOrStart,
     database: Database,
     lake: Lake,
     *,
@@ -105,7 +107,7 @@ def export(
     next export.
 
     Args:
-        spark: the session that reads and writes.
+        spark: the session that reads and writes large days, or what starts it once one is needed.
         database: where the jobs are.
         lake: where they go; it is made if it does not exist.
         options: how to export.
@@ -113,7 +115,8 @@ def export(
         tell_open: called with the transactions that stayed open, before the first day is written.
 
     Raises:
-        PipelineError: another process writes to the lake, or the connection that held its lock was lost.
+        PipelineError: another process writes to the lake, the connection that held its lock was lost, or the transaction
+            numbers of ended jobs are another server's.
         psycopg.OperationalError: the server fails; the days after this one were not tried.
         DaysNotExported: some days could not be exported; the message names them, and the rows where it is theirs. The other
             days were exported.
@@ -123,7 +126,7 @@ def export(
     with alone(database) as lock:
         lake.create(database.run(plans.origin(database.catalogue.schema)))
         lake.sweep(ENDED)
-        exporter = _Exporter(spark, database, lake, given, lock)
+        exporter = _Exporter(when_needed(spark), database, lake, given, lock)
         exported = []
         failed: dict[date, str] = {}
         due = exporter.due()
@@ -138,6 +141,8 @@ def export(
             lock.still()  # another export may have begun
             try:
                 one = exporter.export(day)
+            except _NoSession as error:
+                raise error.why from None
             except Exception as error:  # noqa: BLE001 - an error of one day must not stop the days after it
                 _require_server(error, lock)
                 failed[day] = f"{exporter.unfit(day)}{in_a_line(error)}"
@@ -146,10 +151,18 @@ def export(
             if one is not None:
                 exported.append(one)
                 tell(one)
-        keep_workers(spark, database, lake)
-        keep_deploys(spark, database, lake)
+        in_arrow.keep_workers(database, lake)
+        in_arrow.keep_deploys(database, lake)
     _require_all(failed, len(exported))
     return exported
+
+
+class _NoSession(Exception):
+    """Spark did not start, so no other day is tried; ``why`` is its error."""
+
+    def __init__(self, why: Exception) -> None:
+        super().__init__()
+        self.why = why
 
 
 def _require_server(error: Exception, lock: Alone) -> None:
@@ -180,10 +193,16 @@ class _Exporter:
     Attributes:
         final: the rows of transactions below this number are final; set once there is something to do.
         open: transactions that stayed open, which may add rows to closed days; as far as this role may see them.
+        former: the days that were in the lake before.
     """
 
     def __init__(
-        self, spark: "SparkSession", database: Database, lake: Lake, options: ExportOptions, lock: Alone
+        self,
+        spark: "Callable[[], SparkSession]",
+        database: Database,
+        lake: Lake,
+        options: ExportOptions,
+        lock: Alone,
     ) -> None:
         self.spark = spark
         self.database = database
@@ -192,11 +211,18 @@ class _Exporter:
         self.lock = lock
         self.final = 0
         self.open: Sequence[Session] = ()
+        self.former: Mapping[date, EndedDay] = {}
 
     def due(self) -> list[date]:
-        """The closed days with rows that are not in the lake; waits for open transactions that may add some."""
+        """The closed days with rows that are not in the lake; waits for open transactions that may add some.
+
+        Raises:
+            PipelineError: the transaction numbers of ended jobs are another server's.
+        """
+        self.database.run(extract.check_numbers(self.database.run(extract.look())))
         seen = self.database.run(plans.horizon(now=self.options.now))
-        known = {entry.day: entry.below for entry in self.lake.days() if entry.day is not None}
+        self.former = {entry.day: entry for entry in self.lake.days() if entry.day is not None}
+        known = {day: entry.below for day, entry in self.former.items()}
         there = self.database.run(plans.there(known, seen.xmax))
         first_open = first_open_day(seen.at, as_delay("margin", self.options.margin))
         due = {one.day for one in there if one.waiting and one.day < first_open}
@@ -210,16 +236,13 @@ class _Exporter:
     def export(self, day: date) -> Exported | None:
         """Write a day's rows, or its late rows; None: all of them are gone by now."""
         started = time.monotonic()
-        former = None if day in self.options.again else self.lake.day(day)
+        former = None if day in self.options.again else self.former.get(day)
         since = 0 if former is None else former.below
         held = self._held(day, since)
         if not held.rows:
             return None
-        rows = ended(self.spark, self.database, day, since=since, below=self.final)
-        frame = arranged(rows, held.queues, self.options.rows_per_file)
-        schema = arrow_schema(frame)
-        self.lake.table(ENDED).require(schema)
-        written = self.lake.write(ENDED, frame)
+        self.lake.table(ENDED).require(ENDED_TABLE)
+        written = self._write(day, since, held)
         history, dead = self._found(day, since, held, written)
         batch = Batch(
             generation=self.lake.table(ENDED).generation(day) + 1,
@@ -238,7 +261,7 @@ class _Exporter:
             batches=(*(former.batches if former else ()), batch),
         )
         self.lock.still()
-        self.lake.commit(schema, written, [entry], replaced=[] if former else [day])
+        self.lake.commit(ENDED_TABLE, written, [entry], replaced=[] if former else [day])
         return Exported(
             day=day,
             generation=entry.generation,
@@ -272,6 +295,21 @@ class _Exporter:
     def _held(self, day: date, since: int) -> Contents:
         return self.database.run(plans.contents(day, since=since, below=self.final))
 
+    def _write(self, day: date, since: int, held: Contents) -> list[Written]:
+        """Write a day's rows: from this process if they are few and small, by Spark otherwise."""
+        if held.rows <= min(in_arrow.MOST_ROWS, self.options.rows_per_file):
+            rows = in_arrow.ended(self.database, day, since=since, below=self.final)
+            if rows is not None:
+                return self.lake.write_rows(ENDED, day, rows)
+        from pgqueue.spark.lake.frames import arranged, ended  # noqa: PLC0415 - needs PySpark
+
+        try:
+            spark = self.spark()
+        except Exception as error:
+            raise _NoSession(error) from error
+        frame = ended(spark, self.database, day, since=since, below=self.final)
+        return self.lake.write(ENDED, arranged(frame, held.queues, self.options.rows_per_file))
+
     def _found(
         self, day: date, since: int, held: Contents, written: Sequence[Written]
     ) -> tuple[Share, Share]:
@@ -285,14 +323,19 @@ class _Exporter:
         if rows == held.rows:
             return held.history, held.dead
         left = self._held(day, since)
-        found = shares(self.lake.written(self.spark, written)) if written else (Share(), Share())
+        found = self._shares(written, rows)
         if found[0] != held.history or not left.dead.rows <= found[1].rows <= held.dead.rows:
             raise PipelineError(
-                f"day {day} was not exported: Spark wrote {found[0].rows} rows of the history and {found[1].rows} dead "
+                f"day {day} was not exported: its files have {found[0].rows} rows of the history and {found[1].rows} dead "
                 f"jobs, and the database holds {left.history.rows} and {left.dead.rows}; run it again, and should it "
                 "happen again, report it"
             )
         return found
+
+    def _shares(self, written: Sequence[Written], rows: int) -> tuple[Share, Share]:
+        if rows <= in_duckdb.MOST_ROWS:
+            return in_duckdb.shares(self.lake.folder.at(ENDED), [one.path for one in written], ENDED_SCHEMA)
+        return shares(self.lake.written(self.spark(), written))
 
 
 def final_below(database: Database, barrier: int, wait: timedelta) -> tuple[int, Sequence[Session]]:

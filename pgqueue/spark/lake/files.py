@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import fs, parquet
+from pyarrow import dataset, fs, parquet
 
 from pgqueue.spark.lake.folder import opened
 
@@ -96,6 +96,22 @@ def read(
     named = spark.createDataFrame([*files.items()], "path string, day date").repartition(len(files))
     wanted = arrow_schema(spark.createDataFrame([], schema))
     return named.mapInArrow(partial(_read, wanted, location), schema)
+
+
+def rows_of(location: str, paths: Iterable[str], schema: pa.Schema) -> dataset.Dataset:
+    """The rows of these files, to read in this process: a column that a file does not have is null.
+
+    Args:
+        location: the table's folder.
+        paths: the files, below the table.
+        schema: the columns, as files have them.
+
+    Raises:
+        OSError: there is no such file.
+    """
+    system, root = opened(location)
+    named = [f"{root}/{path}" for path in paths]
+    return dataset.dataset(named, schema=schema, filesystem=system, format="parquet")
 
 
 def written_file(location: str, day: date | None, rows: pa.Table) -> Written:

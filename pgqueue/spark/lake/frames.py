@@ -1,10 +1,28 @@
-"""How ended jobs are distributed over files."""
+"""Ended jobs as Spark reads them from the database, and how it distributes them over files."""
 
 from collections.abc import Mapping
+from datetime import date
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as f
+
+from pgqueue.spark.lake.lake import ENDED_COLUMNS
+from pgqueue.store.database import Database
+
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def ended(spark: "SparkSession", database: Database, day: date, *, since: int, below: int) -> "DataFrame":
+    """The jobs that ended on a day, in transactions from ``since`` to below ``below``."""
+    where = {"dsn": database.dsn, "schema": database.catalogue.schema, "table": "ended"}
+    rows = spark.read.format("pgqueue").options(**where, **{"from": str(day), "to": str(day)}).load()
+    return rows.where(f.col("ended_in").between(since, below - 1)).select(*ENDED_COLUMNS)
+
+
+def dead(spark: "SparkSession", database: Database, day: date, *, below: int) -> "DataFrame":
+    """The dead jobs of a day that are still in ``dead_jobs``, in the shape of ended jobs."""
+    return ended(spark, database, day, since=0, below=below).where(f.col("outcome") == "dead")
 
 
 def arranged(frame: "DataFrame", queues: Mapping[str, int], rows_per_file: int) -> "DataFrame":
@@ -15,8 +33,6 @@ def arranged(frame: "DataFrame", queues: Mapping[str, int], rows_per_file: int) 
         queues: how many rows each queue has.
         rows_per_file: about the most rows in a file.
     """
-    from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
-
     large = {queue: -(-rows // rows_per_file) for queue, rows in queues.items() if rows > rows_per_file}
     small = sum(rows for queue, rows in queues.items() if queue not in large)
     shared = max(1, -(-small // rows_per_file))

@@ -8,11 +8,10 @@ from collections.abc import Iterable
 
 import duckdb
 import pyarrow as pa
-from pyarrow import dataset
 
 from pgqueue.errors import LakeError
 from pgqueue.spark.lake.checksum import ENDED, IS_DEAD, NULL, SEPARATOR, SPELLED
-from pgqueue.spark.lake.folder import opened
+from pgqueue.spark.lake.files import rows_of
 from pgqueue.store.pipeline.extract_tables import Kind
 from pgqueue.store.pipeline.lake import Share
 
@@ -31,10 +30,8 @@ def shares(location: str, files: Iterable[str], schema: pa.Schema) -> tuple[Shar
     Raises:
         LakeError: a file cannot be read.
     """
-    system, root = opened(location)
-    paths = [f"{root}/{path}" for path in files]
     try:
-        rows = dataset.dataset(paths, schema=schema, filesystem=system, format="parquet")
+        rows = rows_of(location, files, schema)
         with duckdb.connect() as engine:
             engine.register("ended", rows)
             found = engine.execute(_statement()).fetchall()

@@ -8,13 +8,13 @@
     <lake>/_pgqueue/lake.json                             whose it is
     <lake>/_pgqueue/records/                              how each day of each table was made
 
-A day is written in three steps: Spark's executors write files at their final place, under new names; the record of the day is
+A day is written in three steps: Spark's executors, or this process, write files at their final place, under new names; the record of the day is
 written; one commit of the table adds the files, removes those that they replace, and notes the day's generation. If the writer is
 killed before the commit, the day is unchanged: neither the files nor the record count. Files that do not count are deleted after
 a week, so readers of an older version may finish.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, TypeVar
 
@@ -59,10 +59,15 @@ ARROW_TYPES = {
     "timestamp": pa.timestamp("us", "UTC"),
     "date": pa.date32(),
 }
-ENDED_SCHEMA = pa.schema(
-    [(name, ARROW_TYPES[kind]) for name, kind in ENDED_COLUMNS.items() if name != files.PARTITION]
-)
-"""The columns of ended jobs, as their files have them."""
+
+
+def _in_arrow(columns: Mapping[str, str]) -> pa.Schema:
+    return pa.schema([(name, ARROW_TYPES[kind]) for name, kind in columns.items()])
+
+
+ENDED_TABLE = _in_arrow(ENDED_COLUMNS)
+ENDED_SCHEMA = pa.schema([field for field in ENDED_TABLE if field.name != files.PARTITION])
+"""The columns of ended jobs, as their files have them: without the day."""
 WORKER_COLUMNS: Mapping[str, str] = {
     "id": "string",
     "started_at": "timestamp",
@@ -73,6 +78,7 @@ WORKER_COLUMNS: Mapping[str, str] = {
     "queues": "string",
 }
 DEPLOY_COLUMNS: Mapping[str, str] = {"deployed_at": "timestamp", "version": "string"}
+WORKER_SCHEMA, DEPLOY_SCHEMA = _in_arrow(WORKER_COLUMNS), _in_arrow(DEPLOY_COLUMNS)
 ABOUT = "_pgqueue"
 MARKER = f"{ABOUT}/lake.json"
 
@@ -203,6 +209,11 @@ class Lake:
         """The deploys: version and time."""
         return self._frame(spark, DEPLOYS, DEPLOY_COLUMNS)
 
+    def rows(self, table: str, schema: pa.Schema) -> pa.Table:
+        """All rows of a small table without days, read in this process."""
+        named = [file.path.removeprefix(f"{table}/") for file in self.table(table).files().get(None, ())]
+        return files.rows_of(self.folder.at(table), named, schema).to_table()
+
     def table(self, name: str) -> Table:
         """A table, by its folder, such as ``rollup/hours``; it need not exist."""
         self.marker()
@@ -240,15 +251,22 @@ class Lake:
 
         notes = made_from or {}
         rows = frame.where(col("day").isin(list(days)))
-        return self._replace(table, rows, {day: notes.get(day, {}) for day in days})
+        made: dict[date | None, Mapping[str, str]] = {day: notes.get(day, {}) for day in days}
+        return self._replace(table, arrow_schema(frame), lambda: self.write(table, rows), made)
 
-    def replace(self, table: str, frame: "DataFrame") -> Day:
-        """Replace all rows of a table without days."""
-        return self._replace(table, frame, {None: {}})[0]
+    def replace(self, table: str, rows: pa.Table) -> Day:
+        """Replace all rows of a table without days, from this process."""
+        return self._replace(table, rows.schema, lambda: self.write_rows(table, None, rows), {None: {}})[0]
 
     def write(self, table: str, frame: "DataFrame") -> list[Written]:
         """Have Spark's executors write rows for a table; the files do not count yet."""
         written = files.write(frame, self.folder.at(table))
+        self.passed("written")
+        return written
+
+    def write_rows(self, table: str, day: date | None, rows: pa.Table) -> list[Written]:
+        """Write rows for a table from this process, without their day; the file does not count yet. No rows make no file."""
+        written = [files.written_file(self.folder.at(table), day, rows)] if rows.num_rows else []
         self.passed("written")
         return written
 
@@ -296,13 +314,16 @@ class Lake:
     # Within.
 
     def _replace(
-        self, name: str, frame: "DataFrame", notes: Mapping[date | None, Mapping[str, str]]
+        self,
+        name: str,
+        schema: pa.Schema,
+        write: Callable[[], Sequence[Written]],
+        notes: Mapping[date | None, Mapping[str, str]],
     ) -> list[Day]:
         table = self.table(name)
         table.sweep()
-        schema = arrow_schema(frame)
         table.require(schema)
-        written = self.write(name, frame)
+        written = write()
         now = datetime.now(UTC)
         entries = [
             Day(

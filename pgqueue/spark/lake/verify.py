@@ -28,6 +28,7 @@ from pgqueue.spark.lake.alone import Alone, alone
 from pgqueue.spark.lake.checksum import IS_DEAD, digest, shares
 from pgqueue.spark.lake.lake import ENDED, ENDED_SCHEMA, Lake
 from pgqueue.spark.lake.record import EndedDay
+from pgqueue.spark.session import SessionOrStart, when_needed
 from pgqueue.store.database import Database
 from pgqueue.store.pipeline import lake as plans
 from pgqueue.store.pipeline.lake import Known, Share
@@ -70,7 +71,7 @@ class Verified:
 
 
 def verify(
-    spark: "SparkSession | Callable[[], SparkSession]",
+    spark: SessionOrStart,
     database: Database,
     lake: Lake,
     *,
@@ -97,7 +98,7 @@ def verify(
     """
     with alone(database) as lock:
         lake.require(database.run(plans.origin(database.catalogue.schema)))
-        verifier = _Verifier(spark, database, lake, lock)
+        verifier = _Verifier(when_needed(spark), database, lake, lock)
         found = []
         for entry in verifier.due(days, everything=everything or days is not None):
             found.append(verifier.verify(entry))
@@ -119,24 +120,13 @@ class _Verifier:
     """One run, while no other process writes to the lake."""
 
     def __init__(
-        self,
-        spark: "SparkSession | Callable[[], SparkSession]",
-        database: Database,
-        lake: Lake,
-        lock: Alone,
+        self, spark: "Callable[[], SparkSession]", database: Database, lake: Lake, lock: Alone
     ) -> None:
-        self._spark = spark
+        self.spark = spark
         self.database = database
         self.lake = lake
         self.lock = lock
         self.known = database.run(plans.known())
-
-    @property
-    def spark(self) -> "SparkSession":
-        """The session."""
-        if callable(self._spark):
-            self._spark = self._spark()
-        return self._spark
 
     def due(self, days: Collection[date] | None, *, everything: bool) -> list[EndedDay]:
         """The days to compare."""
@@ -199,7 +189,7 @@ class _Verifier:
 
     def _read_by_spark(self, entry: EndedDay) -> tuple[Share, Share]:
         try:
-            return shares(self.lake.ended(self.spark, [_day_of(entry)]))
+            return shares(self.lake.ended(self.spark(), [_day_of(entry)]))
         except Exception as error:
             said = UNREADABLE.search(str(error))
             if said is None:
@@ -210,11 +200,13 @@ class _Verifier:
         """How the database's remaining dead jobs differ from the lake's; empty: they agree."""
         if standing == entry.dead:
             return ""
-        from pgqueue.spark.lake.others import dead  # noqa: PLC0415 - needs PySpark
+        from pgqueue.spark.lake.frames import dead  # noqa: PLC0415 - needs PySpark
 
         day = _day_of(entry)
-        here = dead(self.spark, self.database, day, below=entry.below).select("id", digest().alias("digest"))
-        there = self.lake.ended(self.spark, [day]).where(IS_DEAD).select("id", digest().alias("digest"))
+        here = dead(self.spark(), self.database, day, below=entry.below).select(
+            "id", digest().alias("digest")
+        )
+        there = self.lake.ended(self.spark(), [day]).where(IS_DEAD).select("id", digest().alias("digest"))
         other = [row["id"] for row in here.join(there, ["id", "digest"], "left_anti").take(3)]
         if not other:
             return ""

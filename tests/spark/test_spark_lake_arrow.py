@@ -1,0 +1,113 @@
+"""Small days are exported by this process, large ones by Spark: the same rows in the same order."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, LiteralString
+
+import pytest
+from looking import ask
+from pyarrow import dataset
+from spark.lake_history import DAY, NEXT, died, ended, lake_ids
+
+from pgqueue import PgQueue
+from pgqueue.errors import PipelineError
+from pgqueue.spark.lake import in_arrow
+from pgqueue.spark.lake.export import ExportOptions, export
+from pgqueue.spark.lake.lake import DEPLOY_SCHEMA, ENDED, ENDED_SCHEMA, WORKER_SCHEMA, Lake
+from pgqueue.spark.lake.verify import Finding, verify
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+QUEUES = ("mail", "Mail", "邮", "é", "e\u0301", "a\tb", "~", "🎉", "z", "mail ")
+"""Names that collations sort in other ways than bytes are."""
+ODD: LiteralString = """
+update pgqueue.job_history set meta = case when id % 2 = 0 then '{"trace": "\\u2028"}'::jsonb end,
+    run_at = case when id % 3 = 0 then timestamptz '0001-01-01 00:00+00' else '9999-12-31 23:59:59.999999+00' end,
+    args = case when id % 4 = 0 then '{"n": 1e400, "s": "\\ud83c\\udf89"}' else '[]' end::json,
+    finished_at = case when id % 5 = 0 then date_trunc('day', finished_at, 'UTC') else finished_at end"""
+
+
+def no_session() -> "SparkSession":
+    raise AssertionError("a session was started")
+
+
+def test_both_engines_write_the_same_rows_in_the_same_order(
+    spark: "SparkSession", queue: PgQueue, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in QUEUES:
+        ended(dsn, DAY, 20, queue=name)
+        died(dsn, DAY, 3, queue=name)
+    ended(dsn, DAY, 5, partition=False)
+    ask(dsn, ODD)
+    here, there = Lake(tmp_path / "here"), Lake(tmp_path / "there")
+    (by_arrow,) = export(no_session, queue.database, here)
+    monkeypatch.setattr(in_arrow, "MOST_ROWS", -1)
+    (by_spark,) = export(spark, queue.database, there)
+
+    assert (
+        (by_arrow.history, by_arrow.dead, by_arrow.files)
+        == (by_spark.history, by_spark.dead, 1)
+        == (205, 30, 1)
+    )
+    assert here.table(ENDED).schema() == there.table(ENDED).schema()
+    (one,), (other,) = (
+        [dataset.dataset(tmp_path / place / file.path).to_table() for file in lake.days()[0].files]
+        for place, lake in (("here", here), ("there", there))
+    )
+    assert one.schema.remove_metadata() == other.schema.remove_metadata() == ENDED_SCHEMA
+    assert one.to_pylist() == other.to_pylist()
+    assert [found.finding for found in verify(no_session, queue.database, here)] == [Finding.VERIFIED]
+
+
+def test_a_small_export_needs_no_session_for_workers_and_deploys_either(
+    queue: PgQueue, dsn: str, tmp_path: Path
+) -> None:
+    ids = ended(dsn, DAY, 3)
+    ask(dsn, "insert into pgqueue.deploys (deployed_at, version) values ('2026-01-20 08:00+00', '1.4.0')")
+    lake = Lake(tmp_path / "lake")
+
+    assert [one.day for one in export(no_session, queue.database, lake)] == [DAY]
+
+    assert lake.rows("deploys", DEPLOY_SCHEMA).to_pylist() == [
+        {"deployed_at": datetime(2026, 1, 20, 8, tzinfo=UTC), "version": "1.4.0"}
+    ]
+    assert lake.rows("workers", WORKER_SCHEMA).num_rows == 0
+    assert lake.days()[0].rows == len(ids)
+
+
+@pytest.mark.parametrize(("limit", "most"), [("MOST_ROWS", 8), ("MOST_BYTES", 100), ("rows_per_file", 8)])
+def test_a_day_with_more_rows_or_bytes_is_left_to_spark(
+    spark: "SparkSession",
+    queue: PgQueue,
+    dsn: str,
+    tmp_path: Path,
+    *,
+    monkeypatch: pytest.MonkeyPatch,
+    limit: str,
+    most: int,
+) -> None:
+    ids = ended(dsn, DAY, 9)
+    options = ExportOptions()
+    if limit == "rows_per_file":
+        options = ExportOptions(rows_per_file=most)
+    else:
+        monkeypatch.setattr(in_arrow, limit, most)
+    lake = Lake(tmp_path / "lake")
+
+    with pytest.raises(AssertionError, match="a session was started"):
+        export(no_session, queue.database, lake, options=options)
+    assert lake.days() == []
+    export(lambda: spark, queue.database, lake, options=options)
+    assert lake_ids(spark, lake) == ids
+
+
+def test_a_day_whose_rows_another_server_numbered_is_not_exported_without_them(
+    queue: PgQueue, dsn: str, tmp_path: Path
+) -> None:
+    ended(dsn, DAY, 2)
+    (ahead, _) = ended(dsn, NEXT, 2)
+    ask(dsn, "update pgqueue.job_history set ended_in = 4000000000000 where id = %(id)s", id=ahead)
+
+    with pytest.raises(PipelineError, match="they came with a dump from another server"):
+        export(no_session, queue.database, Lake(tmp_path / "lake"))
