@@ -57,7 +57,7 @@ format: $(VENV)/installed
 pictures: $(VENV)/installed | chromium
 	PYTHONPATH=tests $(BIN)/python tests/dashboard/pictures.py
 
-# Each command installs only what it needs: the demo 165 MB, its pipeline also Spark, the tests all extras (1.6 GB). For the
+# Each command installs only what it needs: the demo 165 MB, its pipeline also Spark, the tests all extras (1.4 GB). For the
 # tests uv installs, on all cores, and compiles each module once: their processes would otherwise compile the same modules at
 # the same time. Where uv cannot install, because pip has settings of its own, pip does.
 PIP = $(BIN)/pip install -qq --disable-pip-version-check
