@@ -33,6 +33,7 @@ TINY = Sizes(
     future=50,
     other=50,
     crowd=32,
+    names=50,
     in_flight=50,
     idle_seconds=0.1,
 )
@@ -213,6 +214,13 @@ def test_a_drain_that_did_not_run_exactly_its_jobs_is_no_result(contender: Conte
     stage.crew.call(contender, "bulk", 5)
     with pytest.raises(BenchFailed, match="of 4 jobs"):
         stage.work(contender, 4)
+
+
+def test_a_worker_that_knows_how_many_jobs_there_are_does_not_end_in_a_pause(stage: Stage) -> None:
+    stage.begin(OURS)
+    stage.crew.call(OURS, "bulk", 1)
+    stage.crew.call(OURS, "bulk", 1, DELAY=3)  # a worker ends after 2 s by default
+    assert stage.work(OURS, 2) > 0
 
 
 def test_jobs_that_two_workers_leave_are_noticed(stage: Stage) -> None:

@@ -20,6 +20,8 @@ from pgqueue.store import schema
 from pgqueue.store.database import Database
 
 INTERRUPTED = 130
+STUCK = 30.0
+"""Seconds without a job after which a worker that has not run all of them ends: a busy machine pauses for some."""
 UNENDED = {OURS: f"{SCHEMA}.all_jobs where ended_at is null", FLOOR: f"{SCHEMA}.floor_jobs"}
 
 FILL = {OURS: peer.fill, FLOOR: floor.fill}
@@ -76,7 +78,7 @@ class Stage:
             BenchFailed: that is not how many they ran.
         """
         # Two do not know of each other's jobs, so each goes on until there are no more.
-        end = {"STOP_AFTER": jobs} if processes == 1 else {"IDLE": 0.5, "FIRST": 2}
+        end = {"STOP_AFTER": jobs, "IDLE": STUCK} if processes == 1 else {"IDLE": 0.5, "FIRST": 2}
         workers = [
             self.crew.start(contender, "worker", **({"CONC": self.concurrency} | end | settings))
             for _ in range(processes)

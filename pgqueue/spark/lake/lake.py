@@ -8,10 +8,10 @@
     <lake>/_pgqueue/lake.json                             whose it is
     <lake>/_pgqueue/records/                              how each day of each table was made
 
-A day is written in three steps: Spark's executors, or this process, write files at their final place, under new names; the record of the day is
-written; one commit of the table adds the files, removes those that they replace, and notes the day's generation. If the writer is
-killed before the commit, the day is unchanged: neither the files nor the record count. Files that do not count are deleted after
-a week, so readers of an older version may finish.
+A day is written in three steps: Spark's executors, or this process, write files at their final place, under new names; the
+record of the day is written; one commit of the table adds the files, removes those that they replace, and notes the day's
+generation. If the writer is killed before the commit, the day is unchanged: neither the files nor the record count. Files
+that do not count are deleted after a week, so readers of an older version may finish.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
