@@ -219,7 +219,7 @@ def _verify(given: Surroundings) -> str:
 def _rollup(given: Surroundings) -> str:
     from pgqueue.spark.rollup.rollup import rollup  # noqa: PLC0415 - needs PySpark
 
-    done = rollup(given.session(), given.database, given.lake, given.config)
+    done = rollup(given.session, given.database, given.lake, given.config)
     return f"{len(done)} days"
 
 

@@ -6,17 +6,22 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from pgqueue.spark.lake.files import arrow_schema
-from pgqueue.spark.lake.lake import ENDED, ENDED_COLUMNS, WORKER_COLUMNS, WORKERS, Lake
+import pyarrow as pa
+
+from pgqueue.spark.lake.lake import ENDED, ENDED_COLUMNS, ENDED_TABLE, WORKER_SCHEMA, WORKERS, Lake
 from pgqueue.spark.lake.record import Batch, EndedDay
+from pgqueue.spark.rollup import in_duckdb
+from pgqueue.spark.rollup.tables import SCHEMAS, folder
 from pgqueue.store.pipeline.lake import NOTHING, Origin
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 Job = dict[str, Any]
 Rows = list[dict[str, Any]]
 NOBODY = Origin("0", 0, "pgqueue")
+ENGINES = {"DuckDB": in_duckdb.MOST_ROWS, "Spark": -1}
+"""Each engine, and the value of ``MOST_ROWS`` for which it computes every day."""
 _ids = count(1)
 
 
@@ -72,12 +77,11 @@ def new_lake(lake: Lake) -> Lake:
     return lake
 
 
-def put(spark: "SparkSession", lake: Lake, day: date, jobs: Iterable[Job]) -> None:
+def put(lake: Lake, day: date, jobs: Iterable[Job]) -> None:
     """Add jobs to a day, as an export does: a first time, or because they came late."""
     former = lake.day(day)
     generation = 1 if former is None else former.generation + 1
-    frame = frame_of(spark, jobs)
-    written = lake.write(ENDED, frame)
+    written = lake.write_rows(ENDED, day, table_of(jobs).drop_columns(["day"]))
     now = datetime.now(UTC)
     batch = Batch(
         generation=generation, since=0, below=9, highest=None, exported_at=now, history=NOTHING, dead=NOTHING
@@ -89,26 +93,33 @@ def put(spark: "SparkSession", lake: Lake, day: date, jobs: Iterable[Job]) -> No
         written_at=now,
         batches=(batch,),
     )
-    lake.commit(arrow_schema(frame), written, [entry])
+    lake.commit(ENDED_TABLE, written, [entry])
 
 
-def put_workers(spark: "SparkSession", lake: Lake, rows: Sequence[tuple[Any, ...]]) -> None:
+def put_workers(lake: Lake, rows: Sequence[tuple[Any, ...]]) -> None:
     """Workers: id, started_at, ended_at, concurrency, host."""
-    whole = [(*row, "1.0", None) for row in rows]
-    lake.replace(WORKERS, spark.createDataFrame(whole, _schema(WORKER_COLUMNS.items())).toArrow())
+    whole = [dict(zip(WORKER_SCHEMA.names, (*row, "1.0", None), strict=True)) for row in rows]
+    lake.replace(WORKERS, pa.Table.from_pylist(whole, WORKER_SCHEMA))
 
 
-def frame_of(spark: "SparkSession", jobs: Iterable[Job]) -> "DataFrame":
+def table_of(jobs: Iterable[Job]) -> pa.Table:
     """Jobs as the lake has them."""
-    rows = [tuple(one[name] for name in ENDED_COLUMNS) for one in jobs]
-    return spark.createDataFrame(rows, _schema(ENDED_COLUMNS.items()))
+    return pa.Table.from_pylist(list(jobs), ENDED_TABLE)
 
 
-def rows(frame: "DataFrame") -> Rows:
-    """A frame's rows, with instants in UTC."""
-    found: Rows = frame.toArrow().to_pylist()
-    return found
+def rolled_up(lake: Lake, table: str) -> Rows:
+    """The rows of a roll-up table, in the order of their keys."""
+    found: Rows = lake.dataset(folder(table), SCHEMAS[table]).to_table().to_pylist()
+    keys = ("day", "hour", "queue", "task", "tenant", "error_type", "reason", "worker_id")
+    return sorted(found, key=lambda row: [str(row.get(name)) for name in keys])
 
 
-def _schema(columns: Iterable[tuple[str, str]]) -> str:
-    return ", ".join(f"{name} {kind}" for name, kind in columns)
+def figures(lake: Lake, table: str) -> Rows:
+    """The rows of a roll-up table, without the sketches: the same values make other bytes in another order."""
+    rows = rolled_up(lake, table)
+    return [{name: value for name, value in row.items() if not name.endswith("_sketch")} for row in rows]
+
+
+def no_session() -> "SparkSession":
+    """Given in place of a session where none may be started."""
+    raise AssertionError("a session was started")

@@ -6,18 +6,20 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
-from spark.rollup_days import Job, Rows, at, frame_of, job, new_lake, put, put_workers, rows
+from spark.rollup_days import ENGINES, Job, Rows, at, job, new_lake, put, put_workers, rolled_up
 
 from pgqueue.spark.config import parse
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.rollup import jobs as rollup_jobs
-from pgqueue.spark.rollup.busy import parts
-from pgqueue.spark.rollup.failures import failures
+from pgqueue.spark.rollup import in_duckdb
+from pgqueue.spark.rollup.in_spark import InSpark
 from pgqueue.spark.rollup.rollup import rollup
+from pgqueue.spark.rollup.sketches import RANKS
+from pgqueue.spark.rollup.tables import PROMISES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(300)  # Spark takes its time on a machine that is busy with other things
 THU, FRI, SAT = date(2026, 11, 19), date(2026, 11, 20), date(2026, 11, 21)
 HOUR = timedelta(hours=1)
+MICROSECONDS = HOUR // timedelta(microseconds=1)
 GROUPS = "spark.sql.objectHashAggregate.sortBased.fallbackThreshold"
 BOUND = 0.0133
 EXACT = 200
@@ -83,8 +86,9 @@ def made_up() -> list[Job]:
 
 @dataclass(frozen=True)
 class Rolled:
-    """A lake that was rolled up, what from, and its tables."""
+    """A lake that was rolled up, by what and what from, and its tables."""
 
+    engine: str
     jobs: list[Job]
     lake: Lake
     spark: "SparkSession"
@@ -93,7 +97,7 @@ class Rolled:
     settings: set[str]
 
     def __getitem__(self, name: str) -> Rows:
-        return rows(self.lake.day_table(self.spark, f"rollup/{name}"))
+        return rolled_up(self.lake, name)
 
 
 class Watched(Lake):
@@ -107,17 +111,18 @@ class Watched(Lake):
         self.seen.add(str(self.spark.conf.get(GROUPS, None)))
 
 
-@pytest.fixture(scope="module")
-def rolled(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Rolled:
+@pytest.fixture(scope="module", params=ENGINES)
+def rolled(
+    spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Rolled:
     """Rolled up while the session stands somewhere else than in UTC."""
     lake = Watched(tmp_path_factory.mktemp("rolled") / "lake")
     lake.spark, lake.seen = spark, set()
     new_lake(lake)
     jobs = made_up()
     for day in (THU, FRI, SAT):
-        put(spark, lake, day, [one for one in jobs if one["day"] == day])
+        put(lake, day, [one for one in jobs if one["day"] == day])
     put_workers(
-        spark,
         lake,
         [
             ("w1", at("20 10:15:00"), at("20 12:45:00"), 2, "host 1"),
@@ -130,10 +135,12 @@ def rolled(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> R
     lake.seen.clear()
     spark.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
     try:
-        done = rollup(spark, None, lake, CONFIG)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(in_duckdb, "MOST_ROWS", ENGINES[request.param])
+            done = rollup(spark, None, lake, CONFIG)
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
-    return Rolled(jobs, lake, spark, done, lake.seen)
+    return Rolled(request.param, jobs, lake, spark, done, lake.seen)
 
 
 # The same in plain Python
@@ -208,9 +215,7 @@ def is_near(value: float | None, rank: float, values: list[float]) -> bool:
 def percentiles_are_near(row: dict[str, Any], jobs: list[Job]) -> bool:
     kinds = (("wait", some(map(waited, jobs))), ("run", some(map(ran, jobs))))
     return all(
-        is_near(row[f"{kind}_{name}"], rank, values)
-        for kind, values in kinds
-        for name, rank in rollup_jobs.RANKS.items()
+        is_near(row[f"{kind}_{name}"], rank, values) for kind, values in kinds for name, rank in RANKS.items()
     )
 
 
@@ -234,11 +239,18 @@ def test_an_hour_is_as_busy_as_the_jobs_that_ran_in_it_whenever_they_ended(rolle
     assert wanted[at("19 22:00"), "reports", "nightly"] == 1_800
 
 
-def test_of_an_attempt_of_more_than_31_days_the_last_31_are_seen(spark: "SparkSession") -> None:
-    found = parts(frame_of(spark, [job(at("20 10:30"), ran=40 * 86_400)]))
-    ((busy_hours, first),) = found.agg(F.sum("busy") / rollup_jobs.HOUR, F.min("hour")).collect()
-    assert busy_hours == 31 * 24
-    assert first.astimezone(UTC) == datetime(2026, 10, 20, 10, tzinfo=UTC)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_of_an_attempt_of_more_than_31_days_the_last_31_are_seen(
+    spark: "SparkSession", tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(in_duckdb, "MOST_ROWS", ENGINES[engine])
+    lake = new_lake(Lake(tmp_path / "lake"))
+    put(lake, FRI, [job(at("20 10:30"), ran=40 * 86_400)])
+    put_workers(lake, [])
+    rollup(spark, None, lake, CONFIG)
+    found = rolled_up(lake, "busy")
+    assert sum(row["busy"] for row in found) / MICROSECONDS == 31 * 24
+    assert min(row["hour"] for row in found) == datetime(2026, 10, 20, 10, tzinfo=UTC)
 
 
 def test_an_hour_in_which_jobs_only_ran_has_a_row_of_noughts(rolled: Rolled) -> None:
@@ -383,7 +395,7 @@ def test_an_empty_day_is_rolled_up_to_nothing(rolled: Rolled) -> None:
 
 
 def test_many_groups_are_summed_up_without_sorting_and_the_setting_is_put_back(rolled: Rolled) -> None:
-    assert rolled.settings == {"4096"}
+    assert rolled.settings == {"4096" if rolled.engine == "Spark" else "None"}
     assert rolled.spark.conf.get(GROUPS, None) in {None, "128"}
 
 
@@ -391,14 +403,16 @@ def test_one_queue_with_nearly_all_rows_is_summed_up_where_its_rows_are(
     rolled: Rolled, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Before rows go anywhere, each task has summed up its own: what is exchanged is a row a group."""
-    jobs = rollup_jobs.timed(rolled.lake.ended(rolled.spark))
+    engine = InSpark(rolled.lake, rolled.spark)
+    jobs = engine.run("timed", ended=rolled.lake.ended(rolled.spark))
     for frame in (
-        rollup_jobs.own_hours(jobs, CONFIG.slos),
-        rollup_jobs.tenants(jobs, CONFIG),
-        failures(jobs),
+        engine.run("own_hours", jobs=jobs, promises=engine.small(PROMISES.empty_table())),
+        engine.run("tenants", {"path": "$.shop.id", "price": 1.0}, jobs=jobs),
+        engine.run("failures", failed=engine.failed([FRI])),
+        engine.run("busy", ended=rolled.lake.ended(rolled.spark)),
     ):
         frame.explain()
         steps = capsys.readouterr().out
         assert steps.count("Exchange") == 1
-        assert "partial_count" in steps.split("Exchange")[1]
+        assert "partial_" in steps.split("Exchange")[1]
         assert "Window" not in steps

@@ -1,24 +1,31 @@
 """Why attempts failed: which of them are counted, and what makes two reasons one."""
 
+from collections.abc import Sequence
 from datetime import date, datetime, timedelta, timezone
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import pytest
-from pyspark.sql import functions as F  # noqa: N812 - its usual name
-from spark.rollup_days import Job, at, error, frame_of, job, rows
+from spark.rollup_days import Job, Rows, at, error, job, new_lake, no_session, put, rolled_up
 
-from pgqueue.spark.rollup import jobs as rollup_jobs
-from pgqueue.spark.rollup.failures import failures, reason_of
+from pgqueue.spark.config import Config
+from pgqueue.spark.lake.lake import Lake
+from pgqueue.spark.rollup.attempts import UNREADABLE, attempts_of, reason_of
+from pgqueue.spark.rollup.rollup import rollup
 from pgqueue.values.verdict import NOT_KEPT
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.timeout(300)  # Spark takes its time on a machine that is busy with other things
 FRI = date(2026, 11, 20)
 
 
-def test_every_failed_attempt_has_a_reason_also_of_jobs_that_succeeded_later(spark: "SparkSession") -> None:
+def failures(folder: Path, jobs: Sequence[Job]) -> Rows:
+    """The roll-up of these jobs of Friday."""
+    lake = new_lake(Lake(folder / "lake"))
+    put(lake, FRI, jobs)
+    rollup(no_session, None, lake, Config())
+    return rolled_up(lake, "failures")
+
+
+def test_every_failed_attempt_has_a_reason_also_of_jobs_that_succeeded_later(tmp_path: Path) -> None:
     jobs = [
         job(
             at("20 10:10"),
@@ -50,7 +57,7 @@ def test_every_failed_attempt_has_a_reason_also_of_jobs_that_succeeded_later(spa
         job(at("20 10:30"), errors=None),
         job(at("20 10:30"), errors=[]),
     ]
-    found = rows(failures(rollup_jobs.timed(frame_of(spark, jobs))))
+    found = failures(tmp_path, jobs)
     key = {"day": FRI, "hour": at("20 10:00"), "queue": "mail", "task": "send"}
     assert sorted(found, key=lambda row: str(row["error_type"])) == [
         key
@@ -72,12 +79,12 @@ def test_every_failed_attempt_has_a_reason_also_of_jobs_that_succeeded_later(spa
     ]
 
 
-def test_errors_in_no_form_of_ours_are_counted_and_break_nothing(spark: "SparkSession") -> None:
+def test_errors_in_no_form_of_ours_are_counted_and_break_nothing(tmp_path: Path) -> None:
     jobs = [
         job(at("20 10:10"), errors=said)
         for said in ("{", '"gone"', "null", "[null]", '[{"message": {"a": 1}, "attempt": "x", "at": "then"}]')
     ]
-    found = rows(failures(rollup_jobs.timed(frame_of(spark, jobs))))
+    found = failures(tmp_path, jobs)
     assert sorted((row["error_type"], row["reason"], row["failures"], row["sample"]) for row in found) == [
         ("", "{<text>:<n>}", 1, '{"a":1}'),
         ("unreadable", "<text>", 1, '"gone"'),
@@ -85,15 +92,14 @@ def test_errors_in_no_form_of_ours_are_counted_and_break_nothing(spark: "SparkSe
     ]
 
 
-def test_failures_of_an_earlier_death_are_left_to_the_day_that_tells_of_it(spark: "SparkSession") -> None:
+def test_failures_of_an_earlier_death_are_left_to_the_day_that_tells_of_it(tmp_path: Path) -> None:
     def lives(died: datetime) -> Job:
         first = [error(1, at("18 10:00"), "First", "life"), error(2, died, "First", "life")]
         return job(at("20 10:00"), errors=[*first, error(1, at("20 09:00"), "Second", "life")])
 
     east = timezone(timedelta(hours=2))  # in which PostgreSQL may have written the times
     for died, counts in ((at("19 23:59:59"), {"Second": 1}), (at("20 00:00"), {"First": 2, "Second": 1})):
-        jobs = [lives(died.astimezone(east))]
-        found = rows(failures(rollup_jobs.timed(frame_of(spark, jobs))))
+        found = failures(tmp_path / f"{died.day}", [lives(died.astimezone(east))])
         assert {row["error_type"]: row["failures"] for row in found} == counts
 
 
@@ -115,7 +121,26 @@ REASONS = {
 }
 
 
-def test_messages_that_differ_in_names_and_numbers_have_one_reason(spark: "SparkSession") -> None:
-    frame = spark.createDataFrame([(message,) for message in REASONS], "message string")
-    found = frame.select("message", reason_of(F.col("message")).alias("reason")).collect()
-    assert {row.message: row.reason for row in found} == REASONS
+def test_messages_that_differ_in_names_and_numbers_have_one_reason() -> None:
+    assert {message: reason_of(message) for message in REASONS} == REASONS
+
+
+@pytest.mark.parametrize(
+    ("errors", "found"),
+    [
+        ("", []),
+        ("[", [(None, None, UNREADABLE, "[")]),
+        ("[1]", [(None, None, UNREADABLE, "[1]")]),
+        ('[{"attempt": NaN}]', [(None, None, UNREADABLE, '[{"attempt": NaN}]')]),
+        ("[" * 100_000, [(None, None, UNREADABLE, "[" * 100_000)]),
+        ('{"attempt": 1, "message": "alone"}', [(1, None, None, "alone")]),
+        ('[{"attempt": true, "at": 5, "type": null}]', [(None, None, None, None)]),
+        ('[{"attempt": 2147483648}]', [(None, None, None, None)]),
+        ('[{"at": "0001-01-01T00:00:00+05:00"}]', [(None, None, None, None)]),
+        ('[{"at": "2026-11-20T10:00:00"}]', [(None, at("20 10:00"), None, None)]),
+        ('[{"message": "\\ud800!"}]', [(None, None, None, "?!")]),
+        ('[{"message": [1.5, "é"]}]', [(None, None, None, '[1.5,"é"]')]),
+    ],
+)
+def test_errors_of_any_form_are_read(errors: str, found: list[tuple[Any, ...]]) -> None:
+    assert attempts_of(errors) == found

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 import pytest
 from cli.commands import pgqueue, printed
 from psycopg.rows import dict_row
-from spark.rollup_days import Job, at, error, job, new_lake, put, put_workers
+from spark.rollup_days import Job, at, error, figures, job, new_lake, no_session, put, put_workers, rolled_up
 
 from pgqueue.errors import LakeError, LakeOfAnother, PipelineError
 from pgqueue.spark.config import Config, parse
@@ -22,10 +22,6 @@ from pgqueue.store.database import Database
 from pgqueue.store.pipeline.lake import origin
 from pgqueue.store.pipeline.rollups import ROLLUPS
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.timeout(300)  # Spark takes its time on a machine that is busy with other things
 WED, THU, FRI = date(2026, 11, 18), date(2026, 11, 19), date(2026, 11, 20)
 TABLES = (*ROLLUPS, "busy")
 WORKER = "01890a5d-ac96-774b-bcce-b302099a8057"
@@ -56,16 +52,16 @@ def friday() -> list[Job]:
     return [job(at("20 02:15"), ran=4 * 3_600, queue="reports", task="nightly", worker_id=WORKER)]
 
 
-def lake_at(spark: "SparkSession", path: Path, *days: list[Job]) -> Lake:
+def lake_at(path: Path, *days: list[Job]) -> Lake:
     lake = new_lake(Lake(path / "lake"))
-    fill(spark, lake, *days)
+    fill(lake, *days)
     return lake
 
 
-def fill(spark: "SparkSession", lake: Lake, *days: list[Job]) -> None:
+def fill(lake: Lake, *days: list[Job]) -> None:
     for jobs in days:
-        put(spark, lake, jobs[0]["day"], jobs)
-    put_workers(spark, lake, [(WORKER, at("01 00:00"), None, 8, "host")])
+        put(lake, jobs[0]["day"], jobs)
+    put_workers(lake, [(WORKER, at("01 00:00"), None, 8, "host")])
 
 
 @pytest.fixture
@@ -76,16 +72,20 @@ def database(dsn: str) -> Iterator[Database]:
 
 
 @pytest.fixture
-def lake(spark: "SparkSession", database: Database, tmp_path: Path) -> Lake:
+def lake(database: Database, tmp_path: Path) -> Lake:
     """The database's lake, with two days in it."""
     made = Lake(tmp_path / "lake")
     made.create(database.run(origin("pgqueue")))
-    fill(spark, made, thursday(), friday())
+    fill(made, thursday(), friday())
     return made
 
 
-def in_lake(spark: "SparkSession", lake: Lake) -> dict[str, list[dict[str, Any]]]:
-    return {name: ordered(lake.day_table(spark, f"rollup/{name}").toArrow().to_pylist()) for name in TABLES}
+def in_lake(lake: Lake) -> dict[str, list[dict[str, Any]]]:
+    return {name: rolled_up(lake, name) for name in TABLES}
+
+
+def alike(lake: Lake, other: Lake) -> bool:
+    return all(figures(lake, name) == figures(other, name) for name in TABLES)
 
 
 def in_postgres(dsn: str) -> dict[str, list[dict[str, Any]]]:
@@ -121,7 +121,7 @@ def everything(lake: Lake, dsn: str) -> tuple[Any, ...]:
 
 
 def test_postgres_holds_what_the_lake_holds_and_a_rerun_changes_nothing(
-    spark: "SparkSession", lake: Lake, dsn: str, tmp_path: Path
+    lake: Lake, dsn: str, tmp_path: Path
 ) -> None:
     config = tmp_path / "pipeline.toml"
     config.write_text(f'lake = "{lake.uri}"\n{TOLD}')
@@ -133,7 +133,7 @@ def test_postgres_holds_what_the_lake_holds_and_a_rerun_changes_nothing(
     done = printed(pgqueue(*words, "--json", dsn=dsn))
     assert done == {"days": [str(THU), str(FRI)], "lake": lake.uri, "postgres": True}
     assert generations(lake) == in_the_lake, "it was there already, and PostgreSQL has it from there"
-    found = in_lake(spark, lake)
+    found = in_lake(lake)
     assert {*HARD, None} <= {row["tenant"] for row in found["tenants"]}
     assert in_postgres(dsn) == {name: found[name] for name in ROLLUPS}
     views_are_right(dsn)
@@ -161,29 +161,27 @@ def views_are_right(dsn: str) -> None:
     assert budgets == [("mail", "send", 6, 7, pytest.approx(6 / 7), pytest.approx(1 - (1 / 7) / 0.1))]
 
 
-def test_days_follow_late_rows_long_jobs_and_the_configuration_and_no_more_than_that(
-    spark: "SparkSession", tmp_path: Path
-) -> None:
-    lake = lake_at(spark, tmp_path, thursday())
-    assert rollup(spark, None, lake, CONFIG) == [THU]
+def test_days_follow_late_rows_long_jobs_and_the_configuration_and_no_more_than_that(tmp_path: Path) -> None:
+    lake = lake_at(tmp_path, thursday())
+    assert rollup(no_session, None, lake, CONFIG) == [THU]
     once = {name: {THU: 1} for name in TABLES}
     assert generations(lake) == once
 
-    put(spark, lake, FRI, friday())  # one of its jobs began on Thursday
-    assert rollup(spark, None, lake, CONFIG, days=[FRI]) == [THU, FRI]
+    put(lake, FRI, friday())  # one of its jobs began on Thursday
+    assert rollup(no_session, None, lake, CONFIG, days=[FRI]) == [THU, FRI]
     twice = {name: {THU: 2 if name in {"hours", "days", "workers"} else 1, FRI: 1} for name in TABLES}
     assert generations(lake) == twice
 
     late = [job(at("19 12:00"), waited=5), job(at("19 00:30"), ran=7_200, queue="reports", task="nightly")]
-    put(spark, lake, THU, late)
-    assert rollup(spark, None, lake, CONFIG) == [THU]
+    put(lake, THU, late)
+    assert rollup(no_session, None, lake, CONFIG) == [THU]
     assert generations(lake) == {name: {**days, THU: days[THU] + 1} for name, days in twice.items()}
 
     before = generations(lake)
     later = [job(at("20 00:10"), ran=1_800, queue="reports", task="nightly", worker_id=WORKER)]
-    put(spark, lake, FRI, later)
+    put(lake, FRI, later)
     other = parse(TOLD.replace("30s", "90s"))
-    assert rollup(spark, None, lake, other) == [THU, FRI]
+    assert rollup(no_session, None, lake, other) == [THU, FRI]
     again = {
         THU: {"hours", "days", "tenants", "workers"},  # for the configuration and for Friday's job
         FRI: set(TABLES),
@@ -193,9 +191,9 @@ def test_days_follow_late_rows_long_jobs_and_the_configuration_and_no_more_than_
         for name, days in before.items()
     }
 
-    fresh = lake_at(spark, tmp_path / "fresh", [*thursday(), *late], [*friday(), *later])
-    rollup(spark, None, fresh, other)
-    assert in_lake(spark, lake) == in_lake(spark, fresh)
+    fresh = lake_at(tmp_path / "fresh", [*thursday(), *late], [*friday(), *later])
+    rollup(no_session, None, fresh, other)
+    assert alike(lake, fresh)
 
 
 class Killed(BaseException):
@@ -214,31 +212,31 @@ class Dying(Lake):
             raise Killed
 
 
-def test_killed_after_any_step_the_next_run_ends_the_same(spark: "SparkSession", tmp_path: Path) -> None:
-    lake = Dying(lake_at(spark, tmp_path, thursday(), friday()).uri)
+def test_killed_after_any_step_the_next_run_ends_the_same(tmp_path: Path) -> None:
+    lake = Dying(lake_at(tmp_path, thursday(), friday()).uri)
     kills = 0
     while True:
         kills += 1
         lake.steps = kills
         try:
-            rollup(spark, None, lake, CONFIG)
+            rollup(no_session, None, lake, CONFIG)
             break
         except Killed:
             pass
     assert kills > len(TABLES)
-    assert rollup(spark, None, lake, CONFIG) == []
+    assert rollup(no_session, None, lake, CONFIG) == []
 
-    whole = lake_at(spark, tmp_path / "whole", thursday(), friday())
-    rollup(spark, None, whole, CONFIG)
-    assert in_lake(spark, lake) == in_lake(spark, whole)
+    whole = lake_at(tmp_path / "whole", thursday(), friday())
+    rollup(no_session, None, whole, CONFIG)
+    assert alike(lake, whole)
 
 
 def test_killed_on_the_way_to_postgres_the_former_day_stands_and_the_next_run_sends_it(
-    spark: "SparkSession", lake: Lake, dsn: str, database: Database, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, dsn: str, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rollup(spark, database, lake, CONFIG)
+    rollup(no_session, database, lake, CONFIG)
     former = in_postgres(dsn)
-    put(spark, lake, THU, [job(at("19 11:00"), ran=3, waited=1)])
+    put(lake, THU, [job(at("19 11:00"), ran=3, waited=1)])
 
     def dying(read: Callable[..., Iterator[bytes]]) -> Callable[..., Iterator[bytes]]:
         def broken(lake: Lake, entry: Day, columns: tuple[str, ...]) -> Iterator[bytes]:
@@ -252,33 +250,33 @@ def test_killed_on_the_way_to_postgres_the_former_day_stands_and_the_next_run_se
     with monkeypatch.context() as patch:
         patch.setattr("pgqueue.spark.rollup.rollup.rows_of", dying(rows_of))
         with pytest.raises(Killed):
-            rollup(spark, database, lake, CONFIG)
+            rollup(no_session, database, lake, CONFIG)
     assert in_postgres(dsn) == former
 
     before = generations(lake)
-    assert rollup(spark, database, lake, CONFIG) == [THU]
+    assert rollup(no_session, database, lake, CONFIG) == [THU]
     assert generations(lake) == before, "the lake had it already"
-    found = in_lake(spark, lake)
+    found = in_lake(lake)
     assert in_postgres(dsn) == {name: found[name] for name in ROLLUPS} != former
 
 
 def test_only_days_of_this_databases_lake_are_rolled_up_and_by_one_at_a_time(
-    spark: "SparkSession", lake: Lake, dsn: str, database: Database, tmp_path: Path
+    lake: Lake, dsn: str, database: Database, tmp_path: Path
 ) -> None:
     with pytest.raises(LakeError, match=r"does not have 2026-11-18 \(days in it: 2026-11-19 to 2026-11-20\)"):
-        rollup(spark, None, lake, CONFIG, days=[WED])
+        rollup(no_session, None, lake, CONFIG, days=[WED])
     with pytest.raises(LakeOfAnother):
-        rollup(spark, database, lake_at(spark, tmp_path / "other", thursday()), CONFIG)
+        rollup(no_session, database, lake_at(tmp_path / "other", thursday()), CONFIG)
     with alone(database), pytest.raises(PipelineError, match="another process is writing"):
-        rollup(spark, database, lake, CONFIG)
+        rollup(no_session, database, lake, CONFIG)
     assert not lake.entries("rollup/hours")
     assert pgqueue("pipeline", "rollup", "--lake", f"{tmp_path}/none", dsn=dsn).stderr.startswith(
         "pgqueue: error: file:"
     )
 
 
-def test_an_empty_lake_has_nothing_to_roll_up(spark: "SparkSession", tmp_path: Path) -> None:
-    assert rollup(spark, None, new_lake(Lake(tmp_path / "lake")), Config()) == []
+def test_an_empty_lake_has_nothing_to_roll_up(tmp_path: Path) -> None:
+    assert rollup(no_session, None, new_lake(Lake(tmp_path / "lake")), Config()) == []
 
 
 @pytest.mark.parametrize(

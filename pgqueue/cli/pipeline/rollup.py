@@ -52,7 +52,7 @@ def rollup(
     from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - needs PySpark
     from pgqueue.spark.rollup import rollup as rollups  # noqa: PLC0415 - PySpark is slow to import, so other errors come first
 
-    written = rollups.rollup(spark(), None if no_postgres else queue.database, Lake(place), told, days=chosen)
+    written = rollups.rollup(spark, None if no_postgres else queue.database, Lake(place), told, days=chosen)
     done = Done(written, place, not no_postgres)
     if as_json:
         print_json(done)

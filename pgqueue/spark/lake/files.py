@@ -104,14 +104,24 @@ def rows_of(location: str, paths: Iterable[str], schema: pa.Schema) -> dataset.D
     Args:
         location: the table's folder.
         paths: the files, below the table.
-        schema: the columns, as files have them.
+        schema: the columns; the day is that of a file's folder.
 
     Raises:
         OSError: there is no such file.
     """
     system, root = opened(location)
     named = [f"{root}/{path}" for path in paths]
-    return dataset.dataset(named, schema=schema, filesystem=system, format="parquet")
+    if not named:
+        return dataset.dataset(schema.empty_table())
+    days = [field for field in schema if field.name == PARTITION]
+    return dataset.dataset(
+        named,
+        schema=schema,
+        filesystem=system,
+        format="parquet",
+        partitioning=dataset.partitioning(pa.schema(days), flavor="hive"),
+        partition_base_dir=root,
+    )
 
 
 def written_file(location: str, day: date | None, rows: pa.Table) -> Written:
@@ -126,6 +136,11 @@ def written_file(location: str, day: date | None, rows: pa.Table) -> Written:
     file = _File(files, root, day, rows.schema)
     file.add(rows)
     return file.close()
+
+
+def written_files(location: str, rows: pa.Table) -> list[Written]:
+    """Write rows into a file for each of their days, from this process."""
+    return [written_file(location, day, of_day) for day, of_day in _by_day(rows)]
 
 
 def _written(schema: pa.Schema, location: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import pyarrow as pa
+from pyarrow import dataset
 
 from pgqueue.errors import LakeError, LakeOfAnother
 from pgqueue.spark.lake import files
@@ -211,8 +212,11 @@ class Lake:
 
     def rows(self, table: str, schema: pa.Schema) -> pa.Table:
         """All rows of a small table without days, read in this process."""
-        named = [file.path.removeprefix(f"{table}/") for file in self.table(table).files().get(None, ())]
-        return files.rows_of(self.folder.at(table), named, schema).to_table()
+        return self.dataset(table, schema).to_table()
+
+    def dataset(self, table: str, schema: pa.Schema, days: Iterable[date] | None = None) -> dataset.Dataset:
+        """The rows of some days of a table, or of all, to read in this process; a column that a file does not have is null."""
+        return files.rows_of(self.folder.at(table), self._paths(table, days), schema)
 
     def table(self, name: str) -> Table:
         """A table, by its folder, such as ``rollup/hours``; it need not exist."""
@@ -232,7 +236,7 @@ class Lake:
         self,
         table: str,
         days: Sequence[date],
-        frame: "DataFrame",
+        rows: "DataFrame | pa.Table",
         *,
         made_from: Mapping[date, Mapping[str, str]] | None = None,
     ) -> list[Day]:
@@ -241,18 +245,20 @@ class Lake:
         Args:
             table: the table's folder below the lake, such as ``rollup/hours``.
             days: the days to replace; a day without rows becomes an empty one.
-            frame: the rows, with a column ``day``; rows of other days are left out.
+            rows: the rows, with a column ``day``, of these days; rows of other days in a frame are left out.
             made_from: what to record of each day, such as the generation of its source.
 
         Raises:
             LakeError: a column has another type in the other days, or the lake cannot be written to.
         """
+        notes = made_from or {}
+        made: dict[date | None, Mapping[str, str]] = {day: notes.get(day, {}) for day in days}
+        if isinstance(rows, pa.Table):
+            return self._replace(table, rows.schema, lambda: self._write_days(table, rows), made)
         from pyspark.sql.functions import col  # noqa: PLC0415 - heavy
 
-        notes = made_from or {}
-        rows = frame.where(col("day").isin(list(days)))
-        made: dict[date | None, Mapping[str, str]] = {day: notes.get(day, {}) for day in days}
-        return self._replace(table, arrow_schema(frame), lambda: self.write(table, rows), made)
+        frame = rows.where(col("day").isin(list(days)))
+        return self._replace(table, arrow_schema(frame), lambda: self.write(table, frame), made)
 
     def replace(self, table: str, rows: pa.Table) -> Day:
         """Replace all rows of a table without days, from this process."""
@@ -267,6 +273,11 @@ class Lake:
     def write_rows(self, table: str, day: date | None, rows: pa.Table) -> list[Written]:
         """Write rows for a table from this process, without their day; the file does not count yet. No rows make no file."""
         written = [files.written_file(self.folder.at(table), day, rows)] if rows.num_rows else []
+        self.passed("written")
+        return written
+
+    def _write_days(self, table: str, rows: pa.Table) -> list[Written]:
+        written = files.written_files(self.folder.at(table), rows)
         self.passed("written")
         return written
 
@@ -352,12 +363,14 @@ class Lake:
     def _frame(
         self, spark: "SparkSession", name: str, columns: Mapping[str, str], days: Iterable[date] | None = None
     ) -> "DataFrame":
+        return files.read(spark, self.folder.at(name), self._paths(name, days), columns)
+
+    def _paths(self, name: str, days: Iterable[date] | None) -> dict[str, date | None]:
+        """The files of some days of a table, or of all: where they are below it, and their days."""
         wanted = None if days is None else set(days)
-        there = self.table(name).files()
-        named = {
+        return {
             file.path.removeprefix(f"{name}/"): day
-            for day, found in there.items()
+            for day, found in self.table(name).files().items()
             for file in found
             if wanted is None or day in wanted
         }
-        return files.read(spark, self.folder.at(name), named, columns)

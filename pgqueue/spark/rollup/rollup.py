@@ -12,26 +12,29 @@ Each table's day records what it was made from: the generation of the day of end
 depends, the version of these rules, and the later days that reached back to it. If one of these has changed, the day is
 made again. So one rule covers late rows, a later day's long jobs, a new promise, and the work that a killed run left.
 PostgreSQL records, too, from which files of the lake its figures came.
+
+Small days are computed by DuckDB in this process, large ones by Spark, with the same statements.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
 
 from pgqueue.errors import LakeError
 from pgqueue.spark.lake.alone import alone
-from pgqueue.spark.rollup import busy as rollup_busy
-from pgqueue.spark.rollup import jobs as rollup_jobs
-from pgqueue.spark.rollup.failures import failures
+from pgqueue.spark.rollup import in_duckdb
+from pgqueue.spark.rollup.engine import Engine, T
 from pgqueue.spark.rollup.rows import rows_of
+from pgqueue.spark.rollup.tables import BUSY, DAYS, PROMISES, folder
+from pgqueue.spark.session import SessionOrStart, when_needed
 from pgqueue.store.pipeline import rollups
 from pgqueue.store.pipeline.lake import origin
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from pgqueue.spark.config import Config
+    from pgqueue.spark.config import Config, Slo
     from pgqueue.spark.lake.lake import Lake
     from pgqueue.spark.lake.record import Day
     from pgqueue.store.database import Database
@@ -40,18 +43,12 @@ MadeFrom: TypeAlias = dict[str, str]
 
 RULES = "1"
 """Counts how often the meaning of a figure changed: older figures are made again."""
-BUSY = "busy"
 ROWS_AT_ONCE = 20_000_000
-"""Days are computed in batches of about this many jobs: small days together, and a killed run repeats one batch."""
-SETTINGS = {
-    # Sketches are objects. Above this number of groups in a task, Spark sorts the rows instead of looking each group
-    # up; its default of 128 is less than the hours of six tasks. The two sketches of a group take about 10 KB.
-    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "4096",
-}
+"""Spark computes days of about this many jobs at once: a killed run repeats one batch. DuckDB's batches are smaller."""
 
 
 def rollup(
-    spark: "SparkSession",
+    spark: SessionOrStart,
     database: "Database | None",
     lake: "Lake",
     config: "Config",
@@ -61,7 +58,7 @@ def rollup(
     """Bring the roll-ups up to date; a second run finds nothing to do.
 
     Args:
-        spark: the session that computes.
+        spark: the session that computes large days, or what starts it once one is needed.
         database: where to write the tables; None: only to the lake.
         lake: the lake to sum up.
         config: promises, tenants, costs.
@@ -86,8 +83,7 @@ def rollup(
 
 
 def _in_lake(work: "_Work") -> set[date]:
-    with _settings(work.spark):
-        return work.of_one_day() | work.across_days()
+    return work.of_one_day() | work.across_days()
 
 
 class _Work:
@@ -95,13 +91,13 @@ class _Work:
 
     def __init__(
         self,
-        spark: "SparkSession",
+        spark: SessionOrStart,
         lake: "Lake",
         config: "Config",
         days: Iterable[date] | None,
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        self.spark = spark
+        self.spark = when_needed(spark)
         self.lake = lake
         self.check = check
         self.config = config
@@ -123,7 +119,7 @@ class _Work:
             self._write_busy({day: plain[day] for day in batch})
             done.update(batch)
         for batch in self._batches(self._stale("failures", plain)):
-            done.update(self._write("failures", plain, batch, lambda days: failures(self._jobs(days))))
+            done.update(self._write("failures", plain, batch, self._failures))
         for batch in self._batches(self._stale("tenants", configured)):
             done.update(self._write("tenants", configured, batch, self._tenants))
         return done
@@ -134,14 +130,14 @@ class _Work:
         plain = {day: {**self._base(day), "later": _said(later[day])} for day in self.chosen}
         made = {day: {**one, "config": self.config.fingerprint()} for day, one in plain.items()}
         done = set()
-        for table, wanted, frame in (
+        for table, wanted, rows in (
             ("hours", made, self._hours(later)),
             ("days", made, self._days),
             ("workers", plain, self._workers(later)),
         ):
             current = self._with_those_reached(table, wanted, later)
             for batch in self._batches(self._stale(table, current)):
-                done.update(self._write(table, current, batch, frame))
+                done.update(self._write(table, current, batch, rows))
         return done
 
     # What a table's day should be made from, and what it was made from
@@ -150,7 +146,7 @@ class _Work:
         return {"ended": str(self.ended[day].generation), "rules": RULES}
 
     def _made(self, table: str) -> dict[date, MadeFrom]:
-        entries = self.lake.entries(f"rollup/{table}")
+        entries = self.lake.entries(folder(table))
         return {entry.day: entry.made_from for entry in entries if entry.day is not None}
 
     def _stale(self, table: str, wanted: Mapping[date, MadeFrom]) -> list[date]:
@@ -183,10 +179,18 @@ class _Work:
     # Writing
 
     def _batches(self, days: Iterable[date]) -> Iterator[list[date]]:
+        """Small days together, for DuckDB; then large days together, for Spark."""
+        found = list(days)
+        most = in_duckdb.MOST_ROWS
+        yield from self._together([day for day in found if self.ended[day].rows <= most], most)
+        yield from self._together([day for day in found if self.ended[day].rows > most], ROWS_AT_ONCE)
+
+    def _together(self, days: Iterable[date], most: int) -> Iterator[list[date]]:
+        """Batches of days with up to this many jobs, and of days that have more."""
         batch: list[date] = []
         rows = 0
         for day in days:
-            if batch and rows + self.ended[day].rows > ROWS_AT_ONCE:
+            if batch and rows + self.ended[day].rows > most:
                 yield batch
                 batch, rows = [], 0
             batch.append(day)
@@ -194,71 +198,94 @@ class _Work:
         if batch:
             yield batch
 
+    def _engine(self, days: Iterable[date]) -> AbstractContextManager[Engine[Any]]:
+        """What computes a batch."""
+        if sum(self.ended[day].rows for day in days) <= in_duckdb.MOST_ROWS:
+            return in_duckdb.opened(self.lake)
+        from pgqueue.spark.rollup.in_spark import InSpark  # noqa: PLC0415 - PySpark
+
+        return nullcontext(InSpark(self.lake, self.spark()))
+
     def _write(
         self,
         table: str,
         wanted: Mapping[date, MadeFrom],
         days: list[date],
-        frame: Callable[[list[date]], "DataFrame"],
+        rows: Callable[[Engine[Any], list[date]], object],
     ) -> list[date]:
         self.check()
-        self.lake.replace_days(f"rollup/{table}", days, frame(days), made_from=wanted)
+        with self._engine(days) as engine:
+            engine.replace(table, days, rows(engine, days), wanted)
         return days
 
     def _write_busy(self, wanted: Mapping[date, MadeFrom]) -> None:
         """Write when jobs ran, and record how many days each day's jobs reach back."""
-        found = rollup_busy.parts(self.lake.ended(self.spark, wanted)).persist()
-        try:
-            reaches = {row.day: row.reaches for row in rollup_busy.reaching(found).collect()}
+        self.check()
+        with (
+            self._engine(wanted) as engine,
+            engine.kept(engine.run("busy", ended=engine.ended(wanted))) as found,
+        ):
+            told = engine.fetched(engine.run("reaching", busy=found)).to_pylist()
+            reaches = {row["day"]: row["reaches"] for row in told}
             noted = {day: {**made, "reaches": str(reaches.get(day, 0))} for day, made in wanted.items()}
-            self._write(BUSY, noted, list(noted), lambda _: found)
-        finally:
-            found.unpersist()
+            engine.replace(BUSY, list(noted), found, noted)
 
     # The tables
 
-    def _jobs(self, days: Iterable[date]) -> "DataFrame":
-        return rollup_jobs.timed(self.lake.ended(self.spark, days))
-
-    def _busy(self, days: Iterable[date], later: Mapping[date, dict[int, str]]) -> "DataFrame":
-        """When jobs ran, of these days and of those that reach back to them."""
-        reaching = {day + timedelta(days=back) for day in days for back in (0, *later[day])}
-        return self.lake.day_table(self.spark, f"rollup/{BUSY}", sorted(reaching))
-
-    def _tenants(self, days: list[date]) -> "DataFrame":
-        return rollup_jobs.tenants(self._jobs(days), self.config)
-
-    def _hours(self, later: Mapping[date, dict[int, str]]) -> Callable[[list[date]], "DataFrame"]:
+    def _hours(self, later: Mapping[date, dict[int, str]]) -> Callable[[Engine[T], list[date]], T]:
         own = {day: {**self._base(day), "config": self.config.fingerprint()} for day in self.chosen}
         stale = set(self._stale("hours", own))
 
-        def frame(days: list[date]) -> "DataFrame":
+        def rows(engine: Engine[T], days: list[date]) -> T:
             """If only later days changed, the figures of the day's own jobs are taken from the existing hours."""
-            fresh, kept = [day for day in days if day in stale], [day for day in days if day not in stale]
-            parts = [rollup_jobs.own_hours(self._jobs(fresh), self.config.slos)] if fresh else []
-            if kept:
-                former = self.lake.day_table(self.spark, "rollup/hours", kept)
-                parts.append(rollup_jobs.own_part(former))
-            busy = rollup_busy.of_jobs(self._busy(days, later), days)
-            whole = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
-            return rollup_jobs.hours(whole, busy, self.config.slos)
+            promises = engine.small(_promises(self.config.slos))
+            jobs = engine.run("timed", ended=engine.ended(day for day in days if day in stale))
+            sums = engine.run(
+                "hours",
+                fresh=engine.run("own_hours", jobs=jobs, promises=promises),
+                kept=engine.of_days("hours", [day for day in days if day not in stale]),
+                busy=self._busy(engine, days, later),
+            )
+            return engine.run("judged", sums=sums, promises=promises)
 
-        return frame
+        return rows
 
-    def _days(self, days: list[date]) -> "DataFrame":
-        return rollup_jobs.days(self.lake.day_table(self.spark, "rollup/hours", days), self.config.slos)
+    def _days(self, engine: Engine[T], days: list[date]) -> T:
+        sums = engine.run("days", hours=engine.of_days("hours", days))
+        return engine.run("judged", sums=sums, promises=engine.small(_promises(self.config.slos)))
 
-    def _workers(self, later: Mapping[date, dict[int, str]]) -> Callable[[list[date]], "DataFrame"]:
-        workers = self.lake.workers(self.spark)
-        return lambda days: rollup_busy.of_workers(self._busy(days, later), days, workers)
+    def _tenants(self, engine: Engine[T], days: list[date]) -> T:
+        values = {
+            "path": self.config.tenant,
+            "price": None if self.config.cost is None else self.config.cost.per_run_second,
+        }
+        return engine.run("tenants", values, jobs=engine.run("timed", ended=engine.ended(days)))
+
+    @staticmethod
+    def _failures(engine: Engine[T], days: list[date]) -> T:
+        return engine.run("failures", failed=engine.failed(days))
+
+    def _workers(self, later: Mapping[date, dict[int, str]]) -> Callable[[Engine[T], list[date]], T]:
+        def rows(engine: Engine[T], days: list[date]) -> T:
+            busy = self._busy(engine, days, later)
+            return engine.run("workers", busy=busy, days=engine.small(_table(days)), workers=engine.workers())
+
+        return rows
+
+    @staticmethod
+    def _busy(engine: Engine[T], days: Iterable[date], later: Mapping[date, dict[int, str]]) -> T:
+        """When jobs ran in these days, also jobs of the days that reach back to them."""
+        wanted = list(days)
+        reaching = {day + timedelta(days=back) for day in wanted for back in (0, *later[day])}
+        return engine.run(
+            "within", busy=engine.of_days(BUSY, sorted(reaching)), days=engine.small(_table(wanted))
+        )
 
 
 def _sent(database: "Database", lake: "Lake", days: Iterable[date]) -> set[date]:
     """Copy the lake's figures of some days to PostgreSQL; returns the days that were out of date."""
     made = database.run(rollups.made())
-    tables = {
-        table: {entry.day: entry for entry in lake.entries(f"rollup/{table}")} for table in rollups.ROLLUPS
-    }
+    tables = {table: {entry.day: entry for entry in lake.entries(folder(table))} for table in rollups.ROLLUPS}
     done = set()
     for day in days:
         entries = {table: of[day] for table, of in tables.items()}
@@ -282,17 +309,24 @@ def _said(later: Mapping[int, str]) -> str:
     return " ".join(f"{back}@{generation}" for back, generation in sorted(later.items()))
 
 
-@contextmanager
-def _settings(spark: "SparkSession") -> Iterator[None]:
-    """Use our settings for the length of the block: other code may own the session."""
-    former: dict[str, str | None] = {name: spark.conf.get(name, None) for name in SETTINGS}
-    for name, value in SETTINGS.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, was in former.items():
-            if was is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, was)
+def _promises(slos: Iterable["Slo"]) -> pa.Table:
+    """The promises, as the statements read them."""
+    rows = [
+        {
+            "queue": one.queue,
+            "task": one.task,
+            "wait": _microseconds(one.wait),
+            "run": _microseconds(one.run),
+            "objective": one.objective,
+        }
+        for one in slos
+    ]
+    return pa.Table.from_pylist(rows, PROMISES)
+
+
+def _table(days: Sequence[date]) -> pa.Table:
+    return pa.table([days], schema=DAYS)
+
+
+def _microseconds(span: timedelta | None) -> int | None:
+    return None if span is None else span // timedelta(microseconds=1)

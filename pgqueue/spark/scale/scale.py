@@ -23,7 +23,7 @@ from pgqueue.store.made_up import scale as plans
 from pgqueue.store.made_up.scale import Exact
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import Row, SparkSession
 
     from pgqueue.spark.lake.lake import Lake
 
@@ -117,7 +117,7 @@ def scale(ground: Ground, wish: Wish, told: Callable[[str], object] = lambda _: 
     timed("generate", lambda: generate(ground.database, wish), root=ground.server)
     for name, do in _pipeline(ground, lake):
         timed(name, do)
-    by_spark = timed("same in Spark", lambda: _by_spark(lake.ended(ground.spark)))
+    by_spark = timed("same in Spark", lambda: _by_spark(lake, ground.spark))
     by_sql = timed("same in SQL", lambda: ground.database.run(plans.rollup(RANKS)), root=ground.server)
     files = [file for day in lake.days() for file in day.files]
     answers = {"pipeline": _of_lake(lake, ground.spark), "Spark": by_spark}
@@ -153,23 +153,17 @@ def _pipeline(ground: Ground, lake: "Lake") -> Iterator[tuple[str, Callable[[], 
     yield "rollup", lambda: rollup(spark, database, lake, CONFIG)
 
 
-def _by_spark(jobs: "DataFrame") -> dict[Key, Sketched]:
+def _by_spark(lake: "Lake", spark: "SparkSession") -> dict[Key, Sketched]:
     """The same roll-up with Spark's sketches, read from the lake."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name; heavy
+    from pgqueue.spark.rollup.in_spark import InSpark  # noqa: PLC0415 - PySpark
+    from pgqueue.spark.rollup.tables import PROMISES  # noqa: PLC0415 - Arrow
 
-    from pgqueue.spark.rollup.jobs import RANKS as NAMED  # noqa: PLC0415 - PySpark
-    from pgqueue.spark.rollup.jobs import own_hours, timed  # noqa: PLC0415 - PySpark
-
-    asked = [
-        F.when(
-            F.col(f"{what}_sketch").isNotNull(),
-            F.kll_sketch_get_quantile_double(f"{what}_sketch", F.lit(rank)),
-        ).alias(f"{what}_{name}")
-        for what in ("wait", "run")
-        for name, rank in NAMED.items()
-    ]
-    hour = F.unix_seconds("hour").alias("hour")
-    found = own_hours(timed(jobs), ()).select("queue", "task", hour, *COUNTED, *asked)
+    engine = InSpark(lake, spark)
+    none = engine.small(PROMISES.empty_table())
+    own = engine.run("own_hours", jobs=engine.run("timed", ended=lake.ended(spark)), promises=none)
+    names = [f"{what}_{name}" for what in ("wait", "run") for name in ASKED]
+    judged = engine.run("judged", sums=own, promises=none)
+    found = judged.selectExpr("queue", "task", "unix_seconds(hour) as hour", *COUNTED, *names)
     return {_key(row): _sketched(row) for row in found.toLocalIterator()}
 
 

@@ -1,0 +1,161 @@
+"""Roll-ups with DuckDB, for days that are small: no Spark session is started for them.
+
+DuckDB runs in this process, and reads the lake's files through Arrow, on a disk or in an object store. Macros give it the
+functions of Spark that the statements use; sketches are those of Apache DataSketches, which Spark uses, too.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date
+from itertools import count
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pgqueue.errors import LakeError
+from pgqueue.spark.lake.lake import ENDED, ENDED_TABLE, WORKER_SCHEMA, WORKERS
+from pgqueue.spark.rollup import sketches
+from pgqueue.spark.rollup.attempts import FAILED, READS, failed
+from pgqueue.spark.rollup.engine import statement
+from pgqueue.spark.rollup.tables import SCHEMAS, folder
+
+if TYPE_CHECKING:
+    from pgqueue.spark.lake.lake import Lake
+
+MOST_ROWS = 2_000_000
+"""A day with more rows is left to Spark; so many rows are computed at once."""
+AT_ONCE = 10_000
+"""Jobs whose failed attempts are in memory at once."""
+MACROS = (
+    "unix_micros(instant) as epoch_us(instant)",
+    "timestamp_micros(number) as make_timestamptz(cast(number as bigint))",
+    "unix_date(day) as date_diff('day', date '1970-01-01', day)",
+    "date_from_unix_date(number) as date '1970-01-01' + number",
+    "pmod(number, divisor) as ((number % divisor) + divisor) % divisor",
+    "explode(list) as unnest(list)",
+    "sequence(first, last, step := 1) as generate_series(first, last, step)",
+    "get_json_object(json, path) as json_extract_string(json, path)",
+    "kll_sketch_agg_double(value) as pgqueue_sketched(list(value) filter (where value is not null))",
+    "kll_merge_agg_double(sketch) as pgqueue_merged(list(sketch) filter (where sketch is not null))",
+    "kll_sketch_get_quantile_double(sketch, rank) as pgqueue_quantile(sketch, rank)",
+)
+"""Functions of Spark, for DuckDB."""
+FUNCTIONS = (
+    ("pgqueue_sketched", sketches.sketched, ["double[]"], "blob"),
+    ("pgqueue_merged", sketches.merged, ["blob[]"], "blob"),
+    ("pgqueue_quantile", sketches.quantiles, ["blob", "double"], "double"),
+)
+PATH = "path"
+"""The value that is a JSON path."""
+KEY = re.compile(r"\['([^']+)'\]")
+VALUE = re.compile(r":([a-z]+)\b")
+
+
+@contextmanager
+def opened(lake: "Lake") -> Iterator["InDuckdb"]:
+    """An engine with a DuckDB of its own, until the block ends.
+
+    Raises:
+        LakeError: a file of the lake cannot be read.
+    """
+    try:
+        with duckdb.connect() as connection:
+            yield InDuckdb(lake, connection)
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
+        raise LakeError(f"{lake.uri} cannot be rolled up: {' '.join(str(error).split())}") from error
+
+
+class InDuckdb:
+    """An engine whose tables are views and tables in a DuckDB of its own."""
+
+    def __init__(self, lake: "Lake", connection: duckdb.DuckDBPyConnection) -> None:
+        """Give the connection the functions of Spark that the statements use."""
+        self._lake = lake
+        self._connection = connection
+        self._numbers = count()
+        for name, function, parameters, returned in FUNCTIONS:
+            connection.create_function(  # type: ignore[call-overload]  # names of its enumerations do, too
+                name, function, parameters, returned, type="arrow", null_handling="special"
+            )
+        for macro in MACROS:
+            connection.execute(f"create macro {macro}")
+
+    def ended(self, days: Iterable[date]) -> str:
+        """Ended jobs of some days, read when a statement needs them."""
+        return self._registered(self._lake.dataset(ENDED, ENDED_TABLE, days))
+
+    def failed(self, days: Iterable[date]) -> str:
+        """Their failed attempts. They are read only once, so only one statement can have them."""
+        jobs = self._lake.dataset(ENDED, ENDED_TABLE, days)
+        batches = jobs.to_batches(
+            columns=list(READS), batch_size=AT_ONCE, filter=pc.field("errors").is_valid()
+        )
+        return self._registered(pa.RecordBatchReader.from_batches(FAILED, failed(batches)))
+
+    def of_days(self, table: str, days: Iterable[date]) -> str:
+        """A roll-up table's rows of some days."""
+        return self._registered(self._lake.dataset(folder(table), SCHEMAS[table], days))
+
+    def workers(self) -> str:
+        """All workers that ever ran."""
+        return self._registered(self._lake.rows(WORKERS, WORKER_SCHEMA))
+
+    def small(self, rows: pa.Table) -> str:
+        """Rows that are made in this process."""
+        return self._registered(rows)
+
+    def run(self, name: str, /, values: Mapping[str, object] | None = None, **tables: str) -> str:
+        """The result of a statement, computed when it is fetched or written."""
+        text = statement(name).format(**tables)
+        made = self._name()
+        if values is None:
+            self._connection.execute(f"create temp view {made} as {text}")
+        else:  # a view cannot have values
+            named = VALUE.sub(r"$\1", text)
+            given = {name: _path(value) if name == PATH else value for name, value in values.items()}
+            self._connection.execute(f"create temp table {made} as {named}", given)
+        return made
+
+    @contextmanager
+    def kept(self, rows: str) -> Iterator[str]:
+        """The same rows in a table, until the block ends."""
+        made = self._name()
+        self._connection.execute(f"create temp table {made} as from {rows}")
+        try:
+            yield made
+        finally:
+            self._connection.execute(f"drop table {made}")
+
+    def fetched(self, rows: str) -> pa.Table:
+        """Rows in this process."""
+        return self._connection.sql(f"from {rows}").to_arrow_table()
+
+    def replace(
+        self, table: str, days: Sequence[date], rows: str, made_from: Mapping[date, Mapping[str, str]]
+    ) -> None:
+        """Replace some days of a roll-up table with rows, in one commit."""
+        schema = SCHEMAS[table]
+        names = ", ".join(schema.names)
+        found = self._connection.sql(f"select {names} from {rows}").to_arrow_table()
+        self._lake.replace_days(folder(table), days, found.cast(schema), made_from=made_from)
+
+    def _registered(self, rows: object) -> str:
+        name = self._name()
+        self._connection.register(name, rows)
+        return name
+
+    def _name(self) -> str:
+        return f"pgqueue_{next(self._numbers)}"
+
+
+def _path(path: object) -> object:
+    """A JSON path as DuckDB writes it: ``."key"``, where Spark writes ``['key']``."""
+    return (
+        path
+        if path is None
+        else KEY.sub(lambda found: f".{json.dumps(found[1], ensure_ascii=False)}", str(path))
+    )
