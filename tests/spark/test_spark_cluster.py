@@ -20,6 +20,7 @@ from pgqueue.spark.lake import in_arrow, in_duckdb
 from pgqueue.spark.lake.export import export
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.verify import Finding, verify
+from pgqueue.spark.rollup import in_duckdb as rollup_in_duckdb
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,7 +93,7 @@ def test_the_master_and_the_settings_of_the_command_are_those_of_the_session(
     ended(dsn, DAY, 1)
     export(sessions.session, queue.database, Lake(tmp_path))  # of a day so small that it starts none
     ended(dsn, NEXT, 1)
-    for engine in (in_arrow, in_duckdb):
+    for engine in (in_arrow, in_duckdb, rollup_in_duckdb):
         monkeypatch.setattr(engine, "MOST_ROWS", -1)
     asked: dict[str, Any] = {}
 

@@ -1,7 +1,9 @@
 """The lake: days go out whole, agree with the database, and only then are forgotten by it."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,7 +17,7 @@ from spark.lake_history import DAY, ENDED, NEXT, died, ended, history_ids, lake_
 from pgqueue import PgQueue
 from pgqueue.errors import LakeError, NotVerified, PipelineError
 from pgqueue.spark.lake import frames, in_arrow
-from pgqueue.spark.lake.export import ExportOptions, export, final_below
+from pgqueue.spark.lake.export import ExportOptions, _Exporter, export, final_below
 from pgqueue.spark.lake.files import arrow_schema
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.prune import Fate, prune
@@ -34,10 +36,10 @@ if TYPE_CHECKING:
 ENGINES = ("arrow", "spark")
 
 
-def left_to(engine: str, monkeypatch: pytest.MonkeyPatch) -> "ModuleType":
-    """Have an engine export every day; the module that reads for it."""
+def left_to(engine: str, monkeypatch: pytest.MonkeyPatch) -> "ModuleType | type[in_arrow.Reader]":
+    """Have an engine export every day; what reads for it, with a function ``ended``."""
     monkeypatch.setattr(in_arrow, "MOST_ROWS", -1 if engine == "spark" else in_arrow.MOST_ROWS)
-    return frames if engine == "spark" else in_arrow
+    return frames if engine == "spark" else in_arrow.Reader
 
 
 @pytest.fixture
@@ -115,19 +117,37 @@ def test_dead_jobs_that_are_retried_stay_in_the_lake_and_others_have_to_be_there
     assert lake_ids(spark, lake) == sorted(ids)
 
 
-@pytest.mark.parametrize("by", ENGINES)
-def test_dead_jobs_that_go_while_they_are_read_are_counted_as_they_were_written(
-    spark: "SparkSession", queue: PgQueue, dsn: str, lake: Lake, *, monkeypatch: pytest.MonkeyPatch, by: str
+@pytest.mark.parametrize(
+    ("by", "first"), [("spark", "counted"), ("arrow", "counted"), ("arrow", "read")], ids=str
+)
+def test_dead_jobs_that_go_between_count_and_read_are_counted_as_they_were_written(
+    spark: "SparkSession",
+    queue: PgQueue,
+    dsn: str,
+    lake: Lake,
+    *,
+    monkeypatch: pytest.MonkeyPatch,
+    by: str,
+    first: str,
 ) -> None:
+    """A small day is counted and read at the same time: either can be first."""
     ids = [*ended(dsn, DAY, 2), *died(dsn, DAY, 3)]
     module = left_to(by, monkeypatch)
-    read = module.ended
+    done = {"counted": Event(), "read": Event()}
 
-    def purged_before_it_is_read(*given: Any, **span: int) -> Any:
-        queue.purge_dead(ids[-1:])
-        return read(*given, **span)
+    def in_turn(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def turn(*given: Any, **span: Any) -> Any:
+            if name != first:
+                assert done[first].wait(30)
+                queue.purge_dead(ids[-1:])
+            found = function(*given, **span)
+            done[name].set()
+            return found
 
-    monkeypatch.setattr(module, "ended", purged_before_it_is_read)
+        return turn
+
+    monkeypatch.setattr(_Exporter, "_held", in_turn("counted", _Exporter._held))  # noqa: SLF001 - when it counts
+    monkeypatch.setattr(module, "ended", in_turn("read", module.ended))
     (one,) = export(spark, queue.database, lake)
 
     assert (one.history, one.dead) == (2, 2)
@@ -141,7 +161,7 @@ def test_rows_of_the_history_that_were_not_written_are_not_made_to_count(
 ) -> None:
     ended(dsn, DAY, 5)
     module = left_to(by, monkeypatch)
-    read = module.ended
+    read: Callable[..., Any] = module.ended
 
     def without_one(*given: Any, **span: int) -> Any:
         rows = read(*given, **span)

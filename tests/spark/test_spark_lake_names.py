@@ -16,7 +16,6 @@ from pgqueue.spark.lake import in_arrow
 from pgqueue.spark.lake.export import Exported, export
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.verify import Finding, verify
-from pgqueue.store.database import Database
 from pgqueue.store.pipeline import lake as plans
 
 if TYPE_CHECKING:
@@ -59,13 +58,13 @@ def test_a_day_that_cannot_be_exported_is_told_and_the_days_after_it_are_exporte
 ) -> None:
     first, second = ended(dsn, DAY, 4), ended(dsn, NEXT, 3)
 
-    def unreadable(database: Database, day: date, *, since: int, below: int) -> pa.Table | None:
+    def unreadable(reader: in_arrow.Reader, day: date, *, since: int, below: int) -> pa.Table | None:
         if day == DAY:
             raise OSError("File name too long")
-        return read(database, day, since=since, below=below)
+        return read(reader, day, since=since, below=below)
 
-    read = in_arrow.ended
-    monkeypatch.setattr(in_arrow, "ended", unreadable)
+    read = in_arrow.Reader.ended
+    monkeypatch.setattr(in_arrow.Reader, "ended", unreadable)
     told: list[Exported] = []
     with pytest.raises(
         PipelineError, match=rf"^1 of 2 days were not exported: day {DAY}: File name too long"
@@ -111,13 +110,13 @@ def test_an_export_whose_database_is_gone_tries_no_other_day_and_blames_none(
         ended(queue.database.dsn, one, 1)
     tried = []
 
-    def cut(database: Database, day: date, **_: int) -> None:
+    def cut(_: in_arrow.Reader, day: date, **__: int) -> None:
         tried.append(day)
-        (holder,) = database.run(plans.holder())
+        (holder,) = queue.database.run(plans.holder())
         ask(queue.database.dsn, "select pg_terminate_backend(%(pid)s)", pid=holder.pid)
         raise OSError("the server closed the connection")
 
-    monkeypatch.setattr(in_arrow, "ended", cut)
+    monkeypatch.setattr(in_arrow.Reader, "ended", cut)
     with pytest.raises(PipelineError, match="held the lake's lock was lost"):
         export(spark, queue.database, lake)
     assert tried == [DAY]
@@ -130,11 +129,11 @@ def test_a_server_that_fails_is_not_a_bad_day_and_is_not_asked_for_the_others(
     ended(dsn, NEXT, 1)
     tried = []
 
-    def full(_: Database, day: date, **__: int) -> None:
+    def full(_: in_arrow.Reader, day: date, **__: int) -> None:
         tried.append(day)
         raise DiskFull("could not extend file")
 
-    monkeypatch.setattr(in_arrow, "ended", full)
+    monkeypatch.setattr(in_arrow.Reader, "ended", full)
     with pytest.raises(DiskFull, match="could not extend file"):
         export(spark, queue.database, lake)
     assert tried == [DAY]

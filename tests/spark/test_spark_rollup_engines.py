@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import datasketches
+import datasketches  # type: ignore[import-untyped]  # it has no types
 import pytest
 from spark.rollup_days import (
     ENGINES,

@@ -35,6 +35,8 @@ from pgqueue.store.pipeline import lake as plans
 from pgqueue.store.pipeline.lake import MARGIN, Contents, Session, Share, first_open_day
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from pyspark.sql import SparkSession
 
 log = logging.getLogger("pgqueue.pipeline")
@@ -127,8 +129,6 @@ def export(
         lake.create(database.run(plans.origin(database.catalogue.schema)))
         lake.sweep(ENDED)
         exporter = _Exporter(when_needed(spark), database, lake, given, lock)
-        exported = []
-        failed: dict[date, str] = {}
         due = exporter.due()
         if exporter.open:
             log.warning(
@@ -137,24 +137,38 @@ def export(
                 "; ".join(map(str, exporter.open)),
             )
             tell_open(exporter.open)
-        for day in due:
-            lock.still()  # another export may have begun
-            try:
-                one = exporter.export(day)
-            except _NoSession as error:
-                raise error.why from None
-            except Exception as error:  # noqa: BLE001 - an error of one day must not stop the days after it
-                _require_server(error, lock)
-                failed[day] = f"{exporter.unfit(day)}{in_a_line(error)}"
-                log.error("day %s was not exported: %s; export continues with the next day", day, failed[day])  # noqa: TRY400 - raised below
-                continue
-            if one is not None:
-                exported.append(one)
-                tell(one)
+        exported: list[Exported] = []
+        with exporter.reader:
+            failed = _each(exporter, due, exported, tell)
         in_arrow.keep_workers(database, lake)
         in_arrow.keep_deploys(database, lake)
     _require_all(failed, len(exported))
     return exported
+
+
+def _each(
+    exporter: "_Exporter",
+    due: Collection[date],
+    exported: list[Exported],
+    tell: Callable[[Exported], object],
+) -> dict[date, str]:
+    """Export each day on its own, and note it in ``exported``; returns the days that failed, and why."""
+    failed: dict[date, str] = {}
+    for day in due:
+        exporter.lock.still()  # another export may have begun
+        try:
+            one = exporter.export(day)
+        except _NoSession as error:
+            raise error.why from None
+        except Exception as error:  # noqa: BLE001 - an error of one day must not stop the days after it
+            _require_server(error, exporter.lock)
+            failed[day] = f"{exporter.unfit(day)}{in_a_line(error)}"
+            log.error("day %s was not exported: %s; export continues with the next day", day, failed[day])  # noqa: TRY400 - raised below
+            continue
+        if one is not None:
+            exported.append(one)
+            tell(one)
+    return failed
 
 
 class _NoSession(Exception):
@@ -194,6 +208,8 @@ class _Exporter:
         final: the rows of transactions below this number are final; set once there is something to do.
         open: transactions that stayed open, which may add rows to closed days; as far as this role may see them.
         former: the days that were in the lake before.
+        rows: about how many rows of each day are not in the lake.
+        reader: reads small days.
     """
 
     def __init__(
@@ -212,6 +228,8 @@ class _Exporter:
         self.final = 0
         self.open: Sequence[Session] = ()
         self.former: Mapping[date, EndedDay] = {}
+        self.rows: Mapping[date, int] = {}
+        self.reader = in_arrow.Reader(database)
 
     def due(self) -> list[date]:
         """The closed days with rows that are not in the lake; waits for open transactions that may add some.
@@ -222,8 +240,9 @@ class _Exporter:
         self.database.run(extract.check_numbers(self.database.run(extract.look())))
         seen = self.database.run(plans.horizon(now=self.options.now))
         self.former = {entry.day: entry for entry in self.lake.days() if entry.day is not None}
-        known = {day: entry.below for day, entry in self.former.items()}
+        known = {day: entry.below for day, entry in self.former.items() if day not in self.options.again}
         there = self.database.run(plans.there(known, seen.xmax))
+        self.rows = {one.day: one.waiting for one in there}
         first_open = first_open_day(seen.at, as_delay("margin", self.options.margin))
         due = {one.day for one in there if one.waiting and one.day < first_open}
         again = self._again({one.day for one in there if one.stands and one.day < first_open})
@@ -238,11 +257,12 @@ class _Exporter:
         started = time.monotonic()
         former = None if day in self.options.again else self.former.get(day)
         since = 0 if former is None else former.below
+        self.lake.table(ENDED).require(ENDED_TABLE)
+        ahead = self._ahead(day, since)
         held = self._held(day, since)
         if not held.rows:
             return None
-        self.lake.table(ENDED).require(ENDED_TABLE)
-        written = self._write(day, since, held)
+        written = self._write(day, since, held, ahead)
         history, dead = self._found(day, since, held, written)
         batch = Batch(
             generation=self.lake.table(ENDED).generation(day) + 1,
@@ -295,14 +315,31 @@ class _Exporter:
     def _held(self, day: date, since: int) -> Contents:
         return self.database.run(plans.contents(day, since=since, below=self.final))
 
-    def _write(self, day: date, since: int, held: Contents) -> list[Written]:
+    def _ahead(self, day: date, since: int) -> "Future[list[Written] | None] | None":
+        """Begin to write a day of few rows, beside the database's count of it; None: it has too many."""
+        if self.rows[day] > min(in_arrow.MOST_ROWS, self.options.rows_per_file):
+            return None
+        return self.reader.start(lambda: self._by_arrow(day, since))
+
+    def _write(
+        self, day: date, since: int, held: Contents, ahead: "Future[list[Written] | None] | None"
+    ) -> list[Written]:
         """Write a day's rows: from this process if they are few and small, by Spark otherwise."""
-        if held.rows <= min(in_arrow.MOST_ROWS, self.options.rows_per_file):
-            rows = in_arrow.ended(self.database, day, since=since, below=self.final)
-            if rows is not None:
-                return self.lake.write_rows(ENDED, day, rows)
+        written = None if ahead is None else ahead.result()
+        if written is not None and _rows(written) != held.rows:
+            # Dead jobs were revived or purged between the two. Read after the count, they can only be fewer.
+            written = self.reader.start(lambda: self._by_arrow(day, since)).result()
+        return self._by_spark(day, since, held) if written is None else written
+
+    def _by_arrow(self, day: date, since: int) -> list[Written] | None:
+        """Write a day's rows from this process; None: they have too many bytes."""
+        rows = self.reader.ended(day, since=since, below=self.final)
+        return None if rows is None else self.lake.write_rows(ENDED, day, rows)
+
+    def _by_spark(self, day: date, since: int, held: Contents) -> list[Written]:
         from pgqueue.spark.lake.frames import arranged, ended  # noqa: PLC0415 - needs PySpark
 
+        self.reader.close()  # Spark may take hours
         try:
             spark = self.spark()
         except Exception as error:
@@ -319,7 +356,7 @@ class _Exporter:
         number of written rows equals the number counted before, they are the same rows. Otherwise the written files are
         read.
         """
-        rows = sum(one.rows for one in written)
+        rows = _rows(written)
         if rows == held.rows:
             return held.history, held.dead
         left = self._held(day, since)
@@ -336,6 +373,10 @@ class _Exporter:
         if rows <= in_duckdb.MOST_ROWS:
             return in_duckdb.shares(self.lake.folder.at(ENDED), [one.path for one in written], ENDED_SCHEMA)
         return shares(self.lake.written(self.spark(), written))
+
+
+def _rows(written: Sequence[Written]) -> int:
+    return sum(one.rows for one in written)
 
 
 def final_below(database: Database, barrier: int, wait: timedelta) -> tuple[int, Sequence[Session]]:

@@ -4,9 +4,11 @@ PostgreSQL sends the rows by ADBC, as it sends them to Spark's executors (:mod:`
 session is started.
 """
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from datetime import date
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,11 +17,16 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from pgqueue.spark.lake.lake import DEPLOY_SCHEMA, DEPLOYS, ENDED_SCHEMA, WORKER_SCHEMA, WORKERS, Lake
 from pgqueue.spark.reading.columns import Shape
-from pgqueue.spark.reading.fetching import Fetch, fetch
+from pgqueue.spark.reading.fetching import Fetch, connected, fetch, fetch_over
 from pgqueue.store.database import Database
 from pgqueue.store.pipeline import extract_where as where
 from pgqueue.store.pipeline import lake as plans
 from pgqueue.store.pipeline.extract_tables import TABLES
+
+if TYPE_CHECKING:
+    import adbc_driver_postgresql.dbapi as adbc
+
+T = TypeVar("T")
 
 MOST_ROWS = 200_000
 """A day with more rows is left to Spark, which reads it with all cores of all its machines."""
@@ -28,29 +35,74 @@ MOST_BYTES = 256 << 20
 ORDER = ("queue", "task", "ended_at", "id")
 
 
-def ended(database: Database, day: date, *, since: int, below: int) -> pa.Table | None:
-    """The jobs that ended on a day, in transactions from ``since`` to below ``below``, sorted as Spark would; None: too many bytes.
+class Reader:
+    """Reads small days of a database in a thread of its own, over one connection: to connect takes as long as a small day."""
 
-    Raises:
-        PipelineError: a value has no place in a lake.
-        DatabaseError: the database refused the statement, or the connection was lost.
-    """
-    found: list[pa.RecordBatch] = []
-    wanted = [where.on_day(TABLES["ended"], day), where.ended_between(since, below)]
-    with closing(_batches(database, "ended", ENDED_SCHEMA, wanted)) as batches:
+    def __init__(self, database: Database) -> None:
+        """Set the database. No connection is made yet."""
+        self._database = database
+        self._connection: adbc.Connection | None = None  # only the thread uses it, but for a cancel
+        self._thread = ThreadPoolExecutor(1, "pgqueue-export")
+
+    def __enter__(self) -> Self:
+        """Nothing is done yet."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """End the thread: a read that is not needed any more, since the export failed or was interrupted, is cancelled."""
+        if kind is not None and self._connection is not None:
+            self._connection.adbc_cancel()
+        self._thread.shutdown(wait=True, cancel_futures=True)
+        self._disconnect()
+
+    def close(self) -> None:
+        """Close the connection; the next day is read over another one."""
+        self.start(self._disconnect).result()
+
+    def start(self, read: Callable[[], T]) -> Future[T]:
+        """Have the thread call a function, after those that it was given before."""
+        return self._thread.submit(read)
+
+    def ended(self, day: date, *, since: int, below: int) -> pa.Table | None:
+        """The jobs that ended on a day, in transactions from ``since`` to below ``below``, sorted as Spark would; None: too many bytes.
+
+        To be called by the thread, see :meth:`start`.
+
+        Raises:
+            PipelineError: a value has no place in a lake.
+            DatabaseError: the database refused the statement, or the connection was lost.
+        """
+        wanted = [where.on_day(TABLES["ended"], day), where.ended_between(since, below)]
+        shape, asked = _asked(self._database, "ended", ENDED_SCHEMA, wanted)
+        found: list[pa.RecordBatch] = []
         size = 0
-        for batch in batches:
-            size += batch.nbytes
-            if size > MOST_BYTES:
-                return None
-            found.append(batch)
-    rows = pa.Table.from_batches(found, ENDED_SCHEMA)
-    return rows.sort_by([(name, "ascending") for name in ORDER])
+        if self._connection is None:
+            self._connection = connected(self._database.dsn)
+        is_done = False
+        try:
+            with closing(fetch_over(self._connection, asked)) as batches:
+                for batch in batches:
+                    size += batch.nbytes
+                    if size > MOST_BYTES:
+                        return None
+                    found.append(shape.fitted(batch))
+            is_done = True
+        finally:
+            if not is_done:
+                self._disconnect()
+        rows = pa.Table.from_batches(found, ENDED_SCHEMA)
+        return rows.sort_by([(name, "ascending") for name in ORDER])
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
 def keep_workers(database: Database, lake: Lake) -> None:
     """Add the database's workers to the lake's: the database deletes old ones in time, the lake keeps them."""
-    found = pa.Table.from_batches(_batches(database, WORKERS, WORKER_SCHEMA), WORKER_SCHEMA)
+    shape, asked = _asked(database, WORKERS, WORKER_SCHEMA)
+    found = pa.Table.from_batches(map(shape.fitted, fetch(database.dsn, (asked,))), WORKER_SCHEMA)
     former = lake.entry(WORKERS, None)
     if former is not None:
         known = lake.rows(WORKERS, WORKER_SCHEMA)
@@ -68,11 +120,10 @@ def keep_deploys(database: Database, lake: Lake) -> None:
     lake.replace(DEPLOYS, pa.Table.from_pylist(rows, DEPLOY_SCHEMA))
 
 
-def _batches(
+def _asked(
     database: Database, table: str, schema: pa.Schema, conditions: Iterable[sql.Composable] = ()
-) -> Generator[pa.RecordBatch, None, None]:
-    """Rows of a table as Spark sees it, in these columns."""
+) -> tuple[Shape, Fetch]:
+    """What to send for rows of a table as Spark sees it, in these columns, and how to fit the answer to them."""
     shape = Shape(table, from_arrow_schema(schema))
     asked = where.statement(TABLES[table], shape.wanted, conditions, database.catalogue)
-    for batch in fetch(database.dsn, (Fetch(asked.as_string(None)),)):
-        yield shape.fitted(batch)
+    return shape, Fetch(asked.as_string(None))

@@ -4,8 +4,8 @@ A task gets finished statements from the plan. It sends each one in its own tran
 transaction checks that the tables it read are the ones of the plan.
 """
 
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 import adbc_driver_postgresql.dbapi as adbc
@@ -51,7 +51,7 @@ class Fetch:
 
 
 def fetch(dsn: str, wanted: tuple[Fetch, ...]) -> Iterator[pa.RecordBatch]:
-    """Send statements, one after the other, and yield their rows.
+    """Send statements, one after the other, over a connection of their own, and yield their rows.
 
     Args:
         dsn: where the database is.
@@ -64,16 +64,28 @@ def fetch(dsn: str, wanted: tuple[Fetch, ...]) -> Iterator[pa.RecordBatch]:
     """
     if not wanted:
         return
-    try:
-        with closing(adbc.connect(_with_defaults(dsn))) as connection:
-            for one in wanted:
-                yield from _fetch(connection, one)
-    except adbc.Error as error:
-        raise _failure(error) from None
+    with closing(connected(dsn)) as connection:
+        for one in wanted:
+            yield from fetch_over(connection, one)
 
 
-def _fetch(connection: adbc.Connection, wanted: Fetch) -> Iterator[pa.RecordBatch]:
-    with connection.cursor() as cursor:
+def connected(dsn: str) -> adbc.Connection:
+    """A connection with the settings of every pgqueue connection.
+
+    Raises:
+        ConnectionFailed: no connection could be made.
+    """
+    with _errors():
+        return adbc.connect(_with_defaults(dsn))
+
+
+def fetch_over(connection: adbc.Connection, wanted: Fetch) -> Generator[pa.RecordBatch, None, None]:
+    """Send a statement over a connection, and yield its rows. If not all rows are taken, the connection is of no more use.
+
+    Raises:
+        ConnectionFailed, PipelineError, DatabaseError: as :func:`fetch`.
+    """
+    with _errors(), connection.cursor() as cursor:
         for statement in wanted.before:
             cursor.execute(statement)
         cursor.execute(wanted.statement)
@@ -81,7 +93,16 @@ def _fetch(connection: adbc.Connection, wanted: Fetch) -> Iterator[pa.RecordBatc
         if wanted.kept is not None:
             cursor.execute(wanted.kept.statement)
             _check_kept(wanted.kept, dict(cursor.fetchall()))
-    connection.rollback()
+    with _errors():
+        connection.rollback()
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except adbc.Error as error:
+        raise _failure(error) from None
 
 
 def _check_kept(kept: Kept, found: dict[int, int]) -> None:

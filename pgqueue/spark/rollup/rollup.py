@@ -44,7 +44,7 @@ MadeFrom: TypeAlias = dict[str, str]
 RULES = "1"
 """Counts how often the meaning of a figure changed: older figures are made again."""
 ROWS_AT_ONCE = 20_000_000
-"""Spark computes days of about this many jobs at once: a killed run repeats one batch. DuckDB's batches are smaller."""
+"""Spark computes days of about this many jobs at once: a killed run repeats one batch. DuckDB has smaller batches."""
 
 
 def rollup(
@@ -181,9 +181,10 @@ class _Work:
     def _batches(self, days: Iterable[date]) -> Iterator[list[date]]:
         """Small days together, for DuckDB; then large days together, for Spark."""
         found = list(days)
-        most = in_duckdb.MOST_ROWS
-        yield from self._together([day for day in found if self.ended[day].rows <= most], most)
-        yield from self._together([day for day in found if self.ended[day].rows > most], ROWS_AT_ONCE)
+        small = [day for day in found if self._is_small(day)]
+        large = [day for day in found if not self._is_small(day)]
+        yield from self._together(small, in_duckdb.ROWS_AT_ONCE)
+        yield from self._together(large, ROWS_AT_ONCE)
 
     def _together(self, days: Iterable[date], most: int) -> Iterator[list[date]]:
         """Batches of days with up to this many jobs, and of days that have more."""
@@ -198,9 +199,12 @@ class _Work:
         if batch:
             yield batch
 
+    def _is_small(self, day: date) -> bool:
+        return self.ended[day].rows <= in_duckdb.MOST_ROWS
+
     def _engine(self, days: Iterable[date]) -> AbstractContextManager[Engine[Any]]:
         """What computes a batch."""
-        if sum(self.ended[day].rows for day in days) <= in_duckdb.MOST_ROWS:
+        if all(map(self._is_small, days)):
             return in_duckdb.opened(self.lake)
         from pgqueue.spark.rollup.in_spark import InSpark  # noqa: PLC0415 - PySpark
 
