@@ -4,17 +4,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, LiteralString
 
+import psycopg
 import pytest
 from looking import ask
 from pyarrow import dataset
 from spark.lake_history import DAY, NEXT, died, ended, lake_ids
 
 from pgqueue import PgQueue
-from pgqueue.errors import PipelineError
+from pgqueue.errors import ConnectionFailed, PipelineError
 from pgqueue.spark.lake import in_arrow
-from pgqueue.spark.lake.export import ExportOptions, export
+from pgqueue.spark.lake.export import ExportOptions, _Exporter, export
 from pgqueue.spark.lake.lake import DEPLOY_SCHEMA, ENDED, ENDED_SCHEMA, WORKER_SCHEMA, Lake
+from pgqueue.spark.lake.table import Table
 from pgqueue.spark.lake.verify import Finding, verify
+from pgqueue.spark.reading.fetching import connected
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,3 +114,65 @@ def test_a_day_whose_rows_another_server_numbered_is_not_exported_without_them(
 
     with pytest.raises(PipelineError, match="they came with a dump from another server"):
         export(no_session, queue.database, Lake(tmp_path / "lake"))
+
+
+def test_an_interrupt_does_not_wait_for_a_read_that_waits_for_a_lock(
+    queue: PgQueue, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended(dsn, DAY, 2)
+    lake = Lake(tmp_path / "lake")
+
+    with psycopg.connect(dsn) as blocking:
+
+        def interrupted(*_: object, **__: object) -> None:
+            while not ask(dsn, "select 1 from pg_stat_activity where wait_event_type = 'Lock'"):
+                pass
+            raise KeyboardInterrupt
+
+        def locked(*_: object) -> None:
+            blocking.execute("lock table pgqueue.job_history in access exclusive mode")
+
+        monkeypatch.setattr(_Exporter, "_held", interrupted)
+        monkeypatch.setattr(Table, "require", locked)
+        with pytest.raises(KeyboardInterrupt):
+            export(no_session, queue.database, lake)
+        assert ask(dsn, "select 1 from pg_locks where mode = 'AccessExclusiveLock' and granted"), (
+            "it is still locked"
+        )
+    monkeypatch.undo()
+    assert [one.day for one in export(no_session, queue.database, lake)] == [DAY]
+
+
+def test_days_are_read_over_one_connection_and_after_an_error_over_another(
+    queue: PgQueue, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for day in (DAY, NEXT):
+        ended(dsn, day, 2)
+    made: list[object] = []
+
+    def counted(dsn: str) -> object:
+        made.append(connected(dsn))
+        return made[-1]
+
+    monkeypatch.setattr(in_arrow, "connected", counted)
+    assert len(export(no_session, queue.database, Lake(tmp_path / "lake"))) == 2
+    assert len(made) == 1
+
+    monkeypatch.setattr(in_arrow, "MOST_BYTES", 1)
+    with pytest.raises(AssertionError, match="a session was started"):
+        export(no_session, queue.database, Lake(tmp_path / "other"))
+    assert len(made) == 2
+    monkeypatch.setattr(in_arrow, "MOST_BYTES", 1 << 20)
+    reader = in_arrow.Reader(queue.database)
+    with reader:
+        reader.start(lambda: reader.ended(DAY, since=0, below=2**40)).result()
+        ask(
+            dsn,
+            "select pg_terminate_backend(pid, 10000) from pg_stat_activity "
+            "where datname = current_database() and pid <> pg_backend_pid()",
+        )
+        with pytest.raises(ConnectionFailed):
+            reader.start(lambda: reader.ended(DAY, since=0, below=2**40)).result()
+        rows = reader.start(lambda: reader.ended(DAY, since=0, below=2**40)).result()
+    assert rows is not None
+    assert rows.num_rows == 2
