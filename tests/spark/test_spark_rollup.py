@@ -68,7 +68,10 @@ def made_up() -> list[Job]:
         for hour, number in (("10", 450), ("11", 300), ("12", 50))
         for _ in range(number)
     ]
-    jobs += [job(at("20 13:00:00"), ran=seconds, task="digest", worker_id="w2") for seconds in (0.5, 1, 1.5)]
+    jobs += [
+        job(at("20 13:00:00"), ran=seconds, waited=9, task="digest", worker_id="w2")
+        for seconds in (0.5, 1, 1.5)
+    ]
     jobs += [
         job(at("19 12:00:00"), ran=3_600, worker_id="w2", **UNICODE),
         job(at("20 01:15:00"), ran=9_900, queue="reports", task="nightly", worker_id="w2"),
@@ -80,6 +83,7 @@ def made_up() -> list[Job]:
         job(at("20 05:00:00"), ran=None, outcome="cancelled"),
         job(at("20 03:00:00.25"), ran=0, args={"shop": {"id": ""}}, **UNICODE),
         job(at("20 04:00:00"), ran=-5, queue="idle"),
+        job(at("20 06:00:00"), ran=None, queue="idle"),
     ]
     return jobs
 
@@ -130,6 +134,7 @@ def rolled(
             ("w3", at("21 22:00:00"), None, 1, "host 2"),
             ("w4", at("01 00:00:00"), at("19 00:00:00"), 1, "gone before"),
             ("w5", at("22 00:00:00"), None, 1, "yet to come"),
+            ("w6", at("20 10:15:00"), at("20 10:14:00"), 1, "its clock was wrong"),
         ],
     )
     lake.seen.clear()
@@ -305,6 +310,12 @@ def test_a_tasks_own_promise_goes_before_its_queues(rolled: Rolled) -> None:
         pytest.approx(2 / 3),
         pytest.approx(2 / 3),
     ]
+
+
+def test_a_job_without_a_start_has_not_kept_a_promise_about_its_run(rolled: Rolled) -> None:
+    found = {row["hour"]: row for row in rolled["hours"] if row["queue"] == "idle"}
+    kept = {hour: (row["slo_good"], row["slo_total"]) for hour, row in found.items()}
+    assert kept == {at("20 04:00"): (1, 1), at("20 06:00"): (0, 1)}
 
 
 def test_cancelled_jobs_are_nobodys_promise(rolled: Rolled) -> None:

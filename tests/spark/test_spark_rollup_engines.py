@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import datasketches  # type: ignore[import-untyped]  # it has no types
+import pyarrow as pa
 import pytest
 from spark.rollup_days import (
     ENGINES,
@@ -26,7 +27,7 @@ from pgqueue.spark.config import Config, Cost, Slo
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.rollup import in_duckdb
 from pgqueue.spark.rollup.rollup import rollup
-from pgqueue.spark.rollup.tables import SCHEMAS
+from pgqueue.spark.rollup.tables import PROMISES, SCHEMAS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -192,3 +193,16 @@ def test_a_file_that_cannot_be_read_is_named_in_one_line(tmp_path: Path) -> None
     with pytest.raises(LakeError, match="DuckDB cannot be rolled up: ") as told:
         rollup(no_session, None, lake, Config())
     assert "\n" not in str(told.value)
+
+
+def test_an_hour_in_which_nothing_runs_any_more_goes_when_its_day_is_made_again(tmp_path: Path) -> None:
+    row = dict.fromkeys(SCHEMAS["hours"].names) | {"day": DAYS[0], "hour": at("19 10:00"), "queue": "mail"}
+    with in_duckdb.opened(new_lake(Lake(tmp_path / "lake"))) as engine:
+        kept = engine.small(pa.Table.from_pylist([row | {"task": "send", "jobs": 0}], SCHEMAS["hours"]))
+        fresh = engine.run(
+            "own_hours",
+            jobs=engine.run("timed", ended=engine.ended([])),
+            promises=engine.small(PROMISES.empty_table()),
+        )
+        busy = engine.small(SCHEMAS["busy"].empty_table())
+        assert engine.fetched(engine.run("hours", fresh=fresh, kept=kept, busy=busy)).num_rows == 0

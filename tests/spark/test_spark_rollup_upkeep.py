@@ -171,6 +171,9 @@ def test_days_follow_late_rows_long_jobs_and_the_configuration_and_no_more_than_
     assert rollup(no_session, None, lake, CONFIG, days=[FRI]) == [THU, FRI]
     twice = {name: {THU: 2 if name in {"hours", "days", "workers"} else 1, FRI: 1} for name in TABLES}
     assert generations(lake) == twice
+    both = lake_at(tmp_path / "both", thursday(), friday())
+    rollup(no_session, None, both, CONFIG)
+    assert alike(lake, both), "Thursday's own jobs, which were not read again, are still counted"
 
     late = [job(at("19 12:00"), waited=5), job(at("19 00:30"), ran=7_200, queue="reports", task="nightly")]
     put(lake, THU, late)
