@@ -1,6 +1,6 @@
 """The command under ``spark-submit``, which runs only files whose names end in ``.py``.
 
-``spark-submit --master yarn "$(python -m pgqueue.cli.submit --where)" pipeline export --lake hdfs:///lake``
+``spark-submit --master yarn "$(python -m pgqueue.cli.submit --where)" pipeline export --lake s3://bucket/lake``
 """
 
 import sys

@@ -33,7 +33,7 @@ def in_lake(verb: F) -> F:
             metavar="PATH_OR_URI",
             envvar="PGQUEUE_LAKE",
             show_envvar=True,
-            help="Where the lake is: a folder, or hdfs://, s3:// or gs://.",
+            help="Where the lake is: a folder, s3:// or gs://.",
         ),
     ):
         verb = add(verb)

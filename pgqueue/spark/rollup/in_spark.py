@@ -58,7 +58,9 @@ class InSpark:
 
     def small(self, rows: pa.Table) -> "DataFrame":
         """Rows that are made in this process."""
-        return self._spark.createDataFrame(rows)
+        return self._spark.createDataFrame(
+            rows, from_arrow_schema(rows.schema)
+        )  # Connect asks for it if there are none
 
     def run(
         self, name: str, /, values: Mapping[str, object] | None = None, **tables: "DataFrame"

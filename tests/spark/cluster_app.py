@@ -1,0 +1,173 @@
+"""An application that uses each part of the pipeline on a cluster, and kills an executor in each; ``spark-submit`` runs it.
+
+Its arguments: a DSN, a lake with ended jobs, and a folder for what it finds. Each step writes there what it found, and the
+killed executor leaves a file there.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark import TaskContext
+
+from pgqueue.spark.config import Config
+from pgqueue.spark.lake import files
+from pgqueue.spark.lake.lake import Lake
+from pgqueue.spark.report.report import report
+from pgqueue.spark.rollup import in_duckdb
+from pgqueue.spark.rollup.rollup import rollup
+from pgqueue.spark.session import session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    Batches = Iterable[pa.RecordBatch]
+
+JOBS = 3_000
+"""Rows that the sink writes."""
+LATE = 6.0
+"""Seconds that a slow task waits: Spark starts a second attempt of it meanwhile."""
+
+
+def executor() -> int:
+    """The process of the executor that runs this task."""
+    pid = os.getpid()
+    while b"CoarseGrainedExecutorBackend" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return pid
+
+
+def killing(flag: Path) -> "Callable[[Batches], Iterator[pa.RecordBatch]]":
+    """Passes rows on; the first task that has passed some kills its executor, while its writer has a part of its rows."""
+
+    def passed(batches: "Batches") -> "Iterator[pa.RecordBatch]":
+        for batch in batches:
+            yield batch
+            try:
+                flag.touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            os.kill(executor(), signal.SIGKILL)
+
+    return passed
+
+
+def slow(flag: Path) -> "Callable[[Batches], Iterator[pa.RecordBatch]]":
+    """Passes rows on; the first attempt of the first part ends late, and a second one of it runs at the same time."""
+
+    def passed(batches: "Batches") -> "Iterator[pa.RecordBatch]":
+        yield from batches
+        task = TaskContext.get()
+        assert task is not None
+        if task.partitionId() == 0:
+            if task.attemptNumber():
+                flag.touch()
+            else:
+                time.sleep(LATE)
+
+    return passed
+
+
+class Steps:
+    """The steps, each with the name of the file for what it found."""
+
+    def __init__(self, spark: "SparkSession", dsn: str, lake: Lake, folder: Path) -> None:
+        self.spark, self.dsn, self.lake, self.folder = spark, dsn, lake, folder
+
+    def source(self) -> list[int]:
+        """The ids of all ended jobs, read from the database."""
+        return self.ids(self.through(self.ended(), killing))
+
+    def shuffle(self) -> dict[str, int]:
+        """How many jobs each queue had: the executor is killed after it made what another stage fetches."""
+        counted = self.ended().repartition(4, "id").groupBy("queue").count()
+        return {row["queue"]: row["count"] for row in self.through(counted, killing).collect()}
+
+    def stream(self) -> list[int]:
+        """The ids of all ended jobs, read as a stream into files."""
+        place = str(self.folder / "streamed")
+        rows = (
+            self.spark.readStream.format("pgqueue").options(dsn=self.dsn, table="ended", columns="id").load()
+        )
+        query = (
+            self.through(rows, killing)
+            .writeStream.format("parquet")
+            .options(path=place, checkpointLocation=f"{place}-checkpoint")
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        return self.ids(self.spark.read.parquet(place))
+
+    def sink(self) -> None:
+        """Enqueue jobs."""
+        self.write(killing)
+
+    def sink_twice(self) -> None:
+        """Enqueue jobs, with two attempts of a task at the same time."""
+        self.write(slow)
+
+    def rollup(self) -> list[str]:
+        """Sum up the lake."""
+        in_duckdb.MOST_ROWS = -1
+        with self.every_read(killing):
+            return [str(day) for day in rollup(self.spark, None, self.lake, Config())]
+
+    def report(self) -> str:
+        """Report on it."""
+        with self.every_read(killing):
+            return report(self.spark, self.lake, Config(), out=self.folder / "report.html")
+
+    def run(self) -> None:
+        """Each step in turn."""
+        for step in (
+            self.source,
+            self.shuffle,
+            self.stream,
+            self.sink,
+            self.sink_twice,
+            self.rollup,
+            self.report,
+        ):
+            self.name = step.__name__
+            (self.folder / f"{self.name}.json").write_text(json.dumps(step()))
+
+    # What the steps use
+
+    def ended(self) -> "DataFrame":
+        return (
+            self.spark.read.format("pgqueue")
+            .options(dsn=self.dsn, table="ended", columns="id, queue", partitions="4")
+            .load()
+        )
+
+    def through(self, frame: "DataFrame", what: "Callable[[Path], Any]") -> "DataFrame":
+        """The same rows, through a function that knows this step's file."""
+        return frame.mapInArrow(what(self.folder / f"{self.name}-happened"), frame.schema)
+
+    def write(self, what: "Callable[[Path], Any]") -> None:
+        rows = self.spark.range(JOBS, numPartitions=4).withColumnRenamed("id", "n")
+        writer = self.through(rows, what).write.format("pgqueue")
+        writer.options(dsn=self.dsn, task=self.name, run=self.name).mode("append").save()
+
+    def every_read(self, what: "Callable[[Path], Any]") -> "Any":
+        """A block in which what is read from the lake goes through a function."""
+        from unittest.mock import patch  # noqa: PLC0415 - only here
+
+        read = files.read
+        return patch.object(files, "read", lambda *given: self.through(read(*given), what))
+
+    @staticmethod
+    def ids(frame: "DataFrame") -> list[int]:
+        return sorted(row["id"] for row in frame.select("id").collect())
+
+
+if __name__ == "__main__":
+    Steps(session(), sys.argv[1], Lake(sys.argv[2]), Path(sys.argv[3])).run()
