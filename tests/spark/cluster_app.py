@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 JOBS = 3_000
 """Rows that the sink writes."""
-LATE = 6.0
-"""Seconds that a slow task waits: Spark starts a second attempt of it meanwhile."""
+GUARD = 120.0
+"""Seconds after which a slow task ends although Spark has started no second attempt of it."""
 
 
 def executor() -> int:
@@ -60,7 +60,7 @@ def killing(flag: Path) -> "Callable[[Batches], Iterator[pa.RecordBatch]]":
 
 
 def slow(flag: Path) -> "Callable[[Batches], Iterator[pa.RecordBatch]]":
-    """Passes rows on; the first attempt of the first part ends late, and a second one of it runs at the same time."""
+    """Passes rows on; the first attempt of the first part ends only after a second one of it, which runs at the same time."""
 
     def passed(batches: "Batches") -> "Iterator[pa.RecordBatch]":
         yield from batches
@@ -69,8 +69,9 @@ def slow(flag: Path) -> "Callable[[Batches], Iterator[pa.RecordBatch]]":
         if task.partitionId() == 0:
             if task.attemptNumber():
                 flag.touch()
-            else:
-                time.sleep(LATE)
+            until = time.monotonic() + GUARD
+            while not flag.exists() and time.monotonic() < until:
+                time.sleep(0.05)
 
     return passed
 
