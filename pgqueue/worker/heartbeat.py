@@ -38,6 +38,8 @@ from pgqueue.worker.watch import Watch
 
 log = worker_log()
 
+CANCEL_TIMEOUT = 5.0
+"""Seconds for which the thread's end waits for the server to cancel statements."""
 JITTER = 0.1
 
 MOST_SAID = 1_000
@@ -210,6 +212,10 @@ class Heartbeat:
         for task in work:
             task.cancel()
         await asyncio.gather(*work, return_exceptions=True)
+        # What the caller cancelled may still be cancelling its statement. If the connection were closed before, the server
+        # would run the statement: a worker that never started would be registered.
+        if left := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(left, timeout=CANCEL_TIMEOUT)
         await self._connection.close()
 
     async def _beat_for_ever(self) -> None:
