@@ -59,6 +59,23 @@ class Slo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """A check of ended jobs: at most this share of them may meet a condition.
+
+    Attributes:
+        name: the check's name.
+        where: the condition, an expression of DuckDB over the columns of ended jobs.
+        task: only jobs of this task; None: of all tasks.
+        most: the allowed share, from 0 to below 1.
+    """
+
+    name: str
+    where: str
+    task: str | None = None
+    most: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """The contents of the pipeline's file.
 
@@ -67,12 +84,14 @@ class Config:
         tenant: the JSON path of the tenant in a job's arguments; None: jobs have no tenants.
         cost: the price of running; None: not configured.
         slos: the promises.
+        checks: the user's own checks of ended jobs.
     """
 
     lake: str | None = None
     tenant: str | None = None
     cost: Cost | None = None
     slos: tuple[Slo, ...] = field(default=())
+    checks: tuple[Check, ...] = field(default=())
 
     def fingerprint(self) -> str:
         """Twelve letters that change when a setting changes on which figures depend."""
@@ -110,9 +129,13 @@ def parse(text: str) -> Config:
         said = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"this is no TOML: {error}") from error
-    top = _Table("", said, ("lake", "tenant", "cost", "slo"))
+    top = _Table("", said, ("lake", "tenant", "cost", "slo", "check"))
     return Config(
-        lake=top.text("lake"), tenant=_tenant(top.text("tenant")), cost=_cost(top), slos=tuple(_slos(top))
+        lake=top.text("lake"),
+        tenant=_tenant(top.text("tenant")),
+        cost=_cost(top),
+        slos=tuple(_slos(top)),
+        checks=tuple(_checks(top)),
     )
 
 
@@ -181,9 +204,7 @@ def _cost(top: _Table) -> Cost | None:
 
 
 def _slos(top: _Table) -> Iterator[Slo]:
-    tables = top.values.get("slo", [])
-    if not isinstance(tables, list):
-        raise ConfigurationError("slo: write [[slo]], with two brackets, once for every promise")
+    tables = _tables(top, "slo", "promise")
     seen: dict[tuple[str, str | None], int] = {}
     for number, values in enumerate(tables, start=1):
         slo = _slo(f"slo {number}: ", values)
@@ -204,3 +225,28 @@ def _slo(place: str, values: Any) -> Slo:  # noqa: ANN401 - any TOML value
     if wait is None and run is None:
         raise ConfigurationError(f"{place}wait and run are both missing; give one of them or both")
     return Slo(queue=queue, task=table.text("task"), wait=wait, run=run, objective=objective)
+
+
+def _checks(top: _Table) -> Iterator[Check]:
+    seen: dict[str, int] = {}
+    for number, values in enumerate(_tables(top, "check", "check"), start=1):
+        place = f"check {number}: "
+        table = _Table(place, values, ("name", "where", "task", "most"))
+        name, where = table.text("name"), table.text("where")
+        if name is None or where is None:
+            raise ConfigurationError(f"{place}{'where' if name else 'name'} is missing")
+        if (first := seen.setdefault(name, number)) != number:
+            raise ConfigurationError(
+                f"check {first} and check {number} are both called {name!r}; rename one of them"
+            )
+        most = table.number("most") if "most" in table.values else 0.0
+        if not 0 <= most < 1:
+            raise table.refused("most", "use a share from 0 to below 1, such as 0.01")
+        yield Check(name=name, where=where, task=table.text("task"), most=most)
+
+
+def _tables(top: _Table, key: str, what: str) -> list[Any]:
+    tables = top.values.get(key, [])
+    if not isinstance(tables, list):
+        raise ConfigurationError(f"{key}: write [[{key}]], with two brackets, once for every {what}")
+    return tables

@@ -224,9 +224,11 @@ def _rollup(given: Surroundings) -> str:
 
 
 def _report(given: Surroundings) -> str:
+    from pgqueue.spark.lake.steps import logged  # noqa: PLC0415 - needs PyArrow
     from pgqueue.spark.report.report import report  # noqa: PLC0415 - needs PySpark
 
-    return report(given.session(), given.lake, given.config)
+    with logged(given.lake, "report"):
+        return report(given.session(), given.lake, given.config)
 
 
 def _prune(given: Surroundings) -> str:

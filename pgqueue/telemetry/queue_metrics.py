@@ -7,6 +7,7 @@ away, ``pgqueue_up`` is 0 and there is nothing else.
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Final, TypeAlias
 
 import psycopg
@@ -17,6 +18,7 @@ from prometheus_client.registry import Collector
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import PgQueueError
 from pgqueue.store import control
+from pgqueue.store.pipeline import lake
 from pgqueue.telemetry.labels import MOST, OTHER, label
 from pgqueue.values.health import WorkerProblem
 from pgqueue.values.series import Figures
@@ -68,7 +70,7 @@ class QueueMetrics(Collector):
         try:
             found = [
                 metric
-                for look in (_queues, _workers, _schedules, _limits, _recent, _store)
+                for look in (_queues, _workers, _schedules, _limits, _recent, _store, _lake)
                 for metric in look(self._queue)
             ]
         except (PgQueueError, psycopg.Error) as error:
@@ -239,6 +241,18 @@ def _store(queue: PgQueue) -> Iterator[Metric]:
         "Transactions since the oldest snapshot that holds vacuum back.",
         (),
         [((), oldest)],
+    )
+
+
+def _lake(queue: PgQueue) -> Iterator[Metric]:
+    """The end of the last day that is verified in a lake; no value where there is no lake."""
+    last = max(queue.database.run(lake.known()), default=None)
+    end = None if last is None else datetime.combine(last, datetime.min.time(), UTC) + timedelta(days=1)
+    yield _gauge(
+        "pgqueue_lake_verified_until_timestamp_seconds",
+        "The end of the last day that is verified in a lake.",
+        (),
+        [((), None if end is None else end.timestamp())],
     )
 
 

@@ -16,6 +16,7 @@ from pgqueue.django.management.commands.pgqueue import NO_RELOAD, RELOAD
 
 COMMANDS = {"sh", "ini"}
 CHECKED = {"python", "sql", "setup", *COMMANDS}
+SUBMITTED = "$(python -m pgqueue.cli.submit --where)"
 SHELL = [page for page in pages() if any(block.language in COMMANDS for block in blocks(page))]
 
 
@@ -59,8 +60,8 @@ def _check(words: list[str], page: Path) -> None:
             assert f"`{name}`" in settings, "there is no such setting"
         case ("pgqueue", *rest) | ("flask", "--app", _, "pgqueue", *rest):
             _parse(main, "pgqueue", rest)
-        case "spark-submit", "--master", _, "$(python -m pgqueue.cli.submit --where)", *rest:
-            _parse(main, "pgqueue", rest)
+        case "spark-submit", "--master", _, *rest if SUBMITTED in rest:
+            _parse(main, "pgqueue", rest[rest.index(SUBMITTED) + 1 :])
         case "python", "manage.py", "pgqueue", *rest:
             _parse(main, "manage.py pgqueue", [word for word in rest if word not in {RELOAD, NO_RELOAD}])
         case "python", "manage.py", command, *_:

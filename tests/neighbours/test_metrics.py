@@ -147,6 +147,17 @@ async def test_metrics_of_the_queue_tell_depths_ages_workers_schedules_and_limit
     assert_promtool_agrees(printed.stdout)
 
 
+def test_the_last_day_that_is_verified_in_a_lake_is_told_by_its_end(queue: PgQueue) -> None:
+    name = "pgqueue_lake_verified_until_timestamp_seconds"
+    assert (name,) not in values(prometheus.queue_text(queue))
+    ask(
+        queue,
+        "insert into pgqueue.lake_days (day, history_rows, dead_rows, checksum, below, lake)"
+        " values ('2026-01-20', 1, 0, 0, 9, 'x'), ('2026-01-19', 1, 0, 0, 9, 'x')",
+    )
+    assert values(prometheus.queue_text(queue))[name,] == datetime(2026, 1, 21, tzinfo=UTC).timestamp()
+
+
 def test_a_deaf_worker_is_told_by_its_name(queue: PgQueue) -> None:
     ask(
         queue,

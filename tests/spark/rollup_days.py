@@ -79,7 +79,7 @@ def new_lake(lake: Lake) -> Lake:
 
 def put(lake: Lake, day: date, jobs: Iterable[Job]) -> None:
     """Add jobs to a day, as an export does: a first time, or because they came late."""
-    former = lake.day(day)
+    former = next((one for one in lake.days() if one.day == day), None)
     generation = 1 if former is None else former.generation + 1
     written = lake.write_rows(ENDED, day, table_of(jobs).drop_columns(["day"]))
     now = datetime.now(UTC)

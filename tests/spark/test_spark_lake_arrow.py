@@ -1,5 +1,8 @@
 """Small days are exported by this process, large ones by Spark: the same rows in the same order."""
 
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, LiteralString
@@ -13,7 +16,7 @@ from spark.lake_history import DAY, NEXT, died, ended, lake_ids
 from pgqueue import PgQueue
 from pgqueue.errors import ConnectionFailed, PipelineError
 from pgqueue.spark.lake import in_arrow
-from pgqueue.spark.lake.export import ExportOptions, _Exporter, export
+from pgqueue.spark.lake.export import ExportOptions, export
 from pgqueue.spark.lake.lake import DEPLOY_SCHEMA, ENDED, ENDED_SCHEMA, WORKER_SCHEMA, Lake
 from pgqueue.spark.lake.table import Table
 from pgqueue.spark.lake.verify import Finding, verify
@@ -122,17 +125,17 @@ def test_an_interrupt_does_not_wait_for_a_read_that_waits_for_a_lock(
     ended(dsn, DAY, 2)
     lake = Lake(tmp_path / "lake")
 
-    with psycopg.connect(dsn) as blocking:
+    with psycopg.connect(dsn) as blocking, ThreadPoolExecutor(1) as beside:
 
-        def interrupted(*_: object, **__: object) -> None:
+        def interrupt() -> None:
             while not ask(dsn, "select 1 from pg_stat_activity where wait_event_type = 'Lock'"):
                 pass
-            raise KeyboardInterrupt
+            os.kill(os.getpid(), signal.SIGINT)
 
         def locked(*_: object) -> None:
             blocking.execute("lock table pgqueue.job_history in access exclusive mode")
+            beside.submit(interrupt)
 
-        monkeypatch.setattr(_Exporter, "_held", interrupted)
         monkeypatch.setattr(Table, "require", locked)
         with pytest.raises(KeyboardInterrupt):
             export(no_session, queue.database, lake)
@@ -165,14 +168,14 @@ def test_days_are_read_over_one_connection_and_after_an_error_over_another(
     monkeypatch.setattr(in_arrow, "MOST_BYTES", 1 << 20)
     reader = in_arrow.Reader(queue.database)
     with reader:
-        reader.start(lambda: reader.ended(DAY, since=0, below=2**40)).result()
+        reader.ended(DAY, since=0, below=2**40)
         ask(
             dsn,
             "select pg_terminate_backend(pid, 10000) from pg_stat_activity "
             "where datname = current_database() and pid <> pg_backend_pid()",
         )
         with pytest.raises(ConnectionFailed):
-            reader.start(lambda: reader.ended(DAY, since=0, below=2**40)).result()
-        rows = reader.start(lambda: reader.ended(DAY, since=0, below=2**40)).result()
+            reader.ended(DAY, since=0, below=2**40)
+        rows = reader.ended(DAY, since=0, below=2**40)
     assert rows is not None
     assert rows.num_rows == 2

@@ -12,12 +12,12 @@ from spark.lake_history import DAY, died, ended
 from pgqueue import PgQueue
 from pgqueue.errors import LakeError
 from pgqueue.spark.lake import checksum, files, in_duckdb
+from pgqueue.spark.lake.checksum import InFiles
 from pgqueue.spark.lake.export import export
 from pgqueue.spark.lake.files import written_file
 from pgqueue.spark.lake.folder import Folder
 from pgqueue.spark.lake.lake import ENDED_COLUMNS, ENDED_SCHEMA, Lake
 from pgqueue.spark.lake.verify import Finding, verify
-from pgqueue.store.pipeline.lake import Share
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,15 +63,18 @@ def test_both_engines_have_the_same_sums_of_every_kind_of_value(
     older = written_file(at, DAY, hostile(9, 50).drop_columns(["meta", "result"]))
     named = [one.path for one in (*whole, older)]
 
-    found = in_duckdb.shares(at, named, ENDED_SCHEMA)
-
-    assert found == checksum.shares(files.read(spark, at, dict.fromkeys(named, DAY), ENDED_COLUMNS))
-    assert found[0].rows + found[1].rows == 1250
-    assert found[0].rows > found[1].rows > 0
+    rows = files.read(spark, at, dict.fromkeys(named, DAY), ENDED_COLUMNS)
+    for pruned_below in (0, 10**12):
+        found = in_duckdb.in_files(at, named, ENDED_SCHEMA, pruned_below)
+        assert found == checksum.in_files(rows, pruned_below)
+        assert sum(share.rows for share in found) == 1250
+        assert found.history.rows > found.dead.rows > 0
+        assert found.pruned.rows > 0
+        assert found.standing.rows > 0
 
 
 def test_a_day_without_files_has_no_rows(folder: Folder) -> None:
-    assert in_duckdb.shares(folder.at("ended"), [], ENDED_SCHEMA) == (Share(), Share())
+    assert in_duckdb.in_files(folder.at("ended"), [], ENDED_SCHEMA, 0) == InFiles()
 
 
 def test_a_small_day_is_verified_without_a_session_and_a_large_one_by_spark(
@@ -117,4 +120,4 @@ def test_a_file_that_is_gone_or_no_parquet_is_said_in_one_line(
 
 def test_a_file_that_cannot_be_read_is_a_lake_error(folder: Folder) -> None:
     with pytest.raises(LakeError, match="a file cannot be read"):
-        in_duckdb.shares(folder.at("ended"), ["day=2026-01-20/gone.parquet"], ENDED_SCHEMA)
+        in_duckdb.in_files(folder.at("ended"), ["day=2026-01-20/gone.parquet"], ENDED_SCHEMA, 0)

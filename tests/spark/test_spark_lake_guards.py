@@ -26,7 +26,7 @@ from pgqueue.spark.lake.alone import alone
 from pgqueue.spark.lake.export import ExportOptions, final_below
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.prune import Fate, prune
-from pgqueue.spark.lake.record import Batch, EndedDay
+from pgqueue.spark.lake.record import Batch, EndedDay, Verification
 from pgqueue.spark.lake.records import NAME, SCHEMA
 from pgqueue.spark.lake.status import DayState, status
 from pgqueue.store import upkeep
@@ -242,10 +242,13 @@ def _verified(queue: PgQueue, lake: Lake, day: date) -> EndedDay:
         generation=1,
         since=0,
         below=below,
-        highest=held.highest,
+        highest=None,
         exported_at=at,
         history=held.history,
         dead=held.dead,
+    )
+    verified = Verification(
+        at=at, history=held.history, dead=held.dead, standing=held.history, versions=held.versions
     )
     entry = EndedDay(
         table="ended",
@@ -253,7 +256,7 @@ def _verified(queue: PgQueue, lake: Lake, day: date) -> EndedDay:
         generation=lake.table("ended").generation(day) + 1,
         written_at=at,
         batches=(batch,),
-        verified_at=at,
+        verified=verified,
     )
     lake.commit(COLUMNS, [], [entry])
     noted = plans.note_verified(day, history=held.history, dead=held.dead, below=below, lake=lake.uri)

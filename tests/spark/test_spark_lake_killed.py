@@ -20,6 +20,7 @@ from pgqueue.spark.lake.export import export
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.prune import prune
 from pgqueue.spark.lake.status import DayState, status
+from pgqueue.spark.lake.steps import STEPS
 from pgqueue.spark.lake.table import KEPT_HOURS
 from pgqueue.spark.lake.verify import Finding, verify
 from pgqueue.store.pipeline import lake as plans
@@ -72,8 +73,9 @@ def _is_tidy(lake: Lake) -> int:
     swept = sum(len(lake.sweep(table, kept_hours=0)) for table in ("ended", "workers", "deploys"))
     tables = [lake.table(name) for name in ("ended", "workers", "deploys")]
     named = {file.path for table in tables for files in table.files().values() for file in files}
+    others = ("_pgqueue/", f"{STEPS}/")
     there = {
-        path for path in lake.folder.paths() if "_delta_log/" not in path and not path.startswith("_pgqueue/")
+        path for path in lake.folder.paths() if "_delta_log/" not in path and not path.startswith(others)
     }
     assert there == named
     return swept

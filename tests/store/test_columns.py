@@ -33,6 +33,7 @@ OTHER_META = {
     "pgqueue/moving/rq.py",
     "pgqueue/cli/main.py",
     "pgqueue/spark/report/page.py",
+    "pgqueue/spark/whatif/page.py",
 }
 """They name what another queue calls so, the option of an enqueue, or an element of HTML."""
 

@@ -8,6 +8,8 @@ from pgqueue.cli.verbs import LazyGroup, Verb
 from pgqueue.errors import PipelineError
 
 VERBS = {
+    "check": Verb("pgqueue.cli.pipeline.check:check", "Check the quality of the lake's jobs."),
+    "compact": Verb("pgqueue.cli.pipeline.compact:compact", "Merge the small files of the lake's days."),
     "convert": Verb(
         "pgqueue.cli.pipeline.convert:convert", "Bring a lake of an earlier release to Delta tables."
     ),
@@ -15,6 +17,7 @@ VERBS = {
         "pgqueue.cli.pipeline.deployed:deployed", "Record when a version of your code went live."
     ),
     "demo": Verb("pgqueue.cli.pipeline.demo:demo", "Show the pipeline on real jobs and a generated month."),
+    "erase": Verb("pgqueue.cli.pipeline.erase:erase", "Remove a tenant's jobs, or others, from the lake."),
     "export": Verb("pgqueue.cli.pipeline.export:export", "Write closed days of ended jobs to the lake."),
     "generate": Verb("pgqueue.cli.pipeline.generate:generate", "Make up history of any size."),
     "prune": Verb("pgqueue.cli.pipeline.prune:prune", "Drop history that is verified in the lake."),
@@ -23,7 +26,9 @@ VERBS = {
     "run": Verb("pgqueue.cli.pipeline.run:run", "Run all steps, as jobs of the queue pipeline."),
     "scale": Verb("pgqueue.cli.pipeline.scale:scale", "Measure the pipeline beside plain SQL and DuckDB."),
     "status": Verb("pgqueue.cli.pipeline.status:status", "Show the state of each day."),
+    "steps": Verb("pgqueue.cli.pipeline.steps:steps", "Show how long each step took, and what it cost."),
     "verify": Verb("pgqueue.cli.pipeline.verify:verify", "Compare the lake's days with the database."),
+    "whatif": Verb("pgqueue.cli.pipeline.whatif:whatif", "Replay recorded jobs under other settings."),
 }
 
 

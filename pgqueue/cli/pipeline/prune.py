@@ -1,5 +1,6 @@
 """``pgqueue pipeline prune``: drops from the database the history that is verified in the lake."""
 
+from collections import Counter
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
     help="Keep the history of the last days, such as 7d.",
 )
 @click.option(
+    "--keep-lake",
+    type=LENGTH,
+    help="Drop older days from the lake, too, such as 730d; their roll-ups stay. [default: keep all]",
+)
+@click.option(
     "--wait",
     type=LENGTH,
     default="1m",
@@ -42,6 +48,7 @@ def prune(
     lake: str | None,
     config: str | None,
     keep: timedelta,
+    keep_lake: timedelta | None,
     wait: timedelta,
     day: tuple[list[date], ...],
     as_json: bool,
@@ -52,21 +59,33 @@ def prune(
     """
     where = place(lake, config)
 
+    from pgqueue.spark.lake import drop as dropping  # noqa: PLC0415 - needs PyArrow
     from pgqueue.spark.lake import prune as pruning  # noqa: PLC0415 - PyArrow is slow to import, so other errors come first
     from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - needs PyArrow
 
     queue.database.verify()
-    found = pruning.prune(
-        queue.database, Lake(where), keep=keep, days=together(day) or None, lock_wait=wait, tell=_tell
-    )
+    days = together(day) or None
+    found = pruning.prune(queue.database, Lake(where), keep=keep, days=days, lock_wait=wait, tell=_tell)
+    if keep_lake is not None:
+        found += dropping.drop(queue.database, Lake(where), keep=keep_lake, days=days, tell=_tell)
     if as_json:
         print_json(found)
     else:
-        gone = [one for one in found if one.fate is pruning.Fate.PRUNED]
-        rows = some(sum(one.rows for one in gone), "row")
-        click.echo(f"{some(len(gone), 'day')} pruned: {rows}; {some(len(found) - len(gone), 'day')} kept")
+        click.echo(_in_words(found))
     if any(one.fate in (pruning.Fate.REFUSED, pruning.Fate.BUSY) for one in found):
         click.get_current_context().exit(1)
+
+
+def _in_words(found: "list[Pruned]") -> str:
+    rows, days = Counter[str](), Counter[str]()
+    for one in found:
+        days[one.fate] += 1
+        rows[one.fate] += one.rows
+    pruned, dropped = days.pop("pruned", 0), days.pop("dropped", 0)
+    said = f"{some(pruned, 'day')} pruned: {some(rows['pruned'], 'row')}"
+    if dropped:
+        said += f"; {some(dropped, 'day')} dropped from the lake: {some(rows['dropped'], 'row')}"
+    return f"{said}; {some(days.total(), 'day')} kept"
 
 
 def _tell(one: "Pruned") -> None:

@@ -46,6 +46,7 @@ def report(
     place = lake_of(lake, told)
 
     from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - PySpark is slow to import, so other errors come first
+    from pgqueue.spark.lake.steps import logged  # noqa: PLC0415 - as above
 
     opened = Lake(place)
     opened.marker()
@@ -53,7 +54,8 @@ def report(
     from pgqueue.spark.report.report import answers, check_out, write  # noqa: PLC0415 - after spark(), which checks for PySpark
 
     check_out(out)
-    found = write(answers(started, opened, told, until=until, weeks=weeks), opened, out=out)
+    with logged(opened, "report"):
+        found = write(answers(started, opened, told, until=until, weeks=weeks), opened, out=out)
     if as_json:
         print_json(found)
         return

@@ -5,10 +5,10 @@ does not depend on the rows' order or place, and the sums of parts add up to the
 or lost changes both the sum and the count.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pgqueue.store.pipeline.extract_tables import TABLES, Kind
-from pgqueue.store.pipeline.lake import Share
+from pgqueue.store.pipeline.lake import NOTHING, Share
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -30,21 +30,47 @@ def digest() -> "Column":
     return f.conv(f.substring(f.md5(words), 1, 15), 16, 10).cast("decimal(20, 0)")
 
 
-def shares(ended: "DataFrame") -> tuple[Share, Share]:
-    """The count and the checksum of the history's rows, and those of the dead jobs.
+class InFiles(NamedTuple):
+    """What files of ended jobs hold.
+
+    Attributes:
+        pruned: the rows of the history whose transactions are below a number.
+        standing: the other rows of the history.
+        dead: the dead jobs.
+    """
+
+    pruned: Share = NOTHING
+    standing: Share = NOTHING
+    dead: Share = NOTHING
+
+    @property
+    def history(self) -> Share:
+        """All rows of the history."""
+        return self.pruned + self.standing
+
+
+def part(pruned_below: int) -> str:
+    """SQL for the name of a row's part, among those of :class:`InFiles`."""
+    return (
+        f"case when {IS_DEAD} then 'dead' when ended_in >= {pruned_below} then 'standing' else 'pruned' end"
+    )
+
+
+def in_files(ended: "DataFrame", pruned_below: int) -> InFiles:
+    """The counts and the checksums of rows.
 
     Args:
         ended: rows in the shape of the lake's ended jobs.
+        pruned_below: the number of a transaction, which divides the history's rows.
     """
     from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
 
-    by_table = (
-        ended.select(f.expr(IS_DEAD).alias("is_dead"), digest().alias("digest"))
-        .groupBy("is_dead")
+    by_part = (
+        ended.select(f.expr(part(pruned_below)).alias("part"), digest().alias("digest"))
+        .groupBy("part")
         .agg(f.count("*").alias("rows"), f.sum("digest").cast("string").alias("checksum"))
     )
-    found = {row["is_dead"]: Share(row["rows"], row["checksum"]) for row in by_table.collect()}
-    return found.get(False, Share()), found.get(True, Share())
+    return InFiles(**{row["part"]: Share(row["rows"], row["checksum"]) for row in by_part.collect()})
 
 
 def _spelled(name: str) -> "Column":

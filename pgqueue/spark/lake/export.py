@@ -3,8 +3,8 @@
 A day is exported when it is over. The export waits for the transactions that were in progress, since they may add rows to
 it. Where one of them stays open, the rows of all transactions below it are exported, and the others are left to the next
 export, which finds them by their transaction numbers and adds them to the day as another generation; so it does with rows
-that appear later (a user inserted history with an old time). Rows are never removed from the lake: jobs that were pruned
-from the database, and dead jobs that were revived or purged, stay in it.
+that appear later (a user inserted history with an old time). An export never removes rows from the lake: jobs that were
+pruned from the database, and dead jobs that were revived or purged, stay in it.
 
 A small day is read and written by this process, through Arrow; a large one by Spark. The rows and their order are the same.
 No table is locked, and no snapshot is held while Spark reads.
@@ -18,25 +18,24 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import psycopg
+import pyarrow.compute as pc
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponential
 
 from pgqueue.errors import ConnectionFailed, DaysNotExported, Duration, InvalidOption, PipelineError, as_delay
 from pgqueue.spark.java_errors import in_a_line
-from pgqueue.spark.lake import in_arrow, in_duckdb
+from pgqueue.spark.lake import in_arrow
 from pgqueue.spark.lake.alone import Alone, alone
-from pgqueue.spark.lake.checksum import shares
 from pgqueue.spark.lake.files import Written
-from pgqueue.spark.lake.lake import ENDED, ENDED_SCHEMA, ENDED_TABLE, Lake
+from pgqueue.spark.lake.lake import ENDED, ENDED_TABLE, Lake
 from pgqueue.spark.lake.record import Batch, EndedDay
+from pgqueue.spark.lake.steps import logged
 from pgqueue.spark.session import SessionOrStart, when_needed
 from pgqueue.store.database import Database
 from pgqueue.store.pipeline import extract
 from pgqueue.store.pipeline import lake as plans
-from pgqueue.store.pipeline.lake import MARGIN, Contents, Session, Share, first_open_day
+from pgqueue.store.pipeline.lake import MARGIN, Counts, Session, Share, first_open_day
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from pyspark.sql import SparkSession
 
 log = logging.getLogger("pgqueue.pipeline")
@@ -127,22 +126,24 @@ def export(
     given = options or ExportOptions()
     with alone(database) as lock:
         lake.create(database.run(plans.origin(database.catalogue.schema)))
-        lake.sweep(ENDED)
-        exporter = _Exporter(when_needed(spark), database, lake, given, lock)
-        due = exporter.due()
-        if exporter.open:
-            log.warning(
-                "rows of transactions from %d on are left to the next export, since these are open: %s",
-                exporter.final,
-                "; ".join(map(str, exporter.open)),
-            )
-            tell_open(exporter.open)
-        exported: list[Exported] = []
-        with exporter.reader:
-            failed = _each(exporter, due, exported, tell)
-        in_arrow.keep_workers(database, lake)
-        in_arrow.keep_deploys(database, lake)
-    _require_all(failed, len(exported))
+        with logged(lake, "export") as size:
+            lake.sweep(ENDED)
+            exporter = _Exporter(when_needed(spark), database, lake, given, lock)
+            due = exporter.due()
+            if exporter.open:
+                log.warning(
+                    "rows of transactions from %d on are left to the next export, since these are open: %s",
+                    exporter.final,
+                    "; ".join(map(str, exporter.open)),
+                )
+                tell_open(exporter.open)
+            exported: list[Exported] = []
+            with exporter.reader:
+                failed = _each(exporter, due, exported, tell)
+            in_arrow.keep_workers(database, lake)
+            in_arrow.keep_deploys(database, lake)
+            size.days, size.rows = len(exported), sum(one.history + one.dead for one in exported)
+            _require_all(failed, len(exported))
     return exported
 
 
@@ -258,20 +259,17 @@ class _Exporter:
         former = None if day in self.options.again else self.former.get(day)
         since = 0 if former is None else former.below
         self.lake.table(ENDED).require(ENDED_TABLE)
-        ahead = self._ahead(day, since)
-        held = self._held(day, since)
-        if not held.rows:
+        made = self._by_arrow(day, since) or self._by_spark(day, since)
+        if not made.files:
             return None
-        written = self._write(day, since, held, ahead)
-        history, dead = self._found(day, since, held, written)
         batch = Batch(
             generation=self.lake.table(ENDED).generation(day) + 1,
             since=since,
             below=self.final,
-            highest=held.highest,
+            highest=made.highest,
             exported_at=datetime.now(UTC),
-            history=history,
-            dead=dead,
+            history=Share(made.history),
+            dead=Share(made.dead),
         )
         entry = EndedDay(
             table=ENDED,
@@ -279,16 +277,17 @@ class _Exporter:
             generation=batch.generation,
             written_at=batch.exported_at,
             batches=(*(former.batches if former else ()), batch),
+            erased=self.former[day].erased if day in self.former else (),
         )
         self.lock.still()
-        self.lake.commit(ENDED_TABLE, written, [entry], replaced=[] if former else [day])
+        self.lake.commit(ENDED_TABLE, made.files, [entry], replaced=[] if former else [day])
         return Exported(
             day=day,
             generation=entry.generation,
-            history=history.rows,
-            dead=dead.rows,
-            files=len(written),
-            bytes=sum(one.bytes for one in written),
+            history=made.history,
+            dead=made.dead,
+            files=len(made.files),
+            bytes=sum(one.bytes for one in made.files),
             seconds=time.monotonic() - started,
         )
 
@@ -312,71 +311,64 @@ class _Exporter:
                 )
         return set(self.options.again)
 
-    def _held(self, day: date, since: int) -> Contents:
-        return self.database.run(plans.contents(day, since=since, below=self.final))
-
-    def _ahead(self, day: date, since: int) -> "Future[list[Written] | None] | None":
-        """Begin to write a day of few rows, beside the database's count of it; None: it has too many."""
+    def _by_arrow(self, day: date, since: int) -> "_Made | None":
+        """Write a day's rows from this process; None: they have too many rows or bytes."""
         if self.rows[day] > min(in_arrow.MOST_ROWS, self.options.rows_per_file):
             return None
-        return self.reader.start(lambda: self._by_arrow(day, since))
-
-    def _write(
-        self, day: date, since: int, held: Contents, ahead: "Future[list[Written] | None] | None"
-    ) -> list[Written]:
-        """Write a day's rows: from this process if they are few and small, by Spark otherwise."""
-        written = None if ahead is None else ahead.result()
-        if written is not None and _rows(written) != held.rows:
-            # Dead jobs were revived or purged between the two. Read after the count, they can only be fewer.
-            written = self.reader.start(lambda: self._by_arrow(day, since)).result()
-        return self._by_spark(day, since, held) if written is None else written
-
-    def _by_arrow(self, day: date, since: int) -> list[Written] | None:
-        """Write a day's rows from this process; None: they have too many bytes."""
         rows = self.reader.ended(day, since=since, below=self.final)
-        return None if rows is None else self.lake.write_rows(ENDED, day, rows)
+        if rows is None:
+            return None
+        dead = pc.sum(pc.equal(rows["outcome"], "dead")).as_py() or 0
+        files = self.lake.write_rows(ENDED, day, rows)
+        return _Made(files, rows.num_rows - dead, dead, pc.max(rows["ended_in"]).as_py())
 
-    def _by_spark(self, day: date, since: int, held: Contents) -> list[Written]:
+    def _by_spark(self, day: date, since: int) -> "_Made":
+        """Have Spark write a day's rows, and check that it wrote as many as the database holds."""
         from pgqueue.spark.lake.frames import arranged, ended  # noqa: PLC0415 - needs PySpark
 
+        held = self._counts(day, since)
+        if not held.rows:
+            return _Made([], 0, 0, None)
         self.reader.close()  # Spark may take hours
         try:
             spark = self.spark()
         except Exception as error:
             raise _NoSession(error) from error
         frame = ended(spark, self.database, day, since=since, below=self.final)
-        return self.lake.write(ENDED, arranged(frame, held.queues, self.options.rows_per_file))
+        files = self.lake.write(ENDED, arranged(frame, held.queues, self.options.rows_per_file))
+        history, dead = self.lake.written(files)
+        self._require(day, since, held, (history, dead))
+        return _Made(files, history, dead, held.highest)
 
-    def _found(
-        self, day: date, since: int, held: Contents, written: Sequence[Written]
-    ) -> tuple[Share, Share]:
-        """The shares that were written, of the history and of the dead jobs.
+    def _require(self, day: date, since: int, held: Counts, written: tuple[int, int]) -> None:
+        """Check the number of rows that Spark wrote, of the history and of the dead jobs.
 
-        A user may revive or purge dead jobs at any time, but no new ones can be added to these transactions. So if the
-        number of written rows equals the number counted before, they are the same rows. Otherwise the written files are
-        read.
+        A user may revive or purge dead jobs while Spark reads, but no new ones can be added to these transactions.
+
+        Raises:
+            PipelineError: there are more or fewer rows than Spark can have read.
         """
-        rows = _rows(written)
-        if rows == held.rows:
-            return held.history, held.dead
-        left = self._held(day, since)
-        found = self._shares(written, rows)
-        if found[0] != held.history or not left.dead.rows <= found[1].rows <= held.dead.rows:
+        history, dead = written
+        if written == (held.history, held.dead):
+            return
+        if history != held.history or not self._counts(day, since).dead <= dead <= held.dead:
             raise PipelineError(
-                f"day {day} was not exported: its files have {found[0].rows} rows of the history and {found[1].rows} dead "
-                f"jobs, and the database holds {left.history.rows} and {left.dead.rows}; run it again, and should it "
-                "happen again, report it"
+                f"day {day} was not exported: its files have {history} rows of the history and {dead} dead jobs, and the "
+                f"database held {held.history} and {held.dead}; run it again, and should it happen again, report it"
             )
-        return found
 
-    def _shares(self, written: Sequence[Written], rows: int) -> tuple[Share, Share]:
-        if rows <= in_duckdb.MOST_ROWS:
-            return in_duckdb.shares(self.lake.folder.at(ENDED), [one.path for one in written], ENDED_SCHEMA)
-        return shares(self.lake.written(self.spark(), written))
+    def _counts(self, day: date, since: int) -> Counts:
+        return self.database.run(plans.counts(day, since=since, below=self.final))
 
 
-def _rows(written: Sequence[Written]) -> int:
-    return sum(one.rows for one in written)
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """The files of a day, which do not count yet, and what is in them."""
+
+    files: Sequence[Written]
+    history: int
+    dead: int
+    highest: int | None
 
 
 def final_below(database: Database, barrier: int, wait: timedelta) -> tuple[int, Sequence[Session]]:

@@ -4,11 +4,11 @@ PostgreSQL sends the rows by ADBC, as it sends them to Spark's executors (:mod:`
 session is started.
 """
 
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import date
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,8 +26,6 @@ from pgqueue.store.pipeline.extract_tables import TABLES
 if TYPE_CHECKING:
     import adbc_driver_postgresql.dbapi as adbc
 
-T = TypeVar("T")
-
 MOST_ROWS = 200_000
 """A day with more rows is left to Spark, which reads it with all cores of all its machines."""
 MOST_BYTES = 256 << 20
@@ -36,43 +34,45 @@ ORDER = ("queue", "task", "ended_at", "id")
 
 
 class Reader:
-    """Reads small days of a database in a thread of its own, over one connection: to connect takes as long as a small day."""
+    """Reads small days of a database, over one connection: to connect takes as long as to read a small day."""
 
     def __init__(self, database: Database) -> None:
         """Set the database. No connection is made yet."""
         self._database = database
-        self._connection: adbc.Connection | None = None  # only the thread uses it, but for a cancel
-        self._thread = ThreadPoolExecutor(1, "pgqueue-export")
+        self._connection: adbc.Connection | None = None
 
     def __enter__(self) -> Self:
         """Nothing is done yet."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """End the thread: a read that is not needed any more, since the export failed or was interrupted, is cancelled."""
-        if kind is not None and self._connection is not None:
-            self._connection.adbc_cancel()
-        self._thread.shutdown(wait=True, cancel_futures=True)
-        self._disconnect()
+    def __exit__(self, *_: object) -> None:
+        """Close the connection."""
+        self.close()
 
     def close(self) -> None:
         """Close the connection; the next day is read over another one."""
-        self.start(self._disconnect).result()
-
-    def start(self, read: Callable[[], T]) -> Future[T]:
-        """Have the thread call a function, after those that it was given before."""
-        return self._thread.submit(read)
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def ended(self, day: date, *, since: int, below: int) -> pa.Table | None:
         """The jobs that ended on a day, in transactions from ``since`` to below ``below``, sorted as Spark would; None: too many bytes.
-
-        To be called by the thread, see :meth:`start`.
 
         Raises:
             PipelineError: a value has no place in a lake.
             DatabaseError: the database refused the statement, or the connection was lost.
         """
         wanted = [where.on_day(TABLES["ended"], day), where.ended_between(since, below)]
+        with ThreadPoolExecutor(1) as thread:  # ADBC makes an error of its own of an interrupt
+            reading = thread.submit(self._read, wanted)
+            try:
+                return reading.result()
+            except KeyboardInterrupt:
+                if self._connection is not None:
+                    self._connection.adbc_cancel()
+                raise
+
+    def _read(self, wanted: Iterable[sql.Composable]) -> pa.Table | None:
         shape, asked = _asked(self._database, "ended", ENDED_SCHEMA, wanted)
         found: list[pa.RecordBatch] = []
         size = 0
@@ -89,14 +89,9 @@ class Reader:
             is_done = True
         finally:
             if not is_done:
-                self._disconnect()
+                self.close()
         rows = pa.Table.from_batches(found, ENDED_SCHEMA)
         return rows.sort_by([(name, "ascending") for name in ORDER])
-
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
 
 
 def keep_workers(database: Database, lake: Lake) -> None:

@@ -170,12 +170,8 @@ class Lake:
     # Reading.
 
     def days(self) -> list[EndedDay]:
-        """The days of ended jobs, oldest first."""
-        return self._records.of(self.table(ENDED), EndedDay)
-
-    def day(self, day: date) -> EndedDay | None:
-        """A day of ended jobs; None: it is not in the lake."""
-        return self._one(ENDED, day, EndedDay)
+        """The days of ended jobs, oldest first, without those that were dropped from the lake."""
+        return [one for one in self._records.of(self.table(ENDED), EndedDay) if one.dropped_at is None]
 
     def entries(self, table: str) -> list[Day]:
         """A table's days, oldest first; ``table`` is its folder, such as ``rollup/hours``."""
@@ -281,10 +277,15 @@ class Lake:
         self.passed("written")
         return written
 
-    def written(self, spark: "SparkSession", written: Sequence[Written]) -> "DataFrame":
-        """The ended jobs in files that do not count yet."""
-        named = {one.path: one.day for one in written}
-        return files.read(spark, self.folder.at(ENDED), named, ENDED_COLUMNS)
+    def written(self, written: Sequence[Written]) -> tuple[int, int]:
+        """How many rows files of ended jobs hold, which need not count yet: of the history, and dead jobs.
+
+        Raises:
+            OSError: there is no such file.
+        """
+        rows = files.rows_of(self.folder.at(ENDED), (one.path for one in written), ENDED_SCHEMA)
+        dead = rows.count_rows(filter=dataset.field("outcome") == "dead")
+        return rows.count_rows() - dead, dead
 
     def commit(
         self,
@@ -293,6 +294,7 @@ class Lake:
         entries: Sequence[Day],
         *,
         replaced: Collection[date | None] = (),
+        removed: Collection[str] = (),
     ) -> None:
         """Make files count, and the records of their days, all of one table.
 
@@ -301,6 +303,7 @@ class Lake:
             written: the files.
             entries: the records, each of a new generation.
             replaced: the days whose former files no longer count.
+            removed: paths, below the table, of single files that no longer count.
 
         Raises:
             LakeError: a column has another type in the lake, or another process has changed the table meanwhile.
@@ -309,7 +312,7 @@ class Lake:
         self._records.add(entries)
         self.passed("recorded")
         generations = {one.day: one.generation for one in entries}
-        table.commit(schema, written, generations, replaced=replaced)
+        table.commit(schema, written, generations, replaced=replaced, removed=removed)
         self.passed("committed")
 
     def note(self, entry: Day) -> None:

@@ -1,7 +1,8 @@
 """Prune: drops from the database the history that is verified in the lake.
 
-A day is dropped only if its record says that it is verified, and if its rows have the record's count and checksum.
-The transaction that drops the day counts them, while no other can write to it. Dropping a partition needs an exclusive
+A day is dropped only if its record says that it is verified, and if its rows are as they were then: the same number, and the
+same versions or, where the table was rewritten, the same checksum. The transaction that drops the day looks, while no other
+can write to it. Dropping a partition needs an exclusive
 lock on the whole history: prune asks for it in short attempts, so that workers do not wait long behind it.
 
 Dead jobs are not touched: they stay until a user revives or purges them.
@@ -17,11 +18,12 @@ from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wa
 from pgqueue.errors import Duration, as_delay
 from pgqueue.spark.lake.alone import alone
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.spark.lake.record import EndedDay
+from pgqueue.spark.lake.record import EndedDay, Verification
+from pgqueue.spark.lake.steps import logged
 from pgqueue.store.connection import Blocking
 from pgqueue.store.database import Database
 from pgqueue.store.pipeline import lake as plans
-from pgqueue.store.pipeline.lake import DayThere, Share
+from pgqueue.store.pipeline.lake import DayThere
 from pgqueue.store.plan import run
 
 KEEP = timedelta(days=7)
@@ -42,6 +44,8 @@ class Fate(StrEnum):
     """It has changed since it was verified."""
     BUSY = "busy"
     """Other transactions used the history during the whole wait."""
+    DROPPED = "dropped"
+    """Its rows were dropped from the lake."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +55,7 @@ class Pruned:
     Attributes:
         day: the UTC day.
         fate: the result.
-        rows: rows of the history that were dropped.
+        rows: rows that were dropped.
         reason: why the day was not dropped, and what to do.
     """
 
@@ -97,11 +101,16 @@ def prune(
         entries = {entry.day: entry for entry in lake.days()}
         below = {day: entry.below for day, entry in entries.items() if day is not None}
         found = []
-        for one in database.run(plans.there(below, seen.xmax)):
-            if one.stands and (days is None or one.day in days):
-                reason = _reason_to_keep(one, entries.get(one.day), first_kept)
-                found.append(reason or _pruned(database, lake, entries[one.day], lock_wait))
-                tell(found[-1])
+        with logged(lake, "prune") as size:
+            for one in database.run(plans.there(below, seen.xmax)):
+                if one.stands and (days is None or one.day in days):
+                    reason = _reason_to_keep(one, entries.get(one.day), first_kept)
+                    found.append(reason or _pruned(database, lake, entries[one.day], lock_wait))
+                    size.days, size.rows = (
+                        size.days + (found[-1].fate is Fate.PRUNED),
+                        size.rows + found[-1].rows,
+                    )
+                    tell(found[-1])
     return found
 
 
@@ -143,22 +152,30 @@ def _dropped(runs: Blocking, lake: Lake, entry: EndedDay, day: date, lock_wait: 
         return Pruned(day=day, fate=Fate.KEPT, reason="gone meanwhile")
     lake.passed("held")
     known = run(plans.known(), runs).get(day)
-    if known is None or known.below != entry.below:
+    if known is None or known.below != entry.below or entry.verified is None:
         return Pruned(day=day, fate=Fate.WAITING, reason=UNVERIFIED)
-    held = run(plans.contents(day, since=known.pruned_below, below=EVERY), runs).history
-    if reason := _differs(held, entry.history_since(known.pruned_below), day):
+    if reason := _changed(runs, entry.verified, day, known.pruned_below):
         return Pruned(day=day, fate=Fate.REFUSED, reason=reason)
     _until(lock_wait, run, plans.drop(day), runs)
     lake.passed("dropped")
-    return Pruned(day=day, fate=Fate.PRUNED, rows=held.rows)
+    return Pruned(day=day, fate=Fate.PRUNED, rows=entry.verified.standing.rows)
 
 
-def _differs(held: Share, wanted: Share, day: date) -> str:
-    if held == wanted:
+def _changed(runs: Blocking, verified: Verification, day: date, since: int) -> str:
+    """Whether the day's history was changed since it was verified; empty: it was not.
+
+    Rows of the same versions need not be read again. Where the versions differ, as after a rewrite of the table, the values
+    decide.
+    """
+    if run(plans.versions(day, since=since), runs) == (verified.standing.rows, verified.versions):
+        return ""
+    held = run(plans.contents(day, since=since, below=EVERY), runs).history
+    if held == verified.standing:
         return ""
     return (
-        f"its history has changed since it was verified: it has {held.rows} rows (checksum {held.checksum}), and the lake "
-        f"has {wanted.rows} ({wanted.checksum}). Run `pgqueue pipeline verify --day {day}`, which says what to do"
+        f"its history has changed since it was verified: it has {held.rows} rows (checksum {held.checksum}), and had "
+        f"{verified.standing.rows} ({verified.standing.checksum}). Run `pgqueue pipeline verify --day {day}`, which says "
+        "what to do"
     )
 
 

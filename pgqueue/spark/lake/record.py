@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from pgqueue.errors import LakeError, LakeTooNew
-from pgqueue.store.pipeline.lake import NOTHING, Origin, Share
+from pgqueue.store.pipeline.lake import Origin, Share
 
 T = TypeVar("T")
 FORMAT = 2
@@ -41,8 +41,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
         below: the number of the first transaction that is not included; all below it had ended.
         highest: the highest transaction number of a row; None: no rows.
         exported_at: the time, in UTC.
-        history: the rows from the history.
-        dead: the rows from the dead jobs, as they stood at the export.
+        history: the rows from the history; they are counted only.
+        dead: the rows from the dead jobs, as they stood at the export; they are counted only.
     """
 
     generation: int
@@ -86,16 +86,54 @@ class Day(msgspec.Struct, frozen=True, kw_only=True):
         return sum(file.bytes for file in self.files)
 
 
+class Verification(msgspec.Struct, frozen=True, kw_only=True):
+    """What a day's files and the database held when both agreed.
+
+    Attributes:
+        at: the time, in UTC.
+        history: the rows in the files that came from the history.
+        dead: the rows in the files that came from the dead jobs.
+        standing: the rows that were in the database's history: those that had not been pruned.
+        versions: the sum of these rows' versions.
+    """
+
+    at: datetime
+    history: Share
+    dead: Share
+    standing: Share
+    versions: str
+
+
+class Erasure(msgspec.Struct, frozen=True, kw_only=True):
+    """Jobs that were erased from a day. What they had in common is not told: it may name a person.
+
+    Attributes:
+        at: the time, in UTC.
+        rows: how many rows were erased from the lake.
+        condition: the SHA-256 of the condition that chose them.
+        reason: the caller's words, such as the number of a request.
+    """
+
+    at: datetime
+    rows: int
+    condition: str
+    reason: str
+
+
 class EndedDay(Day, frozen=True, kw_only=True):
     """A day of ended jobs.
 
     Attributes:
         batches: what each export added: the first one, and one more for each time that late rows were found.
-        verified_at: when all of it was verified; None: not since the last batch.
+        verified: how all of it was verified; None: not since the last batch.
+        erased: what was erased from it.
+        dropped_at: when its rows were dropped from the lake; it has no batches then. None: they were not.
     """
 
     batches: tuple[Batch, ...]
-    verified_at: datetime | None = None
+    verified: Verification | None = None
+    erased: tuple[Erasure, ...] = ()
+    dropped_at: datetime | None = None
 
     @property
     def below(self) -> int:
@@ -108,19 +146,19 @@ class EndedDay(Day, frozen=True, kw_only=True):
         return max((batch.highest for batch in self.batches if batch.highest is not None), default=None)
 
     @property
-    def history(self) -> Share:
-        """The rows that came from the history."""
-        return self.history_since(0)
+    def history(self) -> int:
+        """How many rows came from the history."""
+        return sum(batch.history.rows for batch in self.batches)
 
     @property
-    def dead(self) -> Share:
-        """The rows that came from the dead jobs."""
-        return sum((batch.dead for batch in self.batches), NOTHING)
+    def dead(self) -> int:
+        """How many rows came from the dead jobs."""
+        return sum(batch.dead.rows for batch in self.batches)
 
-    def history_since(self, pruned_below: int) -> Share:
-        """The rows that came from the history, without the pruned ones: rows below that transaction."""
-        left = (batch.history for batch in self.batches if batch.below > pruned_below)
-        return sum(left, NOTHING)
+    @property
+    def verified_at(self) -> datetime | None:
+        """When all of it was verified; None: not since the last batch."""
+        return None if self.verified is None else self.verified.at
 
 
 class Marker(msgspec.Struct, frozen=True, kw_only=True):

@@ -117,6 +117,7 @@ class Table:
         generations: Mapping[date | None, int],
         *,
         replaced: Collection[date | None] = (),
+        removed: Collection[str] = (),
     ) -> None:
         """Make files count, in one commit.
 
@@ -125,6 +126,7 @@ class Table:
             written: the files.
             generations: how often each of these days has been committed, with this commit.
             replaced: the days whose former files no longer count.
+            removed: paths, below the table, of single files that no longer count.
 
         Raises:
             LakeError: a column has another type in the table, or another process has changed the table meanwhile.
@@ -135,7 +137,7 @@ class Table:
             _require_before(table, generations)
             noted = [Transaction(_name(day), generation) for day, generation in generations.items()]
             table.create_write_transaction(
-                self._actions(table, written, replaced),
+                self._actions(table, written, replaced, removed),
                 "append",
                 table.schema(),
                 table.metadata().partition_columns,
@@ -152,14 +154,17 @@ class Table:
 
     @staticmethod
     def _actions(
-        table: DeltaTable, written: Sequence[Written], replaced: Collection[date | None]
+        table: DeltaTable,
+        written: Sequence[Written],
+        replaced: Collection[date | None],
+        removed: Collection[str],
     ) -> list[AddAction | RemoveAction]:
         """What a commit removes and adds."""
         now = int(time.time() * 1000)
         removes = [
             RemoveAction(path, True, now, size, _values(day))  # noqa: FBT003 - deltalake's
             for path, size, _, day in _rows(table)
-            if day in replaced
+            if day in replaced or path in removed
         ]
         adds = [
             AddAction(one.path, one.bytes, _values(one.day), now, True, one.statistics)  # noqa: FBT003 - deltalake's

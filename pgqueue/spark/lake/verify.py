@@ -1,8 +1,8 @@
 """Verify: checks that the lake holds the rows that the database holds.
 
-Three figures of a day are compared, each a count and a checksum over every column: the rows in its files now, read back
-by DuckDB, or by Spark where they are many; the rows that its record says were exported; the rows of the same transactions in
-the database now.
+The rows in a day's files, read back by DuckDB, or by Spark where they are many, are compared with the rows of the same
+transactions in the database: their number, and a checksum over every column. The files must also have as many rows as were
+exported, and the checksum of a former verification.
 
 - The **history** must agree exactly, less the rows that were pruned since it was verified.
 - **Dead jobs** may be revived or purged after their export. If all are still in the database, they must agree exactly;
@@ -25,13 +25,14 @@ import msgspec
 from pgqueue.errors import LakeError, NotVerified
 from pgqueue.spark.lake import in_duckdb
 from pgqueue.spark.lake.alone import Alone, alone
-from pgqueue.spark.lake.checksum import IS_DEAD, digest, shares
+from pgqueue.spark.lake.checksum import IS_DEAD, InFiles, digest, in_files
 from pgqueue.spark.lake.lake import ENDED, ENDED_SCHEMA, Lake
-from pgqueue.spark.lake.record import EndedDay
+from pgqueue.spark.lake.record import EndedDay, Verification
+from pgqueue.spark.lake.steps import logged
 from pgqueue.spark.session import SessionOrStart, when_needed
 from pgqueue.store.database import Database
 from pgqueue.store.pipeline import lake as plans
-from pgqueue.store.pipeline.lake import Known, Share
+from pgqueue.store.pipeline.lake import Contents, Known, Share
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,9 +101,11 @@ def verify(
         lake.require(database.run(plans.origin(database.catalogue.schema)))
         verifier = _Verifier(when_needed(spark), database, lake, lock)
         found = []
-        for entry in verifier.due(days, everything=everything or days is not None):
-            found.append(verifier.verify(entry))
-            tell(found[-1])
+        with logged(lake, "verify") as size:
+            for entry in verifier.due(days, everything=everything or days is not None):
+                found.append(verifier.verify(entry))
+                size.days, size.rows = size.days + 1, size.rows + entry.rows
+                tell(found[-1])
     return found
 
 
@@ -142,63 +145,59 @@ class _Verifier:
         """Compare a day, and record it if it agrees."""
         day = _day_of(entry)
         pruned_below = self._known(day).pruned_below
-        with self._read(entry) as read:
+        with self._read(entry, pruned_below) as read:
             held = self.database.run(plans.contents(day, since=pruned_below, below=entry.below))
-            dead_held = held.dead if not pruned_below else self._dead(day, entry.below)
-            reason = _files_differ(entry, read)
-        reason = reason or self._dead_differ(entry, dead_held)
-        wanted = entry.history_since(pruned_below)
-        gone = not held.history.rows and wanted.rows > 0
+            found, reason = _files(entry, read)
+        gone = not held.history.rows and found.standing.rows > 0
+        reason = reason or self._dead_differ(entry, held.dead, found.dead)
         if not reason and not gone:
-            reason = _history_differs(wanted, held.history)
+            reason = _history_differs(found.standing, held.history)
         finding = Finding.DIFFERS if reason else Finding.GONE if gone else Finding.VERIFIED
         if finding is Finding.VERIFIED:
-            self._note(entry)
+            self._note(entry, found, held)
         return Verified(
             day=day,
             finding=finding,
-            history=entry.history.rows,
-            dead=entry.dead.rows,
-            standing=dead_held.rows,
+            history=entry.history,
+            dead=entry.dead,
+            standing=held.dead.rows,
             reason=reason,
         )
 
     def _is_noted(self, entry: EndedDay) -> bool:
         known = self._known(_day_of(entry))
-        return entry.verified_at is not None and known.below == entry.below and known.lake == self.lake.uri
+        return entry.verified is not None and known.below == entry.below and known.lake == self.lake.uri
 
     def _known(self, day: date) -> Known:
         return self.known.get(day, Known(day, 0, 0, ""))
 
-    def _dead(self, day: date, below: int) -> Share:
-        return self.database.run(plans.contents(day, since=0, below=below)).dead
-
     @contextmanager
-    def _read(self, entry: EndedDay) -> Iterator[Callable[[], tuple[Share, Share]]]:
+    def _read(self, entry: EndedDay, pruned_below: int) -> Iterator[Callable[[], InFiles]]:
         """What returns the figures of the files, or raises a LakeError.
 
         DuckDB takes as long as the database and uses another core, so it starts at once. Spark starts when it is called: an
         interrupt would wait for it.
         """
         if entry.rows > in_duckdb.MOST_ROWS:
-            yield lambda: self._read_by_spark(entry)
+            yield lambda: self._read_by_spark(entry, pruned_below)
             return
         named = [file.path.removeprefix(f"{ENDED}/") for file in entry.files]
+        place = self.lake.folder.at(ENDED)
         with ThreadPoolExecutor(1) as beside:
-            yield beside.submit(in_duckdb.shares, self.lake.folder.at(ENDED), named, ENDED_SCHEMA).result
+            yield beside.submit(in_duckdb.in_files, place, named, ENDED_SCHEMA, pruned_below).result
 
-    def _read_by_spark(self, entry: EndedDay) -> tuple[Share, Share]:
+    def _read_by_spark(self, entry: EndedDay, pruned_below: int) -> InFiles:
         try:
-            return shares(self.lake.ended(self.spark(), [_day_of(entry)]))
+            return in_files(self.lake.ended(self.spark(), [_day_of(entry)]), pruned_below)
         except Exception as error:
             said = UNREADABLE.search(str(error))
             if said is None:
                 raise
             raise LakeError(f"a file cannot be read: {said[0]}") from error
 
-    def _dead_differ(self, entry: EndedDay, standing: Share) -> str:
+    def _dead_differ(self, entry: EndedDay, standing: Share, exported: Share) -> str:
         """How the database's remaining dead jobs differ from the lake's; empty: they agree."""
-        if standing == entry.dead:
+        if standing == exported:
             return ""
         from pgqueue.spark.lake.frames import dead  # noqa: PLC0415 - needs PySpark
 
@@ -213,40 +212,48 @@ class _Verifier:
         named = ", ".join(map(str, other))
         return f"dead jobs are not in the lake as the database has them (ids {named}, …); {_again(entry)}"
 
-    def _note(self, entry: EndedDay) -> None:
+    def _note(self, entry: EndedDay, found: InFiles, held: Contents) -> None:
         """Record it in the lake first: the database's record allows the history to be dropped."""
         self.lock.still()
-        self.lake.note(msgspec.structs.replace(entry, verified_at=datetime.now(UTC)))
-        self.database.run(
-            plans.note_verified(
-                _day_of(entry), history=entry.history, dead=entry.dead, below=entry.below, lake=self.lake.uri
-            )
+        verified = Verification(
+            at=datetime.now(UTC),
+            history=found.history,
+            dead=found.dead,
+            standing=held.history,
+            versions=held.versions,
         )
+        self.lake.note(msgspec.structs.replace(entry, verified=verified))
+        noted = plans.note_verified(
+            _day_of(entry), history=found.history, dead=found.dead, below=entry.below, lake=self.lake.uri
+        )
+        self.database.run(noted)
         self.lake.passed("noted")
 
 
-def _files_differ(entry: EndedDay, read: Callable[[], tuple[Share, Share]]) -> str:
-    """How the files differ from what was exported; empty: they agree."""
+def _files(entry: EndedDay, read: Callable[[], InFiles]) -> tuple[InFiles, str]:
+    """What the files hold, and how that differs from what was exported and verified; empty: they agree."""
     try:
-        history, fallen = read()
+        found = read()
     except LakeError as error:
-        return f"{error}; {_again(entry)}"
-    if (history, fallen) == (entry.history, entry.dead):
-        return ""
-    return (
-        f"its files hold {history.rows} rows of the history and {fallen.rows} dead jobs (checksums "
-        f"{history.checksum} and {fallen.checksum}), and {entry.history.rows} and {entry.dead.rows} were exported "
-        f"({entry.history.checksum} and {entry.dead.checksum}); {_again(entry)}"
-    )
+        return InFiles(), f"{error}; {_again(entry)}"
+    if (found.history.rows, found.dead.rows) != (entry.history, entry.dead):
+        return found, (
+            f"its files hold {found.history.rows} rows of the history and {found.dead.rows} dead jobs, and {entry.history} "
+            f"and {entry.dead} were exported; {_again(entry)}"
+        )
+    former = entry.verified
+    if former is not None and (found.history, found.dead) != (former.history, former.dead):
+        return found, f"its files were changed since they were verified at {former.at}; {_again(entry)}"
+    return found, ""
 
 
-def _history_differs(wanted: Share, held: Share) -> str:
-    if held == wanted:
+def _history_differs(exported: Share, held: Share) -> str:
+    if held == exported:
         return ""
-    what = "fewer" if held.rows < wanted.rows else "more" if held.rows > wanted.rows else "other"
+    what = "fewer" if held.rows < exported.rows else "more" if held.rows > exported.rows else "other"
     return (
-        f"the database holds {what} rows of its history than were exported: {held.rows} (checksum {held.checksum}), "
-        f"not {wanted.rows} ({wanted.checksum}). They were changed since. If the database is right, run "
+        f"the database holds {what} rows of its history than the lake: {held.rows} (checksum {held.checksum}), not "
+        f"{exported.rows} ({exported.checksum}). One of them was changed since the export. If the database is right, run "
         "`pgqueue pipeline export --again` with this day; if the lake is right, drop the rows yourself"
     )
 

@@ -118,7 +118,7 @@ class InDuckdb:
             self._connection.execute(f"create temp view {made} as {text}")
         else:  # a view cannot have values
             named = VALUE.sub(r"$\1", text)
-            given = {name: _path(value) if name == PATH else value for name, value in values.items()}
+            given = {name: path_of(value) if name == PATH else value for name, value in values.items()}
             self._connection.execute(f"create temp table {made} as {named}", given)
         return made
 
@@ -154,7 +154,7 @@ class InDuckdb:
         return f"pgqueue_{next(self._numbers)}"
 
 
-def _path(path: object) -> object:
+def path_of(path: object) -> object:
     """A JSON path as DuckDB writes it: ``."key"``, where Spark writes ``['key']``."""
     return (
         path

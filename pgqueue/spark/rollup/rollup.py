@@ -16,7 +16,7 @@ PostgreSQL records, too, from which files of the lake its figures came.
 Small days are computed by DuckDB in this process, large ones by Spark, with the same statements.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from pgqueue.errors import LakeError
 from pgqueue.spark.lake.alone import alone
+from pgqueue.spark.lake.steps import Size, logged
 from pgqueue.spark.rollup import in_duckdb
 from pgqueue.spark.rollup.engine import Engine, T
 from pgqueue.spark.rollup.rows import rows_of
@@ -73,17 +74,28 @@ def rollup(
         PipelineError: another process is writing to the lake. Without a database the caller must prevent this.
     """
     if database is None:
-        return sorted(_in_lake(_Work(spark, lake, config, days)))
+        work = _Work(spark, lake, config, days)
+        with logged(lake, "rollup") as size:
+            done = _in_lake(work)
+            _measure(work, done, size)
+        return sorted(done)
     lake.require(database.run(origin(database.catalogue.schema)))
     with alone(database) as lock:
         work = _Work(spark, lake, config, days, lock.still)
-        done = _in_lake(work)
-        done |= _sent(database, lake, sorted(done | work.chosen))
+        with logged(lake, "rollup") as size:
+            done = _in_lake(work)
+            done |= _sent(database, lake, sorted(done | work.chosen))
+            _measure(work, done, size)
     return sorted(done)
 
 
 def _in_lake(work: "_Work") -> set[date]:
     return work.of_one_day() | work.across_days()
+
+
+def _measure(work: "_Work", done: Collection[date], size: Size) -> None:
+    size.days = len(done)
+    size.rows = sum(entry.rows for day, entry in work.ended.items() if day in done)
 
 
 class _Work:
@@ -172,7 +184,9 @@ class _Work:
         others = {
             day: {**made, "later": _said(later.get(day, {}))}
             for day, made in self._made(table).items()
-            if day not in wanted and all(made.get(name, value) == value for name, value in known.items())
+            if day in self.ended
+            and day not in wanted
+            and all(made.get(name, value) == value for name, value in known.items())
         }
         return {**wanted, **others}
 

@@ -5,7 +5,7 @@ apart by the number of the transaction in which their jobs ended (``ended_in``),
 :attr:`Horizon.xmin` are final, and later rows have higher numbers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 
 import msgspec
@@ -40,22 +40,25 @@ class Share(msgspec.Struct, frozen=True):
 
     Attributes:
         rows: the number of rows.
-        checksum: the sum of 60 bits of each row's MD5, in any order; as text, because it exceeds 64 bits.
+        checksum: the sum of 60 bits of each row's MD5, in any order; as text, because it exceeds 64 bits. None: they were
+            counted only.
     """
 
     rows: int = 0
-    checksum: str = "0"
+    checksum: str | None = None
 
     def __add__(self, other: "Share") -> "Share":
-        """The sum of both shares."""
+        """The rows of both, with their checksum if both have one."""
+        if self.checksum is None or other.checksum is None:
+            return Share(self.rows + other.rows)
         return Share(self.rows + other.rows, str(int(self.checksum) + int(other.checksum)))
 
 
-NOTHING = Share()
+NOTHING = Share(0, "0")
 
 
-class Contents(msgspec.Struct, frozen=True):
-    """A day's rows of some transactions.
+class Counts(msgspec.Struct, frozen=True):
+    """The number of a day's rows of some transactions.
 
     Attributes:
         history: the rows of the history.
@@ -64,15 +67,29 @@ class Contents(msgspec.Struct, frozen=True):
         highest: the highest transaction number of a row; None: there are no rows.
     """
 
-    history: Share
-    dead: Share
+    history: int
+    dead: int
     queues: Mapping[str, int]
     highest: int | None
 
     @property
     def rows(self) -> int:
         """The number of rows."""
-        return self.history.rows + self.dead.rows
+        return self.history + self.dead
+
+
+class Contents(msgspec.Struct, frozen=True):
+    """A day's rows, with checksums.
+
+    Attributes:
+        history: the rows of the history, of some transactions.
+        dead: the dead jobs that are still in ``dead_jobs``.
+        versions: a sum that is another one as soon as a row of the history is updated, or the table is rewritten.
+    """
+
+    history: Share
+    dead: Share
+    versions: str
 
 
 class Horizon(msgspec.Struct, frozen=True):
@@ -196,14 +213,36 @@ def there(known: Mapping[date, int], below: int) -> Steps[list[DayThere]]:
 
 
 @plan
-def contents(day: date, *, since: int = 0, below: int) -> Steps[Contents]:
-    """A day's rows of the transactions from ``since`` to below ``below``; reads every row for the checksum."""
-    rows = yield Statement("pipeline/lake_checksum", {"day": day, "since": since, "below": below})
+def counts(day: date, *, since: int = 0, below: int) -> Steps[Counts]:
+    """The number of a day's rows of the transactions from ``since`` to below ``below``."""
+    rows = yield Statement("pipeline/lake_counts", {"day": day, "since": since, "below": below})
+    tables = {HISTORY: 0, DEAD: 0}
     queues: dict[str, int] = {}
-    for _, queue, count, _, _ in rows:
+    for table, queue, count, _ in rows:
+        tables[table] += count
         queues[queue] = queues.get(queue, 0) + count
     highest = max((row[3] for row in rows), default=None)
-    return Contents(_share(rows, HISTORY), _share(rows, DEAD), queues, highest)
+    return Counts(tables[HISTORY], tables[DEAD], queues, highest)
+
+
+@plan
+def contents(day: date, *, since: int = 0, below: int) -> Steps[Contents]:
+    """A day's rows: of the history those of transactions from ``since`` to below ``below``, and all dead jobs below ``below``.
+
+    Reads every row for the checksum.
+    """
+    rows = yield Statement("pipeline/lake_checksum", {"day": day, "since": since, "below": below})
+    found = {row[0]: row for row in rows}
+    shares = {table: Share(row[1], row[2]) for table, row in found.items()}
+    versions = found[HISTORY][3] if HISTORY in found else "0"
+    return Contents(shares.get(HISTORY, NOTHING), shares.get(DEAD, NOTHING), versions)
+
+
+@plan
+def versions(day: date, *, since: int) -> Steps[tuple[int, str]]:
+    """How many rows of a day the history has of transactions from ``since`` on, and the sum of their versions."""
+    ((rows, found),) = yield Statement("pipeline/lake_versions", {"day": day, "since": since})
+    return rows, found
 
 
 @plan
@@ -281,13 +320,17 @@ def drop(day: date) -> Steps[bool]:
 
 
 @plan
+def erase(day: date, ended: Collection[tuple[int, int]]) -> Steps[int]:
+    """Delete jobs that ended on a day, by their ids and the transactions in which they ended; returns how many there were."""
+    params = {"day": day, "ids": [one[0] for one in ended], "ended_in": [one[1] for one in ended]}
+    ((erased,),) = yield Statement("pipeline/lake_erase", params)
+    return int(erased)
+
+
+@plan
 def pass_key(job_id: int) -> Steps[None]:
     """Remove the unique key of a job that is about to end in this transaction, so that the next step can use it."""
     yield Statement("pipeline/lake_pass_key", {"id": job_id}, returns=False)
-
-
-def _share(rows: Sequence[Row], source: str) -> Share:
-    return sum((Share(row[2], row[4]) for row in rows if row[0] == source), NOTHING)
 
 
 def _sessions(rows: Sequence[Row]) -> list[Session]:

@@ -1,0 +1,128 @@
+"""``pgqueue pipeline erase``: removes chosen jobs from the lake, its roll-ups and the database's history."""
+
+from datetime import date
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli.app import with_queue
+from pgqueue.cli.output import json_option, print_json
+from pgqueue.cli.pipeline.options import Spark, days_option, in_lake, lake_of, on_spark, together
+from pgqueue.errors import InvalidOption
+from pgqueue.spark.config import Config, load
+from pgqueue.spark.report.words import some
+
+if TYPE_CHECKING:
+    from pgqueue.spark.lake.erase import Condition, Erased
+
+
+class Done(msgspec.Struct):
+    """What was erased, and how it was checked."""
+
+    days: list["Erased"]
+    differing: list[str]
+    dry_run: bool
+
+
+@click.command()
+@in_lake
+@on_spark
+@click.option("--tenant", help="Jobs of this tenant; the file of --config says where a job's tenant is.")
+@click.option("--key", help="Jobs with this unique key.")
+@click.option(
+    "--where",
+    metavar="SQL",
+    help="Jobs for which this expression of DuckDB over the columns of ended jobs is true.",
+)
+@click.option("--reason", default="", help="Recorded with each changed day, such as the number of a request.")
+@days_option("--days", "Only this UTC day (or FIRST..LAST). [default: all]")
+@click.option("--dry-run", is_flag=True, help="Only count the jobs.")
+@json_option
+@with_queue
+def erase(
+    queue: PgQueue,
+    /,
+    *,
+    spark: Spark,
+    lake: str | None,
+    config: str | None,
+    tenant: str | None,
+    key: str | None,
+    where: str | None,
+    reason: str,
+    days: tuple[list[date], ...],
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Remove chosen jobs from the lake, its roll-ups, the history and the dead jobs, for good.
+
+    Give one of --tenant, --key and --where. Jobs that are not in the lake yet are not touched. Changed days are verified, and
+    their roll-ups are made again; give the --config that they were made with. The exit code is 1 if a day differs.
+    """
+    told = load(config)
+    place = lake_of(lake, told)
+
+    from pgqueue.spark import erasing  # noqa: PLC0415 - PyArrow is slow to import, so other errors come first
+    from pgqueue.spark.lake import erase as of_lake  # noqa: PLC0415 - needs PyArrow
+    from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - needs PyArrow
+
+    queue.database.verify()
+    condition = _condition(told, tenant, key, where)
+    chosen = together(days) or None
+    if dry_run:
+        found = of_lake.erase(
+            queue.database, Lake(place), condition, days=chosen, dry_run=True, tell=_tell_dry
+        )
+        differing = []
+    else:
+        found, verified = erasing.erase_everywhere(
+            spark,
+            queue.database,
+            Lake(place),
+            told,
+            condition,
+            reason=reason,
+            days=chosen,
+            tell=_tell,
+        )
+        differing = [f"day {one.day}: {one.reason}" for one in verified if one.reason]
+    if as_json:
+        print_json(Done(found, differing, dry_run))
+    else:
+        click.echo(_in_words(found, dry_run=dry_run))
+        for one in differing:
+            click.echo(one, err=True)
+    if differing:
+        click.get_current_context().exit(1)
+
+
+def _condition(config: Config, tenant: str | None, key: str | None, where: str | None) -> "Condition":
+    from pgqueue.spark import erasing  # noqa: PLC0415 - needs PyArrow
+    from pgqueue.spark.lake.erase import Condition  # noqa: PLC0415 - needs PyArrow
+
+    given = [one for one in (tenant, key, where) if one is not None]
+    if len(given) != 1:
+        raise InvalidOption("give one of --tenant, --key and --where")
+    if tenant is not None:
+        return erasing.of_tenant(tenant, config)
+    return Condition(where) if where is not None else erasing.of_key(given[0])
+
+
+def _in_words(found: "list[Erased]", *, dry_run: bool) -> str:
+    rows = sum(one.rows for one in found)
+    if not rows:
+        return "no such jobs in the lake"
+    jobs = f"{some(rows, 'job')} of {some(len(found), 'day')}"
+    if dry_run:
+        return f"{jobs} would be erased"
+    return f"{jobs} erased from the lake, {sum(one.database for one in found)} of them from the database, too"
+
+
+def _tell(one: "Erased") -> None:
+    click.echo(f"{one.day}: {some(one.rows, 'job')} erased, {one.database} from the database", err=True)
+
+
+def _tell_dry(one: "Erased") -> None:
+    click.echo(f"{one.day}: {some(one.rows, 'job')}", err=True)

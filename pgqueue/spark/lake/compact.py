@@ -1,0 +1,120 @@
+"""Compact: writes the small files of a day again as one.
+
+Each export of late rows adds a file to a day. The rows stay the same, so the day keeps its generation, its record and its
+verification, and no roll-up is made again. The former files are deleted a week later, with others that do not count.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from pgqueue.errors import LakeError
+from pgqueue.spark.lake import in_duckdb
+from pgqueue.spark.lake.alone import alone
+from pgqueue.spark.lake.export import ROWS_PER_FILE
+from pgqueue.spark.lake.files import Written, rows_of
+from pgqueue.spark.lake.in_arrow import ORDER
+from pgqueue.spark.lake.lake import ENDED, ENDED_SCHEMA, ENDED_TABLE, Lake
+from pgqueue.spark.lake.record import DataFile, EndedDay
+from pgqueue.spark.lake.steps import logged
+from pgqueue.store.database import Database
+from pgqueue.store.pipeline import lake as plans
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compacted:
+    """A day whose files were merged.
+
+    Attributes:
+        day: the UTC day.
+        before: how many files it had.
+        after: how many it has.
+        rows: the rows that were written again.
+    """
+
+    day: date
+    before: int
+    after: int
+    rows: int
+
+
+def compact(
+    database: Database,
+    lake: Lake,
+    *,
+    rows_per_file: int = ROWS_PER_FILE,
+    days: Collection[date] | None = None,
+    tell: Callable[[Compacted], object] = lambda _: None,
+) -> list[Compacted]:
+    """Merge files of the same day into files of up to so many rows. A killed call can be repeated.
+
+    Args:
+        database: the lake's.
+        lake: the lake.
+        rows_per_file: the most rows of a merged file; as many are in memory at once.
+        days: these days only.
+        tell: called with each day that was changed.
+
+    Returns:
+        The days that were changed, oldest first.
+
+    Raises:
+        PipelineError: another process is writing to the lake.
+        LakeError: a file cannot be read.
+    """
+    found = []
+    with alone(database) as lock:
+        lake.require(database.run(plans.origin(database.catalogue.schema)))
+        with logged(lake, "compact") as size:
+            for entry in lake.days():
+                groups = list(_groups(entry.files, rows_per_file))
+                if not groups or (days is not None and entry.day not in days):
+                    continue
+                written = [_merged(lake, entry, group) for group in groups]
+                removed = [_below(file) for group in groups for file in group]
+                lock.still()
+                lake.table(ENDED).commit(ENDED_TABLE, written, {}, removed=removed)
+                lake.passed("compacted")
+                found.append(_told(entry, written, removed))
+                size.days, size.rows = size.days + 1, size.rows + found[-1].rows
+                tell(found[-1])
+    return found
+
+
+def _groups(files: Sequence[DataFile], most: int) -> Iterator[list[DataFile]]:
+    """Files to merge: small ones together, as long as their rows fit into one file."""
+    group: list[DataFile] = []
+    for file in sorted(files, key=lambda file: file.rows):
+        if sum(one.rows for one in group) + file.rows > most:
+            break  # all that follow are larger
+        group.append(file)
+    if len(group) > 1:
+        yield group
+        yield from _groups([file for file in files if file not in group], most)
+
+
+def _merged(lake: Lake, entry: EndedDay, group: Sequence[DataFile]) -> Written:
+    """A file with the rows of several, which is read back."""
+    place, former = lake.folder.at(ENDED), [_below(file) for file in group]
+    with in_duckdb.errors():
+        rows = rows_of(place, former, ENDED_SCHEMA).to_table()
+    (written,) = lake.write_rows(ENDED, entry.day, rows.sort_by([(name, "ascending") for name in ORDER]))
+    found = in_duckdb.in_files(place, [written.path], ENDED_SCHEMA, 0)
+    if found != in_duckdb.in_files(place, former, ENDED_SCHEMA, 0):
+        raise LakeError(f"day {entry.day} was written with other rows than it has: run it again")
+    return written
+
+
+def _told(entry: EndedDay, written: Sequence[Written], removed: Sequence[str]) -> Compacted:
+    assert entry.day is not None  # noqa: S101 - for the type checker: ended jobs have days
+    before = len(entry.files)
+    return Compacted(
+        day=entry.day,
+        before=before,
+        after=before - len(removed) + len(written),
+        rows=sum(one.rows for one in written),
+    )
+
+
+def _below(file: DataFile) -> str:
+    return file.path.removeprefix(f"{ENDED}/")

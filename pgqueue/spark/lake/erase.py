@@ -1,0 +1,264 @@
+"""Erase: removes chosen jobs from the lake's days, and from the database where their day is not pruned yet.
+
+The files that hold such jobs are written again without them. A day is changed in this order: the rows are deleted from the
+database, the new files are written and compared with the rows that stay, one commit of the table exchanges the files. At the end
+all files that do not count are deleted: a reader of an older version of the table must not find the jobs there. A killed call can
+be repeated: it does what is left.
+
+A condition is an expression of DuckDB over the columns of ended jobs. It runs without access to other files.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+
+import duckdb
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import dataset
+
+from pgqueue.errors import InvalidOption, LakeError
+from pgqueue.spark.lake import in_duckdb
+from pgqueue.spark.lake.alone import Alone, alone
+from pgqueue.spark.lake.checksum import InFiles
+from pgqueue.spark.lake.files import Written, rows_of
+from pgqueue.spark.lake.lake import ENDED, ENDED_SCHEMA, ENDED_TABLE, Lake
+from pgqueue.spark.lake.record import Batch, EndedDay, Erasure
+from pgqueue.spark.lake.steps import Size, logged
+from pgqueue.store.database import Database
+from pgqueue.store.pipeline import lake as plans
+from pgqueue.store.pipeline.lake import Share
+
+POSITION = "pgqueue_position"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What chooses jobs.
+
+    Attributes:
+        text: an expression of DuckDB over the columns of ended jobs.
+        values: the values of its parameters.
+    """
+
+    text: str
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the condition."""
+        said = json.dumps([self.text, dict(self.values)], sort_keys=True)
+        return hashlib.sha256(said.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erased:
+    """A day with chosen jobs.
+
+    Attributes:
+        day: the UTC day.
+        rows: how many there were in the lake.
+        database: how many of them were still in the database.
+    """
+
+    day: date
+    rows: int
+    database: int
+
+
+def erase(
+    database: Database,
+    lake: Lake,
+    condition: Condition,
+    *,
+    reason: str = "",
+    days: Collection[date] | None = None,
+    dry_run: bool = False,
+    tell: Callable[[Erased], object] = lambda _: None,
+) -> list[Erased]:
+    """Remove chosen jobs from the lake, and from the database's history and dead jobs.
+
+    Jobs that are not in the lake are not touched: those that wait or run, and those of days that were not exported. A changed
+    day has to be verified again.
+
+    Args:
+        database: the lake's.
+        lake: the lake.
+        condition: which jobs.
+        reason: recorded with each changed day, such as the number of a request.
+        days: these days only.
+        dry_run: only count them.
+        tell: called with each day that has such jobs, as soon as it is changed.
+
+    Returns:
+        The days that had such jobs, oldest first.
+
+    Raises:
+        InvalidOption: the condition cannot be used.
+        LakeError: a day's files were changed since they were verified, or cannot be read.
+        PipelineError: another process is writing to the lake.
+    """
+    _require(condition)
+    with alone(database) as lock:
+        lake.require(database.run(plans.origin(database.catalogue.schema)))
+        eraser = _Eraser(database, lake, lock, condition, reason)
+        found = []
+        with nullcontext(Size()) if dry_run else logged(lake, "erase") as size:
+            for entry in lake.days():
+                assert entry.day is not None  # noqa: S101 - for the type checker: ended jobs have days
+                if days is not None and entry.day not in days:
+                    continue
+                rows = eraser.count(entry)
+                if rows:
+                    there = 0 if dry_run else eraser.erase(entry)
+                    found.append(Erased(day=entry.day, rows=rows, database=there))
+                    size.days, size.rows = size.days + 1, size.rows + rows
+                    tell(found[-1])
+            if not dry_run:
+                lake.sweep(ENDED, kept_hours=0)
+    return found
+
+
+class _Eraser:
+    """One run, while no other process writes to the lake."""
+
+    def __init__(
+        self, database: Database, lake: Lake, lock: Alone, condition: Condition, reason: str
+    ) -> None:
+        self.database = database
+        self.lake = lake
+        self.lock = lock
+        self.condition = condition
+        self.reason = reason
+
+    def count(self, entry: EndedDay) -> int:
+        """How many jobs of a day are chosen; reads the columns that the condition needs."""
+        with in_duckdb.errors():
+            return len(_chosen(self._rows([one.path for one in entry.files]), self.condition, "1"))
+
+    def erase(self, entry: EndedDay) -> int:
+        """Erase a day's jobs; returns how many were in the database."""
+        assert entry.day is not None  # noqa: S101 - as above
+        self._require_unchanged(entry)
+        there, written, removed = 0, [], []
+        staying: list[pa.Table] = []
+        for file in entry.files:
+            with in_duckdb.errors():
+                rows = self._rows([file.path]).to_table()
+                numbered = rows.append_column(POSITION, pa.array(range(rows.num_rows)))
+                chosen = _chosen(numbered, self.condition, f'"{POSITION}"')
+            if not chosen:
+                staying.append(rows.select(["outcome", "ended_in"]))
+                continue
+            kept, gone = _divided(rows, chosen)
+            there += self._from_database(entry.day, gone)
+            written += self._written(entry.day, kept)
+            removed.append(file.path.removeprefix(f"{ENDED}/"))
+            staying.append(kept.select(["outcome", "ended_in"]))
+        self._commit(entry, written, removed, pa.concat_tables(staying))
+        return there
+
+    def _rows(self, paths: Sequence[str]) -> dataset.Dataset:
+        named = [path.removeprefix(f"{ENDED}/") for path in paths]
+        return rows_of(self.lake.folder.at(ENDED), named, ENDED_TABLE)
+
+    def _require_unchanged(self, entry: EndedDay) -> None:
+        """Check a day that was verified: its new files get a checksum of their own."""
+        if entry.verified is None:
+            return
+        named = [one.path.removeprefix(f"{ENDED}/") for one in entry.files]
+        found = in_duckdb.in_files(self.lake.folder.at(ENDED), named, ENDED_SCHEMA, 0)
+        if (found.history, found.dead) != (entry.verified.history, entry.verified.dead):
+            raise LakeError(
+                f"the files of day {entry.day} were changed since they were verified, and nothing was erased from it: "
+                f"run `pgqueue pipeline verify --day {entry.day}`, which says what to do"
+            )
+
+    def _from_database(self, day: date, gone: pa.Table) -> int:
+        self.lock.still()
+        ended = zip(gone["id"].to_pylist(), gone["ended_in"].to_pylist(), strict=True)
+        there = self.database.run(plans.erase(day, list(ended)))
+        self.lake.passed("erased from the database")
+        return there
+
+    def _written(self, day: date, kept: pa.Table) -> list[Written]:
+        """The rows that stay, in a new file, which is read back."""
+        rows = kept.select(ENDED_SCHEMA.names).cast(ENDED_SCHEMA)
+        written = self.lake.write_rows(ENDED, day, rows)
+        named = [one.path for one in written]
+        found = in_duckdb.in_files(self.lake.folder.at(ENDED), named, ENDED_SCHEMA, 0)
+        if found != (in_duckdb.of_rows(rows, 0) if written else InFiles()):
+            raise LakeError(f"day {day} was written with other rows than were to stay: run it again")
+        return written
+
+    def _commit(
+        self, entry: EndedDay, written: Sequence[Written], removed: Sequence[str], staying: pa.Table
+    ) -> None:
+        """Exchange files, with the number of rows of each batch as it is now."""
+        now = datetime.now(UTC)
+        erasure = Erasure(
+            at=now,
+            rows=entry.rows - staying.num_rows,
+            condition=self.condition.digest,
+            reason=self.reason,
+        )
+        changed = EndedDay(
+            table=ENDED,
+            day=entry.day,
+            generation=entry.generation + 1,
+            written_at=now,
+            batches=tuple(_counted(batch, staying) for batch in entry.batches),
+            erased=(*entry.erased, erasure),
+        )
+        self.lock.still()
+        self.lake.commit(ENDED_TABLE, written, [changed], removed=removed)
+
+
+def _require(condition: Condition) -> None:
+    """Check a condition before anything is done.
+
+    Raises:
+        InvalidOption: DuckDB refuses it.
+    """
+    if not condition.text.strip():
+        raise InvalidOption("the condition is empty: write an expression, such as unique_key = 'user 42'")
+    try:
+        _chosen(ENDED_TABLE.empty_table(), condition, "1")
+    except duckdb.Error as error:
+        said = str(error).partition("\n")[0]
+        raise InvalidOption(
+            f"the condition cannot be used ({said}); it is an expression of DuckDB over these columns: "
+            f"{', '.join(ENDED_TABLE.names)}"
+        ) from error
+
+
+def _chosen(rows: dataset.Dataset | pa.Table, condition: Condition, wanted: str) -> list[int]:
+    """An expression over each row that the condition chooses."""
+    with in_duckdb.engine_for_conditions() as engine:
+        engine.register("ended", rows)
+        statement = f"select {wanted} from ended where ({condition.text}\n)"
+        found = engine.execute(statement, dict(condition.values) or None).fetchall()
+    return [row[0] for row in found]
+
+
+def _divided(rows: pa.Table, chosen: Sequence[int]) -> tuple[pa.Table, pa.Table]:
+    """The rows that stay, and those that are chosen, by their positions."""
+    is_chosen = pc.is_in(pa.array(range(rows.num_rows)), pa.array(chosen))
+    return rows.filter(pc.invert(is_chosen)), rows.filter(is_chosen)
+
+
+def _counted(batch: Batch, rows: pa.Table) -> Batch:
+    """A batch with as many rows as there are of its transactions."""
+    number = rows["ended_in"]
+    within = rows.filter(pc.and_(pc.greater_equal(number, batch.since), pc.less(number, batch.below)))
+    dead = pc.sum(pc.equal(within["outcome"], "dead")).as_py() or 0
+    return msgspec.structs.replace(
+        batch,
+        highest=pc.max(within["ended_in"]).as_py(),
+        history=Share(within.num_rows - dead),
+        dead=Share(dead),
+    )

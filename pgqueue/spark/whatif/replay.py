@@ -1,0 +1,202 @@
+"""Replays jobs on a number of slots: when would each have started? Pure: no clock, no files.
+
+Time goes from one event to the next: a job becomes ready, or an attempt ends. At each, the workers do as
+:mod:`pgqueue.worker.fetcher` does: if few claims wait for a slot, they claim as many as will start soon, and a free slot takes
+the claim that waits longest. All workers are one: they have all slots, and hold as many claims ahead as all of them would.
+
+What a claim finds is decided as the workers decide it. Of one queue: by priority, ``run_at`` and id. Between queues: shares by
+their weights. Limited jobs wait in lanes, which take turns (:mod:`pgqueue.spark.whatif.lanes`); queues and lanes are first in turn.
+A place of a limit is taken from the claim until the end of the attempt.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from heapq import heappop, heappush
+
+import numpy as np
+
+from pgqueue.errors import InvalidOption
+from pgqueue.spark.report import words
+from pgqueue.spark.whatif.jobs import EPOCH, NONE, SECOND, Numbers
+from pgqueue.spark.whatif.lanes import Lanes
+from pgqueue.values.options import LAST_TIME
+from pgqueue.worker.fetcher import HORIZON, LARGEST_CLAIM, LARGEST_PREFETCH, Rate
+
+END = (LAST_TIME - EPOCH) // timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """Jobs in claim order. Times are in microseconds.
+
+    Attributes:
+        ready: when each is ready.
+        lasts: for how long each runs.
+        queue: the number of its queue.
+        weights: of the queues.
+        keys: for each limit its jobs' keys, counted from 0; NONE: the limit does not concern the job.
+        most: for each limit how many jobs of a key run at once.
+    """
+
+    ready: Numbers
+    lasts: Numbers
+    queue: Numbers
+    weights: Sequence[int]
+    keys: tuple[Numbers, ...] = ()
+    most: Sequence[int] = ()
+
+
+def starts(work: Work, slots: int, workers: int = 1) -> Numbers:
+    """When each job starts.
+
+    Args:
+        work: the jobs.
+        slots: how many run at once, on all workers.
+        workers: how many workers have these slots.
+
+    Raises:
+        InvalidOption: no calendar has the end of the last job.
+    """
+    return _Replay(work, slots, workers).run()
+
+
+class _Replay:
+    def __init__(self, work: Work, slots: int, workers: int) -> None:
+        self._lasts = work.lasts.tolist()
+        self._slots = slots
+        self._most_ahead = LARGEST_PREFETCH * workers
+        self._most_claimed = LARGEST_CLAIM * workers
+        self._queue = work.queue.tolist()
+        self._queues = _Queues(work.weights)
+        self._lanes = Lanes.of(work.queue, work.keys, work.most)
+        self._lane = self._lanes.lane_of.tolist()
+        self._arrivals = np.argsort(work.ready, kind="stable")
+        self._ready_at = work.ready[self._arrivals].tolist()
+        self._claimed: deque[int] = deque()
+        self._ends: list[tuple[int, int]] = []
+        self._starts = [0] * len(self._lasts)
+        self._lanes_first = False
+        self._now = self._ready_at[0] if self._ready_at else 0
+        self._ended = 0
+        self._rate = Rate(lambda: self._now / SECOND)
+
+    def run(self) -> Numbers:
+        arrivals, ready_at = self._arrivals.tolist(), self._ready_at
+        ends, count, arrived = self._ends, len(ready_at), 0
+        while ends or arrived < count:
+            now = self._now = min(
+                ends[0][0] if ends else ready_at[arrived],
+                ready_at[arrived] if arrived < count else ends[0][0],
+            )
+            if now >= END:
+                raise InvalidOption(
+                    f"{words.some(self._slots, 'slot')}: these jobs would run until after the year {LAST_TIME.year - 1}: give more "
+                    "workers, more concurrency or higher limits"
+                )
+            while ends and ends[0][0] <= now:
+                self._end(heappop(ends)[1])
+            while arrived < count and ready_at[arrived] <= now:
+                self._add(arrivals[arrived])
+                arrived += 1
+            self._start()
+            while self._claim():
+                self._start()
+        return np.array(self._starts, np.int64)
+
+    def _add(self, job: int) -> None:
+        lane = self._lane[job]
+        if lane == NONE:
+            self._queues.add(self._queue[job], job)
+        else:
+            self._lanes.add(lane, job)
+
+    def _end(self, job: int) -> None:
+        self._ended += 1
+        if self._lane[job] != NONE:
+            self._lanes.end(self._lane[job])
+
+    def _start(self) -> None:
+        while self._claimed and len(self._ends) < self._slots:
+            job = self._claimed.popleft()
+            self._starts[job] = self._now
+            heappush(self._ends, (self._now + self._lasts[job], job))
+
+    def _claim(self) -> bool:
+        """Claim as many as there is room for; False: no job was claimed."""
+        if not (self._queues.waiting or self._lanes.waiting):
+            return False
+        ahead = min(self._most_ahead, int(self._rate.at(self._ended) * HORIZON))
+        if len(self._claimed) > ahead // 2:
+            return False
+        before = len(self._claimed)
+        room = min(self._most_claimed, self._slots + ahead - len(self._ends) - before)
+        if room <= 0:
+            return False
+        self._lanes_first = not self._lanes_first
+        sides = (self._lanes, self._queues) if self._lanes_first else (self._queues, self._lanes)
+        for side in sides:
+            if side.waiting and room > 0:
+                found = side.take(room)
+                self._claimed.extend(found)
+                room -= len(found)
+        return len(self._claimed) > before
+
+
+class _Queues:
+    """Ready jobs of queues.
+
+    Attributes:
+        waiting: how many wait.
+    """
+
+    def __init__(self, weights: Sequence[int]) -> None:
+        self.waiting = 0
+        self._steps = [1 / max(1, weight) for weight in weights]
+        self._is_plain = len({*weights}) <= 1
+        self._jobs: list[list[int]] = [[] for _ in weights]
+        self._passes = [0.0] * len(weights)
+        self._turns: list[tuple[float, int]] = []
+        self._passed = 0.0
+
+    def add(self, queue: int, job: int) -> None:
+        jobs = self._jobs[queue]
+        if not jobs:  # a queue that had no job does not save up
+            self._passes[queue] = max(self._passes[queue], self._passed)
+            heappush(self._turns, (self._passes[queue], queue))
+        heappush(jobs, job)
+        self.waiting += 1
+
+    def take(self, room: int) -> list[int]:
+        """Up to so many jobs: from each queue its share, in claim order where all weights are equal."""
+        if len(self._turns) == 1:
+            return self._take_alone(room)
+        found: list[int] = []
+        while self._turns and len(found) < room:
+            self._passed, queue = heappop(self._turns)
+            jobs = self._jobs[queue]
+            found.append(heappop(jobs))
+            self._passes[queue] = self._passed + self._steps[queue]
+            if jobs:
+                heappush(self._turns, (self._passes[queue], queue))
+        self.waiting -= len(found)
+        if self._is_plain:
+            found.sort()
+        return found
+
+    def _take_alone(self, room: int) -> list[int]:
+        passed, queue = self._turns[0]
+        jobs = self._jobs[queue]
+        count = min(room, len(jobs))
+        if count == len(jobs):
+            found = sorted(jobs)
+            jobs.clear()
+            self._turns.clear()
+        else:
+            found = [heappop(jobs) for _ in range(count)]
+        self._passes[queue] = self._passed = passed + count * self._steps[queue]
+        if jobs:
+            self._turns[0] = (self._passes[queue], queue)
+        self.waiting -= count
+        return found

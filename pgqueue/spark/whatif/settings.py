@@ -1,0 +1,154 @@
+"""The settings of a replay: workers and slots, the queues that they serve, limits, and other times for a task's jobs.
+
+Only what can be checked without jobs is checked here; :mod:`pgqueue.spark.whatif.jobs` compares names with the recorded jobs.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from pgqueue.errors import InvalidOption
+from pgqueue.values.limit import MOST
+from pgqueue.values.options import check_number
+from pgqueue.values.rule import Cron
+from pgqueue.values.serving import ALL, Serving
+
+WORKERS = range(1, 10_001)
+CONCURRENCY = 20
+"""Slots of a worker if it is not said, as of ``pgqueue worker``."""
+SLOTS = range(1, 100_001)
+LATE = timedelta(minutes=1)
+"""A job that waits longer is late, if it is not said."""
+QUEUE, TASK = "queue:", "task:"
+
+
+@dataclass(frozen=True, slots=True)
+class Limited:
+    """At most so many jobs of a key run at once.
+
+    Attributes:
+        name: what is limited, in the words of ``pgqueue limits``: ``queue:mail``, ``task:send``, ``task:send:customer_id``, or
+            an argument alone, ``customer_id``, for the jobs of all tasks that have it.
+        most: how many jobs.
+    """
+
+    name: str
+    most: int
+
+    @property
+    def said(self) -> str:
+        """As on the command line."""
+        return f"{self.name}={self.most}"
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A task's jobs become ready at the ticks of a cron expression, in UTC.
+
+    Attributes:
+        task: the task's name.
+        cron: when.
+    """
+
+    task: str
+    cron: Cron
+
+    @property
+    def said(self) -> str:
+        """As on the command line."""
+        return f"{self.task}={self.cron.expression}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The settings of a replay.
+
+    Attributes:
+        workers: how many worker processes.
+        concurrency: how many jobs each runs at a time.
+        serving: the queues that all of them serve, and their weights.
+        limits: how many jobs of a key run at once. Limits that the recorded jobs had are not known: name them, too.
+        moved: tasks whose jobs become ready at other times.
+        late: a job that waits longer than this is late.
+
+    Raises:
+        InvalidOption: a number is out of range, or a limit or a task is named twice.
+    """
+
+    workers: int
+    concurrency: int = CONCURRENCY
+    serving: Serving = ALL
+    limits: tuple[Limited, ...] = ()
+    moved: tuple[Moved, ...] = ()
+    late: timedelta = LATE
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense."""
+        check_number("workers", self.workers, WORKERS)
+        check_number("concurrency", self.concurrency, SLOTS)
+        check_number("workers times concurrency", self.slots, SLOTS)
+        _once("limit", [one.name for one in self.limits])
+        _once("schedule", [one.task for one in self.moved])
+
+    @property
+    def slots(self) -> int:
+        """How many jobs run at a time on all workers."""
+        return self.workers * self.concurrency
+
+    @property
+    def said(self) -> list[str]:
+        """The settings, each in a few words."""
+        workers = "worker" if self.workers == 1 else "workers"
+        slots = "slot" if self.concurrency == 1 else "slots"
+        return [
+            f"{self.workers:,} {workers} with {self.concurrency:,} {slots} each",
+            *([f"queues {', '.join(self._queues)}"] if self._queues else []),
+            *(f"limit {one.said}" for one in self.limits),
+            *(f"schedule {one.said}" for one in self.moved),
+        ]
+
+    @property
+    def _queues(self) -> list[str]:
+        weighed = [
+            entry if weight == 1 else f"{entry}:{weight}" for entry, weight in self.serving.weights.items()
+        ]
+        return [*weighed, *(f"!{entry}" for entry in self.serving.excluded)]
+
+
+def read_limit(text: str) -> Limited:
+    """A limit from ``NAME=N``.
+
+    Raises:
+        InvalidOption: it is not in this form, or the number is out of range.
+    """
+    name, equals, number = text.rpartition("=")
+    bare = name in ("", QUEUE, TASK) or name.endswith(":")
+    if not equals or bare or not number.strip().isdecimal():
+        raise InvalidOption(
+            f"limit={text!r}: write what is limited and a number: customer_id=5, task:send=5, task:send:customer_id=5, queue:mail=50"
+        )
+    most = int(number)
+    check_number(f"limit {name.strip()}", most, MOST)
+    return Limited(name.strip(), most)
+
+
+def read_move(text: str) -> Moved:
+    """Other times for a task's jobs, from ``TASK=CRON``.
+
+    Raises:
+        InvalidOption: it is not in this form, or the expression is no cron expression.
+    """
+    task, equals, expression = text.rpartition("=")
+    if not equals or not task.strip():
+        raise InvalidOption(
+            f"schedule={text!r}: write a task and a cron expression: 'send_report=*/15 1-5 * * *'"
+        )
+    return Moved(task.strip(), Cron(expression.strip()))
+
+
+def _once(what: str, names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InvalidOption(f"{what}: {name!r} is given twice; give it once")
+        seen.add(name)

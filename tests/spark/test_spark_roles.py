@@ -1,0 +1,98 @@
+"""The roles of the guide: one runs the pipeline without owning the tables, one only reads."""
+
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from docs.pages import DOCS, blocks
+from looking import ask
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+from psycopg.errors import InsufficientPrivilege
+from spark.lake_history import DAY, NEXT, died, ended, history_ids
+
+from pgqueue import PgQueue
+from pgqueue.spark.checks import check
+from pgqueue.spark.config import Config
+from pgqueue.spark.erasing import erase_everywhere, of_key
+from pgqueue.spark.lake.drop import drop
+from pgqueue.spark.lake.export import export
+from pgqueue.spark.lake.lake import Lake
+from pgqueue.spark.lake.prune import Fate, prune
+from pgqueue.spark.lake.status import DayState, status
+from pgqueue.spark.lake.verify import Finding, verify
+from pgqueue.spark.rollup.rollup import rollup
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROLES = ("app_pipeline", "app_reader")
+
+
+def no_session() -> "SparkSession":
+    raise AssertionError("a session was started")
+
+
+@pytest.fixture
+def granted(dsn: str) -> str:
+    """A database with the page's grants; its DSN."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for role in ROLES:
+            if not connection.execute("select from pg_roles where rolname = %s", [role]).fetchall():
+                connection.execute(sql.SQL("create role {} login").format(sql.Identifier(role)))
+        for block in blocks(DOCS / "pipeline" / "cluster.md"):
+            if block.language == "sql":
+                connection.execute(block.code.encode())
+    return dsn
+
+
+def as_role(dsn: str, role: str) -> str:
+    """The DSN of a session that has another role's rights."""
+    return make_conninfo(dsn, options=f"-c role={role}")
+
+
+def test_a_role_that_does_not_own_the_tables_runs_every_step_but_prune(granted: str, tmp_path: Path) -> None:
+    for day in (DAY, NEXT):
+        ended(granted, day, 6)
+    ended(granted, DAY, 1, partition=False)
+    died(granted, DAY, 2)
+    ask(granted, "update pgqueue.job_history set attempts = 1 where outcome = 'succeeded'")
+    lake = Lake(tmp_path / "lake")
+    with closing(PgQueue(as_role(granted, "app_pipeline"))) as queue:
+        assert len(export(no_session, queue.database, lake)) == 2
+        assert {one.finding for one in verify(no_session, queue.database, lake)} == {Finding.VERIFIED}
+        assert rollup(no_session, queue.database, lake, Config()) == [DAY, NEXT]
+        assert all(one.passed for one in check(queue.database, lake))
+        found, _ = erase_everywhere(no_session, queue.database, lake, Config(), of_key("key 3"))
+        assert [one.database for one in found] == [1, 1]
+        with pytest.raises(InsufficientPrivilege):
+            prune(queue.database, lake)
+        with closing(PgQueue(granted)) as owner:
+            assert {one.fate for one in prune(owner.database, lake)} == {Fate.PRUNED}
+        assert {one.state for one in status(queue.database, lake)} == {DayState.PRUNED}
+        fates = [one.fate for one in drop(queue.database, lake, keep=0)]
+        assert fates == [Fate.WAITING, Fate.DROPPED], "a day with dead jobs stays"
+    assert history_ids(granted) == []
+
+
+def test_a_role_that_reads_reads_and_changes_nothing(spark: "SparkSession", granted: str) -> None:
+    ids = ended(granted, DAY, 3)
+    dsn = as_role(granted, "app_reader")
+    for table in ("history", "ended", "jobs", "dead", "workers"):
+        spark.read.format("pgqueue").options(dsn=dsn, table=table).load().count()
+    rows = spark.read.format("pgqueue").options(dsn=dsn, table="history").load().select("id").collect()
+    assert sorted(row["id"] for row in rows) == ids
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for statement in (
+            "delete from pgqueue.job_history",
+            "update pgqueue.jobs set priority = 1",
+            "insert into pgqueue.jobs (task) values ('t')",
+            "insert into pgqueue.lake_days (day) values ('2026-01-20')",
+            "select pgqueue.drop_history_day('2026-01-20')",
+            "select pgqueue.enqueue('t')",
+        ):
+            with pytest.raises(InsufficientPrivilege):
+                connection.execute(statement.encode())
+    assert history_ids(granted) == ids
