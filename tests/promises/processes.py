@@ -144,6 +144,18 @@ def held_by(dsn: str, pid: int) -> int:
     return count
 
 
+def calls_of(dsn: str, pid: int) -> int:
+    """How many jobs a process holds whose attempt has left its mark: they are inside a call."""
+    count: int = ask(
+        dsn,
+        """select count(*) from marks
+           join pgqueue.jobs on jobs.id = job and attempts = attempt
+           join pgqueue.workers on workers.id = worker_id where pid = %s""",
+        pid,
+    )[0][0]
+    return count
+
+
 def database_clock(dsn: str) -> datetime:
     now: datetime = ask(dsn, "select clock_timestamp()")[0][0]
     return now

@@ -15,6 +15,7 @@ import psycopg
 import pytest
 from looking import ask, until, wait_until
 from promises.processes import (
+    calls_of,
     claimed,
     closed_gate,
     do,
@@ -96,7 +97,7 @@ def test_every_job_of_a_batch_ends_once_while_workers_are_killed(dsn: str, queue
                 jobs = queue.enqueue_many(workshop.commit_together.call(line % 7) for line in range(100))
                 expected |= {handle.id for handle in jobs}
                 wait_until(partial(held_by, dsn, victim.pid))
-                wait_until(lambda: ask(dsn, "select job from marks"))
+                wait_until(partial(calls_of, dsn, victim.pid))
                 victim.kill()
                 open_gate()
             workers.append(start(lease=2.0))

@@ -61,7 +61,8 @@ def test_a_fork_has_a_process_group_of_its_own_if_it_is_to(tmp_path: Path) -> No
 
 
 def test_the_tests_end_a_fork_and_learn_how_it_ended(tmp_path: Path) -> None:
-    words = ["-c", "import sys; print('begun', flush=True); sys.stdin.read()"]
+    # not in one long read: an interrupt just before a system call is only seen when the call has returned
+    words = ["-c", "import time; print('begun', flush=True)\nwhile True: time.sleep(0.01)"]
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         with Program(
             words, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -127,7 +127,11 @@ def alone(dsn: str) -> Iterator[Connection]:
         free = keeper.execute("select pg_try_advisory_lock(hashtext(%s))", [MARK]).fetchone()
         if free != (True,):
             raise ConfigurationError("another `pgqueue bench` runs in this database; wait until it has ended")
-        yield keeper
+        try:
+            yield keeper
+        finally:  # the server ends a backend some time after its client has gone; the next bench may be sooner
+            if not keeper.closed:
+                keeper.execute("select pg_advisory_unlock(hashtext(%s))", [MARK])
 
 
 def make(connection: Connection) -> None:

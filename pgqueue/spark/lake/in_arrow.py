@@ -26,9 +26,9 @@ from pgqueue.store.pipeline.extract_tables import TABLES
 if TYPE_CHECKING:
     import adbc_driver_postgresql.dbapi as adbc
 
-MOST_ROWS = 200_000
+MOST_ROWS = 1_000_000
 """A day with more rows is left to Spark, which reads it with all cores of all its machines."""
-MOST_BYTES = 256 << 20
+MOST_BYTES = 512 << 20
 """A day whose rows need more memory than this is left to Spark, too: they are sorted in memory."""
 ORDER = ("queue", "task", "ended_at", "id")
 
