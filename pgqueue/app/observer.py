@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from weakref import WeakSet
 
+from pgqueue.app.observed import ClaimedBatch, EndedBatch
 from pgqueue.values.job import Claim, Enqueued, NewJob
 from pgqueue.values.verdict import Verdict
 
@@ -63,11 +64,17 @@ class Event:
         told: what is called with each batch.
     """
 
-    __slots__ = ("_name", "told")
+    __slots__ = ("_batch", "_name", "told")
 
-    def __init__(self, name: str) -> None:
-        """An event that no observer is told of."""
+    def __init__(self, name: str, batch: Callable[..., Sequence[object]] | None = None) -> None:
+        """An event that no observer is told of.
+
+        Args:
+            name: the method of :class:`Observer`.
+            batch: makes of a batch what observers are told; None: they are told the batch itself.
+        """
         self._name = name
+        self._batch = batch
         self.told: tuple[Callable[..., object], ...] = ()
 
     def __bool__(self) -> bool:
@@ -76,6 +83,8 @@ class Event:
 
     def __call__(self, *batch: Sequence[object]) -> None:
         """Tell the observers. Never raises."""
+        if self._batch is not None:
+            batch = (self._batch(*batch),)
         for tell in self.told:
             try:
                 tell(*batch)
@@ -95,11 +104,11 @@ class Observers:
     def __init__(self) -> None:
         """Tell no observer."""
         self.enqueued = Event("enqueued")
-        self.claimed = Event("claimed")
+        self.claimed = Event("claimed", ClaimedBatch)
         self.started = Event("started")
-        self.ended = Event("ended")
+        self.ended = Event("ended", EndedBatch)
         self.lost = Event("lost")
-        self.reclaimed = Event("reclaimed")
+        self.reclaimed = Event("reclaimed", EndedBatch)
         self._of_workers: WeakSet[Observers] = WeakSet()
 
     def add(self, observer: Observer) -> None:

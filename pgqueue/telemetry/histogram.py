@@ -1,6 +1,6 @@
 """Counts of numbers by size, many at a time: what an observer adds to for each batch. No library."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Final
 
@@ -41,9 +41,8 @@ class Histogram:
         self._counts = [0] * (len(bounds) + 1)
         self._sum = 0.0
 
-    def add(self, numbers: list[float]) -> None:
-        """Count these numbers, and sort them."""
-        numbers.sort()
+    def add(self, numbers: Sequence[float]) -> None:
+        """Count numbers, which are in ascending order."""
         self._sum += sum(numbers)
         counts, bounds, below, many = self._counts, self._bounds, 0, len(numbers)
         place = 0
@@ -52,6 +51,25 @@ class Histogram:
             upto = bisect_right(numbers, bounds[place], below) if place < len(bounds) else many
             counts[place] += upto - below
             below = upto
+
+    def add_waits(self, since: Sequence[float], now: float) -> None:
+        """Count the seconds from instants to the present; an instant in the future counts as 0.
+
+        Args:
+            since: in seconds, in ascending order.
+            now: the present, by the same clock.
+        """
+        if since[-1] > now:
+            since = [min(one, now) for one in since]
+        self._sum += len(since) * now - sum(since)  # of 500 instants of this century exact to 0.1 ms
+        end, place = len(since), 0
+        while end:
+            place = _place(self._bounds, now - since[end - 1], place)
+            start = 0
+            if place < len(self._bounds):
+                start = min(bisect_left(since, now - self._bounds[place], 0, end), end - 1)
+            self._counts[place] += end - start
+            end = start
 
     def buckets(self) -> tuple[list[tuple[str, float]], float]:
         """Each bound as text, with how many numbers are at most that; and the sum of all."""

@@ -7,12 +7,13 @@ values are turned into what Prometheus reads when it asks. Wait times compare th
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from pgqueue.app.observed import claimed_parts, ended_parts
 from pgqueue.app.observer import Observer
 from pgqueue.telemetry.histogram import JOBS, SECONDS, Histogram
 from pgqueue.telemetry.labels import Bounded, label
@@ -20,7 +21,6 @@ from pgqueue.values.health import Vitals, not_live, not_ready
 from pgqueue.values.job import Claim, Enqueued, NewJob, Outcome
 from pgqueue.values.verdict import Again, Cancelled, Died, Returned, Succeeded, Unknown, Verdict, Waits
 
-T = TypeVar("T")
 Labels: TypeAlias = tuple[str, ...]
 NAMES = ("queue", "task")
 OUTCOMES: dict[type[Verdict], str] = {
@@ -60,25 +60,22 @@ class JobMetrics(Observer, Collector):
         """Count how long they waited, from when they could run."""
         self._claimed.add([float(len(claims))])
         now = time.time()
-        for names, some in _by_task(claims, claims):
-            waited = [now - due for due in sorted([one.run_at_epoch for one in some], reverse=True)]
-            if waited[0] < 0:
-                waited = [max(0.0, one) for one in waited]
-            _histogram(self._waits, names).add(waited)
+        for queue, task, _, due in claimed_parts(claims):
+            _histogram(self._waits, (queue, task)).add_waits(due, now)
 
     def ended(self, verdicts: Sequence[Verdict]) -> None:
         """Count how they ended, and how long they ran."""
         self._completed.add([float(len(verdicts))])
-        for names, some in _by_task(verdicts, [one.claim for one in verdicts]):
-            outcomes = self._outcomes.setdefault(self._outcomes.key(names), Counter())
-            seconds = [one.seconds for one in some if isinstance(one, Succeeded)]
-            if len(seconds) == len(some):  # most often
+        for queue, task, some, succeeded in ended_parts(verdicts):
+            outcomes = self._outcomes.setdefault(self._outcomes.key((queue, task)), Counter())
+            runs = _histogram(self._runs, (queue, task))
+            runs.add(succeeded)
+            if len(succeeded) == len(some):  # most often
                 outcomes["succeeded"] += len(some)
             else:
                 outcomes.update(OUTCOMES[type(one)] for one in some)
                 died = (one.seconds for one in some if isinstance(one, Died))
-                seconds += [one for one in died if one is not None]
-            _histogram(self._runs, names).add(seconds)
+                runs.add(sorted(one for one in died if one is not None))
 
     def lost(self, claims: Sequence[Claim]) -> None:
         """Count claims that are no longer this process's."""
@@ -158,17 +155,6 @@ def of_vitals(now: Vitals) -> Iterator[Metric]:
     )
     for name, said, value in measured:
         yield GaugeMetricFamily(f"pgqueue_worker_{name}", said, float(value))
-
-
-def _by_task(batch: Sequence[T], jobs: Sequence[Claim]) -> Iterable[tuple[Labels, Sequence[T]]]:
-    """A batch by the queue and the task of its jobs. Most often it is of one."""
-    queues, tasks = {one.queue for one in jobs}, {one.task for one in jobs}
-    if len(queues) == len(tasks) == 1:
-        return (((queues.pop(), tasks.pop()), batch),)
-    found: dict[Labels, list[T]] = {}
-    for one, job in zip(batch, jobs, strict=True):
-        found.setdefault((job.queue, job.task), []).append(one)
-    return found.items()
 
 
 def _histogram(held: Bounded[Histogram], names: Labels) -> Histogram:

@@ -1,19 +1,20 @@
 """What a worker measures of its jobs, for the time series: counts, and sketches of wait and run times, by queue and task.
 
-It is told of batches, as observers are, and counts batch by batch: most are of one queue and one task. In Python 3.11 a
-comprehension reads an attribute of each job in half the time that ``map`` and ``attrgetter`` take. A minute is one of the database's clock, whose offset from this process's the worker asks for. What
-is gathered is written by :meth:`pgqueue.worker.upkeep.Upkeep.write_series` when its minute is over, so a worker that dies
-loses its last minute.
+It is told of batches, as observers are, and counts batch by batch: most are of one queue and one task
+(:mod:`pgqueue.app.observed`). A minute is one of the database's clock, whose offset from this process's the worker asks for.
+What is gathered is written by :class:`pgqueue.worker.series.SeriesWriter` when its minute is over, so a worker that dies loses
+its last minute.
 """
 
 import threading
 import time
 from bisect import bisect_left
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
+from pgqueue.app.observed import claimed_parts, ended_parts
 from pgqueue.app.observer import Observer
 from pgqueue.values.job import Claim
 from pgqueue.values.series import COUNTS
@@ -31,7 +32,6 @@ MINUTE = 60
 HOUR = 60
 """Minutes."""
 
-T = TypeVar("T")
 Key: TypeAlias = tuple[int, str | None, str | None]
 """A minute since 1970, a queue and a task; no queue and no task: those beyond the bound."""
 
@@ -97,10 +97,10 @@ class Measures(Observer):
         now = time.monotonic() + self._offset
         minute = int(now // MINUTE)
         with self._lock:
-            for queue, task, some in _by_pair(claims, claims):
+            for queue, task, some, due in claimed_parts(claims):
                 tally = self._tally(minute, queue, task)
                 tally.counts["started"] += len(some)
-                count_waits(tally.waits, sorted([one.run_at_epoch for one in some]), now)
+                count_waits(tally.waits, due, now)
                 first = [one.created_at_epoch for one in some if one.attempt == 1]
                 self._count_enqueued(first, minute, queue, task, 1)
 
@@ -108,12 +108,11 @@ class Measures(Observer):
         """Count what became of attempts, and how long they ran."""
         minute = self._minute()
         with self._lock:
-            for queue, task, some in _by_pair(verdicts, [one.claim for one in verdicts]):
+            for queue, task, some, succeeded in ended_parts(verdicts):
                 tally = self._tally(minute, queue, task)
-                ran = [one.seconds for one in some if isinstance(one, Succeeded)]
-                if len(ran) == len(some):  # most often
+                if len(succeeded) == len(some):  # most often
                     tally.counts["succeeded"] += len(some)
-                    count_times(tally.runs, sorted(ran))
+                    count_times(tally.runs, succeeded)
                 else:
                     _count(tally, some)
                     back = [one.claim for one in some if isinstance(one, Returned | Unknown | Waits)]
@@ -124,7 +123,7 @@ class Measures(Observer):
         """Count attempts of lost workers, and what becomes of their jobs."""
         minute = self._minute()
         with self._lock:
-            for queue, task, some in _by_pair(verdicts, [one.claim for one in verdicts]):
+            for queue, task, some, _ in ended_parts(verdicts):
                 tally = self._tally(minute, queue, task)
                 tally.counts["reclaimed"] += len(some)
                 _count(tally, some, ran=False)
@@ -179,19 +178,6 @@ class Measures(Observer):
             self._pairs[minute] += 1
             self._tallies[key] = Tally()
         return self._tallies[key]
-
-
-def _by_pair(batch: Sequence[T], jobs: Sequence[Claim]) -> Iterator[tuple[str, str, Sequence[T]]]:
-    """The parts of a batch by queue and task of its jobs; most batches are one part."""
-    queues, tasks = {one.queue for one in jobs}, {one.task for one in jobs}
-    if len(queues) == len(tasks) == 1:
-        yield queues.pop(), tasks.pop(), batch
-        return
-    parts = defaultdict[tuple[str, str], list[T]](list)
-    for one, job in zip(batch, jobs, strict=True):
-        parts[job.queue, job.task].append(one)
-    for (queue, task), part in parts.items():
-        yield queue, task, part
 
 
 def _count(tally: Tally, verdicts: Sequence[Verdict], *, ran: bool = True) -> None:

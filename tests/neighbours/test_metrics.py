@@ -342,16 +342,28 @@ def test_jobs_of_one_task_in_two_queues_and_a_clock_that_is_behind_are_counted_w
 def test_a_histogram_counts_as_one_that_looks_at_each_number(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311 - made-up numbers
     numbers = [chance.choice((*SECONDS, chance.expovariate(0.1), 10_000.0)) for _ in range(500)]
-    histogram = Histogram(SECONDS)
+    times, waits = Histogram(SECONDS), Histogram(SECONDS)
     for start in range(0, 500, 50):
-        histogram.add(numbers[start : start + 50])
-    histogram.add([])
-    found, summed = histogram.buckets()
+        some = sorted(numbers[start : start + 50])
+        times.add(some)
+        waits.add_waits([-one for one in reversed(some)], 0.0)
+    times.add([])
+    found, summed = times.buckets()
     assert found == [
         *((str(bound), sum(one <= bound for one in numbers)) for bound in SECONDS),
         ("+Inf", 500),
     ]
     assert summed == pytest.approx(sum(numbers))
+    waited, waited_for = waits.buckets()
+    assert waited == found
+    assert waited_for == pytest.approx(summed)
+
+
+def test_a_wait_until_an_instant_that_is_to_come_counts_as_none() -> None:
+    waits = Histogram(SECONDS)
+    waits.add_waits([90.0, 100.5, 200.0], 100.0)
+    found, summed = waits.buckets()
+    assert (found[0], dict(found)["10.0"], summed) == (("0.001", 2), 3, 10.0)
 
 
 def test_several_servers_that_ask_at_once_cost_the_database_one_look(
