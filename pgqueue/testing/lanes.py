@@ -113,7 +113,7 @@ class Lanes:
 
     def _lane(self, name: str) -> Lane:
         share = share_of(name)
-        return Lane(name, (), 1, self.weights.get(share, 1), share)
+        return Lane(share or name, (), 1, self.weights.get(share, 1))
 
     def of(self, row: Row) -> list[tuple[Key, Numbers | None]]:
         """The keys that limit a job, each with what its limit says; None: this program does not know the limit."""

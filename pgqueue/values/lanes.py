@@ -21,18 +21,16 @@ class Lane(msgspec.Struct, frozen=True, gc=False):
     """A lane in which jobs wait.
 
     Attributes:
-        name: its name.
+        share: whose share it is, or its own name. Lanes of one share are given as much as one lane.
         keys: those of its keys that limit.
         most: how many of its jobs wait, at most.
         weight: of its share.
-        share: whose share it is; lanes of one share are given as much as one lane. "": a share of its own.
     """
 
-    name: str
+    share: str
     keys: tuple[str, ...]
     most: int
     weight: int = 1
-    share: str = ""
 
 
 def quotas(
@@ -77,8 +75,10 @@ class Turns:
 
     def learn(self, lanes: Sequence[Lane], claimed: Mapping[int, int]) -> None:
         """Take note of what was claimed after :meth:`quotas`, by the place of the lane; some had fewer jobs than their quota."""
+        if self._are_even(lanes, claimed):
+            return
         for place, count in claimed.items():
-            self._passes[_share(lanes[place])] += count / lanes[place].weight
+            self._passes[lanes[place].share] += count / lanes[place].weight
         # A share that could take no more, as its limits were full or its jobs few, does not save up: it goes along.
         others = [passed for share, passed in self._passes.items() if share not in self._out]
         now = min(others, default=max(self._passes.values(), default=0.0))
@@ -87,14 +87,20 @@ class Turns:
         lowest = min(self._passes.values(), default=0.0)
         self._passes = {share: passed - lowest for share, passed in self._passes.items()}
 
-
-def _share(lane: Lane) -> str:
-    return lane.share or lane.name
+    def _are_even(self, lanes: Sequence[Lane], claimed: Mapping[int, int]) -> bool:
+        """Whether each share was given the same, as it mostly is where there are many: no pass then changes."""
+        return (
+            not self._out
+            and len(claimed) == len(lanes) == len(self._passes)
+            and len({*claimed.values()}) == 1
+            and len({lane.weight for lane in lanes}) == 1
+        )
 
 
 def _begun(lanes: Sequence[Lane], passes: Mapping[str, float]) -> dict[str, float]:
     """The pass of each share of these lanes; a new one begins with the lowest, which is 0."""
-    return {share: passes.get(share, 0.0) for share in map(_share, lanes)}
+    get = passes.get
+    return {lane.share: get(lane.share, 0.0) for lane in lanes}
 
 
 def _given(
@@ -103,8 +109,7 @@ def _given(
     """What each lane is given, and the shares that could take no more."""
     count = len(lanes)
     order = [*range(first % count, count), *range(first % count)] if count else []
-    shares = [*map(_share, lanes)]
-    if len({*shares}) == count and len({lane.weight for lane in lanes}) < 2 and len({*passes.values()}) < 2:  # noqa: PLR2004
+    if len(passes) == count and len({lane.weight for lane in lanes}) < 2 and len({*passes.values()}) < 2:  # noqa: PLR2004
         return given_in_turn(lanes, free, room, order)
     return given_by_pass(lanes, free, room, order, passes)
 
@@ -134,7 +139,7 @@ def given_in_turn(
                     room -= 1
                     served.append(place)
                     continue
-            out.add(_share(lane))
+            out.add(lane.share)
         order = served
     return given, out
 
@@ -150,7 +155,7 @@ def given_by_pass(
     left = dict(free)
     of: dict[str, deque[int]] = {}
     for place in order:
-        of.setdefault(_share(lanes[place]), deque()).append(place)
+        of.setdefault(lanes[place].share, deque()).append(place)
     due = [(passes[share] + 1 / lanes[of[share][0]].weight, turn, share) for turn, share in enumerate(of)]
     heapify(due)
     given: dict[int, int] = {}

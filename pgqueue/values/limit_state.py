@@ -3,9 +3,8 @@
 How much a rate lets start is decided in :mod:`pgqueue.values.gcra`; which lane is next, in :mod:`pgqueue.values.lanes`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import msgspec
 
@@ -32,7 +31,7 @@ class Waiting(msgspec.Struct, frozen=True, gc=False):
     limited: bool = False
 
 
-class Line(NamedTuple):
+class Line(msgspec.Struct, frozen=True, gc=False):
     """A lane as a claim looks at it.
 
     Attributes:
@@ -42,7 +41,7 @@ class Line(NamedTuple):
     """
 
     waiting: Waiting
-    keys: Sequence[Key]
+    keys: tuple[Key, ...]
     lane: Lane
 
 
@@ -59,8 +58,9 @@ def line_of(one: Waiting, room: int, *, weights: Mapping[str, int]) -> Line:
     if one.limited:
         key = key_of_queue(one.queue)
         keys, texts = (*keys, key), (*texts, key.text)
-    name = f"{one.queue} {one.lane}"
-    return Line(one, keys, Lane(name, texts, room, weights.get(said.share, 1), said.share))
+    if said.share:
+        return Line(one, keys, Lane(said.share, texts, room, weights.get(said.share, 1)))
+    return Line(one, keys, Lane(f"{one.queue} {one.lane}", texts, room))
 
 
 @dataclass(slots=True)

@@ -21,11 +21,10 @@ def situations(draw: st.DrawFn) -> tuple[list[Lane], dict[str, int], int, int]:
         share = draw(st.sampled_from(SHARES))
         lanes.append(
             Lane(
-                f"lane {place}",
+                share or f"lane {place}",
                 tuple(keys),
                 draw(st.integers(0, 30)),
                 weight.get(share) or draw(st.integers(1, 9)),
-                share,
             )
         )
     free = {key: draw(st.integers(0, 20)) for key in KEYS}
@@ -68,16 +67,16 @@ def test_shares_of_equal_weight_are_given_in_turn_what_they_would_be_given_by_pa
     given_: tuple[list[Lane], dict[str, int], int, int],
 ) -> None:
     lanes, free, room, first = given_
-    even = [Lane(lane.name, lane.keys, lane.most) for lane in lanes]
+    even = [Lane(f"lane {place}", lane.keys, lane.most) for place, lane in enumerate(lanes)]
     order = [(first + turn) % len(even) for turn in range(len(even))]
-    passes = dict.fromkeys((lane.name for lane in even), 0.0)
+    passes = dict.fromkeys((lane.share for lane in even), 0.0)
     by_pass = given_by_pass(even, free, room, order, passes)
     assert given_in_turn(even, free, room, order) == by_pass
     assert quotas(even, free, room, first=first) == by_pass[0]
 
 
 def test_a_share_of_many_lanes_gets_as_much_as_a_share_of_one() -> None:
-    lanes = [Lane(f"lane {place}", (), 100, 1, "many") for place in range(99)] + [Lane("one", (), 100)]
+    lanes = [Lane("many", (), 100) for _ in range(99)] + [Lane("one", (), 100)]
     given_out = quotas(lanes, {}, 100)
     assert given_out[99] == 50
     assert len(given_out) == 51  # and each of the many lanes gets at most one of the others
