@@ -251,20 +251,20 @@ def fill(
         now: as for :func:`claim`.
     """
     claims: list[Claim] = []
-    hungry = list(queues)
-    while hungry and len(claims) < room:
+    unfilled = list(queues)
+    while unfilled and len(claims) < room:
         left = room - len(claims)
         if split is None:
-            quotas = dict.fromkeys(hungry[: max(left, ASKED_AT_ONCE)], max(1, left // len(hungry)))
+            quotas = dict.fromkeys(unfilled[: max(left, ASKED_AT_ONCE)], max(1, left // len(unfilled)))
         else:
-            quotas = split.quotas(hungry, left)
+            quotas = split.quotas(unfilled, left)
         found = yield from claim(worker, quotas, limit=left, marks=marks, now=now)
         claims += found
         served = Counter(one.queue for one in found)
         if split is not None:
             split.learn(quotas, served, left)
-        hungry = [one for one in hungry if one not in quotas]
-        hungry += [queue for queue, share in quotas.items() if served[queue] == share]
+        unfilled = [one for one in unfilled if one not in quotas]
+        unfilled += [queue for queue, share in quotas.items() if served[queue] == share]
     return claims
 
 

@@ -24,7 +24,7 @@ SURE: Final = 3.0
 SAME: Final = 1.2
 """A ratio of times up to this is no change: each quantile is told within 5 %, and ten per cent are no trouble."""
 FELT: Final = 1.0
-"""Seconds. A wait that is shorter delays nobody."""
+"""Seconds. A shorter wait is no delay."""
 _TAIL: Final = 1.645  # p95 of a normal distribution is as many standard deviations above p50
 _OF_P50: Final = 1.253  # standard errors, in standard deviations by the root of the number of runs
 _OF_P95: Final = 2.113

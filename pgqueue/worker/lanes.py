@@ -25,7 +25,7 @@ AT_ONCE = 500
 """How many lanes one look asks for."""
 START = ("", "")
 SKIPS = 20
-"""So many times the worker skips from lane to lane, after it has read on and found few lanes."""
+"""How many times the worker skips from lane to lane, after it has read on and found few lanes."""
 REMEMBERED_FOR = 0.05
 """Seconds. If there are few lanes, and each look claims as many jobs as there is room for, other lanes are found this late."""
 
@@ -153,7 +153,7 @@ class Lanes:
         return [*dict.fromkeys([*lanes, *again.lanes])]
 
     def _read_on(self) -> Steps[Found]:
-        """The next lanes of the queue at hand, where lanes have few jobs each; it is tried again now and then."""
+        """The next lanes of the queue that is looked at, where lanes have few jobs each; it is tried again now and then."""
         after = self._after
         if after == START or self._skips > 0 or not self._served.weight(after[0]):
             self._skips -= 1

@@ -1,4 +1,4 @@
--- insight/search_floor: the id down to which a search goes that looks at so many jobs of each table at most; null: at all of them.
+-- insight/search_floor: the id down to which a search goes that looks at a number of jobs of each table at most; null: at all jobs.
 -- index: jobs_pkey, dead_jobs_pkey, job_history_id
 -- locks: none
 -- run by: Insight.search

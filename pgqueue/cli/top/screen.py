@@ -127,7 +127,7 @@ class Top(App[None]):
         self.set_interval(1.0, self._show_state)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys that do nothing in the table at hand are not listed."""
+        """Keys that do nothing in the table that is shown are not listed."""
         if action != "act":
             return True
         table = self.focused
