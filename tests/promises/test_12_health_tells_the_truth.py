@@ -1,4 +1,4 @@
-"""Workers that do not look for jobs, or cannot listen: the worker itself says so, others find it, and it serves again."""
+"""Promise 12: a worker that does not look for jobs, or cannot listen, says so; others find it; and it serves again."""
 
 import asyncio
 import logging
