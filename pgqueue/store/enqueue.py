@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
-from functools import lru_cache
+from datetime import datetime
 from itertools import chain, groupby, islice
 
 from pgqueue.errors import JobError
 from pgqueue.store.backlog import bounded, require_room, require_rooms
+from pgqueue.store.copying import ROWS_PER_CHUNK, copied, copied_with_lanes, delay_of, due_at, expires_at
 from pgqueue.store.lanes import put, require_place
 from pgqueue.store.plan import Copy, Plan, Statement, Steps, plan
 from pgqueue.values.job import Enqueued, NewJob, Outcome
@@ -16,7 +16,6 @@ from pgqueue.values.queue_settings import MAX_ATTEMPTS, PRIORITY
 from pgqueue.values.unique import Unique
 
 TRIES = 10
-ROWS_PER_CHUNK = 500
 ROWS_PER_BLOCK = 2_500
 
 
@@ -110,9 +109,9 @@ def enqueue_many(jobs: Iterable[NewJob], *, now: datetime | None = None) -> Step
         answers += map(Enqueued, ids)
         fetching = blocks.fetch()
         if in_lanes:
-            yield Copy("limits/enqueue_copy", _copy_chunks_of_lanes(in_lanes, clock, defaults))
+            yield Copy("limits/enqueue_copy", copied_with_lanes(in_lanes, clock, defaults))
         if plain:
-            yield Copy("enqueue_copy", chain(_copy_chunks(plain, clock, defaults), fetching))
+            yield Copy("enqueue_copy", chain(copied(plain, clock, defaults), fetching))
         list(fetching)  # where it was not sent along
     if keyed:
         yield from _add_keyed(answers, keyed, clock, defaults, now)
@@ -335,7 +334,7 @@ def _params(job: NewJob, now: datetime | None, known: Known | None) -> dict[str,
     more = {
         "room": known is not None and known.has_room(job.queue),
         "run_at": job.run_at,
-        "delay": _delay(job),
+        "delay": delay_of(job),
         "meta": None if job.meta is None else job.meta.decode(),
         "expires_at": job.expires_at,
         "expires_in": job.expires_in,
@@ -377,89 +376,3 @@ def _columns(
         "metas": [None if job.meta is None else job.meta.decode() for job in jobs],
         "expires_ats": [expires_at(job, clock) for job in jobs],
     }
-
-
-def due_at(job: NewJob, clock: datetime) -> datetime:
-    """From when on a job may run."""
-    if job.run_at is not None:
-        return job.run_at
-    delay = _delay(job)
-    return clock if delay is None else clock + delay
-
-
-def _delay(job: NewJob) -> timedelta | None:
-    return job.unique.delay if job.delay is None else job.delay
-
-
-def expires_at(job: NewJob, clock: datetime) -> datetime | None:
-    """From when on no attempt of a job starts any more."""
-    return job.expires_at if job.expires_in is None else due_at(job, clock) + job.expires_in
-
-
-def _copy_chunks(
-    numbered: list[tuple[int, NewJob]], clock: datetime, defaults: QueueDefaults, *, due: bytes = b"ready"
-) -> Iterator[bytes]:
-    """The jobs in COPY's text format. JSON escapes control characters itself; backslashes are left to us.
-
-    Args:
-        numbered: the jobs, with their ids.
-        clock: the instant.
-        defaults: what queues say of jobs that do not say it themselves.
-        due: the status of jobs that may run now.
-    """
-    rows, at_once = iter(numbered), _copied_time(clock, clock, due)
-    of = defaults.of if defaults else None  # None: no queue has settings, and a call costs as much as a row
-    while chunk := list(islice(rows, ROWS_PER_CHUNK)):
-        yield b"".join(
-            b"%d\t%b\t%b\t%d\t%b\t%d\t%b\t%b\n"
-            % (
-                job_id,
-                copied_names(job.queue, job.task),
-                job.args.replace(b"\\", b"\\\\"),
-                (job.priority or PRIORITY) if of is None else (said := of(job))[0],
-                at_once
-                if job.run_at is None and job.delay is None
-                else _copied_time(due_at(job, clock), clock, due),
-                (job.max_attempts or MAX_ATTEMPTS) if of is None else said[1],
-                b"\\N" if job.meta is None else job.meta.replace(b"\\", b"\\\\"),
-                b"\\N"
-                if job.expires_at is None and job.expires_in is None
-                else str(expires_at(job, clock)).encode(),
-            )
-            for job_id, job in chunk
-        )
-
-
-def _copy_chunks_of_lanes(
-    numbered: list[tuple[int, NewJob]], clock: datetime, defaults: QueueDefaults
-) -> Iterator[bytes]:
-    """As :func:`_copy_chunks`, with the lanes: a job that may run now is blocked, and in its lane."""
-    jobs = iter(numbered)
-    for chunk in _copy_chunks(numbered, clock, defaults, due=b"blocked"):
-        rows = chunk.split(b"\n")[:-1]
-        yield b"".join(
-            b"%b\t%b\t%b\t%b\n"
-            % (
-                row,
-                _copied_lane(job.lane or ""),
-                b"t" if due_at(job, clock) <= clock else b"\\N",
-                b"\\N" if job.cost is None else b"%d" % job.cost,
-            )
-            for row, (_, job) in zip(rows, islice(jobs, len(rows)), strict=True)
-        )
-
-
-@lru_cache(maxsize=50_000)
-def _copied_lane(lane: str) -> bytes:
-    """A lane in COPY's text format: it has one key a line."""
-    return lane.replace("\\", "\\\\").replace("\n", "\\n").encode()
-
-
-@lru_cache(maxsize=1024)
-def copied_names(queue: str, task: str) -> bytes:
-    """The names in COPY's text format, with a tab between them."""
-    return "\t".join(name.replace("\\", "\\\\") for name in (queue, task)).encode()
-
-
-def _copied_time(run_at: datetime, clock: datetime, due: bytes) -> bytes:
-    return b"%b\t%b" % (b"scheduled" if run_at > clock else due, run_at.isoformat().encode())

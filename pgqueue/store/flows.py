@@ -15,7 +15,8 @@ import msgspec
 from pgqueue.store import following
 from pgqueue.store.arrays import numbers, texts
 from pgqueue.store.backlog import bounded, require_rooms
-from pgqueue.store.enqueue import ROWS_PER_CHUNK, copied_names, due_at, expires_at, queue_defaults, reserve
+from pgqueue.store.copying import ROWS_PER_CHUNK, copied_names, due_at, expires_at
+from pgqueue.store.enqueue import queue_defaults, reserve
 from pgqueue.store.following import reason
 from pgqueue.store.lanes import put
 from pgqueue.store.plan import Copy, Statement, Steps, plan

@@ -18,8 +18,8 @@ import msgspec
 from pgqueue.errors import LimitFull, as_duration
 from pgqueue.store.backlog import bounded
 from pgqueue.store.claim import WorkerInfo
+from pgqueue.store.copying import due_at
 from pgqueue.store.ending import States
-from pgqueue.store.enqueue import due_at
 from pgqueue.store.standings import RATED
 from pgqueue.store.waiting import Look
 from pgqueue.testing.flows import Flows

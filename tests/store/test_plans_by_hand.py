@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from store.samples import MINUTE, NOON, SECOND, new_job, verdicts_on, worker_info
 
 from pgqueue.errors import JobError, SchemaMissing, SchemaTooNew, SchemaTooOld
-from pgqueue.store import claim, control, ending, enqueue, finish, queues, schema, upkeep
+from pgqueue.store import claim, control, copying, ending, enqueue, finish, queues, schema, upkeep
 from pgqueue.store.plan import Copy, Plan, Row, Step, run
 from pgqueue.values.job import AtEnd, Claim, Enqueued, JobState, NewJob, Outcome
 from pgqueue.values.retried import Retried
@@ -135,7 +135,7 @@ def test_a_batch_locks_its_keys_in_one_order() -> None:
 
 
 def test_jobs_without_keys_travel_by_copy_in_chunks() -> None:
-    count = enqueue.ROWS_PER_CHUNK + 1
+    count = copying.ROWS_PER_CHUNK + 1
     connection = Answers(NO_DEFAULTS, [(1, count)])
 
     run(enqueue.enqueue_many([new_job()] * count), connection)
@@ -144,7 +144,7 @@ def test_jobs_without_keys_travel_by_copy_in_chunks() -> None:
     copied = connection.asked[-1]
     assert isinstance(copied, Copy)
     chunks = list(copied.chunks)
-    assert [chunk.count(b"\n") for chunk in chunks] == [enqueue.ROWS_PER_CHUNK, 1]
+    assert [chunk.count(b"\n") for chunk in chunks] == [copying.ROWS_PER_CHUNK, 1]
 
 
 def test_the_next_block_is_drawn_while_the_last_is_sent() -> None:

@@ -9,7 +9,7 @@ import pytest
 from store.drivers import Ask, every_driver, one_database
 from store.samples import MINUTE, NOON, SECOND, adding, new_job, shown, taking
 
-from pgqueue.store import control, enqueue, finish, upkeep
+from pgqueue.store import control, copying, enqueue, finish, upkeep
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.connection import Blocking
 from pgqueue.store.plan import run
@@ -214,7 +214,7 @@ async def test_a_batch_of_more_than_one_chunk_keeps_what_was_written(
     args = json.dumps({"text": NASTY}, ensure_ascii=False).encode()
     batch = [
         new_job("back\\slash", args=args, queue="que\\ue", unique_key=unique_key and f"{unique_key}{number}")
-        for number in range(enqueue.ROWS_PER_CHUNK + 2)
+        for number in range(copying.ROWS_PER_CHUNK + 2)
     ]
 
     answers = await ask(enqueue.enqueue_many(batch, now=NOON))
