@@ -21,7 +21,7 @@ from psycopg.conninfo import make_conninfo
 
 from pgqueue.app.progress import Board
 from pgqueue.errors import PgQueueError
-from pgqueue.store import claim, notes
+from pgqueue.store import leases, notes
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan, run
 from pgqueue.store.session import OWN, cut_off
@@ -107,7 +107,7 @@ class Heartbeat:
     def _beat(self) -> bool:
         """Renew the lease once; False: try again soon."""
         try:
-            kept = self._answer(claim.renew(self._worker, self._lease)) is not None
+            kept = self._answer(leases.renew(self._worker, self._lease)) is not None
         except (psycopg.Error, PgQueueError) as error:
             self._give_up_connection("lease not renewed", error)
             return False
@@ -123,7 +123,7 @@ class Heartbeat:
         if not (held := self._held()):
             return
         try:
-            self._on_cancel(self._answer(claim.cancel_requests(self._worker, held)))
+            self._on_cancel(self._answer(leases.cancel_requests(self._worker, held)))
             if reports := self._board.take():
                 self._answer(notes.report(reports))
         except (psycopg.Error, PgQueueError) as error:

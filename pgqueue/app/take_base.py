@@ -15,7 +15,7 @@ from pgqueue.app.heartbeat import Heartbeat
 from pgqueue.app.observer import Observers
 from pgqueue.app.progress import Board
 from pgqueue.errors import InvalidOption, JobError, PayloadNotDecodable, Superseded
-from pgqueue.store import claim, finish, upkeep
+from pgqueue.store import claim, finish, leases, upkeep
 from pgqueue.store.database import Database
 from pgqueue.store.ending import States
 from pgqueue.store.listener import listen_statement
@@ -111,7 +111,7 @@ class TakeBase:
 
     def begin(self) -> None:
         """Start afresh: a new worker that holds nothing."""
-        self.worker = claim.WorkerInfo.here(self.count, self.served.entries)
+        self.worker = leases.WorkerInfo.here(self.count, self.served.entries)
         self._split = split_of(self.served, expovariate)
         self.held: dict[int, Claim] = {}
         self.cancelled: set[int] = set()
@@ -223,11 +223,11 @@ class TakeBase:
         When the lease was lost, the note of the departure stays: a sweep finds by it what is still in this take's name.
         """
         if self.lost or self.superseded:
-            yield from claim.leave(self.worker.id)
+            yield from leases.leave(self.worker.id)
             return
         if self.looking or self.held or self.unsettled:
             yield from claim.return_unknown(self.worker.id, (), ran=self.unsettled)
-        yield from claim.leave_without_jobs(self.worker.id)
+        yield from leases.leave_without_jobs(self.worker.id)
 
     def let_go(self, verdicts: Sequence[Verdict]) -> None:
         """Forget the claims of these verdicts.

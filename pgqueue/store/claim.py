@@ -1,46 +1,33 @@
-"""Plans by which a worker is known, and takes and keeps jobs.
+"""Plans that take jobs from queues, and end what a worker holds without knowing of it.
 
-The protocol. A worker is a row in ``workers`` with a fresh uuid and a lease that it renews each beat; its
-claims are the ``running`` jobs that name the uuid. A sweeper that finds the lease in the past deletes the row
-(:mod:`pgqueue.store.upkeep`), and with it every claim: running jobs that name no known worker are reclaimed. ``renew`` and
-that deletion contend for one row, so exactly one of them wins: a worker that is told its lease is lost has lost every
-claim, and one that is not has kept them all.
-
-Running jobs are in no index: each entry would be written at every claim and rarely read, and while a transaction holds
-a snapshot open, the entries of ended jobs would stay. Instead the table is read from end to end: when a worker left and
-may have held jobs, and when the answer to a claim was lost with its connection, so that jobs may be in the name of a
-worker that does not know of them. Such jobs go back unspent. Where the answer came and the worker could not handle it,
-those attempts end as failed, so that a job that breaks its worker runs out of attempts (:mod:`pgqueue.worker.reconciler`).
+A worker's claims are the ``running`` jobs that name it (:mod:`pgqueue.store.leases`). Running jobs are in no index: each entry
+would be written at every claim and rarely read, and while a transaction holds a snapshot open, the entries of ended jobs would
+stay. Instead the table is read from end to end: when a worker left and may have held jobs, and when the answer to a claim was
+lost with its connection, so that jobs may be in the name of a worker that does not know of them. Such jobs go back unspent. Where
+the answer came and the worker could not handle it, those attempts end as failed, so that a job that breaks its worker runs out of
+attempts (:mod:`pgqueue.worker.reconciler`).
 """
 
-import os
-import socket
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import count
 from operator import attrgetter
 from random import getrandbits
 from types import MappingProxyType
-from uuid import UUID, uuid4
-
-import msgspec
+from uuid import UUID
 
 from pgqueue.store import finish
 from pgqueue.store.arrays import columns, numbers, texts
-from pgqueue.store.plan import Row, Statement, Steps, plan
+from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.portions import Portions
-from pgqueue.store.workers import asked_of
-from pgqueue.values.health import WorkerHealth
 from pgqueue.values.job import HEAD, Claim, Mark
 from pgqueue.values.serving import Serving
 from pgqueue.values.shares import Split, in_turn
 from pgqueue.values.verdict import Returned, describe, failed, lost
-from pgqueue.values.workers import Ask, Doing
 
 NO_MARKS: Mapping[str, Mark] = MappingProxyType({})
-NOT_SAID = WorkerHealth()
 ASKED_AT_ONCE = 100
 """One statement claims from at most this many queues, or one from each where there is room for more."""
 
@@ -52,145 +39,6 @@ _fences = count(getrandbits(30))
 def next_fence() -> int:
     """A number that no claim of this process has had before; it leaves room for older workers, which add to it."""
     return next(_fences) % 2**30
-
-
-class WorkerInfo(msgspec.Struct, frozen=True):
-    """How a worker introduces itself.
-
-    Attributes:
-        id: fresh for every process and every lost lease.
-        host: where it runs, for people to read.
-        pid: its process id there.
-        concurrency: how many jobs it runs at a time.
-        version: of pgqueue.
-        queues: what it serves; None: all queues.
-        tasks: the tasks that it knows; None: not said, it may know any.
-        doing: what it does; None: it does not do what it is asked to do from outside, as a take.
-    """
-
-    id: UUID
-    host: str
-    pid: int
-    concurrency: int
-    version: str
-    queues: Sequence[str] | None
-    tasks: Sequence[str] | None = None
-    doing: Doing | None = None
-
-    @classmethod
-    def here(
-        cls,
-        concurrency: int,
-        queues: Sequence[str] | None,
-        *,
-        id: UUID | None = None,  # noqa: A002 - the field's name
-        tasks: Sequence[str] | None = None,
-        doing: Doing | None = None,
-    ) -> "WorkerInfo":
-        """A worker of this process, under this id or a new one."""
-        from pgqueue.values.version import __version__  # noqa: PLC0415 - reads a file, which enqueuers do without
-
-        host, pid = socket.gethostname(), os.getpid()
-        return cls(id or uuid4(), host, pid, concurrency, __version__, queues, tasks, doing)
-
-
-class Heard(msgspec.Struct, frozen=True):
-    """What a worker hears with a heartbeat.
-
-    Attributes:
-        ask: what it is asked to do.
-        to_cancel: which of its jobs are to be cancelled.
-        stacks: of which of its jobs a program asks for the stack.
-    """
-
-    ask: Ask
-    to_cancel: Sequence[int] = ()
-    stacks: Sequence[int] = ()
-
-
-@plan
-def register(worker: WorkerInfo, lease: timedelta, *, now: datetime | None = None) -> Steps[None]:
-    """Make a worker known. It is asleep until it says otherwise."""
-    yield Statement(
-        "register",
-        {
-            "worker": worker.id,
-            "lease": lease,
-            "host": worker.host,
-            "pid": worker.pid,
-            "concurrency": worker.concurrency,
-            "version": worker.version,
-            "queues": None if worker.queues is None else list(worker.queues),
-            "tasks": None if worker.tasks is None else list(worker.tasks),
-            **_said(worker.doing),
-            "now": now,
-        },
-        returns=False,
-    )
-
-
-@plan
-def renew(
-    worker: UUID,
-    lease: timedelta,
-    *,
-    health: WorkerHealth = NOT_SAID,
-    doing: Doing | None = None,
-    now: datetime | None = None,
-) -> Steps[Ask | None]:
-    """Extend a worker's lease, store how it is and what it does, and hear what it is asked to do.
-
-    None: the lease is lost, and every claim with it.
-    """
-    row = yield from _renewed(worker, lease, health, doing, now)
-    return None if row is None else asked_of(row[:-1])
-
-
-def _renewed(
-    worker: UUID, lease: timedelta, health: WorkerHealth, doing: Doing | None, now: datetime | None
-) -> Steps[Row | None]:
-    blocked = health.blocked
-    rows = yield Statement(
-        "renew",
-        {
-            "worker": worker,
-            "lease": lease,
-            "blocked_for": None if blocked is None else _ago(blocked.seconds),
-            "blocked_job": None if blocked is None else blocked.job,
-            "blocked_task": None if blocked is None else blocked.task,
-            "blocked_where": None if blocked is None else blocked.where,
-            "not_returned": health.not_returned,
-            "memory": health.memory,
-            "running": None if health.running is None else numbers(health.running),
-            "looked": _ago(health.looked),
-            "look_within": health.look_within,
-            "not_listening": _ago(health.not_listening),
-            **_said(doing),
-            "maximum": doing and doing.bounds.maximum,
-            "answer": doing and doing.answer,
-            "now": now,
-        },
-    )
-    return rows[0] if rows else None
-
-
-@plan
-def set_idle(worker: UUID, *, idle: bool) -> Steps[None]:
-    """Say whether the worker wants to be notified of new jobs."""
-    yield Statement("set_idle", {"worker": worker, "asleep": idle}, returns=False)
-
-
-@plan
-def leave(worker: UUID) -> Steps[None]:
-    """Take a worker off the list; what it still holds is reclaimed by the next sweep."""
-    yield Statement("leave", {"worker": worker}, returns=False)
-
-
-@plan
-def leave_without_jobs(worker: UUID) -> Steps[None]:
-    """Take a worker off the list that holds nothing, so that no sweeper looks for its jobs."""
-    yield from leave(worker)
-    yield Statement("leave_without_jobs", {"worker": worker}, returns=False)
 
 
 @plan
@@ -357,48 +205,6 @@ def next_queues(after: str | None, limit: int) -> Steps[list[str]]:
     return [row[0] for row in rows]
 
 
-@plan
-def beat(
-    worker: UUID,
-    lease: timedelta,
-    known: Sequence[int],
-    *,
-    health: WorkerHealth = NOT_SAID,
-    doing: Doing | None = None,
-    now: datetime | None = None,
-) -> Steps[Heard | None]:
-    """Renew the lease, and hear what there is to hear; None: the lease is lost, and every claim with it.
-
-    Args:
-        worker: whose.
-        lease: for how long from now.
-        known: every job the worker knows to be in its name.
-        health: how the worker is.
-        doing: what it does.
-        now: the instant of the beat; the database's own by default.
-    """
-    row = yield from _renewed(worker, lease, health, doing, now)
-    if row is None:
-        return None
-    *asked, stacks = row
-    to_cancel = (yield from cancel_requests(worker, known)) if known else ()
-    return Heard(asked_of(asked), to_cancel, tuple(stacks))
-
-
-def _ago(seconds: float | None) -> timedelta | None:
-    return None if seconds is None else timedelta(seconds=seconds)
-
-
-def _said(doing: Doing | None) -> dict[str, object]:
-    """What a worker says that it does, as arguments of a statement."""
-    return {
-        "minimum": doing and doing.bounds.minimum,
-        "slots": doing and doing.slots,
-        "draining": doing and doing.draining,
-        "supervised": doing and doing.supervised,
-    }
-
-
 @plan(transaction=True)
 def return_unknown(worker: UUID, known: Sequence[int], *, ran: Collection[int] = ()) -> Steps[list[int]]:
     """Return what the worker holds in the database but does not know of.
@@ -424,13 +230,6 @@ def give_up(worker: UUID, known: Sequence[int], error: Exception) -> Steps[list[
     unknown = yield from unknown_claims(worker, known)
     verdicts = [failed(one, describe(error, one.attempt)) for one in unknown]
     return sorted((yield from finish.finish(worker, verdicts, keep=True)))
-
-
-@plan
-def cancel_requests(worker: UUID, known: Sequence[int]) -> Steps[list[int]]:
-    """Which of the worker's jobs a caller asked to cancel."""
-    rows = yield Statement("cancel_requests", {"worker": worker, "known": numbers([*known])})
-    return [row[0] for row in rows]
 
 
 @plan(transaction=True)

@@ -1,7 +1,7 @@
 """Plans about the stacks of running jobs: a program asks, the worker that runs the job answers.
 
 The worker learns of a question as of everything that it is asked: a notification has it look at once, and each heartbeat
-looks, too (:func:`pgqueue.store.claim.beat`). What it answers is read in :mod:`pgqueue.worker.stacks`.
+looks, too (:func:`pgqueue.store.leases.beat`). What it answers is read in :mod:`pgqueue.worker.stacks`.
 """
 
 from collections.abc import Mapping

@@ -12,7 +12,8 @@ import msgspec
 
 from pgqueue.store import lost
 from pgqueue.store.arrays import columns, texts
-from pgqueue.store.claim import NO_MARKS, WorkerInfo, register, renew
+from pgqueue.store.claim import NO_MARKS
+from pgqueue.store.leases import WorkerInfo, register, renew
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.waking import wake
 from pgqueue.values.job import JobState, Mark

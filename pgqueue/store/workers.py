@@ -1,7 +1,7 @@
 """Plans by which people look at workers and ask them to do something.
 
 The worker learns it from its row: a notification has it look at once, and each heartbeat looks, too
-(:func:`pgqueue.store.claim.beat`).
+(:func:`pgqueue.store.leases.beat`).
 """
 
 from collections.abc import Sequence

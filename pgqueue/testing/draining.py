@@ -10,7 +10,7 @@ from pgqueue.app import builtin
 from pgqueue.app.context import Context
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import InvalidOption, JobControl, JobError
-from pgqueue.store import claim, control, finish, notes, ticks
+from pgqueue.store import control, finish, leases, notes, ticks
 from pgqueue.store.database import Database
 from pgqueue.store.ending import States
 from pgqueue.store.plan import Plan
@@ -144,7 +144,7 @@ def _drained(
             queue.hooks.flush()
         finally:
             loop.stop()
-            database.run(claim.leave_without_jobs(shift.worker.id))
+            database.run(leases.leave_without_jobs(shift.worker.id))
     return shift.ran
 
 
@@ -202,7 +202,7 @@ async def adrain(
                 shift.end([(one, await database.arun(control.show(one.id))) for one in found])
             await queue.hooks.aflush()
         finally:
-            await database.arun(claim.leave_without_jobs(shift.worker.id))
+            await database.arun(leases.leave_without_jobs(shift.worker.id))
     return shift.ran
 
 
@@ -377,7 +377,7 @@ class Shift:
         return self._raises and not expected
 
     def _enter_worker(self) -> None:
-        self.worker = claim.WorkerInfo.here(1, self._served.entries)
+        self.worker = leases.WorkerInfo.here(1, self._served.entries)
 
 
 @contextmanager

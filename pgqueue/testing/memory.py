@@ -45,7 +45,7 @@ ANSWERED = frozenset(
         "control.purge_dead",
         "plans.next_claim",
         "finish.record",
-        "claim.leave_without_jobs",
+        "leases.leave_without_jobs",
         "crashes.start",
     }
 )

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from pgqueue.store import claim, finish, following, queues, signals, upkeep
+from pgqueue.store import claim, finish, following, leases, queues, signals, upkeep
 from pgqueue.store.plan import Steps, plan
 from pgqueue.store.portions import Portions
 from pgqueue.values.job import Claim
@@ -29,7 +29,7 @@ class Found(msgspec.Struct, frozen=True):
 
 @plan(transaction=True)
 def next_claim(
-    worker: claim.WorkerInfo,
+    worker: leases.WorkerInfo,
     served: Serving,
     split: Split | None,
     lanes: Lanes,

@@ -17,9 +17,9 @@ import msgspec
 
 from pgqueue.errors import LimitFull, as_duration
 from pgqueue.store.backlog import bounded
-from pgqueue.store.claim import WorkerInfo
 from pgqueue.store.copying import due_at
 from pgqueue.store.ending import States
+from pgqueue.store.leases import WorkerInfo
 from pgqueue.store.standings import RATED
 from pgqueue.store.waiting import Look
 from pgqueue.testing.flows import Flows

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 
 from pgqueue.errors import PgQueueError
-from pgqueue.store import claim
+from pgqueue.store import claim, leases
 from pgqueue.store.portions import Portions
 from pgqueue.values.job import Claim
 from pgqueue.worker.claims import Claims
@@ -260,7 +260,7 @@ class Fetcher:
         return seconds if self._again_in is None else min(seconds, self._again_in)
 
     async def _set_idle(self, *, idle: bool) -> None:
-        await self._connection.run(claim.set_idle(self._heartbeat.id, idle=idle))
+        await self._connection.run(leases.set_idle(self._heartbeat.id, idle=idle))
         self._idle = idle
 
     async def _wait(self, *, within: float | None) -> None:

@@ -22,7 +22,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
-from pgqueue.store import claim
+from pgqueue.store import leases
 from pgqueue.store.stacks import answer
 from pgqueue.values.health import WorkerHealth
 from pgqueue.values.lease import renew_every
@@ -130,17 +130,17 @@ class Heartbeat:
     async def register(self) -> None:
         """Make this worker known."""
         doing = self._slots.doing()
-        info = claim.WorkerInfo.here(
+        info = leases.WorkerInfo.here(
             doing.bounds.maximum, self._queues, id=self.id, tasks=sorted(self._tasks), doing=doing
         )
-        await self._connection.run(claim.register(info, self._lease))
+        await self._connection.run(leases.register(info, self._lease))
         self.renewed_at = time.monotonic()
 
     async def beat(self) -> None:
         """Renew the lease, and do what there is to do; if it is lost, drop everything and register again."""
         current = self.id
         doing = self._slots.doing()
-        plan = claim.beat(current, self._lease, self._runners.known(), health=self._health(), doing=doing)
+        plan = leases.beat(current, self._lease, self._runners.known(), health=self._health(), doing=doing)
         heard = await self._connection.run(plan)
         if self._leaving or self.id != current:  # another beat has found the lease lost, and has registered
             return
@@ -178,7 +178,7 @@ class Heartbeat:
             clean: it holds no job. Else the next sweep looks for its jobs.
         """
         self._leaving = True
-        await self._connection.run(claim.leave_without_jobs(self.id) if clean else claim.leave(self.id))
+        await self._connection.run(leases.leave_without_jobs(self.id) if clean else leases.leave(self.id))
 
     def _health(self) -> WorkerHealth:
         signals = self._signals

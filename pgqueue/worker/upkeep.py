@@ -20,10 +20,10 @@ from pgqueue.app.observer import Observers
 from pgqueue.app.progress import Board
 from pgqueue.errors import ConnectionFailed
 from pgqueue.store import (
-    claim,
     finish,
     flow_upkeep,
     following,
+    leases,
     notes,
     queues,
     series,
@@ -294,7 +294,7 @@ class Upkeep:
         known = self._runners.known() if heard or not self._signals.activity.can_listen else ()
         if not known:
             return
-        asked = await self._connections.claiming.run(claim.cancel_requests(self._heartbeat.id, known))
+        asked = await self._connections.claiming.run(leases.cancel_requests(self._heartbeat.id, known))
         if asked:
             self._runners.cancel(asked)
 

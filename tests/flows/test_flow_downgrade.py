@@ -5,7 +5,7 @@ from running import Running
 from store.samples import LEASE, worker_info
 
 from pgqueue import PgQueue, Workflow, chain, group
-from pgqueue.store import claim, schema
+from pgqueue.store import claim, leases, schema
 
 WHERE = "select status, count(*) from pgqueue.jobs group by status order by status"
 
@@ -20,7 +20,7 @@ async def test_jobs_of_live_flows_stay_and_wait_for_nothing_after_a_downgrade(
     turns.enqueue()
     turns.enqueue()
     info = worker_info()
-    queue.database.run(claim.register(info, LEASE))
+    queue.database.run(leases.register(info, LEASE))
     assert len(queue.database.run(claim.claim(info.id, {"default": 1}))) == 1
     assert ask(queue, WHERE) == [("blocked", 4), ("ready", 1), ("running", 1)]
     await queue.aclose()

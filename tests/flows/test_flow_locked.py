@@ -11,7 +11,7 @@ from store.crowd import ask
 from store.samples import worker_info
 
 from pgqueue import JobState, PgQueue, Workflow, chain
-from pgqueue.store import claim, flow_upkeep, following, upkeep
+from pgqueue.store import claim, flow_upkeep, following, leases, upkeep
 from pgqueue.values.lease import LEASE
 
 world = a_world
@@ -51,7 +51,7 @@ def test_the_jobs_of_lost_workers_are_taken_over(
     chain(world.note.using(max_attempts=1).call("first"), world.note.call("last")).enqueue()
     worker = worker_info()
     with psycopg.connect(dsn, autocommit=True) as own:
-        ask(own, claim.register(worker, LEASE))
+        ask(own, leases.register(worker, LEASE))
         assert len(ask(own, claim.fill(worker.id, ["default"], 5))) == 2
         own.execute("update pgqueue.workers set lease_until = now() - interval '1 hour'")
         holder.execute(LOCK)

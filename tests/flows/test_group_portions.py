@@ -10,7 +10,7 @@ from store.crowd import ask, until_statements_wait
 from store.samples import worker_info
 
 from pgqueue import chain, group
-from pgqueue.store import claim, finish
+from pgqueue.store import claim, finish, leases
 from pgqueue.store.ending import States
 from pgqueue.store.plan import Plan
 from pgqueue.values.flow import PORTION
@@ -43,7 +43,7 @@ def next_claims(dsn: str, count: int) -> list[Claim]:
     """Claim the next jobs."""
     worker = worker_info()
     with psycopg.connect(dsn, autocommit=True) as own:
-        ask(own, claim.register(worker, LEASE))
+        ask(own, leases.register(worker, LEASE))
         return ask(own, claim.claim(worker.id, {"default": count}))
 
 

@@ -11,7 +11,7 @@ from store.crowd import ask, until_statements_wait
 from store.samples import worker_info
 
 from pgqueue import Workflow, group
-from pgqueue.store import claim, flow_growth
+from pgqueue.store import claim, flow_growth, leases
 from pgqueue.store.ending import States
 from pgqueue.store.plan import Plan
 from pgqueue.values.flow import EdgeRule, Step
@@ -34,7 +34,7 @@ def own(dsn: str) -> Iterator[psycopg.Connection[Any]]:
 def adding(world: World, own: psycopg.Connection[Any], *, named: bool) -> list[Plan[States]]:
     """What completes each job that is ready, and adds one that is named, or a member."""
     worker = worker_info()
-    ask(own, claim.register(worker, LEASE))
+    ask(own, leases.register(worker, LEASE))
     claims = ask(own, claim.fill(worker.id, ["default"], 9))
     part = world.note.call("added").as_part()
     after: dict[str | None, EdgeRule] | None = {None: EdgeRule.CANCEL} if named else None

@@ -12,7 +12,7 @@ from store.samples import worker_info
 
 from pgqueue import Context, JobState, Workflow, chain, group
 from pgqueue.errors import ResultNotKept
-from pgqueue.store import claim, finish, flow_control, flow_facts, flow_upkeep, following
+from pgqueue.store import claim, finish, flow_control, flow_facts, flow_upkeep, following, leases
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.connection import Blocking
 from pgqueue.store.plan import Row, Statement, Step, Steps, plan, run
@@ -91,7 +91,7 @@ def test_the_last_member_of_a_group_waits_for_the_lock_of_the_flow_and_the_other
 ) -> None:
     flow = group([world.note.call(1), world.note.call(2)], on_success=world.note.call(3)).enqueue()
     worker = worker_info()
-    ask(own, claim.register(worker, LEASE))
+    ask(own, leases.register(worker, LEASE))
     first, last = (
         finish.finish(worker.id, [Succeeded(job, 0.1)], keep=True)
         for job in ask(own, claim.fill(worker.id, ["default"], 2))
@@ -118,7 +118,7 @@ def test_the_first_failure_of_a_group_is_not_lost_among_many_edges(
     )
     handle = flow.enqueue()
     worker = worker_info()
-    ask(own, claim.register(worker, LEASE))
+    ask(own, leases.register(worker, LEASE))
     first, second = ask(own, claim.fill(worker.id, ["default"], 2))
     assert [first.id, second.id] == [handle.jobs[0].id, handle.jobs[6].id]
     error = AttemptError(1, "Dead", "told to")
@@ -198,7 +198,7 @@ def test_what_adds_ends_or_retries_a_flow_of_a_key_waits_for_the_lock_of_that_ke
     if deed.startswith("retry"):
         world.run()
     worker = worker_info()
-    ask(own, claim.register(worker, LEASE))
+    ask(own, leases.register(worker, LEASE))
     claims = ask(own, claim.fill(worker.id, ["default"], 1))
     done = [Succeeded(one, 0.1) for one in claims]
     deeds: dict[str, Callable[[], object]] = {
@@ -220,7 +220,7 @@ def test_of_a_flows_job_the_row_and_all_arguments_are_kept_whatever_else_ends_wi
     long = token_hex(10_000)  # it cannot be compressed
     handle = group([world.note.call(long), world.note.call("fail")]).enqueue()
     worker = worker_info()
-    ask(own, claim.register(worker, LEASE))
+    ask(own, leases.register(worker, LEASE))
     first, second = ask(own, claim.fill(worker.id, ["default"], 2))
     verdicts: list[Verdict] = [Succeeded(first, 0.1), Died(second, 0.1, "asked", AttemptError(1, "Dead", ""))]
     assert ask(own, finish.finish(worker.id, verdicts, keep=False))

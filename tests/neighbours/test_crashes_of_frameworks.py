@@ -11,7 +11,7 @@ from neighbours.serving import sqlalchemy_url, started, until
 from promises.processes import do, listed
 
 from pgqueue import Job, JobHandle, JobState, PgQueue
-from pgqueue.store import claim, crashes, upkeep
+from pgqueue.store import claim, crashes, leases, upkeep
 
 TASKS = "neighbours.project.shop.tasks"
 WORKER = ("pgqueue", "worker", "--sweep", "0.2s")
@@ -51,7 +51,7 @@ def quarantined(queue: PgQueue, kill_me: str, where: str, order_id: int = 1) -> 
         worker = listed(queue)
         for one in do(queue, claim.claim(worker, {"default": 2})):
             do(queue, crashes.start(one))
-        do(queue, claim.leave(worker))
+        do(queue, leases.leave(worker))
         do(queue, upkeep.reclaim())
         ask(queue, "update pgqueue.jobs set status = 'ready' where status = 'scheduled' returning id")
     return [killer, suspect]

@@ -13,7 +13,7 @@ from neighbours.places import HOUR, MINUTE, NOON, SECOND, a_clock, a_database, e
 from tenacity import wait_fixed
 
 from pgqueue import Context, JobState, PgQueue, Retry
-from pgqueue.store import claim
+from pgqueue.store import claim, leases
 from pgqueue.store.database import Database
 from pgqueue.testing import Clock, adrain, drain, failing, in_database, in_memory, in_transaction
 
@@ -100,8 +100,8 @@ def test_a_job_of_a_real_worker_is_left_alone_until_its_lease_has_passed(real_qu
     def send() -> None: ...
 
     handle = send.enqueue()
-    worker = claim.WorkerInfo(uuid4(), "elsewhere", 1, 1, "0", None)
-    real_queue.database.run(claim.register(worker, MINUTE, now=NOON))
+    worker = leases.WorkerInfo(uuid4(), "elsewhere", 1, 1, "0", None)
+    real_queue.database.run(leases.register(worker, MINUTE, now=NOON))
     real_queue.database.run(claim.claim(worker.id, {"default": 1}, now=NOON))
     assert drain(real_queue, now=NOON + MINUTE) == []
     (ran,) = drain(real_queue, now=NOON + MINUTE + SECOND)

@@ -12,7 +12,7 @@ from psycopg import ClientCursor
 from tenacity import wait_fixed
 
 from pgqueue import OWN_CONNECTION, PgQueue, Retry, Snooze
-from pgqueue.store import claim
+from pgqueue.store import leases
 from pgqueue.store.connection import Blocking
 from pgqueue.store.plan import Plan, run
 from pgqueue.store.session import PLANNER
@@ -65,8 +65,8 @@ def do(queue: PgQueue, plan: Plan[Any]) -> Any:
 
 def registered(queue: PgQueue, lease: timedelta = LEASE) -> UUID:
     """A worker that is on the list and does nothing by itself."""
-    worker = claim.WorkerInfo(uuid4(), "test", 1, 1, "0", None)
-    do(queue, claim.register(worker, lease))
+    worker = leases.WorkerInfo(uuid4(), "test", 1, 1, "0", None)
+    do(queue, leases.register(worker, lease))
     return worker.id
 
 

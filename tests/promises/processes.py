@@ -18,7 +18,7 @@ from programs import Program
 from promises.workshop import TABLES
 
 from pgqueue import PgQueue
-from pgqueue.store import claim
+from pgqueue.store import claim, leases
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.connection import Blocking
 from pgqueue.store.plan import Plan, run
@@ -181,8 +181,8 @@ def run_on(connection: psycopg.Connection[Any], plan: Plan[T]) -> T:
 
 def listed(queue: PgQueue, lease: timedelta = LEASE, *, now: datetime | None = None) -> UUID:
     """A worker that is on the list and does nothing by itself."""
-    worker = claim.WorkerInfo(uuid4(), "test", 1, 1, "0", None)
-    do(queue, claim.register(worker, lease, now=now))
+    worker = leases.WorkerInfo(uuid4(), "test", 1, 1, "0", None)
+    do(queue, leases.register(worker, lease, now=now))
     return worker.id
 
 

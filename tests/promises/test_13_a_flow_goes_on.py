@@ -11,7 +11,7 @@ from store.crowd import ask
 from store.samples import LEASE, worker_info
 
 from pgqueue import PgQueue, Task, Workflow, chain, group
-from pgqueue.store import claim, finish, following
+from pgqueue.store import claim, finish, following, leases
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.connection import Blocking
 from pgqueue.store.plan import Row, Step, run
@@ -70,7 +70,7 @@ def test_a_worker_that_dies_after_any_statement_has_done_all_or_nothing(
     ended = list[int]()
     with psycopg.connect(dsn, autocommit=True) as connection:
         worker = worker_info()
-        ask(connection, claim.register(worker, LEASE))
+        ask(connection, leases.register(worker, LEASE))
         while claims := ask(connection, claim.fill(worker.id, ["default"], 1)):
             ended.append(claims[0].id)
             _end_with_deaths(connection, claims[0])

@@ -34,7 +34,7 @@ from promises.workshop import Workshop
 from running import Running
 
 from pgqueue import Context, JobState, PgQueue, Superseded, TakenJob
-from pgqueue.store import claim, finish, upkeep
+from pgqueue.store import claim, finish, leases, upkeep
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Again, Cancelled, Died, Returned, Succeeded, Verdict, describe
 from pgqueue.worker.executor import Executor
@@ -53,13 +53,13 @@ VERDICTS: dict[str, Callable[[Claim], Verdict]] = {
 
 
 def reclaimed_by_another(queue: PgQueue, former: UUID, _: Claim) -> None:
-    do(queue, claim.leave(former))
+    do(queue, leases.leave(former))
     do(queue, upkeep.reclaim())
     claimed(queue, listed(queue))
 
 
 def reclaimed_and_waiting(queue: PgQueue, former: UUID, _: Claim) -> None:
-    do(queue, claim.leave(former))
+    do(queue, leases.leave(former))
     do(queue, upkeep.reclaim())
 
 
@@ -205,8 +205,8 @@ def test_an_expired_lease_cannot_be_extended(queue: PgQueue, dsn: str) -> None:
     worker = listed(queue, now=now)
     late = now + LEASE + timedelta(microseconds=1)
     do(queue, upkeep.reclaim(now=late))
-    assert do(queue, claim.renew(worker, LEASE, now=late)) is None
-    assert do(queue, claim.beat(worker, LEASE, [], now=late)) is None
+    assert do(queue, leases.renew(worker, LEASE, now=late)) is None
+    assert do(queue, leases.beat(worker, LEASE, [], now=late)) is None
     assert ask(dsn, "select * from pgqueue.workers") == []
 
 
@@ -218,7 +218,7 @@ def test_a_beat_on_its_way_keeps_the_lease(
     worker = listed(queue, now=now)
     held = claimed(queue, worker)
     late = now + LEASE + timedelta(seconds=1)
-    assert run_on(connection, claim.renew(worker, LEASE, now=late))
+    assert run_on(connection, leases.renew(worker, LEASE, now=late))
     assert do(queue, upkeep.reclaim(now=late)) == {}
     connection.commit()
     assert do(queue, upkeep.reclaim(now=late)) == {}
@@ -233,7 +233,7 @@ def test_a_beat_that_meets_its_expiry_loses(
     late = now + LEASE + timedelta(seconds=1)
     run_on(connection, upkeep.reclaim(now=late))
     with ThreadPoolExecutor(1) as thread:
-        renewed = thread.submit(do, queue, claim.renew(worker, LEASE, now=late))
+        renewed = thread.submit(do, queue, leases.renew(worker, LEASE, now=late))
         wait_until(lambda: waiting_for_locks(dsn))
         connection.commit()
         assert renewed.result() is None
@@ -280,7 +280,7 @@ def test_a_worker_off_the_list_claims_nothing(queue: PgQueue) -> None:
     """What it claimed would belong to no worker: any sweeper could reclaim it at once, and an attempt would be lost."""
     handle = Workshop(queue).succeed.enqueue()
     worker = listed(queue)
-    do(queue, claim.leave(worker))
+    do(queue, leases.leave(worker))
     assert do(queue, claim.claim(worker, {"default": 1})) == []
     assert queue.job(handle.id).attempts == 0
 

@@ -18,7 +18,7 @@ from running import Running
 from tenacity import retry_if_exception, retry_if_exception_type, wait_fixed, wait_none
 
 from pgqueue import Context, Dead, Job, JobHandle, JobState, PgQueue, Retry, RetryLater, Snooze
-from pgqueue.store import claim, finish, upkeep
+from pgqueue.store import claim, finish, leases, upkeep
 from pgqueue.values.verdict import Returned
 
 AT_ONCE_RETRY = Retry(wait=wait_none())
@@ -85,7 +85,7 @@ async def test_a_crash_and_a_failure_count_alike(queue: PgQueue, running: Runnin
     handle = await fail.aenqueue()
     lost = listed(queue)
     claimed(queue, lost)
-    do(queue, claim.leave(lost))
+    do(queue, leases.leave(lost))
     job = await ended(queue, handle, running)
     assert (job.state, job.reason) == (JobState.DEAD, "exhausted")
     assert [(error.attempt, error.type) for error in job.errors] == [(1, "WorkerLost"), (2, "ValueError")]
@@ -96,7 +96,7 @@ def test_the_last_attempt_is_not_reclaimed_but_dead(queue: PgQueue) -> None:
     for state in (JobState.READY, JobState.DEAD):
         worker = listed(queue)
         claimed(queue, worker)
-        do(queue, claim.leave(worker))
+        do(queue, leases.leave(worker))
         assert do(queue, upkeep.reclaim()) == {handle.id: state}
     assert do(queue, claim.claim(listed(queue), {"default": 1})) == []
 

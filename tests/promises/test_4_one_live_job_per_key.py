@@ -28,7 +28,7 @@ from promises.processes import (
 from promises.workshop import AT_ONCE
 
 from pgqueue import JobHandle, JobState, Outcome, PgQueue, Task, Unique
-from pgqueue.store import claim, enqueue, finish, upkeep
+from pgqueue.store import claim, enqueue, finish, leases, upkeep
 from pgqueue.values.job import Claim, NewJob
 from pgqueue.values.verdict import Again, Cancelled, Died, Returned, Succeeded, Verdict, describe
 
@@ -87,7 +87,7 @@ STATIONS: dict[str, Callable[[PgQueue, UUID, Claim], object]] = {
     "snoozed": lambda queue, worker, held: settle(queue, worker, Returned(held, AN_HOUR)),
     "given back": lambda queue, worker, held: settle(queue, worker, Returned(held)),
     "disowned": lambda queue, worker, _: do(queue, claim.return_unknown(worker, [])),
-    "reclaimed": lambda queue, worker, _: (do(queue, claim.leave(worker)), do(queue, upkeep.reclaim())),
+    "reclaimed": lambda queue, worker, _: (do(queue, leases.leave(worker)), do(queue, upkeep.reclaim())),
 }
 
 

@@ -33,7 +33,7 @@ from promises.workshop import Workshop
 from running import Running
 
 from pgqueue import Context, JobHandle, JobState, PgQueue
-from pgqueue.store import claim, upkeep
+from pgqueue.store import claim, leases, upkeep
 from pgqueue.worker.claims import Claims
 from pgqueue.worker.completer import Completer
 from pgqueue.worker.connection import WorkerConnection
@@ -62,7 +62,7 @@ def test_every_beat_holds_the_lease_from_then_on(queue: PgQueue, dsn: str) -> No
     claimed(queue, worker)
     for beat in range(1, 5):
         at = now + beat * LEASE
-        assert do(queue, claim.beat(worker, LEASE, [handle.id], now=at)) is not None
+        assert do(queue, leases.beat(worker, LEASE, [handle.id], now=at)) is not None
         assert do(queue, upkeep.reclaim(now=at + LEASE)) == {}
     assert do(queue, upkeep.reclaim(now=at + LEASE + A_MOMENT)) == {handle.id: JobState.READY}
 
@@ -119,7 +119,7 @@ def test_a_lost_job_that_somebody_has_locked_is_reclaimed_by_a_later_sweep(
     free, locked = succeed.enqueue(), succeed.enqueue()
     worker = listed(queue)
     do(queue, claim.claim(worker, {"default": 2}))
-    do(queue, claim.leave(worker))
+    do(queue, leases.leave(worker))
     connection.execute("select from pgqueue.jobs where id = %s for update", [locked.id])
     assert do(queue, upkeep.reclaim()) == {free.id: JobState.READY}
     assert ask(dsn, "select worker_id from pgqueue.departed") == [(worker,)]
@@ -129,7 +129,7 @@ def test_a_lost_job_that_somebody_has_locked_is_reclaimed_by_a_later_sweep(
 
 
 def test_a_worker_that_retires_with_nothing_in_hand_is_not_looked_for(queue: PgQueue, dsn: str) -> None:
-    do(queue, claim.leave_without_jobs(listed(queue)))
+    do(queue, leases.leave_without_jobs(listed(queue)))
     assert ask(dsn, "select from pgqueue.workers") == ask(dsn, "select from pgqueue.departed") == []
     assert not do(queue, upkeep.poll()).lost
 
@@ -139,7 +139,7 @@ def test_a_tick_tells_of_lost_workers(queue: PgQueue, dsn: str) -> None:
     worker = listed(queue, now=now)
     assert not do(queue, upkeep.poll(now=now + LEASE)).lost
     assert do(queue, upkeep.poll(now=now + LEASE + A_MOMENT)).lost
-    do(queue, claim.leave(worker))
+    do(queue, leases.leave(worker))
     assert do(queue, upkeep.poll(now=now)).lost
 
 
@@ -148,7 +148,7 @@ def test_a_lost_job_that_was_to_be_cancelled_is(queue: PgQueue) -> None:
     worker = listed(queue)
     claimed(queue, worker)
     assert handle.cancel() is JobState.RUNNING
-    do(queue, claim.leave(worker))
+    do(queue, leases.leave(worker))
     assert do(queue, upkeep.reclaim()) == {handle.id: JobState.CANCELLED}
 
 
@@ -156,7 +156,7 @@ def test_two_sweeps_at_a_time_reclaim_a_job_once(queue: PgQueue, connection: psy
     handle = Workshop(queue).succeed.enqueue()
     worker = listed(queue)
     claimed(queue, worker)
-    do(queue, claim.leave(worker))
+    do(queue, leases.leave(worker))
     assert run_on(connection, upkeep.reclaim()) == {handle.id: JobState.READY}
     assert do(queue, upkeep.reclaim()) == {}
     connection.commit()

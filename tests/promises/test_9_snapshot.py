@@ -11,7 +11,7 @@ from promises.asking import SET_PLANNER
 from psycopg import ClientCursor
 
 from pgqueue import PgQueue
-from pgqueue.store import claim, finish
+from pgqueue.store import claim, finish, leases
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.plan import Statement
 from pgqueue.values.job import HEAD, Claim, Mark
@@ -125,8 +125,8 @@ def _churn(queue: PgQueue, worker: UUID) -> Claim:
 
 
 def _registered(queue: PgQueue) -> UUID:
-    info = claim.WorkerInfo(uuid4(), "host", 1, BATCH, "0", None)
-    queue.database.run(claim.register(info, timedelta(hours=1)))
+    info = leases.WorkerInfo(uuid4(), "host", 1, BATCH, "0", None)
+    queue.database.run(leases.register(info, timedelta(hours=1)))
     return info.id
 
 

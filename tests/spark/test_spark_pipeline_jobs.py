@@ -19,7 +19,7 @@ from pgqueue.app.task import Task
 from pgqueue.errors import ConfigurationError, DuplicateTask, NotVerified, Superseded
 from pgqueue.spark import pipeline_jobs
 from pgqueue.spark.config import Config
-from pgqueue.store import claim, upkeep
+from pgqueue.store import claim, leases, upkeep
 from pgqueue.values.job import JobState
 from pgqueue.worker.executor import Executor
 
@@ -148,7 +148,7 @@ def test_a_step_whose_job_is_somebody_elses_hands_nothing_over(queue: PgQueue) -
     pipeline_jobs.start(tasks)
     former = listed(queue)
     (held,) = do(queue, claim.claim(former, {pipeline_jobs.QUEUE: 1}))
-    do(queue, claim.leave(former))
+    do(queue, leases.leave(former))
     do(queue, upkeep.reclaim())
     context = Context(held, Executor(queue))
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from pgqueue.store import claim, control, enqueue
+from pgqueue.store import claim, control, enqueue, leases
 from pgqueue.store.plan import Steps, plan
 from pgqueue.values.job import AttemptError, Claim, Job, NewJob
 from pgqueue.values.verdict import Again, Cancelled, Died, Returned, Succeeded, Verdict
@@ -21,9 +21,9 @@ def new_job(task: str = "bill", **changes: Any) -> NewJob:
     return NewJob(task=task, **options | changes)
 
 
-def worker_info(*, queues: list[str] | None = None) -> claim.WorkerInfo:
+def worker_info(*, queues: list[str] | None = None) -> leases.WorkerInfo:
     """A worker that has no row yet."""
-    return claim.WorkerInfo(uuid4(), "host", 1, 1, "0", queues)
+    return leases.WorkerInfo(uuid4(), "host", 1, 1, "0", queues)
 
 
 @plan
@@ -41,7 +41,7 @@ def taking(*, worker: UUID | None = None, count: int = 100, now: datetime = NOON
     """Claim from the default queue, by a new worker if none is given."""
     if worker is None:
         info = worker_info()
-        yield from claim.register(info, LEASE, now=now)
+        yield from leases.register(info, LEASE, now=now)
         worker = info.id
     return (yield from claim.claim(worker, {"default": count}, now=now))
 

@@ -9,7 +9,7 @@ from store.crowd import ask, asking, at_once, until_statements_wait
 from store.samples import MINUTE, NOON, adding, new_job, shown, taking, worker_info
 from store.test_plans_by_hand import Answers
 
-from pgqueue.store import admission, claim, control, upkeep
+from pgqueue.store import admission, control, leases, upkeep
 from pgqueue.store.plan import Steps, plan, run
 from pgqueue.values.job import JobState, NewJob
 
@@ -114,7 +114,7 @@ def test_what_was_rolled_back_let_nobody_in(connection: Connection) -> None:
 def test_idle_workers_are_told_of_admitted_jobs_that_are_ready(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as own, psycopg.connect(dsn, autocommit=True) as idle:
         ask(own, _blocked(new_job()))
-        ask(idle, claim.register(worker_info(), MINUTE))
+        ask(idle, leases.register(worker_info(), MINUTE))
         idle.execute('listen "pgqueue.wake"')
         ask(own, admission.admit(["a"], now=NOON))
         (told,) = idle.notifies(timeout=30, stop_after=1)

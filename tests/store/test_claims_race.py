@@ -22,7 +22,7 @@ from store.samples import (
     worker_info,
 )
 
-from pgqueue.store import claim, control, finish, upkeep
+from pgqueue.store import claim, control, finish, leases, upkeep
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.connection import Blocking
 from pgqueue.store.plan import Plan, Row, Step, run
@@ -86,7 +86,7 @@ def test_whoever_sees_to_a_lost_worker_spares_the_others_the_reading(
     connection: psycopg.Connection[Any], dsn: str
 ) -> None:
     taken = ask(connection, running())
-    ask(connection, claim.leave(taken.worker_id))
+    ask(connection, leases.leave(taken.worker_id))
     connection.commit()
     assert _asked(connection, upkeep.reclaim(now=NOON)) >= {"lost_workers", "allow_full_reads"}
     with psycopg.connect(dsn, options="-c lock_timeout=1s") as other:
@@ -110,7 +110,7 @@ def test_whoever_reclaims_skips_jobs_that_another_reclaims(
     connection: psycopg.Connection[Any], dsn: str
 ) -> None:
     taken = ask(connection, running())
-    ask(connection, claim.leave(taken.worker_id))
+    ask(connection, leases.leave(taken.worker_id))
     connection.commit()
     assert ask(connection, upkeep.reclaim(now=NOON)) == {taken.id: JobState.READY}
 
@@ -124,16 +124,16 @@ def test_a_worker_is_not_taken_off_the_list_while_it_claims(
     late = NOON + LEASE + SECOND
     ask(connection, adding(new_job()))
     info = worker_info()
-    ask(connection, claim.register(info, LEASE, now=NOON))
+    ask(connection, leases.register(info, LEASE, now=NOON))
     connection.commit()
     (taken,) = ask(connection, claim.claim(info.id, {"default": 1}, now=NOON))
 
     with psycopg.connect(dsn, autocommit=True, options="-c lock_timeout=1s") as other:
         assert ask(other, upkeep.reclaim(now=late)) == {}
-        assert ask(other, claim.renew(info.id, LEASE, now=NOON))
+        assert ask(other, leases.renew(info.id, LEASE, now=NOON))
         connection.commit()
         assert ask(other, upkeep.reclaim(now=late)) == {taken.id: JobState.READY}
-        assert not ask(other, claim.renew(info.id, LEASE, now=NOON))
+        assert not ask(other, leases.renew(info.id, LEASE, now=NOON))
 
 
 def test_verdicts_on_jobs_that_others_have_locked_are_set_apart(
@@ -174,7 +174,7 @@ def test_of_a_renewal_and_an_expiry_at_once_exactly_one_wins(dsn: str) -> None:
             late = NOON + LEASE + SECOND
             renewed, reclaimed = at_once(
                 dsn,
-                asking(claim.renew(taken.worker_id, LEASE, now=late)),
+                asking(leases.renew(taken.worker_id, LEASE, now=late)),
                 asking(upkeep.reclaim(now=late)),
             )
 

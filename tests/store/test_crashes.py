@@ -7,7 +7,7 @@ from looking import ask
 from promises.processes import claimed, do, listed
 
 from pgqueue import JobHandle, JobState, PgQueue, Task
-from pgqueue.store import claim, crashes, upkeep
+from pgqueue.store import claim, crashes, leases, upkeep
 from pgqueue.values.crashes import Begun
 from pgqueue.values.health import WorkerHealth
 from pgqueue.values.job import Claim
@@ -28,7 +28,7 @@ def lose(queue: PgQueue, *, starts: bool, worker: UUID | None = None) -> Claim:
     one = claimed(queue, worker)
     if starts:
         assert do(queue, crashes.start(one)) is not None
-    do(queue, claim.leave(worker))
+    do(queue, leases.leave(worker))
     assert do(queue, upkeep.reclaim()) == {one.id: JobState.READY}
     return one
 
@@ -82,7 +82,7 @@ def test_the_count_begins_again_when_the_job_is_revived(queue: PgQueue, work: Ta
     lose(queue, starts=True)
     worker = listed(queue)
     do(queue, crashes.start(claimed(queue, worker)))
-    do(queue, claim.leave(worker))
+    do(queue, leases.leave(worker))
     assert do(queue, upkeep.reclaim()) == {handle.id: JobState.DEAD}
     queue.retry(handle.id)
     assert begun(queue) == Begun(0)
@@ -96,7 +96,7 @@ def test_the_memory_of_the_worker_at_its_last_heartbeat_is_recorded(
     handle = work.enqueue()
     worker = listed(queue)
     health = WorkerHealth(memory=512_000_000)
-    do(queue, claim.renew(worker, LEASE, health=health))
+    do(queue, leases.renew(worker, LEASE, health=health))
     lose(queue, starts=True, worker=worker)
     lose(queue, starts=False)
     errors = queue.job(handle.id).errors

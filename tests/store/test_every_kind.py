@@ -6,7 +6,7 @@ from datetime import timedelta
 from store.drivers import Ask, every_kind, one_database
 from store.samples import LEASE, MINUTE, NOON, SECOND, adding, error_of, new_job, shown, taking
 
-from pgqueue.store import claim, enqueue, finish, notes, signals, upkeep
+from pgqueue.store import enqueue, finish, leases, notes, signals, upkeep
 from pgqueue.values.job import JobState, Outcome
 from pgqueue.values.note import Reported
 from pgqueue.values.signal import Awaited
@@ -80,7 +80,7 @@ async def test_what_a_job_notes_is_read_back_as_it_was_written(ask: Ask) -> None
 async def test_a_lost_workers_job_is_reclaimed(ask: Ask) -> None:
     (job_id,) = await ask(adding(new_job()))
     (taken,) = await ask(taking())
-    assert await ask(claim.renew(taken.worker_id, LEASE, now=NOON + SECOND))
+    assert await ask(leases.renew(taken.worker_id, LEASE, now=NOON + SECOND))
     await ask(upkeep.reclaim(now=NOON + 2 * LEASE))
 
     job = await ask(shown(job_id))

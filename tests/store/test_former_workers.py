@@ -9,7 +9,7 @@ from store.crowd import ask
 from store.drivers import partitions
 from store.samples import LEASE, worker_info
 
-from pgqueue.store import claim, upkeep
+from pgqueue.store import claim, leases, upkeep
 
 DAYS = ("job_history_20200101", "job_history_20200102", "job_history_20200103")
 ENDED = """
@@ -46,7 +46,7 @@ def test_whoever_goes_off_the_list_is_remembered_with_what_it_could_run(
 ) -> None:
     crew = [worker_info(queues=["mail", "bulk"]), worker_info()]
     for one in crew:
-        ask(own, claim.register(one, LEASE))
+        ask(own, leases.register(one, LEASE))
     there = _rows(
         own, "select id, started_at, concurrency, host, version, queues from pgqueue.workers order by id"
     )
@@ -79,8 +79,8 @@ def test_one_that_fell_silent_worked_until_its_lease_ran_out_however_late_it_is_
 def test_the_list_of_former_workers_names_each_once(own: psycopg.Connection[Any]) -> None:
     again = worker_info()
     for _ in range(2):
-        ask(own, claim.register(again, LEASE))
-        ask(own, claim.leave(again.id))
+        ask(own, leases.register(again, LEASE))
+        ask(own, leases.leave(again.id))
 
     assert _rows(own, "select id from pgqueue.former_workers") == [(again.id,)]
 

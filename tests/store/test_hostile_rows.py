@@ -10,7 +10,7 @@ from store.crowd import ask
 from store.hostile import HOSTILE, lift_bounds, put
 from store.samples import LEASE, MINUTE, NOON, SECOND, adding, new_job, worker_info
 
-from pgqueue.store import claim, upkeep
+from pgqueue.store import claim, leases, upkeep
 from pgqueue.values.job import Claim, Mark
 
 SCHEDULED = {"status": "'scheduled'", "run_at": "'2031-05-04 12:00+00'"}
@@ -32,7 +32,7 @@ def own(dsn: str) -> Iterator[psycopg.Connection[Any]]:
 
 def _claimed(own: psycopg.Connection[Any], **options: Any) -> list[Claim]:
     info = worker_info()
-    ask(own, claim.register(info, LEASE))
+    ask(own, leases.register(info, LEASE))
     names = ask(own, claim.new_queues())
     return ask(own, claim.fill(info.id, names, 9, **options))
 

@@ -9,7 +9,7 @@ import pytest
 from store.samples import LEASE, MINUTE, NOON, adding, new_job, running, taking, worker_info
 
 from pgqueue import PgQueue
-from pgqueue.store import claim, finish, insight, limit_control
+from pgqueue.store import finish, insight, leases, limit_control
 from pgqueue.values.health import WorkerHealth
 from pgqueue.values.job import AttemptError, Claim
 from pgqueue.values.verdict import Died
@@ -160,11 +160,11 @@ def test_of_a_large_table_running_jobs_are_those_that_workers_named_and_those_un
     monkeypatch.setattr(insight, "WHOLE_PAGES", -1)
     run = queue.database.run
     worker = worker_info()
-    run(claim.register(worker, LEASE, now=NOON))
+    run(leases.register(worker, LEASE, now=NOON))
     run(adding(*(new_job(f"task-{n}") for n in range(4))))
     claims = run(taking(worker=worker.id))
     named = WorkerHealth(running=[claims[1].id, claims[0].id, 12345])
-    run(claim.renew(worker.id, LEASE, health=named, now=NOON))
+    run(leases.renew(worker.id, LEASE, health=named, now=NOON))
     connection.execute("update pgqueue.jobs set lane = 'gate' where id = %s", [claims[3].id])
     connection.commit()
 

@@ -10,7 +10,7 @@ from store.crowd import ask
 from store.hostile import HOSTILE, lift_bounds, put
 from store.samples import LEASE, MINUTE, NOON, SECOND, adding, new_job, shown, taking, worker_info
 
-from pgqueue.store import claim, upkeep
+from pgqueue.store import leases, upkeep
 from pgqueue.store.sweep import PAUSE, reclaiming, run_sweep
 from pgqueue.values.job import JobState
 
@@ -43,7 +43,7 @@ def _swept(own: psycopg.Connection[Any], **options: Any) -> dict[int, JobState]:
 def _running(own: psycopg.Connection[Any], *ids: int) -> None:
     """Have a worker hold these jobs, and be gone."""
     info = worker_info()
-    ask(own, claim.register(info, LEASE, now=NOON))
+    ask(own, leases.register(info, LEASE, now=NOON))
     own.execute(
         "update pgqueue.jobs set status = 'running', worker_id = %s, claims = 7, "
         "attempts = greatest(attempts, 1) where id = any(%s)",

@@ -15,7 +15,7 @@ from store.samples import LEASE, NOON, new_job, worker_info
 
 import pgqueue.store
 from pgqueue import PgQueue
-from pgqueue.store import claim, control, enqueue, upkeep
+from pgqueue.store import claim, control, enqueue, leases, upkeep
 from pgqueue.store.plan import Plan, Row, Statement, Step, Steps, arun, plan, run
 
 REFUSE_DEAD = """
@@ -175,7 +175,7 @@ def test_a_refused_reclaim_changes_nothing_whatever_runs_it(dsn: str) -> None:
     """It was run without a transaction where a caller forgot it: the worker had left the list, its jobs had stayed."""
     queue, worker = PgQueue(dsn), worker_info()
     database = queue.database
-    database.run(claim.register(worker, LEASE, now=NOON))
+    database.run(leases.register(worker, LEASE, now=NOON))
     database.run(enqueue.enqueue(new_job("refused", max_attempts=1), now=NOON))
     database.run(claim.claim(worker.id, {"default": 1}, now=NOON))
     with psycopg.connect(dsn, autocommit=True) as own:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from store.samples import MINUTE, NOON, SECOND, new_job, verdicts_on, worker_info
 
 from pgqueue.errors import JobError, SchemaMissing, SchemaTooNew, SchemaTooOld
-from pgqueue.store import claim, control, copying, ending, enqueue, finish, queues, schema, upkeep
+from pgqueue.store import claim, control, copying, ending, enqueue, finish, leases, queues, schema, upkeep
 from pgqueue.store.plan import Copy, Plan, Row, Step, run
 from pgqueue.values.job import AtEnd, Claim, Enqueued, JobState, NewJob, Outcome
 from pgqueue.values.retried import Retried
@@ -201,7 +201,7 @@ def test_nothing_is_claimed_where_nothing_is_served() -> None:
 
 
 def test_a_lost_lease_asks_for_nothing_more() -> None:
-    beat, names = _told(claim.beat(worker_info().id, MINUTE, [1]), [])
+    beat, names = _told(leases.beat(worker_info().id, MINUTE, [1]), [])
 
     assert beat is None
     assert names == ["renew"]
@@ -261,8 +261,8 @@ def test_a_beat_reads_no_more_than_the_jobs_that_are_known() -> None:
     worker = worker_info().id
 
     nothing: list[Row] = [(None, None, None, None, None, None, [])]
-    assert _told(claim.beat(worker, MINUTE, []), nothing)[1] == ["renew"]
-    assert _told(claim.beat(worker, MINUTE, [1]), nothing, [])[1] == ["renew", "cancel_requests"]
+    assert _told(leases.beat(worker, MINUTE, []), nothing)[1] == ["renew"]
+    assert _told(leases.beat(worker, MINUTE, [1]), nothing, [])[1] == ["renew", "cancel_requests"]
     assert _told(claim.return_unknown(worker, [1]), [], [(2, 1, 1, 25)], [(2, "ready")])[1] == [
         "allow_full_reads",
         "unknown_claims",

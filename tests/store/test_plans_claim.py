@@ -18,7 +18,7 @@ from store.samples import (
     worker_info,
 )
 
-from pgqueue.store import claim, control, finish, queues, upkeep
+from pgqueue.store import claim, control, finish, leases, queues, upkeep
 from pgqueue.values.job import JobState, Mark
 from pgqueue.values.verdict import Again, Died, Succeeded
 
@@ -67,7 +67,7 @@ async def test_jobs_are_claimed_by_priority_then_time_then_id(ask: Ask, count: i
 async def test_claims_from_several_queues_come_in_one_order(ask: Ask) -> None:
     idle, urgent = await ask(adding(new_job(queue="a", priority=-1), new_job(queue="b", priority=1)))
     info = worker_info()
-    await ask(claim.register(info, LEASE, now=NOON))
+    await ask(leases.register(info, LEASE, now=NOON))
 
     taken = await ask(claim.claim(info.id, {"a": 1, "b": 1}, now=NOON))
 
@@ -79,7 +79,7 @@ async def test_claims_that_start_behind_a_mark_take_what_stands_behind_it(ask: A
         adding(new_job(priority=5, run_at=NOON - SECOND), new_job(priority=5), new_job(priority=5), new_job())
     )
     info = worker_info()
-    await ask(claim.register(info, LEASE, now=NOON))
+    await ask(leases.register(info, LEASE, now=NOON))
     marks = {"default": Mark(-5, NOON, at), "other": Mark(100, NOON, idle)}
 
     taken = await ask(claim.claim(info.id, {"default": 9}, marks=marks, now=NOON))
@@ -136,7 +136,7 @@ async def test_a_revived_job_has_been_failing_only_since_its_revival(ask: Ask) -
 async def test_each_queue_is_claimed_from_up_to_its_quota(ask: Ask) -> None:
     await ask(adding(*(new_job(queue=queue) for queue in ("a", "a", "a", "b", "c"))))
     info = worker_info()
-    await ask(claim.register(info, LEASE, now=NOON))
+    await ask(leases.register(info, LEASE, now=NOON))
 
     taken = await ask(claim.claim(info.id, {"a": 2, "b": 2, "none": 1}, now=NOON))
 
@@ -154,7 +154,7 @@ async def test_nothing_is_claimed_before_its_time_or_from_a_paused_queue(ask: As
     await ask(adding(new_job(delay=SECOND), new_job(queue="still")))
     await ask(queues.pause("still", now=NOON))
     info = worker_info()
-    await ask(claim.register(info, LEASE, now=NOON))
+    await ask(leases.register(info, LEASE, now=NOON))
 
     assert await ask(claim.claim(info.id, {"default": 9, "still": 9}, now=NOON)) == []
 
@@ -162,7 +162,7 @@ async def test_nothing_is_claimed_before_its_time_or_from_a_paused_queue(ask: As
 async def test_room_is_filled_from_the_queues_that_still_have_jobs(ask: Ask) -> None:
     await ask(adding(*(new_job(queue=queue) for queue in ["a"] * 6 + ["b"] + ["c"] * 2)))
     info = worker_info()
-    await ask(claim.register(info, LEASE, now=NOON))
+    await ask(leases.register(info, LEASE, now=NOON))
 
     taken = await ask(claim.fill(info.id, ["a", "b", "c"], 8, now=NOON))
     scarce = await ask(claim.fill(info.id, ["a", "b", "c"], 1, now=NOON))
@@ -194,42 +194,42 @@ async def test_new_queues_are_those_with_ready_jobs_that_are_not_known(ask: Ask)
 
 async def test_a_lease_is_renewed_until_it_is_found_expired(ask: Ask) -> None:
     info = worker_info()
-    await ask(claim.register(info, LEASE, now=NOON))
+    await ask(leases.register(info, LEASE, now=NOON))
 
-    assert await ask(claim.renew(info.id, LEASE, now=NOON + LEASE / 2))
+    assert await ask(leases.renew(info.id, LEASE, now=NOON + LEASE / 2))
     await ask(upkeep.reclaim(now=NOON + LEASE + SECOND))
-    assert await ask(claim.renew(info.id, LEASE, now=NOON + LEASE))
+    assert await ask(leases.renew(info.id, LEASE, now=NOON + LEASE))
     await ask(upkeep.reclaim(now=NOON + 2 * LEASE + SECOND))
-    assert not await ask(claim.renew(info.id, LEASE, now=NOON + 2 * LEASE))
+    assert not await ask(leases.renew(info.id, LEASE, now=NOON + 2 * LEASE))
 
 
 async def test_registering_twice_is_as_good_as_once(ask: Ask) -> None:
     info = worker_info(queues=["a"])
-    await ask(claim.register(info, LEASE, now=NOON))
-    await ask(claim.register(info, LEASE, now=NOON))
+    await ask(leases.register(info, LEASE, now=NOON))
+    await ask(leases.register(info, LEASE, now=NOON))
 
-    assert await ask(claim.renew(info.id, LEASE, now=NOON))
+    assert await ask(leases.renew(info.id, LEASE, now=NOON))
 
 
 async def test_who_has_left_holds_no_lease_and_the_others_keep_theirs(ask: Ask) -> None:
     leaving, staying = worker_info(), worker_info()
     for info in (leaving, staying):
-        await ask(claim.register(info, LEASE, now=NOON))
-    await ask(claim.leave(leaving.id))
+        await ask(leases.register(info, LEASE, now=NOON))
+    await ask(leases.leave(leaving.id))
 
-    assert not await ask(claim.renew(leaving.id, LEASE, now=NOON))
-    assert await ask(claim.renew(staying.id, LEASE, now=NOON))
+    assert not await ask(leases.renew(leaving.id, LEASE, now=NOON))
+    assert await ask(leases.renew(staying.id, LEASE, now=NOON))
 
 
 async def test_a_renewal_is_for_one_worker_alone(ask: Ask) -> None:
     diligent, silent = worker_info(), worker_info()
     for info in (diligent, silent):
-        await ask(claim.register(info, LEASE, now=NOON))
-    await ask(claim.renew(diligent.id, LEASE, now=NOON + LEASE))
+        await ask(leases.register(info, LEASE, now=NOON))
+    await ask(leases.renew(diligent.id, LEASE, now=NOON + LEASE))
     await ask(upkeep.reclaim(now=NOON + LEASE + SECOND))
 
-    assert await ask(claim.renew(diligent.id, LEASE, now=NOON))
-    assert not await ask(claim.renew(silent.id, LEASE, now=NOON))
+    assert await ask(leases.renew(diligent.id, LEASE, now=NOON))
+    assert not await ask(leases.renew(silent.id, LEASE, now=NOON))
 
 
 async def test_what_the_worker_does_not_know_of_is_returned_unspent(ask: Ask) -> None:
@@ -249,23 +249,23 @@ async def test_a_beat_brings_the_wishes_to_cancel_and_only_the_workers_own(ask: 
     for one in (mine, other):
         await ask(control.cancel(one.id, now=NOON))
 
-    heard = await ask(claim.beat(mine.worker_id, LEASE, [mine.id], now=NOON))
+    heard = await ask(leases.beat(mine.worker_id, LEASE, [mine.id], now=NOON))
     assert heard is not None
     assert heard.to_cancel == [mine.id]
-    assert await ask(claim.cancel_requests(other.worker_id, [mine.id, other.id])) == [other.id]
+    assert await ask(leases.cancel_requests(other.worker_id, [mine.id, other.id])) == [other.id]
 
 
 async def test_a_beat_after_the_lease_is_lost_changes_nothing(ask: Ask) -> None:
     taken = await ask(running())
-    await ask(claim.leave(taken.worker_id))
+    await ask(leases.leave(taken.worker_id))
 
-    assert await ask(claim.beat(taken.worker_id, LEASE, [], now=NOON)) is None
+    assert await ask(leases.beat(taken.worker_id, LEASE, [], now=NOON)) is None
     assert (await ask(shown(taken.id))).state is JobState.RUNNING
 
 
 async def test_a_former_workers_beat_leaves_the_next_workers_claim_alone(ask: Ask) -> None:
     former = await ask(running())
-    await ask(claim.leave(former.worker_id))
+    await ask(leases.leave(former.worker_id))
     await ask(upkeep.reclaim(now=NOON))
     (latter,) = await ask(taking())
 

@@ -23,7 +23,7 @@ from store.samples import (
 )
 
 from pgqueue.errors import SchemaTooNew, SchemaTooOld
-from pgqueue.store import claim, control, finish, queues, schema
+from pgqueue.store import control, finish, leases, queues, schema
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.plan import Steps, plan
 from pgqueue.values.health import BlockedLoop, WorkerHealth, WorkerProblem
@@ -215,8 +215,8 @@ def _clock(connection: psycopg.Connection[Any]) -> datetime:
 
 async def test_the_pulse_is_how_many_workers_live_and_how_long_a_job_has_been_ready(ask: Ask) -> None:
     assert await ask(control.pulse(now=NOON)) == control.Pulse(0, None)
-    await ask(claim.register(worker_info(), LEASE, now=NOON))
-    await ask(claim.register(worker_info(), LEASE, now=NOON - 2 * LEASE))
+    await ask(leases.register(worker_info(), LEASE, now=NOON))
+    await ask(leases.register(worker_info(), LEASE, now=NOON - 2 * LEASE))
     for queue, waited in (("mail", 1), ("paused", 9), ("print", 5)):
         await ask(adding(new_job(queue=queue), now=NOON - waited * MINUTE))
     await ask(adding(new_job(delay=MINUTE)))
@@ -236,8 +236,8 @@ async def test_the_pulse_names_live_workers_with_a_blocked_loop_or_functions_tha
         (WorkerHealth(loop, 2), NOON - 2 * LEASE),  # lost
     ):
         info = worker_info()
-        await ask(claim.register(info, LEASE, now=since))
-        assert await ask(claim.beat(info.id, LEASE, [], health=said, now=since)) == claim.Heard(WorkerAsk())
+        await ask(leases.register(info, LEASE, now=since))
+        assert await ask(leases.beat(info.id, LEASE, [], health=said, now=since)) == leases.Heard(WorkerAsk())
 
     assert await ask(control.pulse(now=NOON + SECOND)) == control.Pulse(
         3,
@@ -251,11 +251,11 @@ async def test_the_pulse_names_live_workers_with_a_blocked_loop_or_functions_tha
 
 async def test_the_first_heartbeat_after_a_block_clears_what_was_said(ask: Ask) -> None:
     info = worker_info()
-    await ask(claim.register(info, LEASE, now=NOON))
+    await ask(leases.register(info, LEASE, now=NOON))
     loop = BlockedLoop(1.0, "bill", None, "jobs.py:3 in bill")
-    assert await ask(claim.renew(info.id, LEASE, health=WorkerHealth(loop, 3), now=NOON))
+    assert await ask(leases.renew(info.id, LEASE, health=WorkerHealth(loop, 3), now=NOON))
     assert len(await ask(control.worker_problems(now=NOON))) == 1
-    assert await ask(claim.renew(info.id, LEASE, health=WorkerHealth(None, 0), now=NOON))
+    assert await ask(leases.renew(info.id, LEASE, health=WorkerHealth(None, 0), now=NOON))
     assert await ask(control.worker_problems(now=NOON)) == []
 
 
@@ -263,7 +263,7 @@ def test_a_row_that_was_changed_by_hand_is_no_obstacle_to_the_pulse(
     connection: psycopg.Connection[Any],
 ) -> None:
     info = worker_info()
-    crowd.ask(connection, claim.register(info, LEASE))
+    crowd.ask(connection, leases.register(info, LEASE))
     for odd in ("infinity", "-infinity"):
         connection.execute("update pgqueue.workers set blocked_since = %s", [odd])
         (problem,) = crowd.ask(connection, control.pulse()).worker_problems

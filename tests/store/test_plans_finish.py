@@ -19,7 +19,7 @@ from store.samples import (
     verdicts_on,
 )
 
-from pgqueue.store import claim, control, finish, upkeep
+from pgqueue.store import claim, control, finish, leases, upkeep
 from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.values.job import Claim, Job, JobState
 from pgqueue.values.verdict import Again, Cancelled, Died, Returned, Succeeded
@@ -262,7 +262,7 @@ async def test_a_disowned_claim_is_not_heard(ask: Ask, sort: str) -> None:
 @pytest.mark.parametrize("sort", SORTS)
 async def test_an_attempt_whose_job_was_reclaimed_is_not_heard(ask: Ask, sort: str) -> None:
     taken = await ask(running())
-    await ask(claim.leave(taken.worker_id))
+    await ask(leases.leave(taken.worker_id))
     await ask(upkeep.reclaim(now=NOON))
 
     await _assert_not_heard(ask, taken, sort)

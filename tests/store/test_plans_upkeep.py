@@ -18,7 +18,7 @@ from store.samples import (
     worker_info,
 )
 
-from pgqueue.store import claim, control, finish, upkeep
+from pgqueue.store import control, finish, leases, upkeep
 from pgqueue.store.plan import Steps, plan
 from pgqueue.values.job import JobState
 from pgqueue.values.verdict import Again, Died, Succeeded
@@ -59,7 +59,7 @@ async def test_the_jobs_of_an_expired_worker_go_back_to_their_places(ask: Ask) -
 
 async def test_the_jobs_of_a_worker_that_is_not_on_the_list_go_back_too(ask: Ask) -> None:
     taken = await ask(running())
-    await ask(claim.leave(taken.worker_id))
+    await ask(leases.leave(taken.worker_id))
 
     assert await ask(upkeep.reclaim(now=NOON)) == {taken.id: JobState.READY}
 
@@ -79,7 +79,7 @@ async def test_a_reclaimed_job_without_attempts_left_is_dead_with_every_error(as
         finish.finish(first.worker_id, [Again(first, 0 * SECOND, error_of(first))], keep=True, now=NOON)
     )
     (second,) = await ask(taking())
-    await ask(claim.leave(second.worker_id))
+    await ask(leases.leave(second.worker_id))
 
     assert await ask(upkeep.reclaim(now=NOON)) == {first.id: JobState.DEAD}
 
@@ -91,7 +91,7 @@ async def test_a_reclaimed_job_without_attempts_left_is_dead_with_every_error(as
 async def test_a_reclaimed_job_that_was_to_be_cancelled_is_cancelled(ask: Ask) -> None:
     taken = await ask(running())
     await ask(control.cancel(taken.id, now=NOON))
-    await ask(claim.leave(taken.worker_id))
+    await ask(leases.leave(taken.worker_id))
 
     assert await ask(upkeep.reclaim(now=NOON)) == {taken.id: JobState.CANCELLED}
     assert (await ask(shown(taken.id))).state is JobState.CANCELLED
@@ -100,18 +100,18 @@ async def test_a_reclaimed_job_that_was_to_be_cancelled_is_cancelled(ask: Ask) -
 async def test_a_sequence_tells_whether_anybody_sleeps_and_a_tick_sets_it_right(ask: Ask) -> None:
     one, other = worker_info(), worker_info()
     for info in (one, other):
-        await ask(claim.register(info, LEASE, now=NOON))
+        await ask(leases.register(info, LEASE, now=NOON))
     assert _sleepers(ask) == 2
-    await ask(claim.set_idle(one.id, idle=False))
+    await ask(leases.set_idle(one.id, idle=False))
     assert _sleepers(ask) == 2
-    await ask(claim.set_idle(other.id, idle=False))
+    await ask(leases.set_idle(other.id, idle=False))
     assert _sleepers(ask) == 1
     for wrong in (2, 1):  # as two workers that turn over at the same moment may leave it
-        await ask(claim.set_idle(one.id, idle=wrong == 1))
+        await ask(leases.set_idle(one.id, idle=wrong == 1))
         _say_of_sleepers(ask, wrong)
         await ask(upkeep.poll(now=NOON))
         assert _sleepers(ask) == 3 - wrong
-    await ask(claim.leave(one.id))
+    await ask(leases.leave(one.id))
     assert _sleepers(ask) == 1
 
 
@@ -119,10 +119,10 @@ async def test_a_worker_that_left_is_looked_for_and_one_that_retired_is_not(ask:
     """Looking means reading all jobs from end to end."""
     leaves, retires = worker_info(), worker_info()
     for info in (leaves, retires):
-        await ask(claim.register(info, LEASE, now=NOON))
-    await ask(claim.leave_without_jobs(retires.id))
+        await ask(leases.register(info, LEASE, now=NOON))
+    await ask(leases.leave_without_jobs(retires.id))
     assert not (await ask(upkeep.poll(now=NOON))).lost
-    await ask(claim.leave(leaves.id))
+    await ask(leases.leave(leaves.id))
     assert (await ask(upkeep.poll(now=NOON))).lost
 
 

@@ -20,6 +20,7 @@ from pgqueue.store import (
     control,
     enqueue,
     finish,
+    leases,
     notes,
     queues,
     schema,
@@ -111,7 +112,7 @@ def test_a_worker_that_does_not_own_the_tables_runs_jobs_and_tidies(own: psycopg
     assert ask(own, notes.progress(noting.id)) is not None
     own.execute("delete from pgqueue.jobs")
     lost = ask(own, running())
-    ask(own, claim.leave(lost.worker_id))
+    ask(own, leases.leave(lost.worker_id))
     assert ask(own, upkeep.reclaim()) == {lost.id: JobState.READY}
     ask(own, upkeep.poll(elsewhere=True))
     assert ask(own, upkeep.keep_for(timedelta(days=3), timedelta(days=3), said_by="test")).changed
@@ -208,7 +209,7 @@ def test_a_role_that_runs_jobs_steers_queues_and_workers(own: psycopg.Connection
     assert ask(own, queues.declare("mail", settings, existing="fail")) == settings
     ask(own, enqueue.enqueue(new_job(queue="mail", priority=None)))
     info = worker_info()
-    ask(own, claim.register(info, LEASE))
+    ask(own, leases.register(info, LEASE))
     (found,) = ask(
         own, claim.fill(info.id, ["mail", "other"], 5, split=Shares({"mail": 5, "other": 1}.__getitem__))
     )
@@ -328,7 +329,7 @@ def test_functions_planted_where_a_caller_looks_for_names_are_not_run(own: psyco
     assert len(ask(own, finish.finish(one.worker_id, verdicts, keep=True, now=NOON))) == 4
     (again,) = ask(own, taking(now=NOON + MINUTE))
     ask(own, upkeep.poll(now=NOON + MINUTE, elsewhere=True))
-    ask(own, claim.leave(again.worker_id))
+    ask(own, leases.leave(again.worker_id))
     assert ask(own, upkeep.reclaim(now=NOON)) == {two.id: JobState.DEAD}
     assert (
         own.execute("select pgqueue.enqueue('t', run_at => now() + interval '1 day')").fetchone() is not None
@@ -336,7 +337,7 @@ def test_functions_planted_where_a_caller_looks_for_names_are_not_run(own: psyco
     ask(own, upkeep.ensure_history_days(now=NOON + timedelta(days=30)))
     ask(own, upkeep.drop_history(now=NOON + timedelta(days=300)))
     info = worker_info()
-    ask(own, claim.register(info, LEASE))
+    ask(own, leases.register(info, LEASE))
     ask(own, claim.return_unknown(info.id, []))
     own.execute("truncate pgqueue.workers")
 

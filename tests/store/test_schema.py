@@ -13,7 +13,7 @@ from store.samples import LEASE, NOON, adding, new_job, worker_info
 
 from pgqueue import PgQueue
 from pgqueue.errors import ConfigurationError, InvalidOption, SchemaMissing, SchemaTooNew, SchemaTooOld
-from pgqueue.store import claim, control, schema, schema_names
+from pgqueue.store import control, leases, schema, schema_names
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.connection import Blocking
 from pgqueue.store.plan import run
@@ -141,7 +141,7 @@ def test_the_longest_schema_name_can_be_listened_to(empty_dsn: str) -> None:
     with psycopg.connect(empty_dsn, autocommit=True) as connection:
         blocking = Blocking(connection, catalogue_of(name))
         connection.execute(f'listen "{catalogue_of(name).wake_channel}"'.encode())
-        run(claim.register(worker_info(), LEASE, now=NOON), blocking)
+        run(leases.register(worker_info(), LEASE, now=NOON), blocking)
         run(adding(new_job()), blocking)
 
         assert len(list(connection.notifies(timeout=5, stop_after=1))) == 1
@@ -185,7 +185,7 @@ def test_two_schemas_in_one_database_do_not_wake_each_others_workers(
     connection, left, right = twins
     for name in ("left_jobs", "right_jobs"):
         connection.execute(f'listen "{catalogue_of(name).wake_channel}"'.encode())
-    run(claim.register(worker_info(), LEASE, now=NOON), left)
+    run(leases.register(worker_info(), LEASE, now=NOON), left)
 
     run(adding(new_job()), right)
     connection.execute("select right_jobs.enqueue('bill')")

@@ -13,7 +13,7 @@ from store.crowd import ask, asking, at_once, until_statements_wait
 from store.former_release import RELEASES, FormerRelease
 from store.samples import LEASE, MINUTE, NOON, SECOND, adding, new_job, running, shown, taking, worker_info
 
-from pgqueue.store import admission, claim, control, enqueue, finish, schema, signals, upkeep, why
+from pgqueue.store import admission, claim, control, enqueue, finish, leases, schema, signals, upkeep, why
 from pgqueue.store.ending import States
 from pgqueue.store.plan import Plan
 from pgqueue.values.job import Claim, JobState
@@ -116,7 +116,7 @@ def test_a_batch_with_jobs_that_wait_records_every_verdict(connection: Connectio
 
 def test_an_attempt_that_was_superseded_blocks_nothing(connection: Connection) -> None:
     taken = ask(connection, running())
-    ask(connection, claim.leave(taken.worker_id))
+    ask(connection, leases.leave(taken.worker_id))
     ask(connection, upkeep.reclaim())
     assert ask(connection, _waiting(taken)) == {}
     assert ask(connection, shown(taken.id)).state is JobState.READY
@@ -389,7 +389,7 @@ def _bury(connection: Connection, job_id: int, worker: Any) -> None:
 def test_other_workers_do_not_touch_jobs_that_wait(connection: Connection) -> None:
     job_id = _blocked(connection)
     info = worker_info()
-    ask(connection, claim.register(info, LEASE))
+    ask(connection, leases.register(info, LEASE))
     assert ask(connection, claim.claim(info.id, {"default": 10}, now=NOON + DAY)) == []
     assert ask(connection, upkeep.reclaim(now=NOON + DAY)) == {}
     assert not ask(connection, control.retry(job_id))

@@ -7,7 +7,7 @@ import pytest
 from store.crowd import ask
 from store.samples import LEASE, MINUTE, NOON, adding, new_job, running, shown, taking, worker_info
 
-from pgqueue.store import claim, control, enqueue, finish, queues, upkeep
+from pgqueue.store import control, enqueue, finish, leases, queues, upkeep
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.plan import Steps, plan
 from pgqueue.values.job import JobState
@@ -133,8 +133,8 @@ def ear(dsn: str) -> Any:
 @plan
 def _worker(*, asleep: bool) -> Steps[None]:
     info = worker_info()
-    yield from claim.register(info, LEASE, now=NOON)
-    yield from claim.set_idle(info.id, idle=asleep)
+    yield from leases.register(info, LEASE, now=NOON)
+    yield from leases.set_idle(info.id, idle=asleep)
 
 
 WAYS_IN: dict[str, Any] = {
@@ -179,7 +179,7 @@ def test_what_becomes_ready_by_time_loss_or_hand_wakes_sleepers_and_only_them(
     taken = ask(connection, running())
     scheduled, other = ask(connection, adding(new_job(delay=MINUTE), new_job(delay=2 * MINUTE)))
     ask(connection, queues.pause("default", now=NOON))
-    ask(connection, claim.leave(taken.worker_id))
+    ask(connection, leases.leave(taken.worker_id))
     connection.execute("delete from pgqueue.workers")
     deeds = (
         upkeep.poll(now=NOON + MINUTE),
@@ -207,7 +207,7 @@ def test_one_sleeper_among_the_busy_is_enough(connection: Connection, ear: Ear) 
 
 def test_a_worker_that_registers_counts_as_asleep(connection: Connection, ear: Ear) -> None:
     connection.autocommit = True
-    ask(connection, claim.register(worker_info(), LEASE, now=NOON))
+    ask(connection, leases.register(worker_info(), LEASE, now=NOON))
     ask(connection, adding(new_job()))
 
     assert ear.heard() == 1
@@ -220,7 +220,7 @@ def test_nobody_is_woken_in_vain(connection: Connection, ear: Ear) -> None:
     ask(connection, _worker(asleep=True))
     ear.heard()
     (taken,) = ask(connection, taking())
-    ask(connection, claim.beat(taken.worker_id, LEASE, [taken.id], now=NOON))
+    ask(connection, leases.beat(taken.worker_id, LEASE, [taken.id], now=NOON))
     ask(connection, upkeep.poll(now=NOON))
     ask(connection, upkeep.reclaim(now=NOON))
     ask(connection, finish.finish(taken.worker_id, [Succeeded(taken, 0.0)], keep=True, now=NOON))

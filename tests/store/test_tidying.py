@@ -12,7 +12,7 @@ from store.crowd import ask, until_statements_wait
 from store.drivers import partitions
 from store.samples import NOON, adding, new_job, worker_info
 
-from pgqueue.store import claim, finish, upkeep
+from pgqueue.store import claim, finish, leases, upkeep
 from pgqueue.store.plan import Steps, plan
 from pgqueue.values.verdict import Succeeded
 
@@ -115,10 +115,10 @@ def test_days_are_made_beside_two_writers_for_whose_day_there_is_no_partition(
 def _completing(count: int, *, queue: str = "default") -> Steps[int]:
     yield from adding(*(new_job(queue=queue) for _ in range(count)))
     info = worker_info()
-    yield from claim.register(info, DAY, now=NOON)
+    yield from leases.register(info, DAY, now=NOON)
     taken = yield from claim.claim(info.id, {queue: count}, now=NOON)
     done = yield from finish.finish(info.id, [Succeeded(one, 0.0) for one in taken], keep=True, now=NOON)
-    yield from claim.leave_without_jobs(info.id)
+    yield from leases.leave_without_jobs(info.id)
     return len(done)
 
 

@@ -29,7 +29,7 @@ from pgqueue import (
     Task,
 )
 from pgqueue.errors import InvalidOption
-from pgqueue.store import alerts, claim
+from pgqueue.store import alerts, leases
 from pgqueue.values.alert import Condition
 from pgqueue.values.codec import Codec, JobPart
 from pgqueue.worker import upkeep
@@ -361,8 +361,8 @@ def test_a_schedule_that_is_late_or_set_aside_is_told_and_a_paused_one_is_not(qu
 
 
 def test_a_worker_that_does_not_look_is_told(queue: PgQueue) -> None:
-    info = claim.WorkerInfo(uuid4(), "web-1", 4711, 1, "1", None)
-    queue.database.run(claim.register(info, timedelta(minutes=10)))
+    info = leases.WorkerInfo(uuid4(), "web-1", 4711, 1, "1", None)
+    queue.database.run(leases.register(info, timedelta(minutes=10)))
     task = page_of(queue)
     queue.alert("deaf", DeafWorkers())(task)
     queue.alerts.apply()

@@ -19,7 +19,7 @@ from worker import crashing
 from worker.helping import ended
 
 from pgqueue import JobHandle, JobState, PgQueue, Task
-from pgqueue.store import claim, crashes, upkeep
+from pgqueue.store import claim, crashes, leases, upkeep
 from pgqueue.worker import alone
 
 TESTS = Path(__file__).parents[1]
@@ -41,7 +41,7 @@ def quarantined(app: PgQueue, task: Task[Any, Any], *args: Any, times: int = 3) 
         worker = listed(app)
         (one,) = do(app, claim.claim(worker, {"default": 1}))
         do(app, crashes.start(one))
-        do(app, claim.leave(worker))
+        do(app, leases.leave(worker))
         do(app, upkeep.reclaim())
     return handle
 

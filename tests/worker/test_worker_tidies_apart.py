@@ -11,7 +11,7 @@ from running import Running
 from worker.helping import ended
 
 from pgqueue import JobState, PgQueue, Retry
-from pgqueue.store import claim
+from pgqueue.store import claim, leases
 
 NOTHING_AHEAD = """
 do $$ declare one record; begin
@@ -46,12 +46,12 @@ async def test_while_a_transaction_holds_up_tidying_all_else_goes_on(
     ask(queue, NOTHING_AHEAD)
     ask(queue, "insert into pgqueue.unique_holds values ('key', 1, now() - interval '1 day')")
     lost = again.enqueue("lost")
-    worker = claim.WorkerInfo(uuid4(), "test", 1, 1, "0", None)
-    queue.database.run(claim.register(worker, timedelta(minutes=1)))
+    worker = leases.WorkerInfo(uuid4(), "test", 1, 1, "0", None)
+    queue.database.run(leases.register(worker, timedelta(minutes=1)))
     queue.database.run(claim.claim(worker.id, {"default": 1}))
     with psycopg.connect(dsn) as holder:
         holder.execute(statement)
-        queue.database.run(claim.leave(worker.id))
+        queue.database.run(leases.leave(worker.id))
         async with running(queue, poll=timedelta(seconds=0.1), sweep=timedelta(seconds=0.1)):
             later = again.using(delay=timedelta(seconds=0.3)).enqueue("later")
             jobs = await ended(queue, lost, later)

@@ -15,7 +15,7 @@ from worker.helping import ended
 
 from pgqueue import JobState, PgQueue
 from pgqueue.errors import InvalidOption
-from pgqueue.store import claim, control, finish
+from pgqueue.store import claim, control, finish, leases
 from pgqueue.values.flow import BUILTIN
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import Returned, Unknown
@@ -76,9 +76,9 @@ def test_it_is_not_given_up_while_another_live_worker_may_know_it(
     _returned(connection, taken, NOON)
     taken = _again(connection, taken.worker_id, NOON + 4 * DAY)
     info = worker_info(queues=other.get("queues"))  # type: ignore[arg-type]  # a list or None
-    info = claim.WorkerInfo(info.id, "host", 1, 1, "0", info.queues, other["tasks"])  # type: ignore[arg-type]  # a list or None
+    info = leases.WorkerInfo(info.id, "host", 1, 1, "0", info.queues, other["tasks"])  # type: ignore[arg-type]  # a list or None
     lease = other.get("lease", LEASE)
-    on(connection, claim.register(info, lease, now=NOON + 4 * DAY))  # type: ignore[arg-type]  # a timedelta
+    on(connection, leases.register(info, lease, now=NOON + 4 * DAY))  # type: ignore[arg-type]  # a timedelta
 
     _returned(connection, taken, NOON + 4 * DAY)
 

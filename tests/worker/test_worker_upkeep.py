@@ -10,7 +10,7 @@ from running import Running
 from worker.helping import ended
 
 from pgqueue import Dead, JobState, PgQueue, Workflow, group
-from pgqueue.store import claim, upkeep
+from pgqueue.store import claim, leases, upkeep
 from pgqueue.store.plan import Plan
 from pgqueue.testing import drain
 from pgqueue.worker import upkeep as when
@@ -68,8 +68,8 @@ async def test_a_worker_runs_the_jobs_of_workers_that_nobody_knows(
     def work() -> None: ...
 
     handle = work.enqueue()
-    worker = claim.WorkerInfo(uuid4(), "test", 1, 1, "0", None)
-    queue.database.run(claim.register(worker, timedelta(minutes=1)))
+    worker = leases.WorkerInfo(uuid4(), "test", 1, 1, "0", None)
+    queue.database.run(leases.register(worker, timedelta(minutes=1)))
     queue.database.run(claim.claim(worker.id, {"default": 1}))
     ask(queue, "update pgqueue.jobs set worker_id = gen_random_uuid()")
     async with running(queue, sweep=timedelta(milliseconds=100)):
