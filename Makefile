@@ -12,7 +12,7 @@ SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
 # The tests start some 300 Python processes; without compiled modules each needs 0.15 s of CPU more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-pipeline test beside check unit unit-oldest format pictures bench clean
+.PHONY: demo demo-pipeline test beside check unit unit-oldest format pictures bench sbom audit clean
 
 demo: $(VENV)/demo
 	@$(BIN)/pgqueue demo
@@ -56,6 +56,26 @@ format: $(VENV)/installed
 # The pictures of the dashboard in the docs.
 pictures: $(VENV)/installed | chromium
 	PYTHONPATH=tests $(BIN)/python tests/dashboard/pictures.py
+
+# What users of the extras install, without the tools of development, Spark and the embedded server: as a list (CycloneDX), and
+# compared with the vulnerabilities that PyPI knows. A package that cannot be looked up fails the audit.
+TOOLS = $(VENV)/security
+$(TOOLS): pyproject.toml
+	@test -x $(TOOLS)/bin/python || $(PYTHON) -m venv $(TOOLS)
+	@$(TOOLS)/bin/pip install -qq --disable-pip-version-check cyclonedx-bom pip-audit
+	@touch $@
+$(VENV)/users: pyproject.toml
+	@test -x $(VENV)/users/bin/python || $(PYTHON) -m venv $(VENV)/users
+	@$(VENV)/users/bin/pip install -qq --disable-pip-version-check --no-compile \
+	    ".[asyncpg,dashboard,django,encryption,flask,metrics,otel,sentry,top]"
+	@touch $@
+
+sbom: $(TOOLS) $(VENV)/users
+	$(TOOLS)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o sbom.json $(VENV)/users/bin/python
+
+audit: $(TOOLS) $(VENV)/users
+	@$(VENV)/users/bin/pip freeze --exclude pgqueue >$(VENV)/users.txt
+	$(TOOLS)/bin/pip-audit --strict --no-deps --disable-pip --requirement $(VENV)/users.txt
 
 # Each command installs only what it needs: the demo 165 MB, its pipeline also Spark, the tests all extras (1.4 GB). For the
 # tests uv installs, on all cores, and compiles each module once: their processes would otherwise compile the same modules at

@@ -14,6 +14,8 @@ if context.is_offline_mode():
 else:
     # Two who migrate at once: the second waits here, then finds nothing left to do.
     connection.execute(text("select pg_advisory_xact_lock(hashtext(:name))"), {"name": f"{schema}.migrate"})
-    connection.execute(text(f"create schema if not exists {schema}"))
+    # "if not exists" asks for the right to make schemas even if there is nothing to make
+    if not connection.scalar(text("select to_regnamespace(:schema) is not null"), {"schema": schema}):
+        connection.execute(text(f"create schema {schema}"))
     context.configure(connection=connection, version_table_schema=schema, transactional_ddl=True)
     context.run_migrations()

@@ -12,6 +12,7 @@ import msgspec
 from pgqueue.errors import PayloadNotEncodable
 from pgqueue.store.notes import Noted
 from pgqueue.values.codec import Codec, opened_value
+from pgqueue.values.hiding import logged_error
 from pgqueue.values.job import Claim
 from pgqueue.values.note import Progress, Report, Reported, encoded_report
 from pgqueue.values.readable import UNREADABLE
@@ -49,7 +50,8 @@ class Board:
         try:
             return Reported(claim, encoded_report(self._codec, claim, report))
         except PayloadNotEncodable as error:
-            log.warning("progress message not kept: %s", error, extra={"job": claim.id, "task": claim.task})
+            words = logged_error(self._codec, error)
+            log.warning("progress message not kept: %s", words, extra={"job": claim.id, "task": claim.task})
             return Reported(claim, encoded_report(None, claim, Report(report.done, report.total)))
 
 

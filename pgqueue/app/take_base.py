@@ -23,6 +23,7 @@ from pgqueue.store.plan import Plan, Steps, plan
 from pgqueue.store.portions import Portions
 from pgqueue.store.session import OWN, PLANNER
 from pgqueue.values.codec import Codec, args_of, with_encoded_errors
+from pgqueue.values.hiding import logged_error, logged_undecodable
 from pgqueue.values.job import Claim
 from pgqueue.values.lease import POLL, renew_every
 from pgqueue.values.retry import Retry
@@ -166,7 +167,7 @@ class TakeBase:
             try:
                 self.args[held.id] = args_of(self.codec, held)
             except PayloadNotDecodable as error:
-                fields = {"job": held.id, "task": held.task, "error": str(error)}
+                fields = {"job": held.id, "task": held.task, "error": logged_undecodable(self.codec, error)}
                 log.error("job is dead: undecodable", extra=fields)  # noqa: TRY400 - its traceback says nothing
                 verdicts.append(Died(held, 0.0, "undecodable", describe(error, held.attempt)))
         self.let_go(verdicts)
@@ -208,8 +209,12 @@ class TakeBase:
         seconds = time.monotonic() - self.taken_at
         try:
             return judge(held, error, retry=policy, seconds=seconds)
-        except Exception:
-            log.exception("retry policy failed; the default one decides", extra={"task": held.task})
+        except Exception as failure:
+            log.error(  # noqa: TRY400 - a codec may hide what it says
+                "retry policy failed; the default one decides",
+                extra={"task": held.task},
+                exc_info=logged_error(self.codec, failure),
+            )
             return judge(held, error, retry=Retry(), seconds=seconds)
 
     def recording(self, verdicts: Sequence[Verdict]) -> Plan[States]:

@@ -34,7 +34,9 @@ VERBS = {
     "dead": Verb("pgqueue.cli.dead:dead", "List, retry or delete dead jobs."),
     "demo": Verb("pgqueue.cli.demo.command:demo", "Run jobs, kill a worker, and check that no job is lost."),
     "enqueue": Verb("pgqueue.cli.enqueue:enqueue", "Enqueue a job of a registered task."),
+    "grants": Verb("pgqueue.cli.grants:grants", "Print the SQL that gives a role its rights, or run it."),
     "jobs": Verb("pgqueue.cli.jobs:jobs", "List, show, retry, cancel, move or purge jobs."),
+    "keys": Verb("pgqueue.cli.keys:keys", "Make keys for encryption; list the names of those that are set."),
     "limits": Verb("pgqueue.cli.limits:limits", "List limits and rates; show who holds their places; set."),
     "metrics": Verb("pgqueue.cli.metrics:metrics", "Print or serve metrics of the queue for Prometheus."),
     "migrate": Verb("pgqueue.cli.migrate:migrate", "Install, upgrade or check pgqueue's tables."),
@@ -86,6 +88,10 @@ class Root(LazyGroup):
                 return super().invoke(ctx)
         except PgQueueError as error:
             raise Refusal(str(error)) from error
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise Refusal(
+                f"the database refused: {error}; `pgqueue grants` prints the rights of a worker, producer, reader or operator"
+            ) from error
         except psycopg.Error as error:
             raise Refusal(f"the database refused: {error}") from error
 

@@ -24,7 +24,15 @@ from werkzeug.wrappers import Request, Response
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.dashboard.access import SESSION, Login, Right, TokenLogin, User
-from pgqueue.dashboard.guard import CSRF, check_form, check_host, cookie_path, secured, set_cookie
+from pgqueue.dashboard.guard import (
+    CSRF,
+    check_form,
+    check_host,
+    check_values,
+    cookie_path,
+    secured,
+    set_cookie,
+)
 from pgqueue.dashboard.operations import Operations
 from pgqueue.dashboard.page import Action, Content, Download, Page
 from pgqueue.dashboard.pages import ACTIONS, PAGES
@@ -194,6 +202,7 @@ class Dashboard:
         if visit.endpoint == "logout":
             return self._log_out(visit)
         visit.check_queue()
+        check_values(visit.request, visit.values.values())
         if action := self._actions.get(visit.endpoint):
             return self._act(visit, action)
         kind, _, name = visit.endpoint.rpartition(":")

@@ -6,11 +6,11 @@ the value of a cookie that only our pages can read.
 
 import hmac
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 from urllib.parse import urlsplit
 
-from werkzeug.exceptions import Forbidden, MisdirectedRequest
+from werkzeug.exceptions import BadRequest, Forbidden, MisdirectedRequest
 from werkzeug.wrappers import Request, Response
 
 CSRF: Final = "pgqueue_csrf"
@@ -73,6 +73,22 @@ def check_form(request: Request) -> None:
     given, known = request.form.get(CSRF, ""), request.cookies.get(CSRF, "")
     if not known or not hmac.compare_digest(given.encode(), known.encode()):
         raise Forbidden("The form is too old. Reload the page and try again.")
+
+
+def check_values(request: Request, path: Iterable[object]) -> None:
+    """Refuse a request with a value that PostgreSQL cannot store, before a page asks for it.
+
+    Raises:
+        BadRequest: a parameter, a field of the form or a part of the path has NUL in it.
+    """
+    named = [
+        *request.args.items(multi=True),
+        *request.form.items(multi=True),
+        *(("path", one) for one in path),
+    ]
+    for name, value in named:
+        if "\0" in f"{name}{value}":
+            raise BadRequest(f"{name!r:.40}: leave the character NUL out, which PostgreSQL cannot store.")
 
 
 def form_key(request: Request) -> str:

@@ -13,6 +13,7 @@ import msgspec
 
 from pgqueue.app.bulk import Progress
 from pgqueue.app.pgqueue import PgQueue
+from pgqueue.errors import InvalidOption
 from pgqueue.values.bulk import BulkResult
 
 log = logging.getLogger("pgqueue.dashboard")
@@ -84,7 +85,8 @@ class Operations:
                 note(do(note))
         except Exception as error:
             state.error = error
-            log.exception("operation stopped; the page of the audit continues it")
+            if state.result is not None or not isinstance(error, InvalidOption):  # else the form says it
+                log.exception("operation stopped; the page of the audit continues it")
         finally:
             with self._changed:
                 state.ended = True

@@ -3,6 +3,7 @@
 All that a page's content depends on is in its address. Where a dashboard shows several queues, ``db`` in it says which.
 """
 
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +27,7 @@ LONGEST: Final = 1_000
 """Characters of a parameter."""
 LIVE: Final = "X-Pgqueue-Live"
 """The header with which the script asks for a page again."""
+_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
 
 
 class Visit:
@@ -153,13 +155,13 @@ class Visit:
         """A parameter of the address that is a whole number; None: it is not given.
 
         Raises:
-            InvalidOption: it is no whole number.
+            InvalidOption: it is no whole number that PostgreSQL can hold.
         """
         text = self.text(name)
         if text is None:
             return None
-        if len(text) > 20 or not text.lstrip("-").isdecimal():  # noqa: PLR2004 - digits of a bigint, and a sign
-            raise InvalidOption(f"{name}={text!r:.40}: give a whole number")
+        if not _NUMBER.fullmatch(text) or not -(2**63) <= int(text) < 2**63:
+            raise InvalidOption(f"{name}={text!r:.40}: give a whole number of 64 bits")
         return int(text)
 
     def field(self, name: str) -> str:

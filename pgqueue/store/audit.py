@@ -92,5 +92,5 @@ def listed(*, before: int | None = None, limit: int = 100) -> Steps[list[AuditEn
         before: with a lower id than this one; for the next page, the last id of the page before.
         limit: at most how many entries.
     """
-    params = {"before": LAST if before is None else before, "limit": limit}
+    params = {"before": LAST if before is None else max(-LAST, min(before, LAST)), "limit": limit}
     return [AuditEntry.of(row) for row in (yield Statement("audit/list", params))]

@@ -67,7 +67,13 @@ class Codec:
 
     One object serves all threads of a process. A call holds up the event loop: do not wait in it. A codec that raises
     at an enqueue fails the enqueue; in a worker it ends only the job in question.
+
+    Attributes:
+        hides_errors: whether logs of workers and takes name only the class of an error that a task raised, and where it was
+            raised; False: they have its message, too.
     """
+
+    hides_errors: bool = False
 
     def encode(self, data: bytes, part: JobPart) -> str | bytes:  # noqa: ARG002 - for subclasses
         """What to store in place of this JSON.
@@ -350,6 +356,8 @@ def _decoded(codec: Codec, text: str, part: JobPart) -> str:
 
 def _cause(error: BaseException) -> str:
     said = text_of(error)
+    if said and isinstance(error, PayloadNotDecodable | PayloadNotEncodable):
+        return said
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 

@@ -29,6 +29,7 @@ from pgqueue.errors import (
 )
 from pgqueue.values.codec import args_text, encoded_result, node_result_text
 from pgqueue.values.crashes import Begun
+from pgqueue.values.hiding import logged_error, logged_undecodable
 from pgqueue.values.job import Claim
 from pgqueue.values.nearest import nearest
 from pgqueue.values.payload import encode_result
@@ -212,8 +213,16 @@ class Executor:
         task = self._tasks[ctx.job.task]
         try:
             return judge(ctx.job, error, retry=task.retry, seconds=ctx.seconds)
-        except (Exception, asyncio.CancelledError, SystemExit):  # each of these would end the runner
-            log.exception("retry policy failed; the default one decides", extra={"task": task.name})
+        except (
+            Exception,
+            asyncio.CancelledError,
+            SystemExit,
+        ) as failure:  # each of these would end the runner
+            log.error(  # noqa: TRY400 - a codec may hide what it says
+                "retry policy failed; the default one decides",
+                extra={"task": task.name},
+                exc_info=logged_error(self.codec, failure),
+            )
             return judge(ctx.job, error, retry=Retry(), seconds=ctx.seconds)
 
     def _returned(self, task: Task[..., Any], attempt: Attempt, value: object) -> Verdict | None:
@@ -270,7 +279,7 @@ class Executor:
         log.error(
             "job is dead: %s",
             joblog.why_dead("undecodable"),
-            extra={"job": claim.id, "task": claim.task, "error": str(error)},
+            extra={"job": claim.id, "task": claim.task, "error": logged_undecodable(self.codec, error)},
         )
         return Died(claim, 0.0, "undecodable", describe(error, claim.attempt))
 
@@ -302,7 +311,8 @@ class Executor:
         if not self.note(claim, error):
             return None
         if attempt.context.completed:
-            log.error("task raised after its transaction had completed the job", extra=fields, exc_info=error)
+            shown = logged_error(self.codec, error)
+            log.error("task raised after its transaction had completed the job", extra=fields, exc_info=shown)
             return None
         own = attempt.context._superseded  # noqa: SLF001 - told to the worker alone; a take inside may raise it, too
         if own and isinstance(error, Superseded):
@@ -321,13 +331,13 @@ class Executor:
         fields["seconds"] = round(context.seconds, 3)
         match verdict:
             case Died():
-                shown = None if logged else unlogged(error)
+                shown = None if logged else logged_error(self.codec, unlogged(error))
                 log.error("job is dead: %s", joblog.why_dead(verdict.reason), extra=fields, exc_info=shown)
             case Again():
                 log.warning(
                     "attempt failed; the job runs again",
                     extra={**fields, "retry_in": str(verdict.delay)},
-                    exc_info=None if logged else error,
+                    exc_info=None if logged else logged_error(self.codec, error),
                 )
 
     def success(self, claim: Claim, seconds: float, value: object) -> Succeeded:
@@ -342,7 +352,8 @@ class Executor:
             if data is not None and self.codec is not None:
                 data = encoded_result(self.codec, claim, data)
         except PayloadError as error:
-            log.warning("result not kept: %s", error, extra={"job": claim.id, "task": claim.task})
+            words = logged_error(self.codec, error)
+            log.warning("result not kept: %s", words, extra={"job": claim.id, "task": claim.task})
             return without_result(claim, seconds, str(error))
         return Succeeded(claim, seconds, None if data == NOT_RETURNED else data)
 

@@ -6,14 +6,16 @@ from typing import Any
 
 import psycopg
 import pytest
+from cli.commands import pgqueue
 from docs.pages import DOCS, blocks
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 from psycopg.errors import InsufficientPrivilege
 from store.crowd import ask
 from store.samples import LEASE, MINUTE, NOON, adding, error_of, new_job, running, shown, taking, worker_info
 
 from pgqueue import Limit, PgQueue, Workflow, chain, group
-from pgqueue.errors import QueueDrained
+from pgqueue.errors import InvalidOption, QueueDrained
 from pgqueue.store import (
     admission,
     claim,
@@ -28,6 +30,7 @@ from pgqueue.store import (
     upkeep,
     workers,
 )
+from pgqueue.store.grants import EXTRAS, RIGHTS, Role, granting, revoking
 from pgqueue.values.job import JobState
 from pgqueue.values.note import Reported
 from pgqueue.values.queue_settings import QueueSettings
@@ -37,6 +40,13 @@ from pgqueue.values.verdict import Again, Cancelled, Died, Succeeded, Verdict, W
 from pgqueue.values.workers import Ask
 
 ROLES = ("app_events", "app_web", "app_worker", "app_report", "app_operator", "app_nobody")
+GRANTED: tuple[tuple[Role, str, dict[str, Any]], ...] = (
+    ("producer", "app_events", {"sql_alone": True}),
+    ("producer", "app_web", {"also": ["signals"]}),
+    ("worker", "app_worker", {}),
+    ("operator", "app_operator", {}),
+    ("reader", "app_report", {}),
+)
 CALLS_OF_OTHERS = (
     "pgqueue.enqueue('t')",
     "pgqueue.drop_history_days('2100-01-01')",
@@ -58,11 +68,15 @@ def own(dsn: str) -> Iterator[psycopg.Connection[Any]]:
         for role in ROLES:
             if not connection.execute("select from pg_roles where rolname = %s", [role]).fetchall():
                 connection.execute(sql.SQL("create role {}").format(sql.Identifier(role)))
-        for block in blocks(DOCS / "guides" / "roles.md"):
-            if block.language == "sql":
-                connection.execute(block.code.encode())
+        for role, to, options in GRANTED:
+            granted(connection, *granting(role, to, **options))
         connection.execute("grant usage on schema pgqueue to app_nobody")
         yield connection
+
+
+def granted(connection: psycopg.Connection[Any], *statements: str) -> None:
+    for statement in statements:
+        connection.execute(statement.encode())
 
 
 def _become(connection: psycopg.Connection[Any], role: str) -> None:
@@ -125,7 +139,6 @@ def test_a_worker_that_does_not_own_the_tables_runs_jobs_and_tidies(own: psycopg
 
 
 def test_roles_that_enqueue_have_what_queues_say_and_change_no_queue(own: psycopg.Connection[Any]) -> None:
-    own.execute("grant usage on sequence pgqueue.jobs_id_seq to app_web")
     ask(own, queues.declare("mail", QueueSettings(priority=7, max_attempts=3), existing="fail"))
     said = new_job(queue="mail", priority=None, max_attempts=None)
     _become(own, "app_web")
@@ -161,13 +174,6 @@ def test_roles_that_enqueue_have_what_queues_say_and_change_no_queue(own: psycop
             ask(own, workers.ask("all", Ask(draining=True, by="x")))
 
 
-FLOW_GRANTS = """
-    grant usage on sequence pgqueue.jobs_id_seq, pgqueue.nodes_id_seq to app_web;
-    grant select, insert, update on pgqueue.flows, pgqueue.nodes, pgqueue.edges, pgqueue.node_counts, pgqueue.waits to app_web
-"""
-"""As the guide's table says it."""
-
-
 def test_a_role_that_enqueues_adds_flows_with_the_rights_that_the_guide_names(
     own: psycopg.Connection[Any], dsn: str
 ) -> None:
@@ -185,7 +191,7 @@ def test_a_role_that_enqueues_adds_flows_with_the_rights_that_the_guide_names(
 
     with pytest.raises(InsufficientPrivilege):
         enqueued()
-    own.execute(FLOW_GRANTS)
+    granted(own, *granting("producer", "app_web", also=["flows"]))
     assert enqueued() != enqueued()
     assert own.execute(
         "select state, count(*) from pgqueue.flows group by state order by state"
@@ -231,14 +237,13 @@ def test_a_role_that_enqueues_gives_its_jobs_lanes(own: psycopg.Connection[Any],
     def render() -> None: ...
 
     call = send.call(7)
-    own.execute("grant usage on sequence pgqueue.jobs_id_seq to app_web")
     _become(own, "app_web")
     for enqueued in (send.using(connection=own).enqueue(7), *queue.enqueue_many([call], connection=own)):
         assert enqueued.id
     with pytest.raises(InsufficientPrivilege):
         render.using(connection=own).enqueue()
     own.execute("reset role")
-    own.execute("grant select on pgqueue.limits, pgqueue.jobs to app_web")
+    granted(own, *granting("producer", "app_web", also=["when_full"]))
     _become(own, "app_web")
     render.using(connection=own).enqueue()
     own.execute("reset role")
@@ -265,6 +270,211 @@ def test_an_operator_does_to_many_jobs_what_the_audit_shows(own: psycopg.Connect
     for tampered in ("delete from pgqueue.audit", "update pgqueue.audit set said_by = 'another'"):
         with pytest.raises(InsufficientPrivilege):
             own.execute(tampered)
+
+
+HOSTILE = 'shop\'s "events" \\ $limit$ ž'
+"""A role's name that would end a quote."""
+MUST_NOT: dict[str, tuple[str, ...]] = {
+    "app_events": (
+        "select from pgqueue.queues",
+        "insert into pgqueue.jobs (task) values ('t')",
+        "select pgqueue.signal('key:k', 'x')",
+    ),
+    "app_web": (
+        "select args from pgqueue.jobs",
+        "update pgqueue.jobs set args = '{}'",
+        "update pgqueue.jobs set queue = 'other'",
+        "delete from pgqueue.jobs",
+        "select from pgqueue.workers",
+        "select from pgqueue.dead_jobs",
+        "insert into pgqueue.queues (name) values ('x')",
+        "insert into pgqueue.schedules (name) values ('x')",
+    ),
+    "app_report": (
+        "insert into pgqueue.jobs (task) values ('t')",
+        "update pgqueue.jobs set priority = 1",
+        "delete from pgqueue.dead_jobs",
+        "select from pgqueue.callback_key",
+        "select from pgqueue.signals",
+    ),
+    "app_worker": (
+        "drop table pgqueue.jobs",
+        "truncate pgqueue.jobs",
+        "create table pgqueue.mine (n int)",
+    ),
+    "app_operator": (
+        "delete from pgqueue.audit",
+        "update pgqueue.audit set said_by = 'x'",
+        "drop table pgqueue.jobs",
+        "alter table pgqueue.jobs disable trigger all",
+    ),
+}
+
+
+@pytest.mark.parametrize("role", MUST_NOT)
+def test_a_role_may_not_do_more_than_its_program_needs(own: psycopg.Connection[Any], role: str) -> None:
+    _become(own, role)
+    for statement in MUST_NOT[role]:
+        with pytest.raises(InsufficientPrivilege):
+            own.execute(statement.encode())
+
+
+@pytest.mark.parametrize(("role", "to"), [(role, to) for role, to, _ in GRANTED])
+def test_what_is_revoked_is_gone(own: psycopg.Connection[Any], role: Role, to: str) -> None:
+    granted(own, *granting(role, to, also=EXTRAS if role == "producer" else ()), *revoking(role, to))
+    for kind in ("pg_class where relnamespace", "pg_proc where pronamespace"):
+        column = "relacl" if "rel" in kind else "proacl"
+        found = own.execute(
+            f"select {column}::text from {kind} = 'pgqueue'::regnamespace and {column}::text ~ '{to}='".encode()
+        )
+        assert found.fetchall() == []
+    assert own.execute("select from pg_attribute where attacl::text ~ %s", [f"{to}="]).fetchall() == []
+    assert own.execute("select has_schema_privilege(%s, 'pgqueue', 'usage')", [to]).fetchone() == (False,)
+
+
+@pytest.fixture
+def limited(own: psycopg.Connection[Any], dsn: str) -> Iterator[str]:
+    """The DSN of a role that may enqueue to the queues ``mail`` and ``it's`` alone."""
+    if not own.execute("select from pg_roles where rolname = %s", [HOSTILE]).fetchall():
+        own.execute(sql.SQL("create role {}").format(sql.Identifier(HOSTILE)))
+    granted(own, *granting("producer", HOSTILE, queues=["mail", "it's"], also=["signals"]))
+    own.execute(sql.SQL("set role {}").format(sql.Identifier(HOSTILE)))
+    yield dsn
+    own.execute("reset role")
+
+
+def test_a_producer_enqueues_to_its_own_queues_alone_at_every_door(
+    own: psycopg.Connection[Any], limited: str
+) -> None:
+    queue = PgQueue(limited)
+    send = queue.task(name="send", limit=Limit(1, by="to"))(_send)
+    doors = (
+        lambda name: send.using(connection=own, queue=name).enqueue(1),
+        lambda name: queue.enqueue_many([send.using(queue=name).call(2)] * 3, connection=own),
+        lambda name: own.execute("select pgqueue.enqueue('send', '{}', queue => %s)", [name]),
+        lambda name: own.execute(
+            "select pgqueue.enqueue('send', '{}', queue => %s, unique_key => gen_random_uuid()::text)", [name]
+        ),
+        lambda name: own.execute("insert into pgqueue.jobs (task, queue) values ('send', %s)", [name]),
+    )
+    for enqueue_to in doors:
+        for name in ("mail", "it's"):
+            enqueue_to(name)
+        for other in ("default", "mai", "MAIL"):
+            with pytest.raises(InsufficientPrivilege, match=f"may not enqueue to queue '{other}'"):
+                enqueue_to(other)
+    own.execute("reset role")
+    assert own.execute("select distinct queue from pgqueue.jobs order by 1").fetchall() == [
+        ("it's",),
+        ("mail",),
+    ]
+    send.using(connection=own, queue="default").enqueue(3)
+    _become(own, "app_web")
+    send.using(connection=own, queue="default").enqueue(4)
+    queue.enqueue_many([send.call(5)], connection=own)
+    own.execute("reset role")
+    jobs = "select count(*) from pgqueue.jobs where queue = 'default'"
+    assert own.execute(jobs.encode()).fetchone() == (3,)
+    own.execute(sql.SQL("set role {}").format(sql.Identifier(HOSTILE)))
+    with pytest.raises(InsufficientPrivilege, match="may not enqueue"):
+        own.execute("update pgqueue.jobs set lane = null where queue = 'default'")
+    queue.close()
+
+
+@pytest.mark.usefixtures("limited")
+def test_a_member_of_a_limited_role_is_limited_until_the_limit_is_revoked(
+    own: psycopg.Connection[Any],
+) -> None:
+    own.execute("reset role")
+    own.execute(sql.SQL("grant {} to app_nobody").format(sql.Identifier(HOSTILE)))
+    try:
+        _become(own, "app_nobody")
+        with pytest.raises(InsufficientPrivilege, match="role app_nobody may not enqueue to queue 'x'"):
+            own.execute("select pgqueue.enqueue('t', queue => 'x')")
+        own.execute("reset role")
+        granted(own, *revoking("producer", HOSTILE), *granting("producer", HOSTILE, sql_alone=True))
+        _become(own, "app_nobody")
+        own.execute("select pgqueue.enqueue('t', queue => 'x')")
+    finally:
+        own.execute("reset role")
+        own.execute(sql.SQL("revoke {} from app_nobody").format(sql.Identifier(HOSTILE)))
+
+
+def test_an_owner_that_is_no_superuser_installs_the_tables_runs_jobs_and_limits_a_producer(
+    empty_dsn: str,
+) -> None:
+    with psycopg.connect(empty_dsn, autocommit=True) as own:
+        if not own.execute("select from pg_roles where rolname = 'app_owner'").fetchall():
+            own.execute("create role app_owner login")
+        if not own.execute("select from pg_roles where rolname = 'app_login'").fetchall():
+            own.execute("create role app_login login")
+        granted(own, *granting("owner", "app_owner"))
+    theirs = make_conninfo(empty_dsn, user="app_owner")
+    schema.migrate(theirs)
+    queue = PgQueue(theirs)
+    queue.task(name="send")(_send).enqueue(1)
+    with queue.take(1) as (job,):
+        assert job.args == {"to": 1}
+    with psycopg.connect(theirs, autocommit=True) as own:
+        with pytest.raises(InsufficientPrivilege):
+            own.execute("create schema other")
+        granted(own, *granting("producer", "app_login", queues=["mail"]))
+        own.execute("select pgqueue.enqueue('t', queue => 'other')")
+    with psycopg.connect(make_conninfo(empty_dsn, user="app_login"), autocommit=True) as limited:
+        limited.execute("select pgqueue.enqueue('t', queue => 'mail')")
+        with pytest.raises(InsufficientPrivilege, match="role app_login may not enqueue to queue 'other'"):
+            limited.execute("select pgqueue.enqueue('t', queue => 'other')")
+    queue.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"role": "produser"}, "did you mean 'producer'"),
+        ({"to": ""}, "1 to 63 bytes"),
+        ({"to": "a\0b"}, "without NUL"),
+        ({"to": "\ud800"}, "half surrogate"),
+        ({"role": "worker", "queues": ["mail"]}, "about a producer"),
+        ({"queues": []}, "name a queue"),
+        ({"queues": ["a b"]}, "no white space"),
+        ({"also": ["flow"]}, "did you mean 'flows'"),
+        ({"also": ["unique"], "queues": ["mail"]}, "cannot go with --queues"),
+    ],
+)
+def test_grants_that_make_no_sense_are_refused(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(InvalidOption, match=why):
+        granting(**{"role": "producer", "to": "shop"} | options)
+
+
+def test_the_command_prints_the_grants_of_the_guide_and_runs_them_if_asked(dsn: str) -> None:
+    command = ("grants", "producer", "--to", "shop_web", "--queues", "mail,reports", "--also", "signals")
+    printed = pgqueue(*command, dsn=dsn)
+    (shown,) = [
+        one.code
+        for one in blocks(DOCS / "guides" / "roles.md")
+        if "shop_web" in one.code and one.language == "sql"
+    ]
+    assert printed.stdout == shown
+    assert set(RIGHTS) == {"worker", "producer", "reader", "operator"}
+    with psycopg.connect(dsn, autocommit=True) as own:
+        if not own.execute("select from pg_roles where rolname = 'shop_web'").fetchall():
+            own.execute("create role shop_web")
+        asked = "select has_column_privilege('shop_web', 'pgqueue.jobs', 'id', 'select')"
+        assert own.execute(asked.encode()).fetchone() == (False,)
+        assert pgqueue(*command, "--apply", dsn=dsn).exit_code == 0
+        assert own.execute(asked.encode()).fetchone() == (True,)
+        assert (
+            pgqueue("grants", "producer", "--to", "shop_web", "--revoke", "--apply", dsn=dsn).exit_code == 0
+        )
+        assert own.execute(asked.encode()).fetchone() == (False,)
+        assert own.execute("select from pg_trigger where tgname ~ '^producer_'").fetchall() == []
+    refused = pgqueue("queues", "pause", "mail", dsn=make_conninfo(dsn, options="-c role=shop_web"))
+    assert refused.exit_code == 2
+    assert "permission denied" in refused.stderr
+    assert "`pgqueue grants` prints the rights" in refused.stderr
+
+
+def _send(to: int) -> None: ...
 
 
 def _of(verdict: Any, taken: Any) -> Any:

@@ -1,5 +1,6 @@
 """The jobs that match a filter, newest first; and what is done to all live jobs that match it."""
 
+import re
 from functools import partial
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from pgqueue.values.job import JobState
 
 SHOWN: Final = 50
 """Jobs on a page."""
+_PRIORITY: Final = re.compile(r"[+-]?[0-9]{1,10}")
 
 
 def read(visit: Visit) -> Content:
@@ -73,10 +75,10 @@ def _given(visit: Visit, deed: Deed) -> dict[str, Any]:
         return {"to": visit.field("to")}
     if deed is not Deed.REPRIORITISE:
         return {}
-    try:
-        return {"priority": int(visit.field("priority")[:10])}
-    except ValueError:
-        raise InvalidOption("priority: give a whole number, -100…100") from None
+    typed = visit.field("priority")
+    if not _PRIORITY.fullmatch(typed):
+        raise InvalidOption("priority: give a whole number, -100…100")
+    return {"priority": int(typed)}
 
 
 def _action(name: Deed, right: Right, done: str, **asked: Any) -> Action:  # noqa: ANN401 - as for _ask

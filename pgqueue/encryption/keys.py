@@ -1,0 +1,235 @@
+"""Keys: named, the newest first, and how they are read from text. No message of this file, and no ``repr``, shows a key.
+
+The text is items of the form ``NAME=KEY``, separated by white space or commas; lines that begin with ``#`` are comments. KEY
+is 32 bytes in base64. Of the names, ``lookup`` is the key for unique and limit keys; ``TENANT/NAME`` is a key of one tenant
+(characters of the tenant's name that would end it are written as in a URL: ``%20``); any other is a key of all other jobs. The
+first key of a ring encrypts, and all of them decrypt.
+"""
+
+import binascii
+import os
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, TypeAlias
+from urllib.parse import unquote
+
+from pgqueue.encryption.xaes import KEY_BYTES, Sealer
+from pgqueue.errors import ConfigurationError
+
+NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,40}")
+LOOKUP: Final = "lookup"
+VARIABLE: Final = "PGQUEUE_KEYS"
+FILE_VARIABLE: Final = "PGQUEUE_KEYS_FILE"
+MAKE: Final = "`pgqueue keys new` prints one"
+
+
+class Hidden:
+    """The bytes of a key, which no ``repr`` shows: programs that report errors send the variables of frames."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: bytes) -> None:
+        """Hide these bytes."""
+        self.value = value
+
+    def __repr__(self) -> str:
+        """Without the bytes."""
+        return "<a key>"
+
+    def __reduce__(self) -> str:
+        """A key is not pickled.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError("keys are not pickled: give the other program its own")
+
+
+class KeyRing:
+    """Named keys, the newest first: that one encrypts, and all of them decrypt."""
+
+    def __init__(self, keys: Mapping[str, bytes | str]) -> None:
+        """Check the keys.
+
+        Args:
+            keys: 32 bytes or their base64, by name; the newest first. Names are stored in clear with what is encrypted.
+
+        Raises:
+            ConfigurationError: there is no key, or a name or a key is wrong.
+        """
+        if not isinstance(keys, Mapping) or not keys:
+            raise ConfigurationError(f"a key ring needs a key: give {{name: 32 bytes}}; {MAKE}")
+        self.sealers = {checked_name(name): Sealer(_decoded(key, name)) for name, key in keys.items()}
+        self.newest: str = next(iter(self.sealers))
+
+    def __iter__(self) -> Iterator[str]:
+        """The names, the newest first."""
+        return iter(self.sealers)
+
+    def __repr__(self) -> str:
+        """The names alone."""
+        return f"KeyRing({', '.join(self)})"
+
+
+Tenants: TypeAlias = Mapping[str, KeyRing] | Callable[[str], KeyRing | None]
+
+
+class Keys:
+    """All keys of a program."""
+
+    def __init__(self, ring: KeyRing, *, lookup: bytes | str, tenants: Tenants | None = None) -> None:
+        """Describe the keys.
+
+        Args:
+            ring: for jobs that belong to no tenant.
+            lookup: the key for unique keys and the keys of limits, 32 bytes or their base64. It does not rotate.
+            tenants: a ring for each tenant, by name; or a function that returns the ring of a tenant, None: it has none (any
+                more). It is asked for each part of a job, must not wait, and may be called by several threads.
+
+        Raises:
+            ConfigurationError: a key is wrong.
+        """
+        if not isinstance(ring, KeyRing):
+            raise ConfigurationError(
+                f"Keys(...): the first argument is of type {type(ring).__name__}, not a KeyRing"
+            )
+        self.ring = ring
+        self.lookup = Hidden(_decoded(lookup, LOOKUP))
+        self.tenants = tenants
+
+    def __repr__(self) -> str:
+        """The names alone."""
+        return f"Keys({self.ring!r})"
+
+    def of(self, tenant: str) -> KeyRing | None:
+        """The keys of a tenant; None: it has none."""
+        if self.tenants is None:
+            return None
+        return self.tenants(tenant) if callable(self.tenants) else self.tenants.get(tenant)
+
+    def listed(self) -> Mapping[str, KeyRing]:
+        """The rings of tenants, by name; empty where a function knows them."""
+        return self.tenants if isinstance(self.tenants, Mapping) else {}
+
+    @classmethod
+    def parse(cls, text: str, *, source: str = "keys") -> "Keys":
+        """Read keys from text; the module's words describe it.
+
+        Args:
+            text: the items.
+            source: where it is from, for the messages of errors.
+
+        Raises:
+            ConfigurationError: an item is wrong, there is no key, or there is no key named ``lookup``.
+        """
+        rings: dict[str | None, dict[str, bytes | str]] = {None: {}}
+        for place, item in enumerate(_items(text), start=1):
+            name, equals, key = item.partition("=")
+            if not equals or not key:
+                raise ConfigurationError(f"{source}: item {place} is no NAME=KEY; {MAKE}")
+            tenant, slash, own = name.rpartition("/")
+            ring = rings.setdefault(unquote(tenant) if slash else None, {})
+            if own in ring:
+                raise ConfigurationError(f"{source}: item {place}: there are two keys {name!r:.80}")
+            ring[own] = key
+        return cls._of_rings(rings, source)
+
+    @classmethod
+    def _of_rings(cls, rings: dict[str | None, dict[str, bytes | str]], source: str) -> "Keys":
+        shared = rings.pop(None)
+        lookup = shared.pop(LOOKUP, None)
+        if lookup is None:
+            raise ConfigurationError(
+                f"{source}: there is no key {LOOKUP!r}: add one with `pgqueue keys new --lookup`"
+            )
+        try:
+            tenants = {str(tenant): KeyRing(ring) for tenant, ring in rings.items()}
+            return cls(KeyRing(shared), lookup=lookup, tenants=tenants or None)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{source}: {error}") from None
+
+    @classmethod
+    def from_environment(cls) -> "Keys":
+        """The keys in the variable ``PGQUEUE_KEYS``, or in the file that ``PGQUEUE_KEYS_FILE`` names.
+
+        Raises:
+            ConfigurationError: neither is set, or the keys are wrong.
+        """
+        if os.environ.get(VARIABLE):
+            return cls._of_variable(VARIABLE)
+        if path := os.environ.get(FILE_VARIABLE):
+            return cls.from_file(path)
+        raise ConfigurationError(f"no keys: set {VARIABLE}, or {FILE_VARIABLE} to a file of keys; {MAKE}")
+
+    @classmethod
+    def _of_variable(cls, name: str) -> "Keys":
+        try:
+            return cls.parse(os.environ[name], source=name)
+        except ConfigurationError as error:
+            words = str(error)
+        raise ConfigurationError(words)  # not from a frame that holds the text
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> "Keys":
+        """The keys in a file.
+
+        Raises:
+            ConfigurationError: it cannot be read, or the keys are wrong.
+        """
+        source = f"the file of keys {str(path)!r}"
+        try:
+            return cls.parse(Path(path).read_text(encoding="utf-8"), source=source)
+        except ConfigurationError as error:
+            words = str(error)
+        except OSError as error:
+            words = f"{source}: {error.strerror}"
+        except UnicodeDecodeError:
+            words = f"{source}: it is no UTF-8 text"
+        raise ConfigurationError(words)  # not from a frame that holds the text
+
+
+def checked_name(name: object) -> str:
+    """The name of a key.
+
+    Raises:
+        ConfigurationError: it can be none.
+    """
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise ConfigurationError(
+            f"the name of a key has up to 40 letters, digits and characters of '_.-', not {name!r:.80}"
+        )
+    if name == LOOKUP:
+        raise ConfigurationError(f"the name {LOOKUP!r} is for the key of unique and limit keys")
+    return name
+
+
+def new_key() -> str:
+    """A random key, in base64."""
+    return b64encode(os.urandom(KEY_BYTES)).decode()
+
+
+def _items(text: str) -> Iterator[str]:
+    for line in text.splitlines():
+        if not line.lstrip().startswith("#"):
+            yield from re.split(r"[\s,]+", line.strip(" \t,")) if line.strip(" \t,") else ()
+
+
+def _decoded(given: object, name: object) -> bytes:
+    """The bytes of a key.
+
+    Raises:
+        ConfigurationError: it is no key; the message does not quote it.
+    """
+    try:
+        found = b64decode(given, validate=True) if isinstance(given, str) else given
+    except (binascii.Error, ValueError):
+        raise ConfigurationError(f"the key {name!r:.80} is no base64; {MAKE}") from None
+    if not isinstance(found, bytes):
+        raise ConfigurationError(
+            f"the key {name!r:.80} is of type {type(found).__name__}; use bytes, or base64"
+        )
+    if len(found) != KEY_BYTES:
+        raise ConfigurationError(f"the key {name!r:.80} has {len(found)} bytes, not {KEY_BYTES}; {MAKE}")
+    return found
