@@ -26,6 +26,7 @@ from pgqueue.store.database import Database
 from pgqueue.store.ends import End
 from pgqueue.store.joining import OWN_CONNECTION
 from pgqueue.store.plan import Plan
+from pgqueue.store.sharded import Sharded
 from pgqueue.store.waiting import Look
 from pgqueue.values.codec import Codec, opened, result_text
 from pgqueue.values.job import Job, JobState
@@ -63,6 +64,11 @@ class Returns(Protocol):
     @property
     def returns(self) -> ReturnType:
         """What it says that it returns."""
+
+
+def place_of(database: Database, job_id: int) -> Database:
+    """The database in which a job's end is waited for: of several shards, the job's."""
+    return database.of_job(job_id) if isinstance(database, Sharded) else database
 
 
 def ended(database: Database, job_id: int, timeout: float | timedelta | None, *, keeps_history: bool) -> Look:
