@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Generic, TypeVar
 
 from pgqueue.app.jobs import Jobs
-from pgqueue.app.results import Returns, aended, ended, place_of, typed_result_of
+from pgqueue.app.results import Returns, aended, aplace_of, ended, place_of, typed_result_of
 from pgqueue.values.job import Enqueued, JobState, Outcome
 from pgqueue.values.note import Progress
 from pgqueue.values.why import Why
@@ -106,7 +106,7 @@ class JobHandle(Generic[R]):
         """As :meth:`result`, awaited."""
         queue = self._queue
         look = await aended(
-            place_of(queue.database, self.id), self.id, timeout, keeps_history=queue.keeps_history
+            await aplace_of(queue.database, self.id), self.id, timeout, keeps_history=queue.keeps_history
         )
         return typed_result_of(look, self._tasks, queue.codec)  # type: ignore[no-any-return]  # the task says the type
 

@@ -7,7 +7,7 @@ from typing import Any
 from pgqueue.app.flow_steering import FlowSteering
 from pgqueue.app.operator import me, signed
 from pgqueue.app.progress import opened_progress
-from pgqueue.app.results import aended, ended, not_found, place_of, result_of
+from pgqueue.app.results import aended, aplace_of, ended, not_found, place_of, result_of
 from pgqueue.errors import InvalidOption, JobNotFound
 from pgqueue.store import bulk, control, notes, queues, standings
 from pgqueue.store import why as store_why
@@ -328,7 +328,10 @@ class Jobs(FlowSteering):
     async def aresult(self, job_id: int, *, timeout: float | timedelta | None = None) -> Any:  # noqa: ANN401, ASYNC109
         """As :meth:`result`, awaited."""
         look = await aended(
-            place_of(self.database, _id(job_id)), _id(job_id), timeout, keeps_history=self.keeps_history
+            await aplace_of(self.database, _id(job_id)),
+            _id(job_id),
+            timeout,
+            keeps_history=self.keeps_history,
         )
         return result_of(look, self.codec)
 

@@ -4,6 +4,7 @@ import click
 import msgspec
 
 from pgqueue.app.pgqueue import PgQueue
+from pgqueue.app.sharding import sharded_database
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, print_json, print_table
 from pgqueue.errors import ConnectionFailed
@@ -46,7 +47,7 @@ def list_shards(queue: PgQueue, /, *, as_json: bool) -> None:
 @with_queue
 def init(queue: PgQueue, /) -> None:
     """Make the databases of the list the shards 0, 1, ... of a new queue. Each must have its tables (pgqueue migrate)."""
-    _tell(resharding.declare(queue.sharded()))
+    _tell(resharding.declare(sharded_database(queue)))
 
 
 @shards.command()
@@ -57,7 +58,7 @@ def add(queue: PgQueue, /) -> None:
     First give every program the longer list. A program that has not got it is refused the keys that have moved, and goes on
     with the others.
     """
-    _tell(resharding.add(queue.sharded()))
+    _tell(resharding.add(sharded_database(queue)))
     click.echo("keys move as they become free; `pgqueue shards finish` ends the move when none is left")
 
 
@@ -65,7 +66,7 @@ def add(queue: PgQueue, /) -> None:
 @with_queue
 def finish(queue: PgQueue, /) -> None:
     """End the move of keys to the shard that was added last; exit code 1 while keys still live where they were."""
-    left = resharding.finish(queue.sharded())
+    left = resharding.finish(sharded_database(queue))
     for number, keys in left.items():
         if keys:
             click.echo(

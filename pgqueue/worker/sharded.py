@@ -8,10 +8,10 @@ and the others have the rest.
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.app.sharding import require_movable
+from pgqueue.app.sharding import on_database, require_movable, sharded_database
 from pgqueue.errors import ConfigurationError, ConnectionFailed, ShardDown
 from pgqueue.store.sharded import Sharded
 from pgqueue.values.health import Vitals
@@ -43,19 +43,19 @@ class ShardedWorker:
     app: str | None = None
 
     def __init__(self, queue: PgQueue, *, concurrency: int | tuple[int, int] = 20, **options: Any) -> None:  # noqa: ANN401 - Worker's own
-        """Describe the workers; :meth:`run` starts them.
+        """Describe the workers; :meth:`run` starts them. The other options are those of :class:`~pgqueue.worker.worker.Worker`.
 
         Args:
             queue: whose tasks to run; it has shards.
             concurrency: how many jobs of all shards to run at a time; of a minimum and a maximum, the maximum.
-            options: as for :class:`~pgqueue.worker.worker.Worker`.
 
         Raises:
-            InvalidOption: a value is out of its range, there are fewer slots than shards, or a schedule's job has a key.
+            InvalidOption: a value is out of its range, or a schedule's job has a key.
+            ConfigurationError: the queue has no shards, or there are fewer slots than shards.
         """
         self.queue = queue
         self.workers: dict[int, Worker] = {}
-        self._databases = cast("Sharded", queue.database.itself).databases
+        self._databases = sharded_database(queue).databases
         self._total = checked_bounds(concurrency).maximum
         if self._total < len(self._databases):
             raise ConfigurationError(
@@ -66,7 +66,7 @@ class ShardedWorker:
         self._stops = 0
         self._stopping = asyncio.Event()
         Worker(
-            queue.on_database(self._databases[0], first=True), concurrency=self._total, **options
+            on_database(queue, self._databases[0], first=True), concurrency=self._total, **options
         )  # refuses wrong options
 
     @property
@@ -75,7 +75,11 @@ class ShardedWorker:
         return next((one.asked_to_end for one in self.workers.values() if one.asked_to_end), None)
 
     def vitals(self) -> Vitals:
-        """How the worker is that renewed its lease last. From any thread."""
+        """How the worker is that renewed its lease last. From any thread.
+
+        Raises:
+            ShardDown: no shard answers, so there is none.
+        """
         found = [one.vitals() for one in list(self.workers.values())]
         if not found:
             raise ShardDown("no shard answers")
@@ -96,7 +100,7 @@ class ShardedWorker:
             ConfigurationError: a database is no shard.
             SchemaError: the schema of one is missing, too old or too new.
         """
-        database = cast("Sharded", self.queue.database.itself)
+        database = sharded_database(self.queue)
         known = await database.ashards()
         first = database.first_of(known)
         keepers = [
@@ -113,7 +117,7 @@ class ShardedWorker:
 
     async def _keep(self, place: int, *, first: bool) -> None:
         """Keep a worker on one database: started again while its shard does not answer."""
-        queue = self.queue.on_database(self._databases[place], first=first)
+        queue = on_database(self.queue, self._databases[place], first=first)
         told = False
         while not self._stopping.is_set():
             share = self._total // len(self._databases)

@@ -19,6 +19,7 @@ import pytest
 from servers import on_the_oldest
 
 from pgqueue import Limit, PgQueue, Unique
+from pgqueue.app.sharding import sharded_database
 from pgqueue.embedded import embedded_binaries, throwaway_server
 from pgqueue.errors import ShardDown, WrongShard
 from pgqueue.store import resharding, schema
@@ -130,9 +131,9 @@ def test_no_key_is_live_on_two_shards_while_a_shard_is_added_under_load(
 ) -> None:
     _anew(servers)
     old, new = program(shards=servers[:2]), program(shards=servers)
-    resharding.declare(old.sharded())
+    resharding.declare(sharded_database(old))
     knowing = program(shards=servers)
-    assert knowing.sharded().members() == (0, 1)
+    assert sharded_database(knowing).members() == (0, 1)
     load, threads = Load(), []
     on_first = program(servers[0])
     programs = {"old": old, "new": new, "knowing": knowing, "unsharded": on_first}
@@ -143,9 +144,9 @@ def test_no_key_is_live_on_two_shards_while_a_shard_is_added_under_load(
         thread.start()
     try:
         load.goes_on()
-        resharding.add(program(shards=servers).sharded())
+        resharding.add(sharded_database(program(shards=servers)))
         load.goes_on()
-        operator = program(shards=servers).sharded()
+        operator = sharded_database(program(shards=servers))
         while any(resharding.finish(operator).values()):
             time.sleep(0.01)
         load.goes_on()

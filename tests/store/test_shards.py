@@ -11,9 +11,9 @@ import pytest
 from databases import Copies, dsn_of
 
 from pgqueue import Limit, PgQueue, Unique, chain
+from pgqueue.app.sharding import sharded_database
 from pgqueue.errors import ConfigurationError, InvalidOption, ShardDown, WrongShard
 from pgqueue.store import resharding
-from pgqueue.store.sharded import Sharded
 from pgqueue.values.sharding import home_of, shard_of_id, slots_of
 from pgqueue.worker.sharded import ShardedWorker
 
@@ -42,17 +42,11 @@ def _echo(n: int) -> int:
     return n
 
 
-def sharded(queue: PgQueue) -> Sharded:
-    database = queue.database
-    assert isinstance(database, Sharded)
-    return database
-
-
 @pytest.fixture
 def three(databases: Databases) -> Iterator[PgQueue]:
     """A queue of three shards."""
     queue = made(databases(3))
-    resharding.declare(sharded(queue))
+    resharding.declare(sharded_database(queue))
     yield queue
     queue.close()
 
@@ -60,7 +54,7 @@ def three(databases: Databases) -> Iterator[PgQueue]:
 def live(queue: PgQueue) -> dict[str, set[int]]:
     """On which shards each key is live."""
     found: dict[str, set[int]] = {}
-    for number, one in enumerate(sharded(queue).databases):
+    for number, one in enumerate(sharded_database(queue).databases):
         with one.connect() as connection:
             for (key,) in connection.execute(
                 "select coalesce(unique_key, lane) from pgqueue.jobs"
@@ -72,7 +66,7 @@ def live(queue: PgQueue) -> dict[str, set[int]]:
 
 def test_the_database_and_python_agree_on_the_home_of_every_key(three: PgQueue) -> None:
     keys = [*(f"key {n}" for n in range(200)), "", "ü\U0001f600", "a\nb", '{"n":1}']
-    with sharded(three).databases[0].connect() as connection:
+    with sharded_database(three).databases[0].connect() as connection:
         found = connection.execute(
             "select pgqueue.shard_of(key, '{4,0,17}') from unnest(%s::text[]) with ordinality as one (key, place) order by place",
             (keys,),
@@ -149,7 +143,7 @@ def test_a_transaction_of_the_caller_adds_only_what_lives_on_its_shard_and_stays
     keyed, plain = three.find_task("keyed"), three.find_task("plain")
     here = next(n for n in range(99) if three.shard_of(f'keyed{{"n":{n}}}') == 1)
     other = next(n for n in range(99) if three.shard_of(f'keyed{{"n":{n}}}') == 2)
-    with psycopg.connect(sharded(three).databases[1].dsn) as connection:
+    with psycopg.connect(sharded_database(three).databases[1].dsn) as connection:
         one = keyed.using(connection=connection).enqueue(here)
         any_ = plain.using(connection=connection).enqueue(1)
         with pytest.raises(WrongShard, match="OWN_CONNECTION"):
@@ -179,7 +173,7 @@ def test_what_two_shards_would_have_to_count_together_is_refused(three: PgQueue)
 def test_one_shard_that_is_down_leaves_the_others_serving(databases: Databases) -> None:
     dsns = databases(2)
     queue = made(dsns)
-    resharding.declare(sharded(queue))
+    resharding.declare(sharded_database(queue))
     queue.close()
     queue = made([dsns[0], "postgresql://nobody@127.0.0.1:1/none?connect_timeout=1"])
     homes = {n: home_of(f'keyed{{"n":{n}}}', (0, 1)) for n in range(12)}
@@ -197,14 +191,14 @@ def test_one_shard_that_is_down_leaves_the_others_serving(databases: Databases) 
 
 def test_whatever_adds_a_job_the_database_refuses_a_key_of_another_shard(three: PgQueue) -> None:
     foreign = next(n for n in range(99) if home_of(f"mine {n}", (0, 1, 2)) != 0)
-    with psycopg.connect(sharded(three).databases[0].dsn) as connection:
+    with psycopg.connect(sharded_database(three).databases[0].dsn) as connection:
         connection.execute(
             "select pgqueue.enqueue('plain', '{\"n\": 1}', unique_key => %s)", (f"mine {foreign}",)
         )
         with pytest.raises(psycopg.DatabaseError, match="lives on shard") as refused:
             connection.commit()
     assert refused.value.sqlstate == "PQ001"
-    former = PgQueue(sharded(three).databases[0].dsn)  # a program that knows nothing of shards
+    former = PgQueue(sharded_database(three).databases[0].dsn)  # a program that knows nothing of shards
     former.task(name="plain")(_echo)
     with pytest.raises(psycopg.DatabaseError, match="with all shards in its list"):
         former.find_task("plain").using(unique_key=f"mine {foreign}").enqueue(1)
