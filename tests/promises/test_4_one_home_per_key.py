@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psycopg
 import pytest
 from servers import on_the_oldest
 
-from pgqueue import Limit, PgQueue, Unique
+from pgqueue import JobHandle, Limit, PgQueue, Unique
 from pgqueue.app.sharding import sharded_database
 from pgqueue.embedded import embedded_binaries, throwaway_server
 from pgqueue.errors import ShardDown, WrongShard
@@ -28,7 +28,7 @@ from pgqueue.values.sharding import home_of, shard_of_id
 
 pytestmark = pytest.mark.skipif(on_the_oldest(), reason="three servers are made of the embedded binaries")
 KEYS = 24
-ENQUEUES = 60
+ENQUEUES = 40
 """Of each program, in each phase."""
 REFUSED = (WrongShard, ShardDown)
 
@@ -81,9 +81,25 @@ class Load:
             else:
                 self.live.append(live)
 
+    def hold(self, queue: PgQueue, keys: range, task: str) -> dict[int, tuple[JobHandle[Any], float]]:
+        """A live job of each key, from now until :meth:`release`."""
+        held: dict[int, tuple[JobHandle[Any], float]] = {}
+        while len(held) < len(keys):
+            for key in keys:
+                if key not in held and (handle := queue.find_task(task).enqueue(key)).accepted:
+                    held[key] = handle, time.monotonic()
+        return held
+
+    def release(self, held: dict[int, tuple[JobHandle[Any], float]]) -> None:
+        """Cancel them."""
+        for key, (handle, since) in held.items():
+            until = time.monotonic()
+            assert handle.cancel() == "cancelled"
+            self._note("held", Live(key, shard_of_id(handle.id), since, until))
+
     def goes_on(self) -> None:
         """Wait until every program has done its part of a phase."""
-        before = dict(self.done)
+        before = {name: done for name, done in self.done.items() if name != "held"}
         while any(self.done.get(name, 0) < before.get(name, 0) + ENQUEUES for name in before):
             time.sleep(0.01)
 
@@ -144,9 +160,13 @@ def test_no_key_is_live_on_two_shards_while_a_shard_is_added_under_load(
         thread.start()
     try:
         load.goes_on()
-        resharding.add(sharded_database(program(shards=servers)))
-        load.goes_on()
+        held = load.hold(old, range(KEYS), task)
         operator = sharded_database(program(shards=servers))
+        resharding.add(operator)
+        load.goes_on()
+        assert any(resharding.finish(operator).values()), "keys that are held do not move"
+        load.release(held)
+        load.goes_on()
         while any(resharding.finish(operator).values()):
             time.sleep(0.01)
         load.goes_on()

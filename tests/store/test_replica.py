@@ -111,6 +111,8 @@ def test_looks_are_answered_by_the_replica_and_what_was_just_committed_by_the_pr
     assert looked.job(old.id).state == new.status() == "ready", "a handle asks the primary"
     assert looked.job(new.id).id == new.id, "and the primary is asked for what the replica does not know"
     assert [one.queue for one in looked.control.known() if one.paused_at] == ["default"]
+    assert old.cancel() == old.status() == "cancelled"
+    assert looked.job(old.id).state == "ready", "as the standby has it"
     behind = looked.insight.replica()
     assert behind is not None
     assert behind.answers

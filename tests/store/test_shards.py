@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
@@ -12,8 +13,8 @@ from databases import Copies, dsn_of
 
 from pgqueue import Limit, PgQueue, Unique, chain
 from pgqueue.app.sharding import sharded_database
-from pgqueue.errors import ConfigurationError, InvalidOption, ShardDown, WrongShard
-from pgqueue.store import resharding
+from pgqueue.errors import ConfigurationError, ConnectionFailed, InvalidOption, ShardDown, WrongShard
+from pgqueue.store import resharding, shards
 from pgqueue.values.sharding import home_of, shard_of_id, slots_of
 from pgqueue.worker.sharded import ShardedWorker
 
@@ -189,6 +190,25 @@ def test_one_shard_that_is_down_leaves_the_others_serving(databases: Databases) 
     queue.close()
 
 
+def test_a_job_that_one_shard_may_have_stored_is_not_given_to_another(three: PgQueue) -> None:
+    first = sharded_database(three).of_number(0)
+    task = three.find_task("plain")
+    assert {shard_of_id(task.enqueue(n).id) for n in range(3)} == {0, 1, 2}
+    with ThreadPoolExecutor(1) as pool, first.connect() as locking, locking.transaction():
+        locking.execute("lock table pgqueue.jobs")
+        adding = [pool.submit(task.enqueue, 9)]
+        while not (waiting := locking.execute(WAITING).fetchall()):
+            pass
+        locking.execute("select pg_terminate_backend(%s)", waiting[0])
+        with pytest.raises(ConnectionFailed, match="is not known") as lost:
+            adding[0].result()
+    assert lost.value.maybe_done
+    assert len(three.jobs()) == 3
+
+
+WAITING = "select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+
+
 def test_whatever_adds_a_job_the_database_refuses_a_key_of_another_shard(three: PgQueue) -> None:
     foreign = next(n for n in range(99) if home_of(f"mine {n}", (0, 1, 2)) != 0)
     with psycopg.connect(sharded_database(three).databases[0].dsn) as connection:
@@ -203,3 +223,104 @@ def test_whatever_adds_a_job_the_database_refuses_a_key_of_another_shard(three: 
     with pytest.raises(psycopg.DatabaseError, match="with all shards in its list"):
         former.find_task("plain").using(unique_key=f"mine {foreign}").enqueue(1)
     former.close()
+
+
+@pytest.fixture
+def growing(databases: Databases) -> Iterator[PgQueue]:
+    """A queue of two shards to which a third is being added; shard 0 holds a moving key, ``held(growing)``."""
+    dsns = databases(3)
+    old = made(dsns[:2])
+    resharding.declare(sharded_database(old))
+    for n in moving_keys():
+        assert old.find_task("keyed").enqueue(n).accepted
+    queue = made(dsns)
+    resharding.add(sharded_database(queue))
+    yield queue
+    old.close()
+    queue.close()
+
+
+def moving_keys() -> list[int]:
+    """Two numbers whose keys move from shard 0 to shard 2."""
+    names = {n: f'keyed{{"n":{n}}}' for n in range(99)}
+    return [n for n, key in names.items() if (home_of(key, (0, 1)), home_of(key, (0, 1, 2))) == (0, 2)][:2]
+
+
+def test_while_keys_move_a_held_key_stays_where_it_is_and_a_free_one_goes_to_the_new_shard(
+    growing: PgQueue,
+) -> None:
+    keyed, (held, freed) = growing.find_task("keyed"), moving_keys()
+    assert not keyed.enqueue(held).accepted
+    (first,) = [job for job in growing.jobs() if job.args == {"n": freed}]
+    assert growing.cancel(first.id) == "cancelled"
+
+    former, new = (sharded_database(growing).of_number(number) for number in (0, 2))
+    key, other = f'keyed{{"n":{freed}}}', f'keyed{{"n":{held}}}'
+    assert new.run(shards.enter(key, shards.remaining())).verdict == "elsewhere", (
+        "not unless the former home let it go"
+    )
+    with psycopg.connect(former.dsn) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        with pytest.raises(WrongShard, match="READ COMMITTED"):
+            keyed.using(connection=connection).enqueue(freed)
+    unaware = made_of_one(former.dsn)
+    with pytest.raises(psycopg.DatabaseError, match="lives on shard 2"):
+        unaware.find_task("keyed").enqueue(freed)
+    unaware.close()
+    some = growing.enqueue_many([keyed.call(freed), keyed.call(held), keyed.call(1_000)])
+    assert [one.accepted for one in some] == [True, False, True]
+    assert shard_of_id(some[0].id) == 2
+    assert live(growing)[key] == {2}
+    assert live(growing)[other] == {0}
+
+
+def made_of_one(dsn: str) -> PgQueue:
+    """A program that knows nothing of shards."""
+    queue = PgQueue(dsn)
+    queue.task(name="keyed", unique=Unique(by="n"))(_echo)
+    return queue
+
+
+def test_a_key_is_not_let_go_while_a_transaction_that_adds_a_job_by_it_is_open(growing: PgQueue) -> None:
+    former, (held, _) = sharded_database(growing).of_number(0), moving_keys()
+    key = f'keyed{{"n":{held}}}'
+    with psycopg.connect(former.dsn) as adding, psycopg.connect(former.dsn) as asking:
+        assert former.run(shards.enter(key, shards.remaining()), adding).verdict == "here"
+        (job,) = [job for job in growing.jobs() if job.args == {"n": held}]
+        assert growing.cancel(job.id) == "cancelled"
+        asking.execute("set lock_timeout = '100ms'")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            former.run(shards.enter(key, shards.remaining()), asking)
+
+
+def test_a_period_holds_a_moving_key_and_a_dead_job_by_one_that_has_moved_comes_back_only_without_it(
+    growing: PgQueue,
+) -> None:
+    (held, freed), former = moving_keys(), sharded_database(growing).of_number(0)
+    key = f'keyed{{"n":{freed}}}'
+    (job,) = [one for one in growing.jobs() if one.args == {"n": freed}]
+    with former.connect() as connection:
+        connection.execute(DIES, (job.id,))
+        connection.execute(
+            "insert into pgqueue.unique_holds values (%s, %s, now() + interval '1 hour')", (key, job.id)
+        )
+    assert former.run(shards.remaining()) == 2
+    assert shard_of_id(growing.find_task("keyed").enqueue(freed).id) == 0
+    (again,) = [one for one in growing.jobs(state="ready") if one.args == {"n": freed}]
+    growing.cancel(again.id)
+    with former.connect() as connection:
+        connection.execute("delete from pgqueue.unique_holds")
+    assert shard_of_id(growing.find_task("keyed").enqueue(freed).id) == 2
+    with pytest.raises(psycopg.DatabaseError, match="retry it without its key"):
+        growing.retry(job.id)
+    assert growing.retry(job.id, without_key=True)
+    assert growing.job(job.id).state == "ready"
+    assert held
+
+
+DIES = """
+with gone as (delete from pgqueue.jobs where id = %s returning *)
+insert into pgqueue.dead_jobs (id, run_at, created_at, died_at, collisions, priority, attempts, max_attempts, reason, queue, task,
+                               unique_key, args)
+select id, run_at, created_at, now(), 0, 0, 1, 1, 'asked', queue, task, unique_key, args::jsonb from gone
+"""
