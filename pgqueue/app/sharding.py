@@ -10,7 +10,8 @@ from typing import Self, TypeVar
 from pgqueue.app.scheduling import Scheduling
 from pgqueue.errors import ConfigurationError, InvalidOption
 from pgqueue.store.database import Database
-from pgqueue.store.sharded import Shard, Sharded
+from pgqueue.store.places import Shard
+from pgqueue.store.sharded import Sharded
 from pgqueue.values.job import NewJob
 from pgqueue.values.sharding import home_of, require_one_home
 

@@ -9,7 +9,7 @@ from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, print_json, print_table
 from pgqueue.errors import ConnectionFailed
 from pgqueue.store import resharding
-from pgqueue.store.sharded import Shard
+from pgqueue.store.places import Shard
 from pgqueue.store.shards import remaining
 from pgqueue.values.sharding import ShardState
 

@@ -9,7 +9,9 @@ from collections.abc import Generator, Sequence
 from itertools import count
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from pgqueue.errors import ConfigurationError, ConnectionFailed, ShardDown
+import psycopg
+
+from pgqueue.errors import ConfigurationError, ConnectionFailed, ShardDown, WrongShard
 from pgqueue.store import shards
 from pgqueue.store.database import Database
 from pgqueue.store.dsn import without_secrets
@@ -19,6 +21,10 @@ from pgqueue.values.sharding import ShardState
 
 T = TypeVar("T")
 
+GUARDED = "PQ001"
+"""The SQLSTATE with which a shard's guard refuses a transaction that has added a job with a key of another shard."""
+ASK_AGAIN_AFTER = 60.0
+"""Seconds after which the databases are asked again, if one did not answer: jobs without keys go there, too, when it does."""
 AGAIN_AFTER = 5.0
 """Seconds for which a shard that did not answer is not asked for what others can do."""
 
@@ -66,6 +72,7 @@ class Places:
         """Ask them when it is first needed."""
         self.databases = databases
         self._shards: list[Shard] | None = None
+        self._ask_again_at = float("inf")
         self._away: dict[int, float] = {}
         self._turn = count()
 
@@ -75,7 +82,8 @@ class Places:
 
     def known(self) -> "Route[list[Shard]]":
         """What the databases say of themselves, as this process last heard it."""
-        if self._shards is None:
+        now = time.monotonic()
+        if self._shards is None or now >= self._ask_again_at:
             found = []
             for one in self.databases:
                 try:
@@ -89,7 +97,9 @@ class Places:
                 raise ConfigurationError(
                     f"{undeclared[0]} is no shard yet: declare the databases of the list with `pgqueue shards init`"
                 )
+            _require_different(found)
             self._shards = found
+            self._ask_again_at = now + (ASK_AGAIN_AFTER if any(one.error for one in found) else float("inf"))
         return self._shards
 
     def map(self) -> "Route[ShardState]":
@@ -120,12 +130,17 @@ class Places:
 
         Raises:
             ShardDown: it does not answer, or is not in the list.
+            WrongShard: its guard has refused a job whose key lives on another one.
         """
         database = yield from self.at(number)
         try:
             return (yield Ask(database, plan, OWN_CONNECTION))  # type: ignore[no-any-return]  # the plan's result
         except ConnectionFailed as error:
             raise _down(number, error) from error
+        except psycopg.Error as error:
+            if error.sqlstate == GUARDED:
+                raise WrongShard(f"{error.diag.message_primary}. {error.diag.message_hint}") from error
+            raise
 
     def in_turn(self) -> "Route[list[Shard]]":
         """The members that answered, another one first each time; those that did not answer of late are last."""
@@ -139,6 +154,20 @@ class Places:
     def note_away(self, shard: Shard) -> None:
         """Remember that a shard did not answer."""
         self._away[id(shard.database)] = time.monotonic() + AGAIN_AFTER
+
+
+def _require_different(found: Sequence[Shard]) -> None:
+    """Refuse a list in which one database is named twice: by a name and an alias, or through a pooler.
+
+    Raises:
+        ConfigurationError: it is.
+    """
+    seen: dict[int, Shard] = {}
+    for one in found:
+        if one.state is not None and (other := seen.setdefault(one.state.number, one)) is not one:
+            raise ConfigurationError(
+                f"{other.dsn} and {one.dsn} are both shard {one.state.number}: give each database once, and those of one queue only"
+            )
 
 
 def _down(number: int, error: ConnectionFailed) -> ShardDown:

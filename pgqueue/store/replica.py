@@ -58,6 +58,7 @@ class Replicated(Database):
         self.replica = Database(connect_within(replica, CONNECT_WITHIN), **pooling)
         self.replica.pools.wait = CONNECT_WITHIN
         self._away_until = 0.0
+        self._said = ""
         self.asked = False
 
     def run(self, plan: Plan[T], connection: object = None) -> T:
@@ -88,24 +89,28 @@ class Replicated(Database):
 
     def replica_status(self) -> ReplicaStatus:
         """How far the replica is behind, by both servers' logs."""
+        if (away := self._is_away()) is not None:
+            return away
         try:
             written = super().run(_written())
-        except DatabaseError:
+        except (DatabaseError, psycopg.Error):
             written = None
         try:
             return self.replica.run(_replayed(written))
-        except DatabaseError as error:
+        except (DatabaseError, psycopg.Error) as error:
             return ReplicaStatus(answers=False, error=str(error))
 
     async def areplica_status(self) -> ReplicaStatus:
         """As :meth:`replica_status`, awaited."""
+        if (away := self._is_away()) is not None:
+            return away
         try:
             written = await super().arun(_written())
-        except DatabaseError:
+        except (DatabaseError, psycopg.Error):
             written = None
         try:
             return await self.replica.arun(_replayed(written))
-        except DatabaseError as error:
+        except (DatabaseError, psycopg.Error) as error:
             return ReplicaStatus(answers=False, error=str(error))
 
     def close(self) -> None:
@@ -129,6 +134,12 @@ class Replicated(Database):
         self.asked = True
         return time.monotonic() >= self._away_until
 
+    def _is_away(self) -> ReplicaStatus | None:
+        """The answer for a replica that is not asked now; None: it is."""
+        if time.monotonic() >= self._away_until:
+            return None
+        return ReplicaStatus(answers=False, error=self._said)
+
     def _note(self, error: DatabaseError | None) -> None:
         """Remember whether the replica answers; log it where that has changed."""
         cause = None if error is None else error.__cause__
@@ -144,6 +155,7 @@ class Replicated(Database):
             log.warning(
                 "the replica does not answer; looks are answered by the primary", extra={"error": str(error)}
             )
+        self._said = str(error)
         self._away_until = time.monotonic() + AGAIN_AFTER
 
 

@@ -72,6 +72,8 @@ def add(queue: Sharded) -> list[ShardState]:
             raise ConfigurationError(f"{MOST_SHARDS:,} shards are the most")
         _install(undeclared[0])
         undeclared[0].run(shards.declare(number, longest))
+        said = next(one for one, state in known if state is not None).run(shards.settings())
+        undeclared[0].run(shards.put_settings(said))
         longest = (*longest, number)
     elif all(state.number in longest for state in states):
         pass  # it was interrupted: the others are told again

@@ -13,8 +13,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
-import psycopg
-
 from pgqueue.errors import ConfigurationError, ConnectionFailed, ShardDown, WrongShard
 from pgqueue.store import shards
 from pgqueue.store.database import Database
@@ -28,8 +26,6 @@ from pgqueue.values.sharding import ShardState, home_of, key_of, shard_of_id
 
 log = logging.getLogger("pgqueue.shards")
 
-GUARDED = "PQ001"
-"""The SQLSTATE with which a shard's guard refuses a transaction that has added a job with a key of another shard."""
 TRIES = 4
 """How often a job's home is looked for again because its key has moved."""
 
@@ -50,7 +46,8 @@ def route(places: Places, plan: Plan[Any]) -> Route[Any]:
         if isinstance(arguments.get(name), int):
             return places.on_shard(shard_of_id(arguments[name]), plan)
     raise ConfigurationError(
-        f"{plan.name} is not done over several shards: use queue.shard(n), the queue on one shard"
+        f"{plan.name} is not done over several shards: use queue.shard(n), the queue on one shard; in the shell "
+        "give --dsn of one database"
     )
 
 
@@ -84,8 +81,8 @@ def _merged(places: Places, plan: Plan[Any]) -> Route[Any]:
             missing.append(f"{one.dsn}: {error}")
     if not answers:
         raise ShardDown(f"no shard answers: {missing[0]}")
-    for one in missing:
-        log.warning("a shard does not answer: what is shown lacks its jobs", extra={"shard": one})
+    for said in missing:
+        log.warning("a shard does not answer: what is shown lacks its jobs", extra={"shard": said})
     return MERGED[plan.name](answers, plan.arguments)
 
 
@@ -111,7 +108,8 @@ def _everywhere(places: Places, plan: Plan[Any]) -> Route[Any]:
 def _enqueued(places: Places, plan: Plan[Any]) -> Route[Enqueued]:
     """A new job, at the home of its key."""
     key = key_of(plan.arguments["job"])
-    return (yield from (_anywhere(places, plan) if key is None else _at_home(places, key, plan)))
+    done: Enqueued = yield from (_anywhere(places, plan) if key is None else _at_home(places, key, plan))
+    return done
 
 
 def _enqueued_many(places: Places, plan: Plan[Any]) -> Route[list[Enqueued]]:
@@ -147,13 +145,11 @@ def _enqueued_many(places: Places, plan: Plan[Any]) -> Route[list[Enqueued]]:
 
 def _together(places: Places, number: int, plan: Plan[Any], jobs: Sequence[NewJob]) -> Route[list[Enqueued]]:
     """Jobs of several keys of one shard, all or none; one by one, where a key has moved meanwhile."""
-    key = next(key for job in jobs if (key := key_of(job)) is not None)
-    part = plan.but(jobs=jobs)
+    first = next(key for job in jobs if (key := key_of(job)) is not None)
     try:
-        entered = yield from places.on_shard(number, shards.enter(key, part))
-    except psycopg.Error as error:
-        if error.sqlstate != GUARDED:
-            raise
+        entered = yield from places.on_shard(number, shards.enter(first, plan.but(jobs=jobs)))
+    except WrongShard:
+        pass  # the guard has refused another key
     else:
         if entered.verdict == "here":
             return cast("list[Enqueued]", entered.answer)

@@ -1,6 +1,6 @@
 """Plans about the shards of a queue: what each says of itself, and how one is added. docs/explain/shards.md has the protocol."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from pgqueue.errors import ConfigurationError
@@ -51,6 +51,19 @@ def content() -> Steps[tuple[bool, bool]]:
     """Whether the database has jobs, and whether live ones have keys."""
     ((jobs, keys),) = yield Statement("shards/content", {})
     return jobs, keys
+
+
+@plan
+def settings() -> Steps[dict[str, str]]:
+    """What operators have said of queues and limits here."""
+    ((queues, limits),) = yield Statement("shards/settings", {})
+    return {"queues": queues, "limits": limits}
+
+
+@plan
+def put_settings(said: Mapping[str, str]) -> Steps[None]:
+    """Store what :func:`settings` returned on another shard."""
+    yield Statement("shards/put_settings", said, returns=False)
 
 
 @plan

@@ -8,18 +8,20 @@ and the others have the rest.
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.sharding import on_database, require_movable, sharded_database
-from pgqueue.errors import ConfigurationError, ConnectionFailed, ShardDown
+from pgqueue.errors import ConfigurationError, ConnectionFailed, SchemaError, ShardDown
 from pgqueue.store.sharded import Sharded
 from pgqueue.values.health import Vitals
 from pgqueue.values.load import Bounds, checked_bounds
 from pgqueue.values.sharding import slots_of
-from pgqueue.values.workers import End
 from pgqueue.worker.joblog import worker_log
 from pgqueue.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from pgqueue.values.workers import End
 
 log = worker_log()
 
@@ -37,12 +39,13 @@ class ShardedWorker:
         supervised: as of :class:`~pgqueue.worker.worker.Worker`.
         app: as of :class:`~pgqueue.worker.worker.Worker`.
         workers: those that run now, by the place of their database in the list.
+        asked_to_end: how one of its workers was asked from outside to end; then all end. None: none was.
     """
 
     supervised = False
     app: str | None = None
 
-    def __init__(self, queue: PgQueue, *, concurrency: int | tuple[int, int] = 20, **options: Any) -> None:  # noqa: ANN401 - Worker's own
+    def __init__(self, queue: PgQueue, *, concurrency: int | tuple[int, int] = 20, **options: Any) -> None:  # noqa: ANN401, D417 - Worker's own
         """Describe the workers; :meth:`run` starts them. The other options are those of :class:`~pgqueue.worker.worker.Worker`.
 
         Args:
@@ -55,6 +58,7 @@ class ShardedWorker:
         """
         self.queue = queue
         self.workers: dict[int, Worker] = {}
+        self.asked_to_end: End | None = None
         self._databases = sharded_database(queue).databases
         self._total = checked_bounds(concurrency).maximum
         if self._total < len(self._databases):
@@ -68,11 +72,6 @@ class ShardedWorker:
         Worker(
             on_database(queue, self._databases[0], first=True), concurrency=self._total, **options
         )  # refuses wrong options
-
-    @property
-    def asked_to_end(self) -> End | None:
-        """How one of its workers was asked to end from outside; then all end. None: none was."""
-        return next((one.asked_to_end for one in self.workers.values() if one.asked_to_end), None)
 
     def vitals(self) -> Vitals:
         """How the worker is that renewed its lease last. From any thread.
@@ -97,8 +96,7 @@ class ShardedWorker:
 
         Raises:
             ConnectionFailed: no shard answers at the start.
-            ConfigurationError: a database is no shard.
-            SchemaError: the schema of one is missing, too old or too new.
+            ConfigurationError: no database that answers is a shard.
         """
         database = sharded_database(self.queue)
         known = await database.ashards()
@@ -126,7 +124,7 @@ class ShardedWorker:
             self.workers[place] = worker
             try:
                 await worker.run()
-            except ConnectionFailed as error:
+            except (ConnectionFailed, SchemaError) as error:
                 if not told:
                     log.warning(
                         "a shard does not answer; its jobs wait", extra={"shard": place, "error": str(error)}
@@ -134,6 +132,7 @@ class ShardedWorker:
                 told = True
             else:
                 if worker.asked_to_end:
+                    self.asked_to_end = worker.asked_to_end
                     self.stop()
                 told = False
             finally:

@@ -19,6 +19,7 @@ from pgqueue import PgQueue, chain
 from pgqueue.cli.main import main
 from pgqueue.embedded import Server, embedded_binaries, throwaway_server
 from pgqueue.errors import ConfigurationError
+from pgqueue.spark.source import here
 from pgqueue.store import (
     control,
     depths,
@@ -252,6 +253,27 @@ def test_the_command_says_how_old_what_it_shows_may_be(pair: Pair, looked: PgQue
     assert listed.stderr == "note: from a replica, 0.0 s behind\n"
     shown = CliRunner().invoke(main, [*where, "top", "--once"])
     assert "; from a replica, 0.0 s behind" in shown.stdout
+
+
+def test_spark_reads_from_the_replica_and_writes_to_the_primary(
+    pair: Pair, looked: PgQueue, replay: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = looked.find_task("mail").enqueue()
+    replay("on")
+    monkeypatch.setenv("PGQUEUE_DSN", pair[0].dsn)
+    monkeypatch.setenv("PGQUEUE_REPLICA_DSN", pair[1].dsn)
+    source = here()({"table": "jobs"})
+    reader = source.reader(source.schema())
+    replay("off")
+    looked.find_task("mail").enqueue()
+    read: list[int] = []
+    for part in reader.partitions():
+        for batch in reader.read(part):
+            read += batch.column("id").to_pylist()  # type: ignore[union-attr]  # it is Arrow's
+    assert max(read) == handle.id, "what the standby has"
+    assert here()({})._for_writing()["dsn"] == pair[0].dsn  # noqa: SLF001 - a writer would be made of it
+    ended = here()({"table": "ended"})
+    assert ended.streamReader(ended.schema()).initialOffset()
 
 
 def test_a_replica_of_the_environment_belongs_to_the_database_of_the_environment(

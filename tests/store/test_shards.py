@@ -10,6 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 from databases import Copies, dsn_of
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 from pgqueue import Limit, PgQueue, Unique, chain
 from pgqueue.app.sharding import sharded_database
@@ -190,6 +192,36 @@ def test_one_shard_that_is_down_leaves_the_others_serving(databases: Databases) 
     queue.close()
 
 
+async def test_a_worker_serves_the_shards_that_answer_and_the_other_when_it_does(
+    databases: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pgqueue.worker.sharded.AGAIN_AFTER", 0.05)
+    dsns = databases(2)
+    queue = made(dsns)
+    resharding.declare(sharded_database(queue))
+    handles = [await queue.find_task("keyed").aenqueue(n) for n in range(12)]
+    by_shard = {number: [one for one in handles if shard_of_id(one.id) == number] for number in (0, 1)}
+    with psycopg.connect(dsns[0], autocommit=True) as connection:
+        name = conninfo_to_dict(dsns[1])["dbname"]
+        connection.execute(
+            sql.SQL("alter database {} allow_connections false").format(sql.Identifier(str(name)))
+        )
+        connection.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", (name,)
+        )
+        worker = ShardedWorker(queue, concurrency=4)
+        runner = asyncio.create_task(worker.run())
+        assert [await one.aresult(30) is not None for one in by_shard[0]] == [True] * len(by_shard[0])
+        connection.execute(
+            sql.SQL("alter database {} allow_connections true").format(sql.Identifier(str(name)))
+        )
+    assert [await one.aresult(30) is not None for one in by_shard[1]] == [True] * len(by_shard[1])
+    worker.stop()
+    await runner
+    await queue.aclose()
+    queue.close()
+
+
 def test_a_job_that_one_shard_may_have_stored_is_not_given_to_another(three: PgQueue) -> None:
     first = sharded_database(three).of_number(0)
     task = three.find_task("plain")
@@ -311,7 +343,7 @@ def test_a_period_holds_a_moving_key_and_a_dead_job_by_one_that_has_moved_comes_
     with former.connect() as connection:
         connection.execute("delete from pgqueue.unique_holds")
     assert shard_of_id(growing.find_task("keyed").enqueue(freed).id) == 2
-    with pytest.raises(psycopg.DatabaseError, match="retry it without its key"):
+    with pytest.raises(WrongShard, match="retry it without its key"):
         growing.retry(job.id)
     assert growing.retry(job.id, without_key=True)
     assert growing.job(job.id).state == "ready"
