@@ -7,6 +7,7 @@ from pgqueue.app.pgqueue import PgQueue
 from pgqueue.app.sharding import sharded_database
 from pgqueue.cli.app import with_queue
 from pgqueue.cli.output import json_option, print_json, print_table
+from pgqueue.cli.verbs import Group
 from pgqueue.errors import ConnectionFailed
 from pgqueue.store import resharding
 from pgqueue.store.places import Shard
@@ -16,7 +17,7 @@ from pgqueue.values.sharding import ShardState
 HEADS = ("shard", "where", "state", "keys that move")
 
 
-@click.group()
+@click.group(cls=Group)
 def shards() -> None:
     """List the shards of a queue; declare them, add one."""
 

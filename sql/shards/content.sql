@@ -1,5 +1,5 @@
 -- shards/content: whether this database has jobs or flows, and whether a live one has a key.
--- index: jobs_pkey, dead_jobs_pkey, flows_pkey
+-- index: none: the first row of each table, or of those with keys, is enough
 -- locks: none
 -- run by: pgqueue shards init, add
 select exists (select from pgqueue.jobs) or exists (select from pgqueue.dead_jobs) or exists (select from pgqueue.job_history)
