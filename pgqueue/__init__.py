@@ -42,6 +42,7 @@ if _typing.TYPE_CHECKING:
         OldestReady,
     )
     from pgqueue.values.version import __version__
+    from pgqueue.worker.sharded import ShardedWorker
     from pgqueue.worker.worker import Worker
 
 __all__ = [
@@ -82,6 +83,7 @@ __all__ = [
     "Rate",
     "Retry",
     "RetryLater",
+    "ShardedWorker",
     "Snooze",
     "Superseded",
     "TakenJob",
@@ -115,6 +117,10 @@ def __getattr__(name: str) -> _typing.Any:  # noqa: ANN401 - a module's attribut
         from pgqueue.worker.worker import Worker  # noqa: PLC0415 - this is the point
 
         return Worker
+    if name == "ShardedWorker":
+        from pgqueue.worker.sharded import ShardedWorker  # noqa: PLC0415 - this is the point
+
+        return ShardedWorker
     if name == "__version__":
         from pgqueue.values.version import __version__  # noqa: PLC0415 - it reads a file
 

@@ -81,7 +81,12 @@ def embedded_binaries(*, instead: str = "set PGQUEUE_DSN") -> Path:
 
 
 class Server:
-    """A PostgreSQL server, its data and its socket in one folder."""
+    """A PostgreSQL server, its data and its socket in one folder.
+
+    Attributes:
+        dsn: of its database ``postgres``.
+        identity: the user that it runs as, as arguments of :mod:`subprocess`; empty: the current user.
+    """
 
     def __init__(self, binaries: Path, folder: Path, identity: Mapping[str, Any]) -> None:
         """Start nothing yet.
@@ -92,6 +97,7 @@ class Server:
             identity: the user to run as, as arguments of :mod:`subprocess`; empty: the current user.
         """
         self.dsn = f"postgresql://postgres:@/postgres?host={folder}"
+        self.identity = identity
         self._binaries = binaries
         self._folder = folder
         self._data = folder / "data"

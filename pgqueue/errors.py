@@ -18,6 +18,8 @@
     │   └── PayloadNotDecodable     found by a worker; the job is dead
     ├── DatabaseError
     │   ├── ConnectionFailed        no connection could be made
+    │   │   └── ShardDown           a shard does not answer; jobs whose keys live on others go on
+    │   ├── WrongShard              a key lives on another shard than the connection, or than the rest of the flow
     │   ├── UnsupportedConnection   not a kind of connection that jobs can be enqueued on
     │   └── SchemaError
     │       ├── SchemaMissing       `pgqueue migrate` was never run
@@ -134,7 +136,21 @@ class DatabaseError(PgQueueError):
 
 
 class ConnectionFailed(DatabaseError):
-    """No connection could be made."""
+    """No connection could be made, or it was lost.
+
+    Attributes:
+        maybe_done: whether the connection was lost after something was asked, which may have been done.
+    """
+
+    maybe_done = False
+
+
+class ShardDown(ConnectionFailed):
+    """A shard of the queue does not answer, and what was asked lives there. Other shards are not affected."""
+
+
+class WrongShard(DatabaseError):
+    """What was asked cannot be done on one shard: a key lives on another one than the connection or the rest of the flow."""
 
 
 class UnsupportedConnection(DatabaseError, TypeError):

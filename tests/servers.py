@@ -3,12 +3,13 @@
 import os
 import shutil
 import socket
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pgqueue.embedded import embedded_server, throwaway_server
+from pgqueue.embedded import Server, embedded_binaries, embedded_server, throwaway_server
 from pgqueue.testing.databases import hasten
 
 DEBIAN = Path("/usr/lib/postgresql")
@@ -53,6 +54,24 @@ def debian_server() -> Iterator[str]:
     with throwaway_server(binaries[-1]) as server:
         hasten(server.dsn)
         yield server.dsn
+
+
+@contextmanager
+def standby_of(primary: Server) -> Iterator[Server]:
+    """A hot standby that streams from a server, which must run on the embedded binaries; deleted at the end."""
+    binaries, folder = embedded_binaries(), Path(tempfile.mkdtemp(prefix="pgqueue-standby-"))
+    standby = Server(binaries, folder, primary.identity)
+    words = ["-d", primary.dsn, "-D", str(folder / "data"), "-R", "-X", "stream", "-c", "fast", "--no-sync"]
+    try:
+        subprocess.run([str(binaries / "pg_basebackup"), *words], check=True, capture_output=True)  # noqa: S603 - a fixed command
+        if primary.identity:
+            for path in (folder, *folder.rglob("*")):
+                os.chown(path, primary.identity["user"], primary.identity["group"], follow_symlinks=False)
+        standby.start()
+        yield standby
+    finally:
+        standby.stop()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def free_port() -> int:

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Generic, TypeVar
 
 from pgqueue.app.jobs import Jobs
-from pgqueue.app.results import Returns, aended, ended, typed_result_of
+from pgqueue.app.results import Returns, aended, aplace_of, ended, place_of, typed_result_of
 from pgqueue.values.job import Enqueued, JobState, Outcome
 from pgqueue.values.note import Progress
 from pgqueue.values.why import Why
@@ -49,11 +49,11 @@ class JobHandle(Generic[R]):
         Raises:
             JobNotFound: there is no record of it: not committed, rolled back, or its history was dropped.
         """
-        return self._queue.job(self.id).state
+        return self._queue._state(self.id)  # noqa: SLF001 - the queue's own side of it
 
     async def astatus(self) -> JobState:
         """As :meth:`status`, awaited."""
-        return (await self._queue.ajob(self.id)).state
+        return await self._queue._astate(self.id)  # noqa: SLF001 - the queue's own side of it
 
     def progress(self) -> Progress | None:
         """How far the job is, as its task last reported with ``ctx.progress``; None: it has not."""
@@ -99,13 +99,15 @@ class JobHandle(Generic[R]):
             PayloadNotDecodable: the result does not fit the annotation, or the queue's codec cannot decode it.
         """
         queue = self._queue
-        look = ended(queue.database, self.id, timeout, keeps_history=queue.keeps_history)
+        look = ended(place_of(queue.database, self.id), self.id, timeout, keeps_history=queue.keeps_history)
         return typed_result_of(look, self._tasks, queue.codec)  # type: ignore[no-any-return]  # as annotated
 
     async def aresult(self, timeout: float | timedelta | None = None) -> R:  # noqa: ASYNC109 - as the blocking one
         """As :meth:`result`, awaited."""
         queue = self._queue
-        look = await aended(queue.database, self.id, timeout, keeps_history=queue.keeps_history)
+        look = await aended(
+            await aplace_of(queue.database, self.id), self.id, timeout, keeps_history=queue.keeps_history
+        )
         return typed_result_of(look, self._tasks, queue.codec)  # type: ignore[no-any-return]  # the task says the type
 
     @property

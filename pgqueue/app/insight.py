@@ -15,6 +15,7 @@ from pgqueue.store import insight, limit_control, searching, standings
 from pgqueue.store import story as stories
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan
+from pgqueue.store.replica import Replicated
 from pgqueue.values.codec import Codec, encoded_key, opened
 from pgqueue.values.insight import Errors, Found, Running, ScheduleLag, StoreHealth
 from pgqueue.values.job import JobState, states_of
@@ -22,6 +23,7 @@ from pgqueue.values.job_filter import JobFilter
 from pgqueue.values.limit import Numbers
 from pgqueue.values.limit_status import LimitStatus
 from pgqueue.values.options import check_page, check_text
+from pgqueue.values.replica import ReplicaStatus
 from pgqueue.values.standing import QueueStanding
 from pgqueue.values.story import Story
 
@@ -174,6 +176,16 @@ class Insight(OverTime):
     async def alimits(self) -> Sequence[LimitStatus]:
         """As :meth:`limits`, awaited."""
         return await self._queue.database.arun(limit_control.glanced(self._queue.limits))
+
+    def replica(self) -> ReplicaStatus | None:
+        """How far behind the replica is that answers these methods; None: the queue has none, the primary answers."""
+        database = self._queue.database.itself
+        return database.replica_status() if isinstance(database, Replicated) else None
+
+    async def areplica(self) -> ReplicaStatus | None:
+        """As :meth:`replica`, awaited."""
+        database = self._queue.database.itself
+        return await database.areplica_status() if isinstance(database, Replicated) else None
 
     def store(self) -> StoreHealth:
         """How the tables stand: sizes, dead rows, what holds vacuum back, partitions of the history."""

@@ -7,7 +7,7 @@ from typing import Any
 from pgqueue.app.flow_steering import FlowSteering
 from pgqueue.app.operator import me, signed
 from pgqueue.app.progress import opened_progress
-from pgqueue.app.results import aended, ended, not_found, result_of
+from pgqueue.app.results import aended, aplace_of, ended, not_found, place_of, result_of
 from pgqueue.errors import InvalidOption, JobNotFound
 from pgqueue.store import bulk, control, notes, queues, standings
 from pgqueue.store import why as store_why
@@ -320,12 +320,19 @@ class Jobs(FlowSteering):
             ResultNotKept: it has succeeded, and its result was not kept; the message says why.
             PayloadNotDecodable: the queue's codec cannot decode the result.
         """
-        look = ended(self.database, _id(job_id), timeout, keeps_history=self.keeps_history)
+        look = ended(
+            place_of(self.database, _id(job_id)), _id(job_id), timeout, keeps_history=self.keeps_history
+        )
         return result_of(look, self.codec)
 
     async def aresult(self, job_id: int, *, timeout: float | timedelta | None = None) -> Any:  # noqa: ANN401, ASYNC109
         """As :meth:`result`, awaited."""
-        look = await aended(self.database, _id(job_id), timeout, keeps_history=self.keeps_history)
+        look = await aended(
+            await aplace_of(self.database, _id(job_id)),
+            _id(job_id),
+            timeout,
+            keeps_history=self.keeps_history,
+        )
         return result_of(look, self.codec)
 
     def progress(self, job_id: int) -> Progress | None:
@@ -339,6 +346,14 @@ class Jobs(FlowSteering):
     async def aprogress(self, job_id: int) -> Progress | None:
         """As :meth:`progress`, awaited."""
         return opened_progress(self.codec, await self.database.arun(notes.progress(_id(job_id))))
+
+    def _state(self, job_id: int) -> JobState:
+        """Where a job stands now, by the primary."""
+        return self._found(job_id, self.database.run(control.show(job_id).on_primary())).state
+
+    async def _astate(self, job_id: int) -> JobState:
+        """As :meth:`_state`, awaited."""
+        return self._found(job_id, await self.database.arun(control.show(job_id).on_primary())).state
 
     def _found(self, job_id: int, job: Job | None) -> Job:
         if job is None:

@@ -1,7 +1,8 @@
 """The queue: where jobs are enqueued and taken.
 
 :class:`PgQueue` inherits what looks at jobs and steers them (:mod:`pgqueue.app.jobs`), what adds them
-(:mod:`pgqueue.app.enqueuing`), and what registers tasks (:mod:`pgqueue.app.registry`), each from the one before it.
+(:mod:`pgqueue.app.enqueuing`), what registers tasks (:mod:`pgqueue.app.registry`), and what
+tells of shards (:mod:`pgqueue.app.sharding`), each from the one before it.
 Every public method runs one plan of the store. Methods that touch the database come in pairs; the awaited one has
 Django's ``a`` prefix and the same parameters, which one test checks.
 """
@@ -15,12 +16,15 @@ from pgqueue.app.handle import JobHandle
 from pgqueue.app.hooks import Hooks
 from pgqueue.app.middleware import Middleware, at_enqueue, checked
 from pgqueue.app.observer import Observer, Observers
-from pgqueue.app.scheduling import Scheduling
+from pgqueue.app.sharding import Sharding
 from pgqueue.app.take import AsyncTake, Take
 from pgqueue.app.task import Call, Task, require_task
 from pgqueue.app.undertest import under_test
 from pgqueue.errors import Duration, InvalidOption, as_delay, as_duration, as_limit
 from pgqueue.store.database import Database
+from pgqueue.store.dsn import replica_in_environment
+from pgqueue.store.replica import Replicated
+from pgqueue.store.sharded import Sharded, require_only_shards
 from pgqueue.values.codec import Codec, checked_codec
 from pgqueue.values.event import Event, JobEventName, WorkerEvent, WorkerEventName
 from pgqueue.values.job import NewJob
@@ -72,7 +76,7 @@ class Rules(NamedTuple):
         )
 
 
-class PgQueue(Scheduling):
+class PgQueue(Sharding):
     """A job queue in a PostgreSQL database."""
 
     def __init__(
@@ -87,6 +91,8 @@ class PgQueue(Scheduling):
         max_payload: int = DEFAULT_LIMIT,
         behind_pooler: bool = False,
         direct_dsn: str | None = None,
+        replica: str | None = None,
+        shards: Sequence[str] | None = None,
         pool_size: int = 10,
         middleware: Iterable[Middleware] = (),
         codec: Codec | None = None,
@@ -109,7 +115,11 @@ class PgQueue(Scheduling):
             behind_pooler: ``dsn`` leads to a transaction pooler such as PgBouncer.
             direct_dsn: how to reach the server past that pooler, so that workers can listen; by default
                 PGQUEUE_DIRECT_DSN in the environment.
-            pool_size: at most how many connections of each kind (blocking, awaitable) to keep.
+            replica: the DSN of a streaming replica. It answers what only looks at jobs and queues, a moment late; by default
+                PGQUEUE_REPLICA_DSN in the environment, if ``dsn`` is from there, too.
+            shards: the DSNs of several databases in place of ``dsn``: each job lives on one of them, by its limit or unique
+                key, and workers serve all.
+            pool_size: at most how many connections of each kind (blocking, awaitable) to keep; with shards, to each.
             middleware: what runs around each attempt of each task, the outermost first.
             codec: encodes what is stored of jobs, and decodes it; None: all is stored in clear.
 
@@ -119,15 +129,18 @@ class PgQueue(Scheduling):
         rules = Rules.checked(
             queues=queues, history=history, dead=dead, history_args=history_args, max_payload=max_payload
         )
-        super().__init__(
-            self._make_database(
-                dsn, schema=schema, direct_dsn=direct_dsn, behind_pooler=behind_pooler, pool_size=pool_size
-            )
-        )
+        where: dict[str, Any] = {"replica": replica} if replica else {}
+        if shards is not None:
+            require_only_shards(dsn, replica, direct_dsn)
+            where["shards"] = shards
+        where |= {"schema": schema, "direct_dsn": direct_dsn, "behind_pooler": behind_pooler}
+        super().__init__(self._make_database(dsn, pool_size=pool_size, **where))
         self.database = under_test(self, self.database)
         self.queues, self.history, self.dead, self.history_args, self.max_payload = rules
         self.middleware = (*self._framework_middleware(), *checked(middleware))
         self._at_enqueue = at_enqueue(self.middleware)
+        if shards is not None:
+            self._at_enqueue = (*self._at_enqueue, self._with_one_home())
         self.codec = checked_codec(codec)
         self._tasks = {}
         self._batch_tasks = set()
@@ -289,7 +302,11 @@ class PgQueue(Scheduling):
 
     def _make_database(self, dsn: str | None, **options: Any) -> Database:  # noqa: ANN401 - Database's own
         """Where this queue's jobs are to be; a framework's queue overrides it."""
-        return Database(dsn, **options)
+        shards = options.pop("shards", None)
+        if shards is not None:
+            return Sharded(shards, **options)
+        replica = options.pop("replica", None) or (replica_in_environment() if dsn is None else None)
+        return Replicated(dsn, replica=replica, **options) if replica else Database(dsn, **options)
 
     def _take_options(
         self,

@@ -26,12 +26,14 @@ from pgqueue.store.database import Database
 from pgqueue.store.ends import End
 from pgqueue.store.joining import OWN_CONNECTION
 from pgqueue.store.plan import Plan
+from pgqueue.store.sharded import Sharded
 from pgqueue.store.waiting import Look
 from pgqueue.values.codec import Codec, opened, result_text
 from pgqueue.values.job import Job, JobState
 from pgqueue.values.lease import spoken
 from pgqueue.values.readable import value_of
 from pgqueue.values.result import NOT_RETURNED, ReturnType
+from pgqueue.values.sharding import shard_of_id
 from pgqueue.values.verdict import why_not_kept
 from pgqueue.values.why import NO_RECORD, Why
 
@@ -63,6 +65,16 @@ class Returns(Protocol):
     @property
     def returns(self) -> ReturnType:
         """What it says that it returns."""
+
+
+def place_of(database: Database, job_id: int) -> Database:
+    """The database in which a job's end is waited for: of several shards, the job's."""
+    return database.of_job(job_id) if isinstance(database, Sharded) else database
+
+
+async def aplace_of(database: Database, job_id: int) -> Database:
+    """As :func:`place_of`, awaited."""
+    return await database.aof_number(shard_of_id(job_id)) if isinstance(database, Sharded) else database
 
 
 def ended(database: Database, job_id: int, timeout: float | timedelta | None, *, keeps_history: bool) -> Look:

@@ -34,7 +34,7 @@ def stack(queue: Asked, job_id: int, timeout: Duration, by: str | None) -> Stack
     database, within = queue.database, as_limit("timeout", timeout)
     found = database.run(_asking(job_id, by))
     if found is None:
-        raise _not_running(job_id, database.run(control.show(job_id)))
+        raise _not_running(job_id, database.run(control.show(job_id).on_primary()))
     for pause in _looks(within):
         time.sleep(pause)
         found = database.run(stacks.look(job_id)) or found
@@ -48,7 +48,7 @@ async def astack(queue: Asked, job_id: int, timeout: Duration, by: str | None) -
     database, within = queue.database, as_limit("timeout", timeout)
     found = await database.arun(_asking(job_id, by))
     if found is None:
-        raise _not_running(job_id, await database.arun(control.show(job_id)))
+        raise _not_running(job_id, await database.arun(control.show(job_id).on_primary()))
     for pause in _looks(within):
         await asyncio.sleep(pause)
         found = await database.arun(stacks.look(job_id)) or found

@@ -13,6 +13,7 @@ import click
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.errors import ConfigurationError
+from pgqueue.store.replica import Replicated, with_replica
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -25,7 +26,7 @@ FORM = "use MODULE:ATTRIBUTE, for example shop.jobs:queue"
 class Settings:
     """The options of every command; None or False: not given. ``arguments`` is the whole command line."""
 
-    OPTIONS: ClassVar = ("app", "dsn", "schema", "behind_pooler", "direct_dsn")
+    OPTIONS: ClassVar = ("app", "dsn", "schema", "behind_pooler", "direct_dsn", "replica_dsn")
 
     arguments: tuple[str, ...] = ()
     app: str | None = None
@@ -33,6 +34,7 @@ class Settings:
     schema: str | None = None
     behind_pooler: bool = False
     direct_dsn: str | None = None
+    replica_dsn: str | None = None
 
     def queue(self) -> PgQueue:
         """The queue to read or change: the app's if there is one, else that of the DSN.
@@ -47,6 +49,7 @@ class Settings:
             schema=self.schema or "pgqueue",
             behind_pooler=self.behind_pooler,
             direct_dsn=self.direct_dsn,
+            replica=self.replica_dsn,
         )
 
     def app_queue(self) -> PgQueue:
@@ -65,6 +68,8 @@ class Settings:
                 behind_pooler=self.behind_pooler,
                 direct_dsn=self.direct_dsn,
             )
+        if self.replica_dsn:
+            queue.database = with_replica(queue.database, self.replica_dsn)
         return queue
 
 
@@ -75,10 +80,19 @@ def with_queue(verb: Callable[Concatenate[PgQueue, P], R]) -> Callable[P, R]:
     def call(settings: Settings, /, *args: P.args, **kwargs: P.kwargs) -> R:
         queue = settings.queue()
         click.get_current_context().call_on_close(queue.close)
-        return verb(queue, *args, **kwargs)
+        try:
+            return verb(queue, *args, **kwargs)
+        finally:
+            _tell_of_replica(queue)
 
     call.__name__, call.__doc__ = verb.__name__, verb.__doc__
     return call
+
+
+def _tell_of_replica(queue: PgQueue) -> None:
+    """Say on stderr how old what was shown may be, where a replica was to answer."""
+    if isinstance(queue.database, Replicated) and queue.database.asked:
+        click.echo(f"note: {queue.database.replica_status()}", err=True)
 
 
 def find(app: str) -> PgQueue:

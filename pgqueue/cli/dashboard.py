@@ -15,6 +15,7 @@ import click
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.app import with_queue
 from pgqueue.errors import ConfigurationError, InvalidOption
+from pgqueue.store.sharded import Sharded
 
 THREADS: Final = 8
 PORT: Final = 8765
@@ -122,14 +123,24 @@ def _app(
         from pgqueue.dashboard import LOOPBACK_HOSTS, Dashboard, on_this_machine  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise ConfigurationError(f"{error}; install it: pip install 'pgqueue[dashboard]'") from error
+    shards = _shards(queue)
     return Dashboard(
-        queue,
+        None if shards else queue,
+        queues=shards or None,
         token=token,
         login=on_this_machine if token is None else None,
         actions=actions,
         hosts=[*LOOPBACK_HOSTS, *names] if local else names or None,
         trust_proxy=trust_proxy,
     )
+
+
+def _shards(queue: PgQueue) -> dict[str, PgQueue]:
+    """The queue on each of its shards that answers; empty: it has no shards."""
+    if not isinstance(queue.database.itself, Sharded):
+        return {}
+    numbers = sorted(one.state.number for one in queue.shards() if one.state is not None)
+    return {f"shard {number}": queue.shard(number) for number in numbers}
 
 
 def _server(app: Any, address: str, port: int) -> Any:  # noqa: ANN401 - Waitress has no types

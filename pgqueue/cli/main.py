@@ -45,6 +45,7 @@ VERBS = {
     ),
     "queues": Verb("pgqueue.cli.queues:queues", "List, pause, drain, set, purge or move queues."),
     "schedules": Verb("pgqueue.cli.schedules:schedules", "List, add, pause or fire schedules."),
+    "shards": Verb("pgqueue.cli.shards:shards", "List the shards of a queue; declare them, add one."),
     "signal": Verb("pgqueue.cli.signal:signal", "Send a signal to a job that waits for it, or to a key."),
     "top": Verb("pgqueue.cli.top.command:top", "Show queues, workers, tasks and running jobs, live."),
     "why": Verb("pgqueue.cli.why:why", "Say why a job does not run."),
@@ -108,6 +109,11 @@ def _about_the_database(*, hidden: bool = False) -> Callable[[F], F]:
 
     def add(function: F) -> F:
         for option in (
+            partial(
+                click.option,
+                "--replica-dsn",
+                help="A streaming replica that answers what only looks; without it the app's own, or PGQUEUE_REPLICA_DSN.",
+            ),
             partial(
                 click.option,
                 "--direct-dsn",

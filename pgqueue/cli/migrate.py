@@ -7,6 +7,7 @@ from pgqueue.cli.app import with_queue
 from pgqueue.errors import SchemaError
 from pgqueue.store import schema
 from pgqueue.store.database import Database
+from pgqueue.store.sharded import Sharded
 
 
 @click.command()
@@ -27,12 +28,14 @@ def migrate(queue: PgQueue, /, *, to: str | None, sql: bool, check: bool) -> Non
     database, revision = queue.database, to or "head"
     if sql:
         schema.upgrade_script(schema=database.catalogue.schema, revision=revision)
-    elif check:
-        _check(database)
-    else:
-        database.connect().close()  # its error is one line, without the password
-        schema.migrate(database.dsn, schema=database.catalogue.schema, revision=revision)
-        click.echo(f'schema "{database.catalogue.schema}" is at revision {to or schema.REVISION}')
+        return
+    for one in database.databases if isinstance(database, Sharded) else [database]:
+        if check:
+            _check(one)
+        else:
+            one.connect().close()  # its error is one line, without the password
+            schema.migrate(one.dsn, schema=one.catalogue.schema, revision=revision)
+            click.echo(f'schema "{one.catalogue.schema}" is at revision {to or schema.REVISION}')
 
 
 def _check(database: Database) -> None:

@@ -25,6 +25,7 @@ from pgqueue.cli.supervisor import ASKED_TO_END, Supervisor
 from pgqueue.cli.values import ABOVE_ZERO, LENGTH, concurrency, names
 from pgqueue.values.lease import BLOCKED_AFTER, GRACE, LEASE, POLL, SWEEP
 from pgqueue.values.serving import ORDERS
+from pgqueue.worker.sharded import ShardedWorker, worker_of
 from pgqueue.worker.worker import Worker
 
 log = logging.getLogger("pgqueue.worker")
@@ -146,7 +147,7 @@ def worker(
         click.get_current_context().exit(
             asyncio.run(_serve(queue, settings.app, supervisor, metrics, **options))
         )
-    Worker(queue, **options)  # raises here, once, the errors that every child would raise
+    worker_of(queue, **options)  # raises here, once, the errors that every child would raise
     queue.database.verify()
     command = [sys.executable, "-m", "pgqueue", *settings.arguments, "--processes", "1"]
     supervising = Supervisor(
@@ -175,7 +176,7 @@ async def _serve(
     **options: Any,  # noqa: ANN401 - Worker's own
 ) -> int:
     """Run the worker; returns the exit code, which tells a supervisor whether the worker was asked to end."""
-    serving = Worker(queue, **options)
+    serving = worker_of(queue, **options)
     serving.supervised = supervisor is not None
     serving.app = app
     handle_signals(serving.stop, supervised=supervisor is not None)
@@ -191,7 +192,7 @@ async def _serve(
 
 
 def _metrics(
-    queue: PgQueue, serving: Worker, where: tuple[str, int] | None
+    queue: PgQueue, serving: Worker | ShardedWorker, where: tuple[str, int] | None
 ) -> AbstractContextManager[object]:
     """The endpoint of a worker, where it has one."""
     if where is None:
@@ -234,7 +235,7 @@ def handle_signals(stop: Callable[[], object], *, supervised: bool) -> None:
     loop.add_signal_handler(signal.SIGINT, at_once)
 
 
-async def _stop_with(supervisor: int | None, serving: Worker) -> None:
+async def _stop_with(supervisor: int | None, serving: Worker | ShardedWorker) -> None:
     """Stop the worker when its supervisor is gone: no other process would."""
     if supervisor is None:
         return

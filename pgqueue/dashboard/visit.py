@@ -17,6 +17,7 @@ from pgqueue.dashboard.access import Right, User
 from pgqueue.dashboard.guard import form_key
 from pgqueue.dashboard.redaction import Redaction
 from pgqueue.errors import InvalidOption
+from pgqueue.values.replica import ReplicaStatus
 
 if TYPE_CHECKING:
     from pgqueue.dashboard.operations import Operations
@@ -88,6 +89,11 @@ class Visit:
     def queue(self) -> PgQueue:
         """The queue that is asked."""
         return self.queues[self.chosen]
+
+    @cached_property
+    def replica(self) -> ReplicaStatus | None:
+        """How far the replica is behind that pages are read from; None: they are read from the primary."""
+        return self.queue.insight.replica()
 
     @cached_property
     def form_key(self) -> str:

@@ -15,7 +15,7 @@ from pgqueue.spark.reading.options import (
     source_of,
     stream_options,
 )
-from pgqueue.store.dsn import dsn_in_environment
+from pgqueue.store.dsn import dsn_in_environment, replica_in_environment
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -33,9 +33,11 @@ class PgQueueSource(DataSource):
         default_dsn: where the database is, if no option names it; None: the environment of the process in which Spark
             plans. That process starts with the session and does not see variables that are set later, so
             :func:`here` makes a source that keeps the DSN.
+        default_replica: where reads go, if no option names a database; None: to ``default_dsn``.
     """
 
     default_dsn: str | None = None
+    default_replica: str | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -92,13 +94,20 @@ class PgQueueSource(DataSource):
         return self.options
 
     def _options(self) -> Options:
+        """The options of a read; a replica, if the environment names one, is asked rather than the primary."""
+        if self.default_replica and "dsn" not in self.options:
+            self.options["dsn"] = self.default_replica
         return Options(self._with_dsn())
 
 
 def here() -> type[PgQueueSource]:
-    """The source, with the DSN of this process's environment as the default of reads and writes."""
+    """The source, with the DSN of this process's environment as the default of reads and writes; of reads the replica, if it names one."""
     return type(
         "PgQueueSource",
         (PgQueueSource,),
-        {"default_dsn": dsn_in_environment(), "__doc__": PgQueueSource.__doc__},
+        {
+            "default_dsn": dsn_in_environment(),
+            "default_replica": replica_in_environment(),
+            "__doc__": PgQueueSource.__doc__,
+        },
     )

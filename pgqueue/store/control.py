@@ -38,7 +38,7 @@ class Pulse(msgspec.Struct, frozen=True):
     worker_problems: tuple[WorkerProblem, ...] = ()
 
 
-@plan
+@plan(reads=True)
 def show(job_id: int) -> Steps[Job | None]:
     """Everything recorded of one job, live or ended; None: no record."""
     if not is_id(job_id):
@@ -47,7 +47,7 @@ def show(job_id: int) -> Steps[Job | None]:
     return job_of(rows[0]) if rows else None
 
 
-@plan
+@plan(reads=True)
 def jobs(
     *,
     states: Collection[JobState] | None = None,
@@ -193,7 +193,7 @@ def database_name() -> Steps[str]:
     return name
 
 
-@plan
+@plan(reads=True)
 def counts() -> Steps[tuple[list[QueueCount], list[str]]]:
     """Counts of jobs that have not succeeded or been cancelled, by queue and state; and the paused queues."""
     rows = yield Statement("counts", {})
@@ -218,7 +218,7 @@ def pulse(*, now: datetime | None = None) -> Steps[Pulse]:
     return Pulse(workers, oldest_ready, tuple(UnknownTask(*row) for row in unknown), tuple(problems))
 
 
-@plan
+@plan(reads=True)
 def worker_problems(*, now: datetime | None = None) -> Steps[list[WorkerProblem]]:
     """The live workers with a problem: a blocked event loop, functions given up, no look for jobs, no notifications.
 

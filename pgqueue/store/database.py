@@ -25,6 +25,7 @@ from pgqueue.store.dsn import (
     dsn_in_environment,
     failure,
     for_libpq,
+    read_only,
 )
 from pgqueue.store.ends import Ends
 from pgqueue.store.joining import OWN_CONNECTION, Open, blocking_connection, open_transaction
@@ -147,6 +148,9 @@ class Database:
             own = taken(pool)  # not pooled(): a context manager costs an enqueue 1 µs
             try:
                 return run(plan, own.steps(self.catalogue))
+            except psycopg.errors.ReadOnlySqlTransaction as error:
+                own.close()  # after a failover the next one leads to the new primary
+                raise read_only(error) from error
             finally:
                 pool.putconn(own)
         except psycopg.OperationalError as error:
@@ -160,7 +164,11 @@ class Database:
             return await arun(plan, await asteps_on(connection, self.catalogue))
         try:
             async with self.apooled() as own:
-                return await arun(plan, own.steps(self.catalogue))
+                try:
+                    return await arun(plan, own.steps(self.catalogue))
+                except psycopg.errors.ReadOnlySqlTransaction as error:
+                    await own.close()
+                    raise read_only(error) from error
         except psycopg.OperationalError as error:
             raise failure(error) from error
 

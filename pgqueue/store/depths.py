@@ -37,7 +37,7 @@ def note(*, now: datetime | None = None) -> Steps[bool]:
     return True
 
 
-@plan
+@plan(reads=True)
 def depths(
     since: datetime | timedelta,
     until: datetime | None = None,

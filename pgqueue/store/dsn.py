@@ -18,6 +18,7 @@ from pgqueue.errors import ConfigurationError, ConnectionFailed, DatabaseError
 
 DSN_SETTINGS = ("PGQUEUE_DSN", "DATABASE_URL")
 DIRECT_DSN_SETTING = "PGQUEUE_DIRECT_DSN"
+REPLICA_SETTING = "PGQUEUE_REPLICA_DSN"
 FORM = "postgresql://user:password@host:port/name"
 # libpq marks secrets by the display character "*", but not all of them, and an older libpq does not know all names.
 SECRETS = {"password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"} | {
@@ -40,6 +41,22 @@ _QUESTION = re.compile(r"\s*Is the server running [^?]*\?")
 def dsn_in_environment() -> str | None:
     """The DSN of this process's environment; None: it has none."""
     return next(filter(None, map(os.environ.get, DSN_SETTINGS)), None)
+
+
+def replica_in_environment() -> str | None:
+    """The DSN of a replica that this process's environment names; None: it names none."""
+    return os.environ.get(REPLICA_SETTING) or None
+
+
+def connect_within(dsn: str, seconds: int) -> str:
+    """The DSN with this ``connect_timeout``, unless it has one."""
+    dsn = for_libpq(dsn)
+    try:
+        return (
+            dsn if "connect_timeout" in conninfo_to_dict(dsn) else make_conninfo(dsn, connect_timeout=seconds)
+        )
+    except psycopg.ProgrammingError:
+        return dsn  # the first connection says what is wrong with it
 
 
 def for_libpq(dsn: str) -> str:
@@ -96,10 +113,21 @@ def failure(error: psycopg.OperationalError) -> DatabaseError:
             "or raise pool_size if all connections are in use"
         )
     if error.sqlstate is None or error.sqlstate.startswith(("08", "57")):
-        return ConnectionFailed(
+        lost = ConnectionFailed(
             f"the connection was lost: {_reason(error)}; whether the statement was done is not known"
         )
+        lost.maybe_done = True
+        return lost
     return DatabaseError(f"the database could not do it: {_reason(error)}")
+
+
+def read_only(error: psycopg.Error) -> ConnectionFailed:
+    """The error for a server that takes no writes: after a failover, the former primary."""
+    said = str(error).strip().partition("\n")[0]
+    return ConnectionFailed(
+        f"the server takes no writes ({said}), so nothing was done: it is a standby, or the former primary. Name all servers in the "
+        "DSN, with target_session_attrs=read-write: the next call connects to the one that takes writes"
+    )
 
 
 def _reason(error: psycopg.OperationalError) -> str:

@@ -37,7 +37,7 @@ class StoredResult(NamedTuple):
     meta: str | None
 
 
-@plan
+@plan(reads=True)
 def flows(
     *,
     states: Collection[FlowState] | None = None,
@@ -61,7 +61,7 @@ def flows(
     return [_flow(row, None if row[7] is None else value_of(row[7])) for row in rows]
 
 
-@plan
+@plan(reads=True)
 def flow(flow_id: int) -> Steps[FlowRecord]:
     """A flow, and its nodes except the members of large groups.
 
@@ -81,7 +81,7 @@ def flow(flow_id: int) -> Steps[FlowRecord]:
     return msgspec.structs.replace(found, nodes=explained(nodes, found, behind=row[7]))
 
 
-@plan
+@plan(reads=True)
 def nodes(
     flow_id: int,
     *,

@@ -30,7 +30,7 @@ OLDEST = 5
 """Snapshots that are named."""
 
 
-@plan
+@plan(reads=True)
 def running(
     *, queue: str | None = None, task: str | None = None, limit: int = 100, now: datetime | None = None
 ) -> Steps[Running]:
@@ -49,7 +49,7 @@ def running(
     return Running(tuple(RunningJob(*row) for row in rows), complete)
 
 
-@plan
+@plan(reads=True)
 def errors(*, queue: str | None = None, task: str | None = None, limit: int = 100) -> Steps[Errors]:
     """The last dead jobs by task and error, the most frequent error first.
 
@@ -65,7 +65,7 @@ def errors(*, queue: str | None = None, task: str | None = None, limit: int = 10
     return Errors(groups, read, complete=looked_at < LOOKED_AT and read < COUNTED)
 
 
-@plan
+@plan(reads=True)
 def schedules(*, limit: int = 100, now: datetime | None = None) -> Steps[list[ScheduleLag]]:
     """How late schedules are, the latest first.
 

@@ -38,7 +38,7 @@ def listed(declared: Mapping[str, Numbers], *, now: datetime | None = None) -> S
     return counted(known.values(), (yield from _lanes(now)))
 
 
-@plan
+@plan(reads=True)
 def glanced(declared: Mapping[str, Numbers], *, now: datetime | None = None) -> Steps[list[LimitStatus]]:
     """As :func:`listed`, in milliseconds: of a large table a sample tells how many jobs wait."""
     known = yield from _known(declared)

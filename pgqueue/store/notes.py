@@ -85,7 +85,7 @@ def report(reports: Sequence[Reported], *, now: datetime | None = None) -> Steps
         )
 
 
-@plan
+@plan(reads=True)
 def progress(job_id: int) -> Steps[Noted | None]:
     """How far a job is, as it last reported; None: it has not, or it is gone."""
     rows = yield Statement("notes/progress", {"id": job_id})

@@ -42,7 +42,7 @@ SHARES = (0.5, 0.95, 0.99)
 NOTHING = Figures()
 
 
-@plan
+@plan(reads=True)
 def series(
     since: datetime | timedelta,
     until: datetime | None = None,
@@ -81,7 +81,7 @@ def series(
     return Series(window.since, window.until, window.step.total_seconds(), tuple(lines), estimated)
 
 
-@plan
+@plan(reads=True)
 def totals(
     since: datetime | timedelta,
     until: datetime | None = None,
@@ -99,7 +99,7 @@ def totals(
     return Totals(start, end, busiest_first(Total(name, one) for (_, name), one in found.items()), estimated)
 
 
-@plan
+@plan(reads=True)
 def compare(
     at: datetime | timedelta,
     length: timedelta,

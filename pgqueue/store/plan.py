@@ -74,11 +74,13 @@ class Kind(NamedTuple):
         make: the generator function.
         name: its module's last name and its own, as in ``control.retry``.
         transaction: whether its steps belong together: all are done, or none.
+        reads: whether it only looks, at what a replica may answer a moment late.
     """
 
     make: Callable[..., Steps[Any]]
     name: str
     transaction: bool
+    reads: bool = False
 
 
 class Plan(Generic[T_co]):
@@ -118,6 +120,10 @@ class Plan(Generic[T_co]):
         """The same plan, run in a transaction, or in a savepoint, though it does not need one."""
         return Plan(self.kind._replace(transaction=True), self._args, self._kwargs)
 
+    def on_primary(self) -> "Plan[T_co]":
+        """The same plan, for a caller that must see what it has just committed: no replica answers it."""
+        return Plan(self.kind._replace(reads=False), self._args, self._kwargs)
+
     def steps(self) -> Steps[T_co]:
         """The steps of one run, from the first one on."""
         return self.kind.make(*self._args, **self._kwargs)
@@ -140,23 +146,26 @@ class Plan(Generic[T_co]):
 def plan(make: Callable[P, Steps[T]], /) -> Callable[P, Plan[T]]: ...
 @overload
 def plan(*, transaction: bool) -> Callable[[Callable[P, Steps[T]]], Callable[P, Plan[T]]]: ...
+@overload
+def plan(*, reads: bool) -> Callable[[Callable[P, Steps[T]]], Callable[P, Plan[T]]]: ...
 def plan(
-    make: Callable[..., Steps[Any]] | None = None, /, *, transaction: bool = False
+    make: Callable[..., Steps[Any]] | None = None, /, *, transaction: bool = False, reads: bool = False
 ) -> Callable[..., Any]:
-    """Make a generator function return plans: ``@plan`` or ``@plan(transaction=True)``.
+    """Make a generator function return plans: ``@plan``, ``@plan(transaction=True)`` or ``@plan(reads=True)``.
 
     Args:
         make: the generator function.
         transaction: whether the steps belong together. Then a run of the plan is a transaction, or a savepoint where
             the caller has begun a transaction.
+        reads: whether the steps only look. Then a replica may answer, if the app has one: the answer may be a moment old.
     """
     if make is None:
-        return lambda function: _planning(function, transaction=transaction)
-    return _planning(make, transaction=transaction)
+        return lambda function: _planning(function, transaction=transaction, reads=reads)
+    return _planning(make, transaction=transaction, reads=reads)
 
 
-def _planning(make: Callable[P, Steps[T]], *, transaction: bool) -> Callable[P, Plan[T]]:
-    kind = Kind(make, f"{make.__module__.rpartition('.')[2]}.{make.__qualname__}", transaction)
+def _planning(make: Callable[P, Steps[T]], *, transaction: bool, reads: bool) -> Callable[P, Plan[T]]:
+    kind = Kind(make, f"{make.__module__.rpartition('.')[2]}.{make.__qualname__}", transaction, reads)
 
     @wraps(make)
     def planned(*args: P.args, **kwargs: P.kwargs) -> Plan[T]:

@@ -21,6 +21,10 @@ SPARE = 4
 """How many connections a pool may open besides one for each job that a worker runs at a time."""
 
 
+WAIT = 30.0
+"""Seconds that a caller waits for a connection."""
+
+
 class Source(Protocol):
     """The database that pools connect to."""
 
@@ -44,6 +48,7 @@ class Pools:
     Attributes:
         least: how many connections each pool may open, as the user set it.
         size: how many it may open now; more than ``least`` if a worker with a higher concurrency runs.
+        wait: for how many seconds a caller waits for a connection. It holds for pools that are made later.
     """
 
     def __init__(self, source: Source, size: int) -> None:
@@ -54,6 +59,7 @@ class Pools:
             size: the most connections of each pool.
         """
         self.size = self.least = size
+        self.wait = WAIT
         self._jobs = 0
         self._source = source
         self._lock = threading.Lock()
@@ -75,6 +81,7 @@ class Pools:
                     kwargs=self._source.connect_options(dsn) | {"made": [first]},
                     min_size=0,
                     max_size=self.size,
+                    timeout=self.wait,
                     open=True,
                 )
             return self._pool
@@ -95,6 +102,7 @@ class Pools:
                 kwargs=self._source.connect_options(dsn) | {"made": [first]},
                 min_size=0,
                 max_size=self.size,
+                timeout=self.wait,
                 open=False,
             )
             await pool.open()

@@ -27,7 +27,7 @@ LARGEST_PLAIN: Final = 10**15
 NEWEST: Final = (1 << 63) - 1
 
 
-@plan
+@plan(reads=True)
 def search(
     wanted: JobFilter,
     *,

@@ -28,7 +28,7 @@ LAST_PAGES = 500
 RATED = timedelta(minutes=1)
 
 
-@plan
+@plan(reads=True)
 def queue_standings(*, now: datetime | None = None) -> Steps[list[QueueStanding]]:
     """How every queue stands.
 

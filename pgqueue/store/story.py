@@ -15,7 +15,7 @@ NEAR = 50
 NOTES = 200
 
 
-@plan
+@plan(reads=True)
 def story(job_id: int) -> Steps[Story]:
     """What surrounds a job; of one that does not exist, nothing does."""
     if not is_id(job_id):

@@ -20,7 +20,7 @@ NODE = "node:"
 """What a job of a flow waits for begins with this."""
 
 
-@plan
+@plan(reads=True)
 def why(job_id: int, *, now: datetime | None = None) -> Steps[Why]:
     """Why a job does not run.
 

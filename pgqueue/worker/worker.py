@@ -29,8 +29,9 @@ import psycopg
 
 from pgqueue.app import alerts, builtin, schedules
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.errors import ConnectionFailed, Duration, PgQueueError, as_delay, as_limit
+from pgqueue.errors import ConfigurationError, ConnectionFailed, Duration, PgQueueError, as_delay, as_limit
 from pgqueue.store import schema, upkeep
+from pgqueue.store.sharded import Sharded
 from pgqueue.values.event import WorkerEvent, WorkerEventName
 from pgqueue.values.flow import BUILTIN
 from pgqueue.values.health import Vitals
@@ -106,8 +107,12 @@ class Worker:
 
         Raises:
             InvalidOption: a value is out of its range.
-            ConfigurationError: a task's annotations cannot be read.
+            ConfigurationError: a task's annotations cannot be read, or the queue has shards.
         """
+        if isinstance(queue.database.itself, Sharded):
+            raise ConfigurationError(
+                "this queue has shards: run pgqueue.ShardedWorker(queue), which serves all of them"
+            )
         self.queue = queue
         served = serving(queues, order=order, declared=queue.queues)
         self.queues = served.entries

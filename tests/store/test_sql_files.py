@@ -14,6 +14,7 @@ from store.sqlfiles import SQL
 
 import pgqueue.store
 from pgqueue.store.catalogue import catalogue_of
+from pgqueue.store.schema import statements
 from pgqueue.store.session import PLANNER
 
 STORE = Path(pgqueue.store.__file__).parent
@@ -92,6 +93,7 @@ def busy_database(migrated_server: Any) -> Iterator[psycopg.Connection[Any]]:
         with psycopg.connect(**where, dbname="pgqueue_busy", autocommit=True) as connection:
             connection.execute(POPULATE)
             connection.execute(POPULATE_PIPELINE)
+            connection.execute(statements("shard_guard.up", "pgqueue").encode())
             connection.execute("vacuum analyze")
             yield connection
         server.execute("drop database pgqueue_busy with (force)")

@@ -12,7 +12,9 @@ from typing import IO, Any, NamedTuple, Self
 from pgqueue.cli.bench.contract import NAMES
 from pgqueue.errors import PgQueueError
 
-NOT_FOR_CHILDREN = frozenset({"PGQUEUE_DSN", "PGQUEUE_DIRECT_DSN", "PGQUEUE_APP", "DATABASE_URL", *NAMES})
+NOT_FOR_CHILDREN = frozenset(
+    {"PGQUEUE_DSN", "PGQUEUE_DIRECT_DSN", "PGQUEUE_REPLICA_DSN", "PGQUEUE_APP", "DATABASE_URL", *NAMES}
+)
 SHOWN_OF_ERROR = 300
 
 

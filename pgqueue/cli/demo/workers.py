@@ -13,7 +13,7 @@ from pgqueue.errors import PgQueueError
 
 COMMAND = (sys.executable, "-m", "pgqueue", "--app", "pgqueue.cli.demo.tasks:queue", "worker")
 SETTINGS = ("--concurrency", "4", "--lease", "2", "--sweep", "1")
-NOT_FOR_WORKERS = frozenset({"PGQUEUE_APP", "PGQUEUE_DIRECT_DSN", "DATABASE_URL"})
+NOT_FOR_WORKERS = frozenset({"PGQUEUE_APP", "PGQUEUE_DIRECT_DSN", "PGQUEUE_REPLICA_DSN", "DATABASE_URL"})
 GRACE = 10.0
 LAST_LINES = 15
 

@@ -8,6 +8,7 @@ import msgspec
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.output import lasted, spelled_out
 from pgqueue.values.insight import Running
+from pgqueue.values.replica import ReplicaStatus
 from pgqueue.values.series import Figures, Spread, Total
 from pgqueue.values.standing import QueueStanding
 from pgqueue.values.workers import SHOWN, WorkerStatus
@@ -31,6 +32,7 @@ class Snapshot(msgspec.Struct, frozen=True):
         running: the jobs that were claimed first at the front.
         tasks: what happened to the jobs of each task in the last ``minutes``.
         minutes: over how many minutes.
+        replica: how far the replica is behind that was read; None: the primary was.
     """
 
     at: datetime
@@ -39,6 +41,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     running: Running
     tasks: Sequence[Total]
     minutes: float
+    replica: ReplicaStatus | None = None
 
 
 def read(queue: PgQueue, window: timedelta) -> Snapshot:
@@ -55,6 +58,7 @@ def read(queue: PgQueue, window: timedelta) -> Snapshot:
         tasks=queue.insight.totals(window).lines,
         minutes=window / timedelta(minutes=1),
         at=datetime.now(UTC),
+        replica=queue.insight.replica(),
     )
 
 
@@ -70,7 +74,8 @@ def summary(found: Snapshot) -> str:
     slots = sum(one.slots for one in alive)
     rate = sum(one.rate for one in queues)
     workers = "1 worker" if len(alive) == 1 else f"{len(alive):,} workers"
-    return f"{counts}; {rate:,.1f} ended/s; {workers}, {slots:,} slots"
+    replica = "" if found.replica is None else f"; {spelled_out(str(found.replica))}"
+    return f"{counts}; {rate:,.1f} ended/s; {workers}, {slots:,} slots{replica}"
 
 
 def queue_rows(found: Snapshot) -> dict[str, Row]:

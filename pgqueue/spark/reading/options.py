@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from pgqueue.errors import ConfigurationError, InvalidOption
 from pgqueue.store.database import Database
-from pgqueue.store.dsn import dsn_in_environment
+from pgqueue.store.dsn import dsn_in_environment, replica_in_environment
 from pgqueue.store.pipeline.extract_tables import TABLES, Table
 from pgqueue.values.nearest import remedy
 
@@ -157,7 +157,7 @@ def source_of(options: Options) -> Source:
         InvalidOption: there is no such table.
     """
     name = _table(options)
-    dsn = options.get("dsn") or dsn_in_environment()
+    dsn = options.get("dsn") or replica_in_environment() or dsn_in_environment()
     if not dsn:
         raise ConfigurationError(
             'no database: give option("dsn", "postgresql://user@host/name"), or set PGQUEUE_DSN or DATABASE_URL '

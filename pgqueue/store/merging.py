@@ -1,0 +1,67 @@
+"""How the answers of several shards to one look become one answer."""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from pgqueue.errors import InvalidOption
+from pgqueue.values.job import Job, QueueCount
+from pgqueue.values.standing import QueueStanding
+
+Merge = Callable[[Sequence[Any], Mapping[str, Any]], Any]
+
+
+def _jobs(answers: Sequence[list[Job]], arguments: Mapping[str, Any]) -> list[Job]:
+    """The newest of all: ids of several shards are in no order, so the time of the enqueue decides."""
+    if arguments["before"] is not None:
+        raise InvalidOption(
+            "before: ids of several shards are in no order; page through one shard, queue.shard(n)"
+        )
+    found = sorted((job for jobs in answers for job in jobs), key=lambda job: job.created_at, reverse=True)
+    return found[: arguments["limit"]]
+
+
+def _counts(
+    answers: Sequence[tuple[list[QueueCount], list[str]]], _: Mapping[str, Any]
+) -> tuple[list[QueueCount], list[str]]:
+    ordered = sorted((one for counts, _ in answers for one in counts), key=lambda one: (one.queue, one.state))
+    grouped = [[*same] for _, same in groupby(ordered, key=lambda one: (one.queue, one.state))]
+    return [_count(same) for same in grouped], sorted({name for _, paused in answers for name in paused})
+
+
+def _count(same: list[QueueCount]) -> QueueCount:
+    since = [one.unknown_since for one in same if one.unknown_since is not None]
+    return msgspec.structs.replace(
+        same[0],
+        count=sum(one.count for one in same),
+        unknown=sum(one.unknown for one in same),
+        unknown_tasks=tuple(sorted({name for one in same for name in one.unknown_tasks})),
+        unknown_since=min(since, default=None),
+    )
+
+
+def _standings(answers: Sequence[Sequence[QueueStanding]], _: Mapping[str, Any]) -> list[QueueStanding]:
+    ordered = sorted((one for found in answers for one in found), key=lambda one: one.queue)
+    return [_standing([*same]) for _, same in groupby(ordered, key=lambda one: one.queue)]
+
+
+def _standing(same: list[QueueStanding]) -> QueueStanding:
+    ages = [one.oldest_ready for one in same if one.oldest_ready is not None]
+    states = ("ready", "running", "scheduled", "blocked", "dead")
+    return msgspec.structs.replace(
+        same[0],
+        **{name: sum(getattr(one, name) for one in same) for name in states},
+        rate=sum(one.rate for one in same),
+        oldest_ready=max(ages, default=None),
+        estimated=any(one.estimated for one in same),
+    )
+
+
+MERGED: Mapping[str, Merge] = {
+    "control.jobs": _jobs,
+    "control.counts": _counts,
+    "standings.queue_standings": _standings,
+}
+"""Plans that are asked of all shards, and how their answers become one."""

@@ -1,0 +1,1 @@
+"""Statements about the shards of a queue."""

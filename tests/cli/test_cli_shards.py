@@ -1,0 +1,61 @@
+"""``pgqueue shards``: from one database to two, as an operator does it."""
+
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from databases import Copies, dsn_of
+
+from pgqueue import PgQueue, Unique
+from pgqueue.cli.main import main
+from pgqueue.values.sharding import home_of, shard_of_id
+
+
+@pytest.fixture
+def two(copies: Copies, migrated_server: Any) -> Iterator[list[str]]:
+    """Two migrated databases."""
+    with copies.one() as one, copies.one() as other:
+        yield [dsn_of(migrated_server, one), dsn_of(migrated_server, other)]
+
+
+def test_a_queue_in_one_database_gets_a_second_shard(two: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    app = ModuleType("sharded_app")
+    monkeypatch.setitem(sys.modules, "sharded_app", app)
+
+    def run(dsns: list[str], *words: str) -> Result:
+        app.queue = PgQueue(shards=dsns)  # type: ignore[attr-defined]  # the app's
+        app.queue.task(name="keyed", unique=Unique(by="n"))(_echo)
+        return CliRunner().invoke(main, ["--app", "sharded_app:queue", "shards", *words])
+
+    before = PgQueue(two[0])
+    before.task(name="keyed", unique=Unique(by="n"))(_echo)
+    handles = [before.find_task("keyed").enqueue(n) for n in range(8)]
+    before.close()
+    moving = [one.id for n, one in enumerate(handles) if home_of(f'keyed{{"n":{n}}}', (0, 1)) == 1]
+
+    assert "declare it alone" in run(two, "init").stderr
+    assert run(two[:1], "init").stdout == "shard 0 of 0\n"
+    added = run(two, "add")
+    assert "shard 0 of 0, 1: keys move to the last\nshard 1 of 0, 1: keys move to the last\n" in added.stdout
+    listed = run(two, "list")
+    assert f"keys move {len(moving)}" in " ".join(listed.stdout.split())
+    refused = run(two, "finish")
+    assert (refused.exit_code, f"shard 0: {len(moving)} keys still live there" in refused.stdout) == (1, True)
+
+    queue = PgQueue(shards=two)
+    queue.task(name="keyed", unique=Unique(by="n"))(_echo)
+    assert not any(queue.find_task("keyed").enqueue(n).accepted for n in range(8)), "they live where they did"
+    assert [queue.cancel(one) for one in moving] == ["cancelled"] * len(moving)
+    assert run(two, "finish").stdout == "the move has ended\n"
+    homes = {shard_of_id(queue.find_task("keyed").enqueue(n).id) for n in range(8)}
+    assert homes == {0, 1}
+    assert run(two, "finish").stdout == "the move has ended\n"
+    assert "every database of the list is a shard already" in run(two, "add").stderr
+    queue.close()
+
+
+def _echo(n: int) -> int:
+    return n

@@ -1,0 +1,358 @@
+"""Several databases hold the jobs of one queue: keys have one home, also while a shard is added or does not answer."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
+
+import psycopg
+import pytest
+from databases import Copies, dsn_of
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+from pgqueue import Limit, PgQueue, Unique, chain
+from pgqueue.app.sharding import sharded_database
+from pgqueue.errors import ConfigurationError, ConnectionFailed, InvalidOption, ShardDown, WrongShard
+from pgqueue.store import resharding, shards
+from pgqueue.values.sharding import home_of, shard_of_id, slots_of
+from pgqueue.worker.sharded import ShardedWorker
+
+Databases = Callable[[int], list[str]]
+
+
+@pytest.fixture
+def databases(copies: Copies, migrated_server: Any) -> Iterator[Databases]:
+    """``databases(3)``: so many migrated databases."""
+    with ExitStack() as stack:
+        yield lambda number: [
+            dsn_of(migrated_server, stack.enter_context(copies.one())) for _ in range(number)
+        ]
+
+
+def made(dsns: Sequence[str], **options: Any) -> PgQueue:
+    """A queue on these, with tasks of each kind."""
+    queue = PgQueue(shards=dsns, **options)
+    queue.task(name="plain")(_echo)
+    queue.task(name="keyed", unique=Unique(by="n"))(_echo)
+    queue.task(name="limited", limit=Limit(1, by="n"))(_echo)
+    return queue
+
+
+def _echo(n: int) -> int:
+    return n
+
+
+@pytest.fixture
+def three(databases: Databases) -> Iterator[PgQueue]:
+    """A queue of three shards."""
+    queue = made(databases(3))
+    resharding.declare(sharded_database(queue))
+    yield queue
+    queue.close()
+
+
+def live(queue: PgQueue) -> dict[str, set[int]]:
+    """On which shards each key is live."""
+    found: dict[str, set[int]] = {}
+    for number, one in enumerate(sharded_database(queue).databases):
+        with one.connect() as connection:
+            for (key,) in connection.execute(
+                "select coalesce(unique_key, lane) from pgqueue.jobs"
+            ).fetchall():
+                if key is not None:
+                    found.setdefault(key, set()).add(number)
+    return found
+
+
+def test_the_database_and_python_agree_on_the_home_of_every_key(three: PgQueue) -> None:
+    keys = [*(f"key {n}" for n in range(200)), "", "ü\U0001f600", "a\nb", '{"n":1}']
+    with sharded_database(three).databases[0].connect() as connection:
+        found = connection.execute(
+            "select pgqueue.shard_of(key, '{4,0,17}') from unnest(%s::text[]) with ordinality as one (key, place) order by place",
+            (keys,),
+        ).fetchall()
+    assert [home for (home,) in found] == [home_of(key, (4, 0, 17)) for key in keys]
+    assert len({*found}) == 3
+
+
+def test_an_added_shard_takes_an_equal_part_of_the_keys_and_none_moves_between_the_others() -> None:
+    keys = [f"tenant {n}" for n in range(3_000)]
+    before, after = ([home_of(key, members) for key in keys] for members in ((0, 1, 2), (0, 1, 2, 3)))
+    moved = [(old, new) for old, new in zip(before, after, strict=True) if old != new]
+    assert {new for _, new in moved} == {3}
+    assert 600 < len(moved) < 900
+    assert all(200 < count < 300 for count in Counter(old for old, _ in moved).values())
+
+
+def test_a_job_lives_where_its_key_says_and_its_id_says_where(three: PgQueue) -> None:
+    keyed, limited, plain = (three.find_task(name) for name in ("keyed", "limited", "plain"))
+    handles = [keyed.enqueue(n) for n in range(20)] + [limited.enqueue(n) for n in range(20)]
+    again = [keyed.enqueue(n) for n in range(20)]
+    anywhere = [plain.enqueue(n) for n in range(6)]
+
+    assert [one.id for one in again] == [one.id for one in handles[:20]]
+    assert {one.accepted for one in again} == {False}
+    assert Counter(shard_of_id(one.id) for one in anywhere) == {0: 2, 1: 2, 2: 2}
+    assert {shard_of_id(one.id) for one in handles} == {0, 1, 2}
+    assert all(len(where) == 1 for where in live(three).values())
+    assert all(
+        shard_of_id(one.id) == three.shard_of(three.job(one.id).unique_key or "") for one in handles[:20]
+    )
+    assert handles[0].status() == "ready"
+    assert handles[0].cancel() == "cancelled"
+    assert len(three.jobs(limit=500)) == 46
+    assert sum(one.count for one in three.counts()[0]) == 45
+    assert [(one.queue, one.ready, one.blocked) for one in three.standings()] == [("default", 25, 20)]
+    assert three.pause("default")
+    assert [one.paused_at is not None for number in range(3) for one in three.shard(number).standings()] == [
+        True
+    ] * 3
+
+
+def test_many_jobs_are_added_on_every_shard_in_the_order_of_the_calls(three: PgQueue) -> None:
+    keyed, plain = three.find_task("keyed"), three.find_task("plain")
+    handles = three.enqueue_many(task.call(n) for n in range(40) for task in (keyed, plain))
+    assert [three.job(one.id).args["n"] for one in handles] == [n for n in range(40) for _ in "ab"]
+    assert not any(one.accepted for one in three.enqueue_many(keyed.call(n) for n in range(40)))
+
+
+async def test_a_worker_runs_the_jobs_of_all_shards_and_results_come_back(
+    three: PgQueue,
+) -> None:
+    handles = [
+        await three.find_task(name).aenqueue(n) for n in range(9) for name in ("keyed", "limited", "plain")
+    ]
+    worker = ShardedWorker(three, concurrency=6)
+    runner = asyncio.create_task(worker.run())
+    assert [await one.aresult(30) for one in handles] == [n for n in range(9) for _ in "abc"]
+    assert sum(one.parts.claims.size for one in worker.workers.values()) <= 6
+    worker.stop()
+    await runner
+    await three.aclose()
+
+
+def test_slots_go_to_the_shards_that_have_jobs() -> None:
+    assert slots_of(10, [10, 1, 1]) == [8, 1, 1]
+    assert slots_of(9, [9, 9, 9]) == [3, 3, 3]
+    assert sum(slots_of(20, [1, 1, 1])) == 20
+
+
+def test_a_transaction_of_the_caller_adds_only_what_lives_on_its_shard_and_stays_usable(
+    three: PgQueue,
+) -> None:
+    keyed, plain = three.find_task("keyed"), three.find_task("plain")
+    here = next(n for n in range(99) if three.shard_of(f'keyed{{"n":{n}}}') == 1)
+    other = next(n for n in range(99) if three.shard_of(f'keyed{{"n":{n}}}') == 2)
+    with psycopg.connect(sharded_database(three).databases[1].dsn) as connection:
+        one = keyed.using(connection=connection).enqueue(here)
+        any_ = plain.using(connection=connection).enqueue(1)
+        with pytest.raises(WrongShard, match="OWN_CONNECTION"):
+            keyed.using(connection=connection).enqueue(other)
+        connection.commit()
+    assert {shard_of_id(job.id) for job in (one, any_)} == {1}
+    assert three.job(one.id).state == "ready"
+
+
+def test_what_two_shards_would_have_to_count_together_is_refused(three: PgQueue) -> None:
+    three.task(name="a", limit=Limit(1, name="x", by="n"))(_echo)
+    three.task(name="b", limit=[Limit(1, name="x", by="n"), Limit(2, name="b")])(_echo)
+    with pytest.raises(InvalidOption, match="share a limit"):
+        three.find_task("a").enqueue(1)
+    with pytest.raises(InvalidOption, match="its unique key must be made of arguments"):
+        three.find_task("limited").using(unique_key="mine").enqueue(1)
+    assert three.find_task("limited").using(unique=Unique(by="n")).enqueue(1).accepted
+    keyed = three.find_task("keyed")
+    with pytest.raises(WrongShard, match="a flow lives on one"):
+        chain(*(keyed.call(n) for n in range(9))).enqueue()
+    assert chain(three.find_task("plain").call(1), keyed.call(1)).enqueue().id
+    with pytest.raises(ConfigurationError, match="the queue on one shard"):
+        three.insight.errors()
+    assert three.shard(1).insight.errors().groups == ()
+
+
+def test_one_shard_that_is_down_leaves_the_others_serving(databases: Databases) -> None:
+    dsns = databases(2)
+    queue = made(dsns)
+    resharding.declare(sharded_database(queue))
+    queue.close()
+    queue = made([dsns[0], "postgresql://nobody@127.0.0.1:1/none?connect_timeout=1"])
+    homes = {n: home_of(f'keyed{{"n":{n}}}', (0, 1)) for n in range(12)}
+    for n, home in homes.items():
+        if home == 0:
+            assert queue.find_task("keyed").enqueue(n).accepted
+        else:
+            with pytest.raises(ShardDown, match="jobs of other shards go on"):
+                queue.find_task("keyed").enqueue(n)
+    assert {shard_of_id(queue.find_task("plain").enqueue(n).id) for n in range(4)} == {0}
+    assert len(queue.jobs()) == 4 + sum(home == 0 for home in homes.values())
+    assert [one.error is None for one in queue.shards()] == [True, False]
+    queue.close()
+
+
+async def test_a_worker_serves_the_shards_that_answer_and_the_other_when_it_does(
+    databases: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pgqueue.worker.sharded.AGAIN_AFTER", 0.05)
+    dsns = databases(2)
+    queue = made(dsns)
+    resharding.declare(sharded_database(queue))
+    handles = [await queue.find_task("keyed").aenqueue(n) for n in range(12)]
+    by_shard = {number: [one for one in handles if shard_of_id(one.id) == number] for number in (0, 1)}
+    with psycopg.connect(dsns[0], autocommit=True) as connection:
+        name = conninfo_to_dict(dsns[1])["dbname"]
+        connection.execute(
+            sql.SQL("alter database {} allow_connections false").format(sql.Identifier(str(name)))
+        )
+        connection.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", (name,)
+        )
+        worker = ShardedWorker(queue, concurrency=4)
+        runner = asyncio.create_task(worker.run())
+        assert [await one.aresult(30) is not None for one in by_shard[0]] == [True] * len(by_shard[0])
+        connection.execute(
+            sql.SQL("alter database {} allow_connections true").format(sql.Identifier(str(name)))
+        )
+    assert [await one.aresult(30) is not None for one in by_shard[1]] == [True] * len(by_shard[1])
+    worker.stop()
+    await runner
+    await queue.aclose()
+    queue.close()
+
+
+def test_a_job_that_one_shard_may_have_stored_is_not_given_to_another(three: PgQueue) -> None:
+    first = sharded_database(three).of_number(0)
+    task = three.find_task("plain")
+    assert {shard_of_id(task.enqueue(n).id) for n in range(3)} == {0, 1, 2}
+    with ThreadPoolExecutor(1) as pool, first.connect() as locking, locking.transaction():
+        locking.execute("lock table pgqueue.jobs")
+        adding = [pool.submit(task.enqueue, 9)]
+        while not (waiting := locking.execute(WAITING).fetchall()):
+            pass
+        locking.execute("select pg_terminate_backend(%s)", waiting[0])
+        with pytest.raises(ConnectionFailed, match="is not known") as lost:
+            adding[0].result()
+    assert lost.value.maybe_done
+    assert len(three.jobs()) == 3
+
+
+WAITING = "select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+
+
+def test_whatever_adds_a_job_the_database_refuses_a_key_of_another_shard(three: PgQueue) -> None:
+    foreign = next(n for n in range(99) if home_of(f"mine {n}", (0, 1, 2)) != 0)
+    with psycopg.connect(sharded_database(three).databases[0].dsn) as connection:
+        connection.execute(
+            "select pgqueue.enqueue('plain', '{\"n\": 1}', unique_key => %s)", (f"mine {foreign}",)
+        )
+        with pytest.raises(psycopg.DatabaseError, match="lives on shard") as refused:
+            connection.commit()
+    assert refused.value.sqlstate == "PQ001"
+    former = PgQueue(sharded_database(three).databases[0].dsn)  # a program that knows nothing of shards
+    former.task(name="plain")(_echo)
+    with pytest.raises(psycopg.DatabaseError, match="with all shards in its list"):
+        former.find_task("plain").using(unique_key=f"mine {foreign}").enqueue(1)
+    former.close()
+
+
+@pytest.fixture
+def growing(databases: Databases) -> Iterator[PgQueue]:
+    """A queue of two shards to which a third is being added; shard 0 holds a moving key, ``held(growing)``."""
+    dsns = databases(3)
+    old = made(dsns[:2])
+    resharding.declare(sharded_database(old))
+    for n in moving_keys():
+        assert old.find_task("keyed").enqueue(n).accepted
+    queue = made(dsns)
+    resharding.add(sharded_database(queue))
+    yield queue
+    old.close()
+    queue.close()
+
+
+def moving_keys() -> list[int]:
+    """Two numbers whose keys move from shard 0 to shard 2."""
+    names = {n: f'keyed{{"n":{n}}}' for n in range(99)}
+    return [n for n, key in names.items() if (home_of(key, (0, 1)), home_of(key, (0, 1, 2))) == (0, 2)][:2]
+
+
+def test_while_keys_move_a_held_key_stays_where_it_is_and_a_free_one_goes_to_the_new_shard(
+    growing: PgQueue,
+) -> None:
+    keyed, (held, freed) = growing.find_task("keyed"), moving_keys()
+    assert not keyed.enqueue(held).accepted
+    (first,) = [job for job in growing.jobs() if job.args == {"n": freed}]
+    assert growing.cancel(first.id) == "cancelled"
+
+    former, new = (sharded_database(growing).of_number(number) for number in (0, 2))
+    key, other = f'keyed{{"n":{freed}}}', f'keyed{{"n":{held}}}'
+    assert new.run(shards.enter(key, shards.remaining())).verdict == "elsewhere", (
+        "not unless the former home let it go"
+    )
+    with psycopg.connect(former.dsn) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        with pytest.raises(WrongShard, match="READ COMMITTED"):
+            keyed.using(connection=connection).enqueue(freed)
+    unaware = made_of_one(former.dsn)
+    with pytest.raises(psycopg.DatabaseError, match="lives on shard 2"):
+        unaware.find_task("keyed").enqueue(freed)
+    unaware.close()
+    some = growing.enqueue_many([keyed.call(freed), keyed.call(held), keyed.call(1_000)])
+    assert [one.accepted for one in some] == [True, False, True]
+    assert shard_of_id(some[0].id) == 2
+    assert live(growing)[key] == {2}
+    assert live(growing)[other] == {0}
+
+
+def made_of_one(dsn: str) -> PgQueue:
+    """A program that knows nothing of shards."""
+    queue = PgQueue(dsn)
+    queue.task(name="keyed", unique=Unique(by="n"))(_echo)
+    return queue
+
+
+def test_a_key_is_not_let_go_while_a_transaction_that_adds_a_job_by_it_is_open(growing: PgQueue) -> None:
+    former, (held, _) = sharded_database(growing).of_number(0), moving_keys()
+    key = f'keyed{{"n":{held}}}'
+    with psycopg.connect(former.dsn) as adding, psycopg.connect(former.dsn) as asking:
+        assert former.run(shards.enter(key, shards.remaining()), adding).verdict == "here"
+        (job,) = [job for job in growing.jobs() if job.args == {"n": held}]
+        assert growing.cancel(job.id) == "cancelled"
+        asking.execute("set lock_timeout = '100ms'")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            former.run(shards.enter(key, shards.remaining()), asking)
+
+
+def test_a_period_holds_a_moving_key_and_a_dead_job_by_one_that_has_moved_comes_back_only_without_it(
+    growing: PgQueue,
+) -> None:
+    (held, freed), former = moving_keys(), sharded_database(growing).of_number(0)
+    key = f'keyed{{"n":{freed}}}'
+    (job,) = [one for one in growing.jobs() if one.args == {"n": freed}]
+    with former.connect() as connection:
+        connection.execute(DIES, (job.id,))
+        connection.execute(
+            "insert into pgqueue.unique_holds values (%s, %s, now() + interval '1 hour')", (key, job.id)
+        )
+    assert former.run(shards.remaining()) == 2
+    assert shard_of_id(growing.find_task("keyed").enqueue(freed).id) == 0
+    (again,) = [one for one in growing.jobs(state="ready") if one.args == {"n": freed}]
+    growing.cancel(again.id)
+    with former.connect() as connection:
+        connection.execute("delete from pgqueue.unique_holds")
+    assert shard_of_id(growing.find_task("keyed").enqueue(freed).id) == 2
+    with pytest.raises(WrongShard, match="retry it without its key"):
+        growing.retry(job.id)
+    assert growing.retry(job.id, without_key=True)
+    assert growing.job(job.id).state == "ready"
+    assert held
+
+
+DIES = """
+with gone as (delete from pgqueue.jobs where id = %s returning *)
+insert into pgqueue.dead_jobs (id, run_at, created_at, died_at, collisions, priority, attempts, max_attempts, reason, queue, task,
+                               unique_key, args)
+select id, run_at, created_at, now(), 0, 0, 1, 1, 'asked', queue, task, unique_key, args::jsonb from gone
+"""
