@@ -83,7 +83,7 @@ audit: $(TOOLS) $(VENV)/users
 PIP = $(BIN)/pip install -qq --disable-pip-version-check
 $(VENV)/demo $(VENV)/demo-pipeline: INSTALL = $(PIP) --no-compile
 $(VENV)/demo: EXTRAS = embedded,dashboard
-$(VENV)/demo-pipeline: EXTRAS = embedded,spark
+$(VENV)/demo-pipeline: EXTRAS = embedded,report
 $(VENV)/installed: EXTRAS = dev
 $(VENV)/installed: INSTALL = $(PIP) uv && $(BIN)/uv pip install -q --python $(BIN)/python --compile-bytecode -e ".[dev]" || $(PIP)
 $(VENV)/demo $(VENV)/demo-pipeline $(VENV)/installed: pyproject.toml

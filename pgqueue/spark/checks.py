@@ -14,12 +14,13 @@ import duckdb
 import pyarrow as pa
 
 from pgqueue.errors import ConfigurationError
-from pgqueue.spark.config import Check
+from pgqueue.spark.config import Check, HiddenColumns
 from pgqueue.spark.lake import in_duckdb
-from pgqueue.spark.lake.alone import alone
+from pgqueue.spark.lake.hidden import named_in, require_shown
 from pgqueue.spark.lake.lake import ENDED, ENDED_TABLE, Lake
 from pgqueue.spark.lake.record import EndedDay
 from pgqueue.spark.lake.steps import logged
+from pgqueue.spark.lake.writer_lock import writer_lock
 from pgqueue.store.database import Database
 from pgqueue.store.pipeline import lake as plans
 
@@ -102,14 +103,16 @@ def check(
     Raises:
         ConfigurationError: DuckDB refuses a check's condition.
         PipelineError: another process is writing to the lake.
-        LakeError: there is no lake, or a file cannot be read.
+        LakeError: there is no lake, or a file cannot be read; or a check names a column that the lake hides.
     """
-    wanted = [*OWN, *checks]
     for one in checks:
         _require(one)
+    wanted = [*_of(lake.choice), *checks]
+    for one in checks:
+        require_shown(one.where, lake.choice)
     rules = hashlib.sha256(repr(wanted).encode()).hexdigest()[:12]
     found: list[Checked] = []
-    with alone(database) as lock:
+    with writer_lock(database) as lock:
         lake.require(database.run(plans.origin(database.catalogue.schema)))
         made = {entry.day: entry.made_from for entry in lake.entries(CHECKS)}
         with logged(lake, "check") as size:
@@ -119,12 +122,17 @@ def check(
                 is_due = entry.day in days if days is not None else made.get(entry.day) != made_from
                 if is_due:
                     results = _checked(lake, entry, wanted)
-                    lock.still()
+                    lock.require_held()
                     rows = pa.Table.from_pylist([_row(one) for one in results], SCHEMA)
                     lake.replace_days(CHECKS, [entry.day], rows, made_from={entry.day: made_from})
                     found += results
                     size.days, size.rows = size.days + 1, size.rows + entry.rows
     return found
+
+
+def _of(choice: HiddenColumns) -> list[Check]:
+    """The checks of every lake, without those of columns that this one hides."""
+    return [one for one in OWN if not named_in(one.where, choice.names)]
 
 
 def _require(one: Check) -> None:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +16,10 @@ from typing import Any
 from pgqueue.errors import ConfigurationError
 from pgqueue.values.nearest import remedy
 
+LEFT_OUT = ("unique_key", "args", "errors", "result", "meta")
+"""Columns of ended jobs that a lake may leave out."""
+HASHED = ("unique_key", "args", "result", "meta")
+"""Columns that it may hash; not errors, whose hash says nothing: each traceback is another text."""
 UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
 # The paths that Spark's get_json_object reads; for any other path it returns null for every row, without an error.
@@ -75,6 +79,31 @@ class Check:
     most: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class HiddenColumns:
+    """What a new lake does not hold as the database does.
+
+    Attributes:
+        leave_out: columns of ended jobs that are null in the lake.
+        hashed: columns that hold hashes.
+    """
+
+    leave_out: tuple[str, ...] = ()
+    hashed: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them."""
+        return (*self.leave_out, *self.hashed)
+
+    def __str__(self) -> str:
+        """For messages, after the lake's name."""
+        both = (("leaves out", self.leave_out), ("hashes", self.hashed))
+        return (
+            " and ".join(f"{what} {', '.join(names)}" for what, names in both if names) or "hides no column"
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """The contents of the pipeline's file.
@@ -85,6 +114,7 @@ class Config:
         cost: the price of running; None: not configured.
         slos: the promises.
         checks: the user's own checks of ended jobs.
+        hide: the columns that a new lake leaves out or hashes; None: not configured.
     """
 
     lake: str | None = None
@@ -92,6 +122,7 @@ class Config:
     cost: Cost | None = None
     slos: tuple[Slo, ...] = field(default=())
     checks: tuple[Check, ...] = field(default=())
+    hide: HiddenColumns | None = None
 
     def fingerprint(self) -> str:
         """Twelve letters that change when a setting changes on which figures depend."""
@@ -129,13 +160,14 @@ def parse(text: str) -> Config:
         said = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"this is no TOML: {error}") from error
-    top = _Table("", said, ("lake", "tenant", "cost", "slo", "check"))
+    top = _Table("", said, ("lake", "tenant", "cost", "slo", "check", "export"))
     return Config(
         lake=top.text("lake"),
         tenant=_tenant(top.text("tenant")),
         cost=_cost(top),
         slos=tuple(_slos(top)),
         checks=tuple(_checks(top)),
+        hide=_hide(top),
     )
 
 
@@ -157,6 +189,16 @@ class _Table:
         if value is not None and (not isinstance(value, str) or not value):
             raise self.refused(key, "use a string that is not empty")
         return value
+
+    def names(self, key: str, known: Collection[str]) -> tuple[str, ...]:
+        """Some of these names, sorted; empty: the key is missing."""
+        value = self.values.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            raise self.refused(key, 'use a list of columns, such as ["args"]')
+        for one in value:
+            if one not in known:
+                raise self.refused(key, f"{one!r} cannot be in it; {remedy(one, known)}")
+        return tuple(sorted(set(value)))
 
     def number(self, key: str) -> float:
         """A required number."""
@@ -201,6 +243,16 @@ def _cost(top: _Table) -> Cost | None:
     if not 0 <= price < float("inf"):
         raise table.refused("per_run_second", "use a price of zero or more")
     return Cost(per_run_second=price, currency=table.text("currency") or "")
+
+
+def _hide(top: _Table) -> HiddenColumns | None:
+    if "export" not in top.values:
+        return None
+    table = _Table("export: ", top.values["export"], ("leave_out", "hash"))
+    left_out, hashed = table.names("leave_out", LEFT_OUT), table.names("hash", HASHED)
+    if both := set(left_out) & set(hashed):
+        raise ConfigurationError(f"export: {min(both)} is in leave_out and in hash; keep one of them")
+    return HiddenColumns(left_out, hashed)
 
 
 def _slos(top: _Table) -> Iterator[Slo]:

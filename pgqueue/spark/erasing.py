@@ -21,11 +21,6 @@ NAMING = "failures"
 """A roll-up of every day; it holds messages of jobs."""
 
 
-def of_key(key: str) -> Condition:
-    """The jobs with a unique key."""
-    return Condition("unique_key = $key", {"key": key})
-
-
 def of_tenant(tenant: str, config: Config) -> Condition:
     """The jobs of a tenant.
 

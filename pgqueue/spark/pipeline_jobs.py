@@ -202,9 +202,10 @@ def _session() -> "SparkSession":
 
 
 def _export(given: Surroundings) -> str:
-    from pgqueue.spark.lake.export import export  # noqa: PLC0415 - needs PySpark
+    from pgqueue.spark.lake.export import ExportOptions, export  # noqa: PLC0415 - needs PySpark
 
-    done = export(given.session, given.database, given.lake, tell=given.check)
+    options = ExportOptions(hide=given.config.hide)
+    done = export(given.session, given.database, given.lake, options=options, tell=given.check)
     return f"{len(done)} days, {sum(one.history + one.dead for one in done):,} rows"
 
 

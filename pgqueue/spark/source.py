@@ -7,10 +7,10 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from pgqueue.errors import SparkMissing
+from pgqueue.spark.options import Options
 from pgqueue.spark.reading.options import (
     BATCH,
     STREAM,
-    Options,
     batch_options,
     source_of,
     stream_options,

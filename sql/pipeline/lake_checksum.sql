@@ -1,25 +1,50 @@
 -- pipeline/lake_checksum: count a day's rows, by table, with a checksum of every column, and a sum of the history's versions.
--- index: none
+-- index: none: dead_jobs_ended_in, when the bounds are known to the planner
 -- locks: none
 -- run by: pipeline verify, prune
 -- why: the sum of 60 bits of each row's MD5 is the same in any order; pgqueue.spark.lake.checksum writes a row as the same
 --      text, and both leave meta out where it is null: rows from before revision 0004 keep their sum. The whole partition of
---      the day is read. lake_versions.sql has the sum of versions
+--      the day is read. lake_versions.sql has the sum of versions. In the lake, the columns in left_out are null, and those in
+--      hashed are the hashes that pgqueue.spark.lake.hidden makes; in columns of JSON they are strings
 with ended as (
     select 'history' as source, hash_record_extended(row(xmin, ctid), 0) as version, id, queue, task, outcome,
            null::text as reason, priority, run_at, created_at, started_at, finished_at as ended_at, worker_id, attempts,
-           max_attempts, collisions, unique_key, args::text, errors, result, ended_in, meta
+           max_attempts, collisions, unique_key, args::text as args, errors::text as errors, result::text as result, ended_in,
+           meta::text as meta
     from pgqueue.job_history
     where finished_at >= %(day)s::date::timestamp at time zone 'UTC'
       and finished_at < (%(day)s::date + 1)::timestamp at time zone 'UTC'
       and ended_in >= %(since)s::bigint and ended_in < %(below)s::bigint
     union all
     select 'dead', 0, id, queue, task, 'dead', reason, priority, run_at, created_at, started_at,
-           died_at, worker_id, attempts, max_attempts, collisions, unique_key, args::text, errors, null, ended_in, meta
+           died_at, worker_id, attempts, max_attempts, collisions, unique_key, args::text, errors::text, null, ended_in,
+           meta::text
     from pgqueue.dead_jobs
     where died_at >= %(day)s::date::timestamp at time zone 'UTC'
       and died_at < (%(day)s::date + 1)::timestamp at time zone 'UTC'
-      and ended_in < %(below)s::bigint
+      and ended_in >= %(dead_from)s::bigint and ended_in <= %(dead_to)s::bigint and ended_in < %(below)s::bigint
+),
+in_the_lake as (
+    select source, version, id, queue, task, outcome, reason, priority, run_at, created_at, started_at, ended_at, worker_id,
+           attempts, max_attempts, collisions, ended_in,
+           case when 'unique_key' = any(%(left_out)s::text[]) then null
+                when 'unique_key' = any(%(hashed)s::text[])
+                then encode(sha256(convert_to(%(key)s::text || unique_key, 'UTF8')), 'hex')
+                else unique_key end as unique_key,
+           case when 'args' = any(%(left_out)s::text[]) then null
+                when 'args' = any(%(hashed)s::text[])
+                then '"' || encode(sha256(convert_to(%(key)s::text || args, 'UTF8')), 'hex') || '"'
+                else args end as args,
+           case when 'errors' = any(%(left_out)s::text[]) then null else errors end as errors,
+           case when 'result' = any(%(left_out)s::text[]) then null
+                when 'result' = any(%(hashed)s::text[])
+                then '"' || encode(sha256(convert_to(%(key)s::text || result, 'UTF8')), 'hex') || '"'
+                else result end as result,
+           case when 'meta' = any(%(left_out)s::text[]) then null
+                when 'meta' = any(%(hashed)s::text[])
+                then '"' || encode(sha256(convert_to(%(key)s::text || meta, 'UTF8')), 'hex') || '"'
+                else meta end as meta
+    from ended
 ),
 spelled as (
     select source, version, concat_ws(
@@ -27,9 +52,9 @@ spelled as (
         (extract(epoch from run_at) * 1000000)::bigint, (extract(epoch from created_at) * 1000000)::bigint,
         coalesce((extract(epoch from started_at) * 1000000)::bigint::text, e'\x1e'),
         (extract(epoch from ended_at) * 1000000)::bigint, coalesce(worker_id::text, e'\x1e'), attempts, max_attempts,
-        collisions, coalesce(unique_key, e'\x1e'), args, coalesce(errors::text, e'\x1e'), coalesce(result::text, e'\x1e'),
-        ended_in, meta::text) as words
-    from ended
+        collisions, coalesce(unique_key, e'\x1e'), coalesce(args, e'\x1e'), coalesce(errors, e'\x1e'),
+        coalesce(result, e'\x1e'), ended_in, meta) as words
+    from in_the_lake
 )
 select source, count(*), sum(('x' || substr(md5(convert_to(words, 'UTF8')), 1, 15))::bit(60)::bigint)::text,
        sum(version)::text

@@ -9,8 +9,9 @@ import psycopg
 from pyspark.sql import datasource
 from pyspark.sql.types import StructType
 
+from pgqueue.spark.options import Options
 from pgqueue.spark.reading.columns import schema_of
-from pgqueue.spark.reading.options import Options, batch_options
+from pgqueue.spark.reading.options import batch_options
 from pgqueue.spark.reading.reader import FilteringReader, Reader
 
 NOW = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)

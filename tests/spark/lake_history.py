@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, LiteralString
 from looking import ask
 
 from pgqueue.spark.lake.lake import Lake
-from pgqueue.store.pipeline.lake import Share
+from pgqueue.store.pipeline.lake import Checksum
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,9 +58,9 @@ def lake_ids(spark: "SparkSession", lake: Lake, days: Iterable[date] | None = No
     return sorted(row["id"] for row in lake.ended(spark, days).select("id").collect())
 
 
-def total(shares: Iterable[Share]) -> Share:
+def total(shares: Iterable[Checksum]) -> Checksum:
     """The sum of shares."""
-    return sum(shares, Share())
+    return sum(shares, Checksum())
 
 
 def end_of(day: date) -> datetime:

@@ -3,6 +3,7 @@
 Under ``local-cluster`` all executors have one address, and Spark starts no second attempt of a slow task there.
 """
 
+import os
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pyspark
 
+SHORT_LIVED = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""Settings of Java for processes that live for seconds: what its optimizing compiler makes would not be used long enough."""
 WORKERS = ("127.0.0.2", "127.0.0.3")
 
 
@@ -37,7 +40,8 @@ def _daemon(name: str, *words: str) -> Iterator[None]:
     program = Path(pyspark.__file__).with_name("bin") / "spark-class"
     command = [str(program), f"org.apache.spark.deploy.{name}", "--webui-port", "0", *words]
     quiet = subprocess.DEVNULL
-    with subprocess.Popen(command, stdout=quiet, stderr=quiet) as process:  # noqa: S603 - our own words
+    env = {**os.environ, **SHORT_LIVED}
+    with subprocess.Popen(command, stdout=quiet, stderr=quiet, env=env) as process:  # noqa: S603 - our own words
         try:
             yield
         finally:

@@ -16,7 +16,7 @@ from pgqueue.spark.config import Check, parse
 from pgqueue.spark.lake.export import export
 from pgqueue.spark.lake.lake import ENDED, ENDED_SCHEMA, ENDED_TABLE, Lake
 from pgqueue.spark.lake.record import Batch, EndedDay
-from pgqueue.store.pipeline.lake import Share
+from pgqueue.store.pipeline.lake import Checksum
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,7 +65,13 @@ def put(queue: PgQueue, lake: Lake, jobs: list[dict[str, Any]]) -> None:
     numbered = [{"id": number, **GOOD, **job} for number, job in enumerate(jobs, start=1)]
     written = lake.write_rows(ENDED, DAY, pa.Table.from_pylist(numbered, ENDED_SCHEMA))
     batch = Batch(
-        generation=1, since=0, below=9, highest=7, exported_at=AT, history=Share(len(jobs)), dead=Share()
+        generation=1,
+        since=0,
+        below=9,
+        highest=7,
+        exported_at=AT,
+        history=Checksum(len(jobs)),
+        dead=Checksum(),
     )
     lake.commit(
         ENDED_TABLE, written, [EndedDay(table=ENDED, day=DAY, generation=1, written_at=AT, batches=(batch,))]

@@ -17,7 +17,7 @@ from looking import ask, wait_until
 from spark import cluster_app
 from spark.lake_history import DAY, NEXT, died, ended
 from spark.rollup_days import figures, no_session
-from spark.standalone import standalone
+from spark.standalone import SHORT_LIVED, standalone
 
 from pgqueue import PgQueue
 from pgqueue.cli import submit
@@ -83,7 +83,7 @@ def ids_in(lake: Lake) -> list[int]:
 
 
 def surroundings() -> dict[str, str]:
-    return {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    return {**os.environ, **SHORT_LIVED, "PYSPARK_PYTHON": sys.executable}
 
 
 def exporting(lake: Path, dsn: str, rows_per_file: int) -> "subprocess.Popen[str]":

@@ -1,6 +1,8 @@
 """The pipeline's demo: real jobs and made-up ones through every step, and a verdict that sees what is wrong."""
 
 import os
+import subprocess
+import sys
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +39,10 @@ def test_every_job_that_ended_is_in_the_lake_once_and_the_report_is_there(tmp_pa
     }  # fmt: skip
     assert "All 920 jobs that ended are in the lake, each once." in told.stderr
     assert "2 of them are dead, as planned" in told.stderr
+    (line,) = [one for one in told.stderr.splitlines() if one.startswith(sys.executable)]
+    opened = subprocess.run(line, shell=True, capture_output=True, text=True, check=True)  # noqa: S602 - pasted, as a user does
+    assert "webhooks" in opened.stdout
+    assert "succeeded" in opened.stdout
     (page,) = (tmp_path / "demo" / "lake" / "report").glob("*.html")
     assert f"The report is {page}" in told.stderr.replace("\n", "")
 

@@ -15,8 +15,8 @@ from spark.lake_history import DAY, NEXT, died, ended, history_ids
 from pgqueue import PgQueue
 from pgqueue.errors import ConfigurationError, InvalidOption, LakeError
 from pgqueue.spark.config import Config
-from pgqueue.spark.erasing import erase_everywhere, of_key, of_tenant
-from pgqueue.spark.lake.erase import Condition, Erased, erase
+from pgqueue.spark.erasing import erase_everywhere, of_tenant
+from pgqueue.spark.lake.erase import Condition, Erased, erase, of_key
 from pgqueue.spark.lake.export import ExportOptions, export
 from pgqueue.spark.lake.files import Written
 from pgqueue.spark.lake.lake import ENDED, ENDED_SCHEMA, Lake

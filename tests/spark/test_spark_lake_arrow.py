@@ -5,19 +5,21 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, LiteralString
+from typing import TYPE_CHECKING, Any, LiteralString
 
 import psycopg
 import pytest
 from looking import ask
+from psycopg import sql
 from pyarrow import dataset
 from spark.lake_history import DAY, NEXT, died, ended, lake_ids
 
 from pgqueue import PgQueue
 from pgqueue.errors import ConnectionFailed, PipelineError
+from pgqueue.spark.lake import export as exports
 from pgqueue.spark.lake import in_arrow
 from pgqueue.spark.lake.export import ExportOptions, export
-from pgqueue.spark.lake.lake import DEPLOY_SCHEMA, ENDED, ENDED_SCHEMA, WORKER_SCHEMA, Lake
+from pgqueue.spark.lake.lake import DEPLOY_SCHEMA, ENDED, ENDED_SCHEMA, ENDED_TABLE, WORKER_SCHEMA, Lake
 from pgqueue.spark.lake.table import Table
 from pgqueue.spark.lake.verify import Finding, verify
 from pgqueue.spark.reading.fetching import connected
@@ -108,6 +110,24 @@ def test_a_day_with_more_rows_or_bytes_is_left_to_spark(
     assert lake_ids(spark, lake) == ids
 
 
+def test_a_dead_job_that_is_committed_after_the_export_has_looked_for_days_is_exported(
+    queue: PgQueue, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [*ended(dsn, DAY, 2), *died(dsn, DAY, 2)]
+    ids += died(dsn, NEXT, 3)
+
+    def final_below(*given: Any) -> Any:
+        ids.extend(died(dsn, DAY, 1))
+        return waited(*given)
+
+    waited = exports.final_below
+    monkeypatch.setattr(exports, "final_below", final_below)
+    lake = Lake(tmp_path / "lake")
+    export(no_session, queue.database, lake)
+    assert sorted(lake.dataset(ENDED, ENDED_TABLE).to_table()["id"].to_pylist()) == sorted(ids)
+    assert {one.finding for one in verify(no_session, queue.database, lake)} == {Finding.VERIFIED}
+
+
 def test_a_day_whose_rows_another_server_numbered_is_not_exported_without_them(
     queue: PgQueue, dsn: str, tmp_path: Path
 ) -> None:
@@ -168,14 +188,14 @@ def test_days_are_read_over_one_connection_and_after_an_error_over_another(
     monkeypatch.setattr(in_arrow, "MOST_BYTES", 1 << 20)
     reader = in_arrow.Reader(queue.database)
     with reader:
-        reader.ended(DAY, since=0, below=2**40)
+        reader.ended(DAY, since=0, below=2**40, dead=sql.SQL("true"))
         ask(
             dsn,
             "select pg_terminate_backend(pid, 10000) from pg_stat_activity "
             "where datname = current_database() and pid <> pg_backend_pid()",
         )
         with pytest.raises(ConnectionFailed):
-            reader.ended(DAY, since=0, below=2**40)
-        rows = reader.ended(DAY, since=0, below=2**40)
+            reader.ended(DAY, since=0, below=2**40, dead=sql.SQL("true"))
+        rows = reader.ended(DAY, since=0, below=2**40, dead=sql.SQL("true"))
     assert rows is not None
     assert rows.num_rows == 2

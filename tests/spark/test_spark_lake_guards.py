@@ -22,13 +22,13 @@ from pgqueue.errors import (
     LakeTooNew,
     PipelineError,
 )
-from pgqueue.spark.lake.alone import alone
 from pgqueue.spark.lake.export import ExportOptions, final_below
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.prune import Fate, prune
 from pgqueue.spark.lake.record import Batch, EndedDay, Verification
 from pgqueue.spark.lake.records import NAME, SCHEMA
 from pgqueue.spark.lake.status import DayState, status
+from pgqueue.spark.lake.writer_lock import writer_lock
 from pgqueue.store import upkeep
 from pgqueue.store.connection import Blocking
 from pgqueue.store.database import Database
@@ -88,7 +88,7 @@ def test_a_lake_of_another_database_or_schema_is_refused(queue: PgQueue, tmp_pat
 @pytest.mark.parametrize(
     ("text", "error", "words"),
     [
-        ('{"format": 3}', LakeTooNew, "has format 3, and this release reads up to 2: upgrade pgqueue"),
+        ('{"format": 4}', LakeTooNew, "has format 4, and this release reads up to 3: upgrade pgqueue"),
         ('{"format": 1}', LakeError, "was written before .* Delta tables: run `pgqueue pipeline convert`"),
         ('{"format": 2}', LakeError, "cannot be read as one of ours .*missing required field"),
         ("", LakeError, "cannot be read as one of ours"),
@@ -118,7 +118,7 @@ def test_a_place_that_spark_would_misread_or_nobody_knows_is_refused() -> None:
 
 
 def test_one_at_a_time_writes_and_the_other_is_told_the_pid(queue: PgQueue, lake: Lake) -> None:
-    with alone(queue.database) as first:
+    with writer_lock(queue.database) as first:
         with pytest.raises(PipelineError, match=r"another process is writing .*pid \d+, pgqueue") as refused:
             prune(queue.database, lake)
         (holder,) = queue.database.run(plans.holder())
@@ -126,7 +126,7 @@ def test_one_at_a_time_writes_and_the_other_is_told_the_pid(queue: PgQueue, lake
 
         ask(queue.database.dsn, "select pg_terminate_backend(%(pid)s)", pid=holder.pid)
         with pytest.raises(PipelineError, match="held the lake's lock was lost"):
-            first.still()
+            first.require_held()
         assert prune(queue.database, lake) == []
 
 
@@ -145,16 +145,16 @@ def test_a_holder_that_has_just_gone_is_waited_for(
         return taken
 
     monkeypatch.setattr(plans, "lock", lock)
-    with alone(queue.database) as second:
-        second.still()
+    with writer_lock(queue.database) as second:
+        second.require_held()
 
 
 def test_a_pooler_is_no_place_for_a_lock(dsn: str) -> None:
     pooled = Database(dsn, behind_pooler=True)
 
-    with pytest.raises(ConfigurationError, match="--direct-dsn"), alone(pooled):
+    with pytest.raises(ConfigurationError, match="--direct-dsn"), writer_lock(pooled):
         pass
-    with alone(Database(dsn, behind_pooler=True, direct_dsn=dsn)):
+    with writer_lock(Database(dsn, behind_pooler=True, direct_dsn=dsn)):
         pass
     pooled.close()
 
@@ -236,7 +236,9 @@ def test_days_are_open_or_closed_by_the_databases_clock(queue: PgQueue, dsn: str
 def _verified(queue: PgQueue, lake: Lake, day: date) -> EndedDay:
     """A day as an export and a verify would leave it, but for the files."""
     below = queue.database.run(plans.horizon()).xmax
-    held = queue.database.run(plans.contents(day, below=below))
+    held = queue.database.run(
+        plans.contents(day, below=below, dead=queue.database.run(plans.dead_bounds()).get(day, plans.NO_DEAD))
+    )
     at = datetime.now(UTC)
     batch = Batch(
         generation=1,

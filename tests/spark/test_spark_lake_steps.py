@@ -11,10 +11,9 @@ from spark.lake_history import DAY, NEXT, ended
 from pgqueue import PgQueue
 from pgqueue.errors import DaysNotExported, LakeError, LakeOfAnother
 from pgqueue.spark.config import Config
-from pgqueue.spark.erasing import of_key
 from pgqueue.spark.lake import steps as log
 from pgqueue.spark.lake.compact import compact
-from pgqueue.spark.lake.erase import erase
+from pgqueue.spark.lake.erase import erase, of_key
 from pgqueue.spark.lake.export import export
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.prune import prune

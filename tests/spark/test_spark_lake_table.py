@@ -2,12 +2,13 @@
 
 import os
 import time
-from datetime import date, datetime
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 from spark.lake_history import DAY, NEXT, died, ended
@@ -148,13 +149,26 @@ def test_files_that_do_not_count_are_swept_after_their_time(folder: Folder) -> N
     assert rows(table) == {DAY: 1}
 
 
-def test_numbers_and_instants_have_statistics_and_long_texts_have_none(folder: Folder) -> None:
-    early = datetime.fromisoformat("0001-01-01T00:00:00+00:00")
-    told = put(
-        folder, DAY, 1, 2, at=pa.array([early, None], pa.timestamp("us", "UTC")), args=["x" * 3000] * 2
+def test_other_readers_filter_by_every_column(folder: Folder) -> None:
+    table = Table(folder, "jobs")
+    nothing = pa.nulls(2, pa.string())
+    table.commit(
+        pa.schema([*COLUMNS, ("outcome", pa.string()), ("reason", pa.string())]),
+        [put(folder, DAY, 1, 2, outcome=["dead", "succeeded"], reason=nothing)],
+        {DAY: 1},
     )
-    assert '"minValues": {"id": 1, "at": "0001-01-01T00:00:00.000000Z"}' in told.statistics
-    assert len(told.statistics) < 300
+    found = table.latest()
+    assert found is not None
+    jobs = found.to_pyarrow_dataset()
+    outcome, reason = pc.field("outcome"), pc.field("reason")
+    for condition, ids in (
+        (outcome == "dead", [1]),
+        (~outcome.isin(["dead", "succeeded"]), []),
+        (reason.is_null(), [1, 2]),
+        ((pc.field("id") > 1) & (pc.field("day") == DAY), [2]),
+        (pc.field("id") > 2, []),
+    ):
+        assert jobs.to_table(filter=condition)["id"].to_pylist() == ids
 
 
 def test_a_path_that_is_taken_for_a_url_is_refused() -> None:

@@ -20,7 +20,8 @@ from pyspark.sql.types import (
 from spark.extracts import NOW, Connection, add_history, reader, rows
 
 from pgqueue.errors import ConfigurationError, InvalidOption, PipelineError
-from pgqueue.spark.reading.options import Options, batch_options, stream_options
+from pgqueue.spark.options import Options
+from pgqueue.spark.reading.options import batch_options, stream_options
 from pgqueue.spark.reading.pushdown import taken
 from pgqueue.spark.source import PgQueueSource, here
 from pgqueue.store.pipeline.extract_tables import TABLES

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from html.parser import HTMLParser
@@ -348,7 +350,7 @@ def test_a_long_table_says_where_the_rest_is() -> None:
     section = Section(
         name="some", title="Some?", state=State.OK, answer="Yes.", compared="This.", tables=(table,)
     )
-    outline = Outline(page([section], None, "Nobody's"))
+    outline = Outline(page([section], None, "Nobody's").decode())
     assert "The first 25 of 40; all are in report/some." in outline.words
     assert len(outline.named("tr")) == 26
 
@@ -435,6 +437,28 @@ def test_the_command_refuses_before_any_spark(tmp_path: Path) -> None:
         told = run.invoke(main, ["pipeline", "report", *arguments], env={"PGQUEUE_LAKE": None})
         assert told.exit_code == 2
         assert words in " ".join(told.output.split())
+
+
+def test_all_but_the_page_works_without_the_extra_report(tmp_path: Path) -> None:
+    program = (
+        "import sys\n"
+        "sys.modules.update(jinja2=None, matplotlib=None)\n"  # an import of them fails, as if they were not installed
+        "from pkgutil import walk_packages\n"
+        "import pgqueue.cli.pipeline, pgqueue.spark\n"
+        "for package in pgqueue.spark, pgqueue.cli.pipeline:\n"
+        "    for module in walk_packages(package.__path__, package.__name__ + '.'):\n"
+        "        __import__(module.name)\n"
+        "from pgqueue.cli.main import main\n"
+        "main()\n"
+    )
+    Lake(tmp_path).create(Origin("1", 2, "pgqueue"))
+    words = ("pipeline", "report", "--lake", str(tmp_path))
+    told = subprocess.run(  # noqa: S603 - our own words
+        [sys.executable, "-c", program, *words], capture_output=True, text=True, check=False
+    )
+    assert told.returncode == 2
+    assert "a page needs jinja2 and matplotlib, and they are not installed" in told.stderr
+    assert "pip install 'pgqueue[report]'" in told.stderr
 
 
 def test_the_columns_that_are_read_are_columns_of_the_roll_up() -> None:

@@ -13,10 +13,10 @@ from spark.rollup_days import Job, at, error, figures, job, new_lake, no_session
 
 from pgqueue.errors import LakeError, LakeOfAnother, PipelineError
 from pgqueue.spark.config import Config, parse
-from pgqueue.spark.lake.alone import alone
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.record import Day
 from pgqueue.spark.lake.steps import STEPS
+from pgqueue.spark.lake.writer_lock import writer_lock
 from pgqueue.spark.rollup.rollup import rollup
 from pgqueue.spark.rollup.rows import rows_of
 from pgqueue.store.database import Database
@@ -272,7 +272,7 @@ def test_only_days_of_this_databases_lake_are_rolled_up_and_by_one_at_a_time(
         rollup(no_session, None, lake, CONFIG, days=[WED])
     with pytest.raises(LakeOfAnother):
         rollup(no_session, database, lake_at(tmp_path / "other", thursday()), CONFIG)
-    with alone(database), pytest.raises(PipelineError, match="another process is writing"):
+    with writer_lock(database), pytest.raises(PipelineError, match="another process is writing"):
         rollup(no_session, database, lake, CONFIG)
     assert not lake.entries("rollup/hours")
     assert pgqueue("pipeline", "rollup", "--lake", f"{tmp_path}/none", dsn=dsn).stderr.startswith(

@@ -26,8 +26,9 @@ from spark.extracts import (
 )
 
 from pgqueue.errors import PipelineError
+from pgqueue.spark.options import Options
 from pgqueue.spark.reading.columns import schema_of
-from pgqueue.spark.reading.options import Options, stream_options
+from pgqueue.spark.reading.options import stream_options
 from pgqueue.spark.reading.stream import Offset, StreamReader, dropped
 
 Written = dict[str, Any]

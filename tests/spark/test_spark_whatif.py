@@ -325,7 +325,7 @@ def test_a_page_that_cannot_be_written_is_refused_before_any_work(tmp_path: Path
 def test_names_are_text_on_the_page_and_nothing_is_loaded_from_elsewhere(tmp_path: Path) -> None:
     evil = "<script>alert(1)</script>"
     lake = made(tmp_path, [job(at("20 10:00:10"), task=evil, args={evil: 1})])
-    outline = Outline(page(asked(lake, limits=[f"{evil}=1", f"task:{evil}=2"])))
+    outline = Outline(page(asked(lake, limits=[f"{evil}=1", f"task:{evil}=2"])).decode())
     assert outline.named("script") == []
     assert evil in outline.words
     assert not [

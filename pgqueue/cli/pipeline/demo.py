@@ -7,6 +7,7 @@ in :mod:`pgqueue.cli.pipeline.demo_steps`, and the check that no job was lost is
 
 import asyncio
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -110,12 +111,24 @@ def demo(
     with end_like_an_interrupt(signal.SIGTERM, signal.SIGHUP):
         verdict, told = _demonstrate(folder, jobs, rows, days, screen)
     _conclude(verdict, told, screen)
+    click.echo(f"Open the lake in DuckDB:\n\n{opening(folder / 'lake')}\n", err=wants_json)
     if wants_json:
         print_json(verdict)
     if not no_open and _has_display():
         webbrowser.open(Path(told.page.removeprefix("file://")).as_uri())
     if verdict.complaints():
         ctx.exit(1)
+
+
+def opening(lake: Path) -> str:
+    """A line for a shell that opens the lake in DuckDB, and shows how the jobs of each queue ended."""
+    shown = "select queue, outcome, count(*) as jobs, avg(started_at - run_at) as wait from ended group by all order by all"
+    program = (
+        "import duckdb; from deltalake import DeltaTable; "
+        f"ended = DeltaTable({str(lake / 'ended')!r}).to_pyarrow_dataset(); "
+        f"duckdb.sql('{shown}').show()"
+    )
+    return shlex.join([sys.executable, "-c", program])
 
 
 def _demonstrate(folder: Path, jobs: int, rows: int, days: int, screen: Screen) -> tuple[Verdict, Told]:

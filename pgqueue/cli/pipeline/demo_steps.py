@@ -29,7 +29,7 @@ def work(
         from pgqueue.spark.lake.export import export as export_days  # noqa: PLC0415 - PySpark
 
         options = ExportOptions(now=now)
-        done = export_days(given.session(), given.database, given.lake, options=options, tell=given.check)
+        done = export_days(given.session, given.database, given.lake, options=options, tell=given.check)
         files, size = sum(one.files for one in done), sum(one.bytes for one in done)
         rows = sum(one.history + one.dead for one in done)
         return f"{len(done)} days, {rows:,} rows, {files:,} files, {size / 1e6:,.0f} MB"

@@ -100,14 +100,14 @@ def erase(
 
 def _condition(config: Config, tenant: str | None, key: str | None, where: str | None) -> "Condition":
     from pgqueue.spark import erasing  # noqa: PLC0415 - needs PyArrow
-    from pgqueue.spark.lake.erase import Condition  # noqa: PLC0415 - needs PyArrow
+    from pgqueue.spark.lake.erase import Condition, of_key  # noqa: PLC0415 - needs PyArrow
 
     given = [one for one in (tenant, key, where) if one is not None]
     if len(given) != 1:
         raise InvalidOption("give one of --tenant, --key and --where")
     if tenant is not None:
         return erasing.of_tenant(tenant, config)
-    return Condition(where) if where is not None else erasing.of_key(given[0])
+    return Condition(where) if where is not None else of_key(given[0])
 
 
 def _in_words(found: "list[Erased]", *, dry_run: bool) -> str:

@@ -12,14 +12,15 @@ from pgqueue.cli.pipeline.options import (
     Spark,
     days_option,
     in_lake,
+    lake_of,
     margin_option,
     on_spark,
-    place,
     size,
     together,
 )
 from pgqueue.cli.values import LENGTH
 from pgqueue.errors import DaysNotExported
+from pgqueue.spark.config import load
 from pgqueue.spark.report.words import some
 
 if TYPE_CHECKING:
@@ -72,13 +73,14 @@ def export(
     A day is closed when it is over. Where a transaction stays open that may add rows to it, what is final is written, and
     the rest is left to the next export. The exit code is 1 if a day could not be exported; the others were.
     """
-    where = place(lake, config)
+    told = load(config)
+    where = lake_of(lake, told)
 
     from pgqueue.spark.lake import export as exports  # noqa: PLC0415 - PySpark is slow to import, so other errors come first
     from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - needs PySpark
 
     options = exports.ExportOptions(
-        margin=margin, wait=wait, rows_per_file=rows_per_file, again=together(again)
+        margin=margin, wait=wait, rows_per_file=rows_per_file, again=together(again), hide=told.hide
     )
     queue.database.verify()
     left: list[Session] = []

@@ -47,9 +47,11 @@ def report(
 
     from pgqueue.spark.lake.lake import Lake  # noqa: PLC0415 - PySpark is slow to import, so other errors come first
     from pgqueue.spark.lake.steps import logged  # noqa: PLC0415 - as above
+    from pgqueue.spark.report.rendering import require  # noqa: PLC0415 - as above
 
     opened = Lake(place)
     opened.marker()
+    require()
     started = spark()
     from pgqueue.spark.report.report import answers, check_out, write  # noqa: PLC0415 - after spark(), which checks for PySpark
 

@@ -8,7 +8,7 @@ or lost changes both the sum and the count.
 from typing import TYPE_CHECKING, NamedTuple
 
 from pgqueue.store.pipeline.extract_tables import TABLES, Kind
-from pgqueue.store.pipeline.lake import NOTHING, Share
+from pgqueue.store.pipeline.lake import NOTHING, Checksum
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -39,12 +39,12 @@ class InFiles(NamedTuple):
         dead: the dead jobs.
     """
 
-    pruned: Share = NOTHING
-    standing: Share = NOTHING
-    dead: Share = NOTHING
+    pruned: Checksum = NOTHING
+    standing: Checksum = NOTHING
+    dead: Checksum = NOTHING
 
     @property
-    def history(self) -> Share:
+    def history(self) -> Checksum:
         """All rows of the history."""
         return self.pruned + self.standing
 
@@ -70,7 +70,7 @@ def in_files(ended: "DataFrame", pruned_below: int) -> InFiles:
         .groupBy("part")
         .agg(f.count("*").alias("rows"), f.sum("digest").cast("string").alias("checksum"))
     )
-    return InFiles(**{row["part"]: Share(row["rows"], row["checksum"]) for row in by_part.collect()})
+    return InFiles(**{row["part"]: Checksum(row["rows"], row["checksum"]) for row in by_part.collect()})
 
 
 def _spelled(name: str) -> "Column":

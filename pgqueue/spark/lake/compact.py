@@ -10,13 +10,13 @@ from datetime import date
 
 from pgqueue.errors import LakeError
 from pgqueue.spark.lake import in_duckdb
-from pgqueue.spark.lake.alone import alone
 from pgqueue.spark.lake.export import ROWS_PER_FILE
 from pgqueue.spark.lake.files import Written, rows_of
 from pgqueue.spark.lake.in_arrow import ORDER
 from pgqueue.spark.lake.lake import ENDED, ENDED_SCHEMA, ENDED_TABLE, Lake
 from pgqueue.spark.lake.record import DataFile, EndedDay
 from pgqueue.spark.lake.steps import logged
+from pgqueue.spark.lake.writer_lock import writer_lock
 from pgqueue.store.database import Database
 from pgqueue.store.pipeline import lake as plans
 
@@ -63,7 +63,7 @@ def compact(
         LakeError: a file cannot be read.
     """
     found = []
-    with alone(database) as lock:
+    with writer_lock(database) as lock:
         lake.require(database.run(plans.origin(database.catalogue.schema)))
         with logged(lake, "compact") as size:
             for entry in lake.days():
@@ -72,7 +72,7 @@ def compact(
                     continue
                 written = [_merged(lake, entry, group) for group in groups]
                 removed = [_below(file) for group in groups for file in group]
-                lock.still()
+                lock.require_held()
                 lake.table(ENDED).commit(ENDED_TABLE, written, {}, removed=removed)
                 lake.passed("compacted")
                 found.append(_told(entry, written, removed))

@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 
 from pgqueue.errors import LakeError, LakeOfAnother
-from pgqueue.spark.lake.alone import alone
 from pgqueue.spark.lake.files import PARTITION, Written, shaped, written_file
 from pgqueue.spark.lake.folder import UNFINISHED, opened
 from pgqueue.spark.lake.lake import ABOUT, ENDED, ENDED_SCHEMA, MARKER, Lake
 from pgqueue.spark.lake.record import BEFORE_DELTA, FORMAT, Batch, DataFile, Day, EndedDay, Marker, encode
 from pgqueue.spark.lake.records import Records
 from pgqueue.spark.lake.table import Table
+from pgqueue.spark.lake.writer_lock import writer_lock
 from pgqueue.store.database import Database
 from pgqueue.store.pipeline import lake as plans
 
@@ -80,7 +80,7 @@ def convert(
         PipelineError: another process writes to the lake.
         LakeError: there is no lake, it is another database's, or a file of it is missing or has other rows than its manifest says.
     """
-    with alone(database) as lock:
+    with writer_lock(database) as lock:
         marker = _marker(lake)
         if marker.format != BEFORE_DELTA:
             return []
@@ -89,12 +89,12 @@ def convert(
             raise LakeOfAnother(f"{lake.uri} holds the history of {marker.origin}, and this is {origin}")
         records, found = Records(lake.folder), []
         for manifest in _manifests(lake):
-            lock.still()
+            lock.require_held()
             table = Table(lake.folder, manifest.table)
             if table.generation(manifest.day) < manifest.generation:
                 found.append(_converted(lake, table, records, manifest))
                 tell(found[-1])
-        lock.still()
+        lock.require_held()
         lake.folder.write(MARKER, encode(msgspec.structs.replace(marker, format=FORMAT)))
         lake.passed("converted")
         for path in _paths_of_manifests(lake):

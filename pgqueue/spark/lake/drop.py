@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection
 from datetime import UTC, date, datetime
 
 from pgqueue.errors import Duration, as_delay
-from pgqueue.spark.lake.alone import alone
 from pgqueue.spark.lake.lake import ENDED, ENDED_TABLE, Lake
 from pgqueue.spark.lake.prune import Fate, Pruned
 from pgqueue.spark.lake.record import EndedDay
+from pgqueue.spark.lake.writer_lock import writer_lock
 from pgqueue.store.database import Database
 from pgqueue.store.pipeline import lake as plans
 
@@ -45,7 +45,7 @@ def drop(
     """
     length = as_delay("keep", keep)
     found = []
-    with alone(database) as lock:
+    with writer_lock(database) as lock:
         lake.require(database.run(plans.origin(database.catalogue.schema)))
         seen = database.run(plans.horizon(now=now))
         first_kept = (seen.at - length).astimezone(UTC).date()
@@ -60,7 +60,7 @@ def drop(
                 continue
             reason = _reason_to_keep(database, entry, stands=entry.day in standing)
             if not reason:
-                lock.still()
+                lock.require_held()
                 _drop(lake, entry)
             fate = Fate.WAITING if reason else Fate.DROPPED
             found.append(Pruned(day=entry.day, fate=fate, rows=0 if reason else entry.rows, reason=reason))

@@ -23,16 +23,18 @@ from pyarrow import dataset
 
 from pgqueue.errors import InvalidOption, LakeError
 from pgqueue.spark.lake import in_duckdb
-from pgqueue.spark.lake.alone import Alone, alone
 from pgqueue.spark.lake.checksum import InFiles
 from pgqueue.spark.lake.files import Written, rows_of
+from pgqueue.spark.lake.hidden import hash_of, require_shown
 from pgqueue.spark.lake.lake import ENDED, ENDED_SCHEMA, ENDED_TABLE, Lake
 from pgqueue.spark.lake.record import Batch, EndedDay, Erasure
 from pgqueue.spark.lake.steps import Size, logged
+from pgqueue.spark.lake.writer_lock import WriterLock, writer_lock
 from pgqueue.store.database import Database
 from pgqueue.store.pipeline import lake as plans
-from pgqueue.store.pipeline.lake import Share
+from pgqueue.store.pipeline.lake import Checksum
 
+OF_KEY = "unique_key = $key"
 POSITION = "pgqueue_position"
 
 
@@ -99,12 +101,14 @@ def erase(
 
     Raises:
         InvalidOption: the condition cannot be used.
-        LakeError: a day's files were changed since they were verified, or cannot be read.
+        LakeError: a day's files were changed since they were verified, or cannot be read; or the condition names a column
+            that the lake hides.
         PipelineError: another process is writing to the lake.
     """
     _require(condition)
-    with alone(database) as lock:
+    with writer_lock(database) as lock:
         lake.require(database.run(plans.origin(database.catalogue.schema)))
+        condition = _in_the_lake(condition, lake)
         eraser = _Eraser(database, lake, lock, condition, reason)
         found = []
         with nullcontext(Size()) if dry_run else logged(lake, "erase") as size:
@@ -127,7 +131,7 @@ class _Eraser:
     """One run, while no other process writes to the lake."""
 
     def __init__(
-        self, database: Database, lake: Lake, lock: Alone, condition: Condition, reason: str
+        self, database: Database, lake: Lake, lock: WriterLock, condition: Condition, reason: str
     ) -> None:
         self.database = database
         self.lake = lake
@@ -179,7 +183,7 @@ class _Eraser:
             )
 
     def _from_database(self, day: date, gone: pa.Table) -> int:
-        self.lock.still()
+        self.lock.require_held()
         ended = zip(gone["id"].to_pylist(), gone["ended_in"].to_pylist(), strict=True)
         there = self.database.run(plans.erase(day, list(ended)))
         self.lake.passed("erased from the database")
@@ -214,8 +218,25 @@ class _Eraser:
             batches=tuple(_counted(batch, staying) for batch in entry.batches),
             erased=(*entry.erased, erasure),
         )
-        self.lock.still()
+        self.lock.require_held()
         self.lake.commit(ENDED_TABLE, written, [changed], removed=removed)
+
+
+def of_key(key: str) -> Condition:
+    """The jobs with a unique key."""
+    return Condition(OF_KEY, {"key": key})
+
+
+def _in_the_lake(condition: Condition, lake: Lake) -> Condition:
+    """A condition over what the lake holds: a unique key is looked for by its hash where the lake hashes it.
+
+    Raises:
+        LakeError: the condition names a column that the lake hides.
+    """
+    if condition.text == OF_KEY and "unique_key" in lake.choice.hashed:
+        return of_key(hash_of(condition.values["key"], lake.hidden().key))
+    require_shown(condition.text, lake.choice)
+    return condition
 
 
 def _require(condition: Condition) -> None:
@@ -259,6 +280,6 @@ def _counted(batch: Batch, rows: pa.Table) -> Batch:
     return msgspec.structs.replace(
         batch,
         highest=pc.max(within["ended_in"]).as_py(),
-        history=Share(within.num_rows - dead),
-        dead=Share(dead),
+        history=Checksum(within.num_rows - dead),
+        dead=Checksum(dead),
     )

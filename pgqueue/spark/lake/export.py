@@ -22,18 +22,20 @@ import pyarrow.compute as pc
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponential
 
 from pgqueue.errors import ConnectionFailed, DaysNotExported, Duration, InvalidOption, PipelineError, as_delay
+from pgqueue.spark.config import HiddenColumns
 from pgqueue.spark.java_errors import in_a_line
 from pgqueue.spark.lake import in_arrow
-from pgqueue.spark.lake.alone import Alone, alone
 from pgqueue.spark.lake.files import Written
 from pgqueue.spark.lake.lake import ENDED, ENDED_TABLE, Lake
 from pgqueue.spark.lake.record import Batch, EndedDay
 from pgqueue.spark.lake.steps import logged
+from pgqueue.spark.lake.writer_lock import WriterLock, writer_lock
 from pgqueue.spark.session import SessionOrStart, when_needed
 from pgqueue.store.database import Database
 from pgqueue.store.pipeline import extract
+from pgqueue.store.pipeline import extract_where as where
 from pgqueue.store.pipeline import lake as plans
-from pgqueue.store.pipeline.lake import MARGIN, Counts, Session, Share, first_open_day
+from pgqueue.store.pipeline.lake import MARGIN, Checksum, Counts, Session, first_open_day
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,6 +78,7 @@ class ExportOptions:
         wait: how long to wait for transactions that may still add to a closed day, in seconds or as a timedelta.
         rows_per_file: about the most rows in a file; a queue with more rows gets several files.
         again: days to write again from the database, in place of the lake's rows.
+        hide: the columns that a new lake leaves out or hashes; None: none, or those that an existing lake hides.
         now: the time, in place of the database's clock.
     """
 
@@ -83,6 +86,7 @@ class ExportOptions:
     wait: Duration = WAIT
     rows_per_file: int = ROWS_PER_FILE
     again: Collection[date] = ()
+    hide: HiddenColumns | None = None
     now: datetime | None = None
 
     def __post_init__(self) -> None:
@@ -121,11 +125,12 @@ def export(
         psycopg.OperationalError: the server fails; the days after this one were not tried.
         DaysNotExported: some days could not be exported; the message names them, and the rows where it is theirs. The other
             days were exported.
-        LakeError: the lake is another database's, or of a later release.
+        LakeError: the lake is another database's, or of a later release, or hides other columns.
+        ConfigurationError: the key of the lake's hashes is missing, or is another one.
     """
     given = options or ExportOptions()
-    with alone(database) as lock:
-        lake.create(database.run(plans.origin(database.catalogue.schema)))
+    with writer_lock(database) as lock:
+        lake.create(database.run(plans.origin(database.catalogue.schema)), given.hide)
         with logged(lake, "export") as size:
             lake.sweep(ENDED)
             exporter = _Exporter(when_needed(spark), database, lake, given, lock)
@@ -156,7 +161,7 @@ def _each(
     """Export each day on its own, and note it in ``exported``; returns the days that failed, and why."""
     failed: dict[date, str] = {}
     for day in due:
-        exporter.lock.still()  # another export may have begun
+        exporter.lock.require_held()  # another export may have begun
         try:
             one = exporter.export(day)
         except _NoSession as error:
@@ -180,13 +185,13 @@ class _NoSession(Exception):
         self.why = why
 
 
-def _require_server(error: Exception, lock: Alone) -> None:
+def _require_server(error: Exception, lock: WriterLock) -> None:
     """Raise if an error is not the day's: the server is gone, or it fails (no disk, no memory, shutting down).
 
     Raises:
         PipelineError: the connection that held the lake's lock was lost.
     """
-    lock.still()
+    lock.require_held()
     if isinstance(error, psycopg.OperationalError | ConnectionFailed):
         raise error
 
@@ -210,6 +215,8 @@ class _Exporter:
         open: transactions that stayed open, which may add rows to closed days; as far as this role may see them.
         former: the days that were in the lake before.
         rows: about how many rows of each day are not in the lake.
+        dead: the bounds of the dead jobs of each day, of those that were there when it was set.
+        unseen_from: the dead jobs of transactions below this number were there.
         reader: reads small days.
     """
 
@@ -219,7 +226,7 @@ class _Exporter:
         database: Database,
         lake: Lake,
         options: ExportOptions,
-        lock: Alone,
+        lock: WriterLock,
     ) -> None:
         self.spark = spark
         self.database = database
@@ -230,7 +237,10 @@ class _Exporter:
         self.open: Sequence[Session] = ()
         self.former: Mapping[date, EndedDay] = {}
         self.rows: Mapping[date, int] = {}
-        self.reader = in_arrow.Reader(database)
+        self.dead: Mapping[date, tuple[int, int]] = {}
+        self.unseen_from = 0
+        self.hidden = lake.hidden()
+        self.reader = in_arrow.Reader(database, self.hidden)
 
     def due(self) -> list[date]:
         """The closed days with rows that are not in the lake; waits for open transactions that may add some.
@@ -244,6 +254,7 @@ class _Exporter:
         known = {day: entry.below for day, entry in self.former.items() if day not in self.options.again}
         there = self.database.run(plans.there(known, seen.xmax))
         self.rows = {one.day: one.waiting for one in there}
+        self.dead, self.unseen_from = self.database.run(plans.dead_bounds()), seen.xmin
         first_open = first_open_day(seen.at, as_delay("margin", self.options.margin))
         due = {one.day for one in there if one.waiting and one.day < first_open}
         again = self._again({one.day for one in there if one.stands and one.day < first_open})
@@ -268,8 +279,8 @@ class _Exporter:
             below=self.final,
             highest=made.highest,
             exported_at=datetime.now(UTC),
-            history=Share(made.history),
-            dead=Share(made.dead),
+            history=Checksum(made.history),
+            dead=Checksum(made.dead),
         )
         entry = EndedDay(
             table=ENDED,
@@ -279,7 +290,7 @@ class _Exporter:
             batches=(*(former.batches if former else ()), batch),
             erased=self.former[day].erased if day in self.former else (),
         )
-        self.lock.still()
+        self.lock.require_held()
         self.lake.commit(ENDED_TABLE, made.files, [entry], replaced=[] if former else [day])
         return Exported(
             day=day,
@@ -315,7 +326,8 @@ class _Exporter:
         """Write a day's rows from this process; None: they have too many rows or bytes."""
         if self.rows[day] > min(in_arrow.MOST_ROWS, self.options.rows_per_file):
             return None
-        rows = self.reader.ended(day, since=since, below=self.final)
+        dead = where.dead_within(*self.dead.get(day, plans.NO_DEAD), self.unseen_from)
+        rows = self.reader.ended(day, since=since, below=self.final, dead=dead)
         if rows is None:
             return None
         dead = pc.sum(pc.equal(rows["outcome"], "dead")).as_py() or 0
@@ -334,7 +346,7 @@ class _Exporter:
             spark = self.spark()
         except Exception as error:
             raise _NoSession(error) from error
-        frame = ended(spark, self.database, day, since=since, below=self.final)
+        frame = ended(spark, self.database, day, since=since, below=self.final, hidden=self.hidden)
         files = self.lake.write(ENDED, arranged(frame, held.queues, self.options.rows_per_file))
         history, dead = self.lake.written(files)
         self._require(day, since, held, (history, dead))

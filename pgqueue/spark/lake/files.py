@@ -4,13 +4,12 @@ A file counts once a commit of its table names it (:mod:`pgqueue.spark.lake.tabl
 attempt writes files with other names, and Spark gives the driver the files of one attempt.
 """
 
-import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, date, datetime
+from datetime import date
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,10 +31,9 @@ REPORT = pa.schema(
         ("day", pa.date32()),
         ("rows", pa.int64()),
         ("bytes", pa.int64()),
-        ("statistics", pa.string()),
     ]
 )
-REPORT_IN_SPARK = "path string, day date, rows bigint, bytes bigint, statistics string"
+REPORT_IN_SPARK = "path string, day date, rows bigint, bytes bigint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +45,12 @@ class Written:
         day: the day of its rows; None: its table has no days.
         rows: the number of its rows.
         bytes: its size.
-        statistics: the number of rows, and the lowest and the highest value of columns, as JSON in Delta's form.
     """
 
     path: str
     day: date | None
     rows: int
     bytes: int
-    statistics: str
 
 
 def arrow_schema(frame: "DataFrame") -> pa.Schema:
@@ -191,37 +187,13 @@ class _File:
         self._flush()
         self._writer.close()
         size = self._files.get_file_info(self._at).size
-        about = parquet.read_metadata(self._at, filesystem=self._files)
-        return Written(self.path, self.day, about.num_rows, size, _statistics(about))
+        rows = parquet.read_metadata(self._at, filesystem=self._files).num_rows
+        return Written(self.path, self.day, rows, size)
 
     def _flush(self) -> None:
         if self._rows:
             self._writer.write_table(pa.concat_tables(self._kept), row_group_size=ROW_GROUP)
             self._kept, self._rows = [], 0
-
-
-def _statistics(about: parquet.FileMetaData) -> str:
-    """The lowest and the highest values of columns of numbers and times; of text, a file's own statistics are enough."""
-    lowest: dict[str, object] = {}
-    highest: dict[str, object] = {}
-    for number in range(about.num_columns):
-        found = [about.row_group(group).column(number).statistics for group in range(about.num_row_groups)]
-        known = [one for one in found if one is not None and one.has_min_max]
-        if known and len(known) == len(found) and isinstance(known[0].min, int | datetime):
-            name = about.schema.column(number).path
-            lowest[name] = _told(min(one.min for one in known))
-            highest[name] = _told(max(one.max for one in known))
-    return json.dumps(
-        {"numRecords": about.num_rows, "minValues": lowest, "maxValues": highest, "nullCount": {}}
-    )
-
-
-def _told(value: Any) -> object:  # noqa: ANN401 - a number or an instant
-    if not isinstance(value, datetime):
-        return value
-    return (
-        value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(len("2026-11-20T00:00:00.000000Z"), "0")
-    )
 
 
 def _read(schema: pa.Schema, location: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

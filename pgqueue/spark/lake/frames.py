@@ -6,23 +6,30 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
+from pgqueue.spark.lake.hidden import in_spark
 from pgqueue.spark.lake.lake import ENDED_COLUMNS
 from pgqueue.store.database import Database
+from pgqueue.store.pipeline.lake import Hidden
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def ended(spark: "SparkSession", database: Database, day: date, *, since: int, below: int) -> "DataFrame":
-    """The jobs that ended on a day, in transactions from ``since`` to below ``below``."""
+def ended(
+    spark: "SparkSession", database: Database, day: date, *, since: int, below: int, hidden: Hidden
+) -> "DataFrame":
+    """The jobs that ended on a day, in transactions from ``since`` to below ``below``, as the lake holds them."""
     where = {"dsn": database.dsn, "schema": database.catalogue.schema, "table": "ended"}
-    rows = spark.read.format("pgqueue").options(**where, **{"from": str(day), "to": str(day)}).load()
-    return rows.where(f.col("ended_in").between(since, below - 1)).select(*ENDED_COLUMNS)
+    columns = ",".join(name for name in ENDED_COLUMNS if name not in hidden.left_out)
+    days = {"from": str(day), "to": str(day), "columns": columns}
+    rows = spark.read.format("pgqueue").options(**where, **days).load()
+    final = rows.where(f.col("ended_in").between(since, below - 1))
+    return final.select(*(in_spark(name, hidden) for name in ENDED_COLUMNS))
 
 
-def dead(spark: "SparkSession", database: Database, day: date, *, below: int) -> "DataFrame":
+def dead(spark: "SparkSession", database: Database, day: date, *, below: int, hidden: Hidden) -> "DataFrame":
     """The dead jobs of a day that are still in ``dead_jobs``, in the shape of ended jobs."""
-    return ended(spark, database, day, since=0, below=below).where(f.col("outcome") == "dead")
+    return ended(spark, database, day, since=0, below=below, hidden=hidden).where(f.col("outcome") == "dead")
 
 
 def arranged(frame: "DataFrame", queues: Mapping[str, int], rows_per_file: int) -> "DataFrame":

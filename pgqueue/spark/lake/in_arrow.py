@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from psycopg import sql
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from pgqueue.spark.lake.hidden import in_arrow, read
 from pgqueue.spark.lake.lake import DEPLOY_SCHEMA, DEPLOYS, ENDED_SCHEMA, WORKER_SCHEMA, WORKERS, Lake
 from pgqueue.spark.reading.columns import Shape
 from pgqueue.spark.reading.fetching import Fetch, connected, fetch, fetch_over
@@ -22,6 +23,7 @@ from pgqueue.store.database import Database
 from pgqueue.store.pipeline import extract_where as where
 from pgqueue.store.pipeline import lake as plans
 from pgqueue.store.pipeline.extract_tables import TABLES
+from pgqueue.store.pipeline.lake import NOTHING_HIDDEN, Hidden
 
 if TYPE_CHECKING:
     import adbc_driver_postgresql.dbapi as adbc
@@ -36,9 +38,10 @@ ORDER = ("queue", "task", "ended_at", "id")
 class Reader:
     """Reads small days of a database, over one connection: to connect takes as long as to read a small day."""
 
-    def __init__(self, database: Database) -> None:
-        """Set the database. No connection is made yet."""
+    def __init__(self, database: Database, hidden: Hidden = NOTHING_HIDDEN) -> None:
+        """Set the database, and what is not to be read as it is. No connection is made yet."""
         self._database = database
+        self._hidden = hidden
         self._connection: adbc.Connection | None = None
 
     def __enter__(self) -> Self:
@@ -55,14 +58,16 @@ class Reader:
             self._connection.close()
             self._connection = None
 
-    def ended(self, day: date, *, since: int, below: int) -> pa.Table | None:
+    def ended(self, day: date, *, since: int, below: int, dead: sql.Composable) -> pa.Table | None:
         """The jobs that ended on a day, in transactions from ``since`` to below ``below``, sorted as Spark would; None: too many bytes.
+
+        ``dead`` is a condition that all the day's dead jobs meet, by which the database finds them.
 
         Raises:
             PipelineError: a value has no place in a lake.
             DatabaseError: the database refused the statement, or the connection was lost.
         """
-        wanted = [where.on_day(TABLES["ended"], day), where.ended_between(since, below)]
+        wanted = [where.on_day(TABLES["ended"], day), where.ended_between(since, below), dead]
         with ThreadPoolExecutor(1) as thread:  # ADBC makes an error of its own of an interrupt
             reading = thread.submit(self._read, wanted)
             try:
@@ -73,7 +78,8 @@ class Reader:
                 raise
 
     def _read(self, wanted: Iterable[sql.Composable]) -> pa.Table | None:
-        shape, asked = _asked(self._database, "ended", ENDED_SCHEMA, wanted)
+        schema = read(ENDED_SCHEMA, self._hidden)
+        shape, asked = _asked(self._database, "ended", schema, wanted)
         found: list[pa.RecordBatch] = []
         size = 0
         if self._connection is None:
@@ -90,7 +96,7 @@ class Reader:
         finally:
             if not is_done:
                 self.close()
-        rows = pa.Table.from_batches(found, ENDED_SCHEMA)
+        rows = in_arrow(pa.Table.from_batches(found, schema), ENDED_SCHEMA, self._hidden)
         return rows.sort_by([(name, "ascending") for name in ORDER])
 
 

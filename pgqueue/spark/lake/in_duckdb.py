@@ -15,7 +15,7 @@ from pgqueue.errors import LakeError
 from pgqueue.spark.lake.checksum import ENDED, NULL, SEPARATOR, SPELLED, InFiles, part
 from pgqueue.spark.lake.files import rows_of
 from pgqueue.store.pipeline.extract_tables import Kind
-from pgqueue.store.pipeline.lake import Share
+from pgqueue.store.pipeline.lake import Checksum
 
 MOST_ROWS = 2_000_000
 """A day with more rows is left to Spark: DuckDB takes about 2 s for a million on one core, and has the cores of one machine."""
@@ -42,7 +42,7 @@ def of_rows(rows: dataset.Dataset | pa.Table, pruned_below: int) -> InFiles:
     with duckdb.connect() as engine:
         engine.register("ended", rows)
         found = engine.execute(_statement(pruned_below)).fetchall()
-    return InFiles(**{named: Share(count, checksum) for named, count, checksum in found})
+    return InFiles(**{named: Checksum(count, checksum) for named, count, checksum in found})
 
 
 @contextmanager

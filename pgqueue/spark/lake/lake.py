@@ -23,14 +23,15 @@ import pyarrow as pa
 from pyarrow import dataset
 
 from pgqueue.errors import LakeError, LakeOfAnother
-from pgqueue.spark.lake import files
+from pgqueue.spark.config import HiddenColumns
+from pgqueue.spark.lake import files, hidden
 from pgqueue.spark.lake.files import Written, arrow_schema
 from pgqueue.spark.lake.folder import UNFINISHED, Folder
-from pgqueue.spark.lake.record import Day, EndedDay, Marker, decode, encode
+from pgqueue.spark.lake.record import FORMAT, HIDING, Day, EndedDay, Marker, decode, encode
 from pgqueue.spark.lake.records import Records
 from pgqueue.spark.lake.table import KEPT_HOURS, Table
 from pgqueue.store.pipeline.extract_tables import TABLES, Kind
-from pgqueue.store.pipeline.lake import Origin
+from pgqueue.store.pipeline.lake import Hidden, Origin
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -134,23 +135,47 @@ class Lake:
             self._marker = decode(self.folder.read(MARKER), f"{self.uri}/{MARKER}", Marker)
         return self._marker
 
-    def create(self, origin: Origin) -> None:
-        """Create the lake of a database, unless it exists.
+    def hidden(self) -> Hidden:
+        """What the lake does not hold as the database does, with the key from the environment.
 
         Raises:
+            ConfigurationError: the key is missing, or is another one.
+            LakeError: there is no lake here.
+        """
+        return hidden.hidden(self.choice, self.marker().key_id)
+
+    @property
+    def choice(self) -> HiddenColumns:
+        """Which columns the lake hides."""
+        return HiddenColumns(self.marker().leave_out, self.marker().hashed)
+
+    def create(self, origin: Origin, choice: HiddenColumns | None = None) -> None:
+        """Create the lake of a database, unless it exists.
+
+        Args:
+            origin: the database.
+            choice: the columns that it hides; None: none, or those that an existing lake hides.
+
+        Raises:
+            ConfigurationError: the key of the hashes is missing.
             LakeError: the folder holds other files, or cannot be written to.
             LakeOfAnother: the lake is another database's.
             LakeTooNew: a later release made the lake.
         """
         if self.exists():
             self.require(origin)
+            if choice not in {None, self.choice}:
+                raise LakeError(
+                    f"{self.uri} {self.choice}, and the configuration {choice}: which columns a lake hides is decided when "
+                    "it is made. Change [export] in the file of --config, or export into another folder"
+                )
             return
         others = [path for path in self.folder.paths() if UNFINISHED not in path]
         if others:
             raise LakeError(
                 f"{self.uri} is no lake, and not empty ({others[0]} is in it): give --lake a folder of its own"
             )
-        self.folder.write(MARKER, encode(Marker(origin=origin, created_at=datetime.now(UTC))))
+        self.folder.write(MARKER, encode(_marker(origin, choice or HiddenColumns())))
         self.passed("created")
 
     def require(self, origin: Origin) -> None:
@@ -377,3 +402,15 @@ class Lake:
             for file in found
             if wanted is None or day in wanted
         }
+
+
+def _marker(origin: Origin, choice: HiddenColumns) -> Marker:
+    """The record of a new lake."""
+    return Marker(
+        origin=origin,
+        created_at=datetime.now(UTC),
+        leave_out=choice.leave_out,
+        hashed=choice.hashed,
+        key_id=hidden.id_of(hidden.hidden(choice).key),
+        format=FORMAT if choice == HiddenColumns() else HIDING,
+    )

@@ -16,10 +16,10 @@ from enum import StrEnum
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_random
 
 from pgqueue.errors import Duration, as_delay
-from pgqueue.spark.lake.alone import alone
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.record import EndedDay, Verification
 from pgqueue.spark.lake.steps import logged
+from pgqueue.spark.lake.writer_lock import writer_lock
 from pgqueue.store.connection import Blocking
 from pgqueue.store.database import Database
 from pgqueue.store.pipeline import lake as plans
@@ -94,7 +94,7 @@ def prune(
         LakeError: there is no lake, or it is not this database's.
     """
     keep, lock_wait = as_delay("keep", keep), as_delay("lock_wait", lock_wait)
-    with alone(database):
+    with writer_lock(database):
         lake.require(database.run(plans.origin(database.catalogue.schema)))
         seen = database.run(plans.horizon(now=now))
         first_kept = (seen.at - keep).astimezone(UTC).date()
@@ -154,14 +154,14 @@ def _dropped(runs: Blocking, lake: Lake, entry: EndedDay, day: date, lock_wait: 
     known = run(plans.known(), runs).get(day)
     if known is None or known.below != entry.below or entry.verified is None:
         return Pruned(day=day, fate=Fate.WAITING, reason=UNVERIFIED)
-    if reason := _changed(runs, entry.verified, day, known.pruned_below):
+    if reason := _changed(runs, lake, entry.verified, day, known.pruned_below):
         return Pruned(day=day, fate=Fate.REFUSED, reason=reason)
     _until(lock_wait, run, plans.drop(day), runs)
     lake.passed("dropped")
     return Pruned(day=day, fate=Fate.PRUNED, rows=entry.verified.standing.rows)
 
 
-def _changed(runs: Blocking, verified: Verification, day: date, since: int) -> str:
+def _changed(runs: Blocking, lake: Lake, verified: Verification, day: date, since: int) -> str:
     """Whether the day's history was changed since it was verified; empty: it was not.
 
     Rows of the same versions need not be read again. Where the versions differ, as after a rewrite of the table, the values
@@ -169,7 +169,8 @@ def _changed(runs: Blocking, verified: Verification, day: date, since: int) -> s
     """
     if run(plans.versions(day, since=since), runs) == (verified.standing.rows, verified.versions):
         return ""
-    held = run(plans.contents(day, since=since, below=EVERY), runs).history
+    asked = plans.contents(day, since=since, below=EVERY, dead=plans.NO_DEAD, hidden=lake.hidden())
+    held = run(asked, runs).history
     if held == verified.standing:
         return ""
     return (

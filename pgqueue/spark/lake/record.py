@@ -9,11 +9,13 @@ from typing import TypeVar
 import msgspec
 
 from pgqueue.errors import LakeError, LakeTooNew
-from pgqueue.store.pipeline.lake import Origin, Share
+from pgqueue.store.pipeline.lake import Checksum, Origin
 
 T = TypeVar("T")
 FORMAT = 2
 """The format that this release writes and reads. It changes with new meanings, not new fields."""
+HIDING = 3
+"""The format of a lake that hides columns: an earlier release would write them as they are."""
 BEFORE_DELTA = 1
 """The format of lakes whose files were named by manifests; ``pgqueue pipeline convert`` brings them to this one."""
 
@@ -50,8 +52,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     below: int
     highest: int | None
     exported_at: datetime
-    history: Share
-    dead: Share
+    history: Checksum
+    dead: Checksum
 
 
 class Day(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,9 +100,9 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     at: datetime
-    history: Share
-    dead: Share
-    standing: Share
+    history: Checksum
+    dead: Checksum
+    standing: Checksum
     versions: str
 
 
@@ -167,11 +169,17 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         origin: the database and schema whose history it holds.
         created_at: the time, in UTC.
+        leave_out: columns of ended jobs that are null in it.
+        hashed: columns that hold hashes.
+        key_id: by which it knows the key of the hashes.
         format: the newest format of its records.
     """
 
     origin: Origin
     created_at: datetime
+    leave_out: tuple[str, ...] = ()
+    hashed: tuple[str, ...] = ()
+    key_id: str = ""
     format: int = FORMAT
 
 
@@ -195,9 +203,9 @@ def decode(data: bytes, path: str, kind: type[T]) -> T:
     """
     try:
         found = msgspec.json.decode(data, type=_Format).format
-        if found > FORMAT:
+        if found > HIDING:
             raise LakeTooNew(
-                f"{path} has format {found}, and this release reads up to {FORMAT}: upgrade pgqueue"
+                f"{path} has format {found}, and this release reads up to {HIDING}: upgrade pgqueue"
             )
         if found == BEFORE_DELTA:
             raise LakeError(

@@ -24,15 +24,15 @@ import msgspec
 
 from pgqueue.errors import LakeError, NotVerified
 from pgqueue.spark.lake import in_duckdb
-from pgqueue.spark.lake.alone import Alone, alone
 from pgqueue.spark.lake.checksum import IS_DEAD, InFiles, digest, in_files
 from pgqueue.spark.lake.lake import ENDED, ENDED_SCHEMA, Lake
 from pgqueue.spark.lake.record import EndedDay, Verification
 from pgqueue.spark.lake.steps import logged
+from pgqueue.spark.lake.writer_lock import WriterLock, writer_lock
 from pgqueue.spark.session import SessionOrStart, when_needed
 from pgqueue.store.database import Database
 from pgqueue.store.pipeline import lake as plans
-from pgqueue.store.pipeline.lake import Contents, Known, Share
+from pgqueue.store.pipeline.lake import Checksum, Contents, Known
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,7 +97,7 @@ def verify(
         PipelineError: another process is writing to the lake.
         LakeError: there is no lake, or it is another database's, or a day is not in it.
     """
-    with alone(database) as lock:
+    with writer_lock(database) as lock:
         lake.require(database.run(plans.origin(database.catalogue.schema)))
         verifier = _Verifier(when_needed(spark), database, lake, lock)
         found = []
@@ -123,13 +123,15 @@ class _Verifier:
     """One run, while no other process writes to the lake."""
 
     def __init__(
-        self, spark: "Callable[[], SparkSession]", database: Database, lake: Lake, lock: Alone
+        self, spark: "Callable[[], SparkSession]", database: Database, lake: Lake, lock: WriterLock
     ) -> None:
         self.spark = spark
         self.database = database
         self.lake = lake
         self.lock = lock
         self.known = database.run(plans.known())
+        self.hidden = lake.hidden()
+        self.dead = database.run(plans.dead_bounds())
 
     def due(self, days: Collection[date] | None, *, everything: bool) -> list[EndedDay]:
         """The days to compare."""
@@ -146,7 +148,15 @@ class _Verifier:
         day = _day_of(entry)
         pruned_below = self._known(day).pruned_below
         with self._read(entry, pruned_below) as read:
-            held = self.database.run(plans.contents(day, since=pruned_below, below=entry.below))
+            held = self.database.run(
+                plans.contents(
+                    day,
+                    since=pruned_below,
+                    below=entry.below,
+                    dead=self.dead.get(day, plans.NO_DEAD),
+                    hidden=self.hidden,
+                )
+            )
             found, reason = _files(entry, read)
         gone = not held.history.rows and found.standing.rows > 0
         reason = reason or self._dead_differ(entry, held.dead, found.dead)
@@ -195,16 +205,15 @@ class _Verifier:
                 raise
             raise LakeError(f"a file cannot be read: {said[0]}") from error
 
-    def _dead_differ(self, entry: EndedDay, standing: Share, exported: Share) -> str:
+    def _dead_differ(self, entry: EndedDay, standing: Checksum, exported: Checksum) -> str:
         """How the database's remaining dead jobs differ from the lake's; empty: they agree."""
         if standing == exported:
             return ""
         from pgqueue.spark.lake.frames import dead  # noqa: PLC0415 - needs PySpark
 
         day = _day_of(entry)
-        here = dead(self.spark(), self.database, day, below=entry.below).select(
-            "id", digest().alias("digest")
-        )
+        standing_dead = dead(self.spark(), self.database, day, below=entry.below, hidden=self.hidden)
+        here = standing_dead.select("id", digest().alias("digest"))
         there = self.lake.ended(self.spark(), [day]).where(IS_DEAD).select("id", digest().alias("digest"))
         other = [row["id"] for row in here.join(there, ["id", "digest"], "left_anti").take(3)]
         if not other:
@@ -214,7 +223,7 @@ class _Verifier:
 
     def _note(self, entry: EndedDay, found: InFiles, held: Contents) -> None:
         """Record it in the lake first: the database's record allows the history to be dropped."""
-        self.lock.still()
+        self.lock.require_held()
         verified = Verification(
             at=datetime.now(UTC),
             history=found.history,
@@ -247,7 +256,7 @@ def _files(entry: EndedDay, read: Callable[[], InFiles]) -> tuple[InFiles, str]:
     return found, ""
 
 
-def _history_differs(exported: Share, held: Share) -> str:
+def _history_differs(exported: Checksum, held: Checksum) -> str:
     if held == exported:
         return ""
     what = "fewer" if held.rows < exported.rows else "more" if held.rows > exported.rows else "other"

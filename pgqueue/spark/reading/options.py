@@ -1,21 +1,15 @@
-"""The options of ``spark.read`` and ``spark.readStream``, read and checked first.
+"""The options of ``spark.read`` and ``spark.readStream``. An option that a read would ignore is refused."""
 
-Spark passes strings, and ignores the case of names. An unknown option is refused, and the message suggests a known name.
-An option that this read would ignore is refused too.
-"""
-
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import TypeVar
 
 from pgqueue.errors import ConfigurationError, InvalidOption
+from pgqueue.spark.options import TRUE_OR_FALSE, Options, count, day, truth
 from pgqueue.store.database import Database
 from pgqueue.store.dsn import dsn_in_environment, replica_in_environment
 from pgqueue.store.pipeline.extract_tables import TABLES, Table
 from pgqueue.values.nearest import remedy
-
-V = TypeVar("V")
 
 ONLY: Mapping[str, tuple[str, ...]] = {
     "queue": (),
@@ -28,7 +22,6 @@ COMMON = ("dsn", "schema", "table", "columns", *ONLY)
 BATCH = (*COMMON, "from", "to", "partitions", "pagesPerPartition", "snapshot", "pushdown")
 STREAM = (*COMMON, "startingFrom", "maxRowsPerBatch", "rowsPerPartition", "failOnDataLoss")
 STREAMED = ("history", "dead", "ended")
-TRUTHS = {"true": True, "false": False}
 EARLIEST, LATEST = "earliest", "latest"
 PAGES_PER_PARTITION = 8_192
 """64 MB in pages of 8 kB: some 200,000 jobs with small arguments."""
@@ -106,49 +99,6 @@ class StreamOptions:
     fail_on_data_loss: bool
 
 
-class Options:
-    """Options by name, without regard to case."""
-
-    def __init__(self, given: Mapping[str, str]) -> None:
-        """Take the options as Spark passes them."""
-        self._given = {name.lower(): value for name, value in given.items()}
-
-    def check_known(self, known: tuple[str, ...], *, elsewhere: tuple[str, ...] = (), why: str = "") -> None:
-        """Check that every option is known.
-
-        Args:
-            known: the names that are used here.
-            elsewhere: names that are used only elsewhere.
-            why: says where, for the message.
-
-        Raises:
-            InvalidOption: an option is unknown, or is not used here.
-        """
-        for name in self._given.keys() - {one.lower() for one in known}:
-            written = next((one for one in elsewhere if one.lower() == name), None)
-            if written is not None:
-                raise InvalidOption(f"option {written!r} {why}")
-            raise InvalidOption(f"there is no option {name!r}: {remedy(name, known)}")
-
-    def get(self, name: str) -> str | None:
-        """An option's text; None: it was not given."""
-        return self._given.get(name.lower())
-
-    def read(self, name: str, read: Callable[[str], V], form: str) -> V | None:
-        """An option's value; None: it was not given.
-
-        Raises:
-            InvalidOption: it cannot be read; the message says which form to write.
-        """
-        written = self.get(name)
-        if written is None:
-            return None
-        try:
-            return read(written.strip())
-        except ValueError:
-            raise InvalidOption(f"option {name!r} is {written!r}: write {form}") from None
-
-
 def source_of(options: Options) -> Source:
     """What is read, and from where.
 
@@ -182,17 +132,15 @@ def batch_options(options: Options) -> BatchOptions:
     """
     options.check_known(BATCH, elsewhere=STREAM, why="is for readStream")
     source = source_of(options)
-    first, last = (
-        options.read(name, date.fromisoformat, "a day such as 2026-11-20") for name in ("from", "to")
-    )
+    first, last = (options.read(name, day, "a day such as 2026-11-20") for name in ("from", "to"))
     if source.table.ended is None and (first or last):
         raise InvalidOption(
             f'"from" and "to" are days on which jobs ended, which table {source.name!r} does not have'
         )
     if first and last and first > last:
         raise InvalidOption(f"from {first} to {last} there is no day: swap them")
-    partitions = options.read("partitions", _count, "a number from 1 on")
-    pages = options.read("pagesPerPartition", _count, "a number of pages, from 1 on")
+    partitions = options.read("partitions", count, "a number from 1 on")
+    pages = options.read("pagesPerPartition", count, "a number of pages, from 1 on")
     if partitions and pages:
         raise InvalidOption('give "partitions" or "pagesPerPartition", not both: each follows from the other')
     return BatchOptions(
@@ -202,7 +150,7 @@ def batch_options(options: Options) -> BatchOptions:
         partitions=partitions,
         pages=pages or PAGES_PER_PARTITION,
         snapshot=options.get("snapshot"),
-        pushdown=options.read("pushdown", _truth, "true or false") or False,
+        pushdown=options.read("pushdown", truth, TRUE_OR_FALSE) or False,
     )
 
 
@@ -218,14 +166,14 @@ def stream_options(options: Options) -> StreamOptions:
         raise InvalidOption(
             f"table {source.name!r} has no stream, because its rows change: use {', '.join(STREAMED)}, or read it repeatedly"
         )
-    loss = options.read("failOnDataLoss", _truth, "true or false")
+    loss = options.read("failOnDataLoss", truth, TRUE_OR_FALSE)
     return StreamOptions(
         source=source,
         starting=options.read("startingFrom", _start, "earliest, latest or a day such as 2026-11-20")
         or EARLIEST,
-        rows_per_batch=options.read("maxRowsPerBatch", _count, "a number of rows, from 1 on")
+        rows_per_batch=options.read("maxRowsPerBatch", count, "a number of rows, from 1 on")
         or ROWS_PER_BATCH,
-        rows_per_partition=options.read("rowsPerPartition", _count, "a number of rows, from 1 on")
+        rows_per_partition=options.read("rowsPerPartition", count, "a number of rows, from 1 on")
         or ROWS_PER_PARTITION,
         fail_on_data_loss=loss is not False,
     )
@@ -260,18 +208,6 @@ def _names(written: str) -> tuple[str, ...]:
     return names
 
 
-def _count(written: str) -> int:
-    number = int(written)
-    if number < 1:
-        raise ValueError(written)
-    return number
-
-
-def _truth(written: str) -> bool:
-    if written.lower() not in TRUTHS:
-        raise ValueError(written)
-    return TRUTHS[written.lower()]
-
-
 def _start(written: str) -> str | date:
-    return written.lower() if written.lower() in {EARLIEST, LATEST} else date.fromisoformat(written)
+    told = written.strip().lower()
+    return told if told in {EARLIEST, LATEST} else day(told)

@@ -22,6 +22,7 @@ from pgqueue.spark.report import (
     objectives,
     overview,
     regressions,
+    rendering,
     storms,
     tables,
 )
@@ -29,6 +30,7 @@ from pgqueue.spark.report.page import page
 from pgqueue.spark.report.rollups import Period, Rollups, period, read
 from pgqueue.spark.report.section import Section, State
 from pgqueue.spark.report.words import day_of
+from pgqueue.spark.settings import FOR_FEW_ROWS, with_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,6 +57,8 @@ QUESTIONS: tuple["Callable[[Rollups], Section]", ...] = (
 )
 """In the order of the page."""
 
+SMALL = 256 << 20
+"""Roll-ups of fewer bytes are read with settings for few rows."""
 SAID = 20
 """Sentences of a section in the summary."""
 
@@ -143,11 +147,13 @@ def report(
 
 
 def check_out(out: "str | PathLike[str] | None") -> None:
-    """Check, before any work, that a page can have this name.
+    """Check, before any work, that a page can be made, and can have this name.
 
     Raises:
         InvalidOption: it is a folder.
+        ConfigurationError: the extra ``report`` is not installed.
     """
+    rendering.require()
     if out is not None and "://" not in str(out) and Path(out).expanduser().is_dir():
         raise InvalidOption(f"out={str(out)!r} is a folder: name the page's file in it, such as week.html")
 
@@ -169,10 +175,18 @@ def answers(
     asked = read(spark, lake, about, currency)
     cached = [asked.hours.persist(), asked.tenants.persist()]
     try:
-        return Answers(period=about, sections=tuple(question(asked) for question in QUESTIONS), weeks=weeks)
+        with with_settings(spark, FOR_FEW_ROWS if _bytes(lake) < SMALL else {}):
+            return Answers(
+                period=about, sections=tuple(question(asked) for question in QUESTIONS), weeks=weeks
+            )
     finally:
         for frame in cached:
             frame.unpersist()
+
+
+def _bytes(lake: "Lake") -> int:
+    """The size of the roll-ups of hours and tenants, which have the most rows."""
+    return sum(entry.bytes for table in ("rollup/hours", "rollup/tenants") for entry in lake.entries(table))
 
 
 def write(found: Answers, lake: "Lake", *, out: "str | PathLike[str] | None" = None) -> Summary:
@@ -186,9 +200,7 @@ def write(found: Answers, lake: "Lake", *, out: "str | PathLike[str] | None" = N
     Raises:
         LakeError: one of them cannot be written.
     """
-    html = page(found.sections, found.period, f"History of {lake.marker().origin}").encode(
-        "utf-8", "backslashreplace"
-    )
+    html = page(found.sections, found.period, f"History of {lake.marker().origin}")
     until = day_of(found.period.until) if found.period else None
     where = _place(lake, out, until)
     written = {

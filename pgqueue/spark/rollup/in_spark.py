@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pgqueue.spark.rollup.attempts import FAILED, READS, failed
 from pgqueue.spark.rollup.engine import statement
 from pgqueue.spark.rollup.tables import SCHEMAS, folder
+from pgqueue.spark.settings import with_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,30 +80,14 @@ class InSpark:
 
     def fetched(self, rows: "DataFrame") -> pa.Table:
         """Rows in this process."""
-        with _settings(self._spark):
+        with with_settings(self._spark, SETTINGS):
             return rows.toArrow()
 
     def replace(
         self, table: str, days: Sequence[date], rows: "DataFrame", made_from: Mapping[date, Mapping[str, str]]
     ) -> None:
         """Replace some days of a roll-up table with rows, in one commit."""
-        with _settings(self._spark):
+        with with_settings(self._spark, SETTINGS):
             self._lake.replace_days(
                 folder(table), days, rows.select(*SCHEMAS[table].names), made_from=made_from
             )
-
-
-@contextmanager
-def _settings(spark: "SparkSession") -> Iterator[None]:
-    """Use our settings for the length of the block: other code may own the session."""
-    former: dict[str, str | None] = {name: spark.conf.get(name, None) for name in SETTINGS}
-    for name, value in SETTINGS.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, was in former.items():
-            if was is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, was)

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from pgqueue.errors import LakeError
-from pgqueue.spark.lake.alone import alone
 from pgqueue.spark.lake.steps import Size, logged
+from pgqueue.spark.lake.writer_lock import writer_lock
 from pgqueue.spark.rollup import in_duckdb
 from pgqueue.spark.rollup.engine import Engine, T
 from pgqueue.spark.rollup.rows import rows_of
@@ -80,8 +80,8 @@ def rollup(
             _measure(work, done, size)
         return sorted(done)
     lake.require(database.run(origin(database.catalogue.schema)))
-    with alone(database) as lock:
-        work = _Work(spark, lake, config, days, lock.still)
+    with writer_lock(database) as lock:
+        work = _Work(spark, lake, config, days, lock.require_held)
         with logged(lake, "rollup") as size:
             done = _in_lake(work)
             done |= _sent(database, lake, sorted(done | work.chosen))

@@ -1,15 +1,15 @@
 """The options of ``df.write.format("pgqueue").option(...)``: pure rules, checked before any connection is opened."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 from pgqueue.errors import InvalidOption, as_duration
-from pgqueue.values.nearest import remedy
+from pgqueue.spark.options import TRUE_OR_FALSE, truth
+from pgqueue.spark.options import Options as Spelled
 from pgqueue.values.options import check_name
 
-T = TypeVar("T")
 LONGEST_RUN = 200
 KNOWN = (
     "task",
@@ -26,8 +26,7 @@ KNOWN = (
     "unique_until",
     "unique_period",
 )
-SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
-TRUTHS = {"true": True, "false": False}
+SPARKS_OWN = ("checkpointlocation", "queryname")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,49 +69,35 @@ def read_options(given: Mapping[str, str]) -> Options:
     Raises:
         InvalidOption: an option is missing, unknown, or cannot be read; the message says what to write instead.
     """
-    for name in given:
-        if name.lower() not in SPARKS_OWN | set(KNOWN):
-            raise InvalidOption(f"option {name}={given[name]!r} is unknown; {remedy(name.lower(), KNOWN)}")
-    if not given.get("task"):
+    options = Spelled(given)
+    options.check_known((*KNOWN, *SPARKS_OWN))
+    task = options.get("task")
+    if not task:
         raise InvalidOption(
             'no task: say .option("task", ...), the name of the task that every row is a call of'
         )
     return Options(
-        task=check_name("task", given["task"]),
-        app=given.get("app"),
-        dsn=given.get("dsn"),
-        schema=given.get("schema"),
-        behind_pooler=_read(given, "behind_pooler", _truth, "true or false") or False,
-        run=_read(given, "run", _run, f"1 to {LONGEST_RUN} characters"),
-        args=given.get("args"),
-        queue=given.get("queue"),
-        priority=_read(given, "priority", int, "a whole number"),
-        max_attempts=_read(given, "max_attempts", int, "a whole number"),
-        unique=_unique(given),
+        task=check_name("task", task),
+        app=options.get("app"),
+        dsn=options.get("dsn"),
+        schema=options.get("schema"),
+        behind_pooler=options.read("behind_pooler", truth, TRUE_OR_FALSE) or False,
+        run=options.read("run", _run, f"1 to {LONGEST_RUN} characters"),
+        args=options.get("args"),
+        queue=options.get("queue"),
+        priority=options.read("priority", int, "a whole number"),
+        max_attempts=options.read("max_attempts", int, "a whole number"),
+        unique=_unique(options),
     )
 
 
-def _unique(given: Mapping[str, str]) -> dict[str, Any]:
+def _unique(options: Spelled) -> dict[str, Any]:
     found = {
-        "collision": given.get("unique_collision"),
-        "until": given.get("unique_until"),
-        "period": _read(given, "unique_period", _period, "a number of seconds"),
+        "collision": options.get("unique_collision"),
+        "until": options.get("unique_until"),
+        "period": options.read("unique_period", _period, "a number of seconds"),
     }
     return {name: value for name, value in found.items() if value is not None}
-
-
-def _read(given: Mapping[str, str], name: str, read: Callable[[str], T], form: str) -> T | None:
-    text = given.get(name)
-    if text is None:
-        return None
-    try:
-        return read(text)
-    except (KeyError, ValueError) as error:
-        raise InvalidOption(f"option {name}={text!r}: use {form}") from error
-
-
-def _truth(text: str) -> bool:
-    return TRUTHS[text.lower()]
 
 
 def _period(text: str) -> timedelta | None:

@@ -117,6 +117,13 @@ def ended_between(start: int, end: int, *, share: int = 0, of: int = 1) -> sql.C
     return sql.SQL("{} and mod(id, {}) = {}").format(found, sql.Literal(of), sql.Literal(share))
 
 
+def dead_within(first: int, last: int, or_from: int) -> sql.Composable:
+    """Of the dead jobs in the table ``ended``, those of transactions from ``first`` to ``last``, or from ``or_from`` on."""
+    return sql.SQL("(source <> 'dead' or ended_in between {} and {} or ended_in >= {})").format(
+        sql.Literal(first), sql.Literal(last), sql.Literal(or_from)
+    )
+
+
 def _plain(condition: Condition) -> sql.Composable:
     column, operator = sql.Identifier(condition.column), sql.SQL(condition.operator.value)
     if condition.operator is Operator.IS_NULL:

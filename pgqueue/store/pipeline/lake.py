@@ -35,7 +35,7 @@ class Origin(msgspec.Struct, frozen=True):
         return f"schema {self.schema} of database {self.database} on server {self.system}"
 
 
-class Share(msgspec.Struct, frozen=True):
+class Checksum(msgspec.Struct, frozen=True):
     """Some rows of a table.
 
     Attributes:
@@ -47,14 +47,33 @@ class Share(msgspec.Struct, frozen=True):
     rows: int = 0
     checksum: str | None = None
 
-    def __add__(self, other: "Share") -> "Share":
+    def __add__(self, other: "Checksum") -> "Checksum":
         """The rows of both, with their checksum if both have one."""
         if self.checksum is None or other.checksum is None:
-            return Share(self.rows + other.rows)
-        return Share(self.rows + other.rows, str(int(self.checksum) + int(other.checksum)))
+            return Checksum(self.rows + other.rows)
+        return Checksum(self.rows + other.rows, str(int(self.checksum) + int(other.checksum)))
 
 
-NOTHING = Share(0, "0")
+NOTHING = Checksum(0, "0")
+
+
+class Hidden(msgspec.Struct, frozen=True):
+    """What a lake does not hold as the database does.
+
+    Attributes:
+        left_out: columns of ended jobs that are null in it.
+        hashed: columns that hold the SHA-256 of the key and their text.
+        key: the secret key; empty: nothing is hashed.
+    """
+
+    left_out: tuple[str, ...] = ()
+    hashed: tuple[str, ...] = ()
+    key: str = ""
+
+
+NOTHING_HIDDEN = Hidden()
+NO_DEAD = (1, 0)
+"""The bounds of a day without dead jobs."""
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -87,8 +106,8 @@ class Contents(msgspec.Struct, frozen=True):
         versions: a sum that is another one as soon as a row of the history is updated, or the table is rewritten.
     """
 
-    history: Share
-    dead: Share
+    history: Checksum
+    dead: Checksum
     versions: str
 
 
@@ -226,14 +245,31 @@ def counts(day: date, *, since: int = 0, below: int) -> Steps[Counts]:
 
 
 @plan
-def contents(day: date, *, since: int = 0, below: int) -> Steps[Contents]:
-    """A day's rows: of the history those of transactions from ``since`` to below ``below``, and all dead jobs below ``below``.
+def dead_bounds() -> Steps[dict[date, tuple[int, int]]]:
+    """The lowest and the highest transaction number of the dead jobs of each day that has some."""
+    return {row[0]: (row[1], row[2]) for row in (yield Statement("pipeline/lake_dead", {}))}
 
-    Reads every row for the checksum.
+
+@plan
+def contents(
+    day: date, *, since: int = 0, below: int, dead: tuple[int, int], hidden: Hidden = NOTHING_HIDDEN
+) -> Steps[Contents]:
+    """A day's rows: of the history those of transactions from ``since`` to below ``below``, and dead jobs below ``below``.
+
+    Reads every row for the checksum, which is that of the rows as the lake holds them.
+
+    Args:
+        day: the UTC day.
+        since: a transaction number.
+        below: a transaction number.
+        dead: the bounds of the day's dead jobs, from :func:`dead_bounds`, or :data:`NO_DEAD`.
+        hidden: what the lake does not hold.
     """
-    rows = yield Statement("pipeline/lake_checksum", {"day": day, "since": since, "below": below})
+    params = {"day": day, "since": since, "below": below, "dead_from": dead[0], "dead_to": dead[1]}
+    masks = {"left_out": list(hidden.left_out), "hashed": list(hidden.hashed), "key": hidden.key}
+    rows = yield Statement("pipeline/lake_checksum", params | masks)
     found = {row[0]: row for row in rows}
-    shares = {table: Share(row[1], row[2]) for table, row in found.items()}
+    shares = {table: Checksum(row[1], row[2]) for table, row in found.items()}
     versions = found[HISTORY][3] if HISTORY in found else "0"
     return Contents(shares.get(HISTORY, NOTHING), shares.get(DEAD, NOTHING), versions)
 
@@ -270,7 +306,7 @@ def known() -> Steps[dict[date, Known]]:
 
 
 @plan
-def note_verified(day: date, *, history: Share, dead: Share, below: int, lake: str) -> Steps[None]:
+def note_verified(day: date, *, history: Checksum, dead: Checksum, below: int, lake: str) -> Steps[None]:
     """Record that a day is verified in a lake: from now on its history may be dropped."""
     params = {
         "day": day,

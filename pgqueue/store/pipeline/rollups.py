@@ -3,53 +3,30 @@
 :mod:`pgqueue.spark.rollup.rollup` computes the figures; these plans replace a day's old figures with new ones.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from types import MappingProxyType
 
 import msgspec
 
+from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.pipeline import lake
 from pgqueue.store.plan import Copy, Statement, Steps, plan
 
-ROLLUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "hours": (
-            *(
-                "day",
-                "hour",
-                "queue",
-                "task",
-                "jobs",
-                "succeeded",
-                "cancelled",
-                "dead",
-                "attempts",
-                "retries",
-            ),
-            *("run_seconds", "wait_seconds", "busy_seconds", "wait_p50", "wait_p90", "wait_p99"),
-            *("run_p50", "run_p90", "run_p99", "wait_sketch", "run_sketch"),
-            *("slo_good", "slo_total", "slo_objective", "slo_attained", "slo_burn"),
-        ),
-        "days": (
-            *("day", "queue", "task", "jobs", "succeeded", "cancelled", "dead", "attempts", "retries"),
-            *("run_seconds", "wait_seconds", "busy_seconds", "wait_p50", "wait_p90", "wait_p99"),
-            *("run_p50", "run_p90", "run_p99", "wait_sketch", "run_sketch"),
-            *("slo_good", "slo_total", "slo_objective", "slo_attained", "slo_burn"),
-        ),
-        "failures": (
-            *("day", "hour", "queue", "task", "error_type", "reason", "failures", "jobs", "dead"),
-            *("first_at", "last_at", "sample"),
-        ),
-        "tenants": (
-            *("day", "hour", "queue", "tenant", "jobs", "run_seconds", "wait_seconds", "wait_p90", "cost"),
-        ),
-        "workers": (
-            *("day", "hour", "worker_id", "host", "concurrency", "alive_seconds", "busy_seconds"),
-            "utilisation",
-        ),
-    }
-)
+TABLES = ("hours", "days", "failures", "tenants", "workers")
+SENT = re.compile(r"copy \S+ \(([^)]+)\) from stdin")
+
+
+def _sent(table: str) -> tuple[str, ...]:
+    """The columns that the table's statement sends, in its order: the statement is the only list of them."""
+    text = catalogue_of("pgqueue")[f"pipeline/rollup_{table}"].decode()
+    found = SENT.search(text)
+    assert found is not None, text  # noqa: S101 - for the type checker: the file is ours
+    return tuple(name.strip() for name in found[1].split(","))
+
+
+ROLLUPS: Mapping[str, tuple[str, ...]] = MappingProxyType({table: _sent(table) for table in TABLES})
 """The roll-up tables, ``rollup_`` before each name, with their columns in the order in which they are sent."""
 
 

@@ -1,7 +1,7 @@
 """The lock by which one process at a time writes to a database's lake: an advisory lock on a connection of its own.
 
 The server holds the lock and drops it with the connection, so a process that dies leaves nothing to clean up. If the
-connection is lost meanwhile, :meth:`Alone.still` raises before the write takes effect.
+connection is lost meanwhile, :meth:`WriterLock.require_held` raises before the write takes effect.
 """
 
 from collections.abc import Iterator
@@ -22,14 +22,14 @@ LOCK_WAIT = 2.0
 RETRY_AFTER = 0.05
 
 
-class Alone:
+class WriterLock:
     """Proof that no other process writes to the lake."""
 
     def __init__(self, connection: psycopg.Connection[Any], database: Database) -> None:
-        """Made by :func:`alone`."""
+        """Made by :func:`writer_lock`."""
         self._runs = Blocking(connection, database.catalogue)
 
-    def still(self) -> None:
+    def require_held(self) -> None:
         """Check that the lock is still held.
 
         Raises:
@@ -45,7 +45,7 @@ class Alone:
 
 
 @contextmanager
-def alone(database: Database) -> Iterator[Alone]:
+def writer_lock(database: Database) -> Iterator[WriterLock]:
     """Hold the lock of the database's lake for the length of the block.
 
     Args:
@@ -71,7 +71,7 @@ def alone(database: Database) -> Iterator[Alone]:
                 f"another process is writing to this database's lake ({others}): wait for it to end, or end it "
                 "with select pg_terminate_backend(pid)"
             )
-        yield Alone(connection, database)
+        yield WriterLock(connection, database)
 
 
 def _taken(runs: Blocking) -> bool:

@@ -1,0 +1,118 @@
+"""Columns of ended jobs that a lake leaves out, or holds as hashes.
+
+Which ones is decided when the lake is made, and noted in it, so all of its days are alike. A hash is the SHA-256 of a secret key
+and the column's text: equal values have equal hashes, and who does not know the key cannot find a value by trying. A column of
+JSON holds the hash as a JSON string.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from pgqueue.errors import ConfigurationError, LakeError
+from pgqueue.spark.config import HiddenColumns
+from pgqueue.store.pipeline.extract_tables import TABLES, Kind
+from pgqueue.store.pipeline.lake import Hidden
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+KEY = "PGQUEUE_LAKE_KEY"
+SHORTEST_KEY = 16
+COLUMNS = TABLES["ended"].columns
+
+
+def hidden(choice: HiddenColumns, key_id: str | None = None) -> Hidden:
+    """The choice, with the key from the environment.
+
+    Args:
+        choice: the lake's.
+        key_id: of the lake's key, see :func:`id_of`; None: any key.
+
+    Raises:
+        ConfigurationError: the key is missing or too short, or is another lake's.
+    """
+    if not choice.hashed:
+        return Hidden(choice.leave_out, (), "")
+    key = os.environ.get(KEY, "")
+    if len(key) < SHORTEST_KEY:
+        raise ConfigurationError(
+            f"the lake hashes {', '.join(choice.hashed)}: set {KEY} to its secret key, {SHORTEST_KEY} characters or more"
+        )
+    if key_id is not None and id_of(key) != key_id:
+        raise ConfigurationError(f"{KEY} is not the key with which this lake was made")
+    return Hidden(choice.leave_out, choice.hashed, key)
+
+
+def id_of(key: str) -> str:
+    """Twelve letters by which a lake knows its key."""
+    return hashlib.sha256(f"pgqueue:{key}".encode()).hexdigest()[:12] if key else ""
+
+
+def hash_of(text: str, key: str) -> str:
+    """The hash that a column of text holds."""
+    return hashlib.sha256(f"{key}{text}".encode()).hexdigest()
+
+
+def read(schema: pa.Schema, of: Hidden) -> pa.Schema:
+    """The columns that are read from the database: what is left out does not leave it."""
+    return pa.schema([field for field in schema if field.name not in of.left_out])
+
+
+def in_arrow(rows: pa.Table, schema: pa.Schema, of: Hidden) -> pa.Table:
+    """Rows as the lake holds them.
+
+    Args:
+        rows: with the columns of :func:`read`.
+        schema: the columns of ended jobs.
+        of: what is hidden.
+    """
+    if not (of.left_out or of.hashed):
+        return rows
+    columns = []
+    for field in schema:
+        if field.name in of.left_out:
+            columns.append(pa.nulls(rows.num_rows, field.type))
+        elif field.name in of.hashed:
+            quote = _quote(field.name)
+            texts = rows[field.name].to_pylist()
+            hashes = [None if text is None else f"{quote}{hash_of(text, of.key)}{quote}" for text in texts]
+            columns.append(pa.array(hashes, field.type))
+        else:
+            columns.append(rows[field.name])
+    return pa.table(columns, schema=schema)
+
+
+def in_spark(name: str, of: Hidden) -> "Column":
+    """A column as the lake holds it."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
+
+    if name in of.left_out:
+        return f.lit(None).cast("string").alias(name)
+    if name in of.hashed:
+        quote = f.lit(_quote(name))
+        return f.concat(quote, f.sha2(f.concat(f.lit(of.key), f.col(name)), 256), quote).alias(name)
+    return f.col(name)
+
+
+def named_in(condition: str, names: Collection[str]) -> list[str]:
+    """Which of these columns an expression names."""
+    return [name for name in names if re.search(rf"\b{name}\b", condition, re.IGNORECASE)]
+
+
+def require_shown(condition: str, choice: HiddenColumns) -> None:
+    """Check that an expression over ended jobs does not need what the lake does not hold.
+
+    Raises:
+        LakeError: it names a column that is hidden.
+    """
+    if found := named_in(condition, choice.names):
+        raise LakeError(f"the condition needs {', '.join(found)}, and this lake {choice}: use other columns")
+
+
+def _quote(name: str) -> str:
+    return '"' if COLUMNS[name] is Kind.JSON else ""
