@@ -24,7 +24,7 @@ from pgqueue.store import claim
 from pgqueue.store.plan import Steps, plan
 from pgqueue.values.job import HEAD, Claim, Mark
 from pgqueue.values.serving import ALL, Serving
-from pgqueue.values.shares import in_turn, split_of
+from pgqueue.values.shares import Split, in_turn, split_of
 
 LOOK_AROUND_AFTER = 1.0
 """Seconds. While jobs are found in known queues, the worker looks for other queues this often."""
@@ -80,6 +80,26 @@ class Queues:
         """Every known queue, and where to start looking in it."""
         starts = self.marks.starts()
         return {queue: starts.get(queue, HEAD) for queue in self._seen_at}
+
+    @property
+    def split(self) -> Split | None:
+        """How room is divided among the known queues; None: equally, or it goes around."""
+        return self._split if self._round is None else None
+
+    @property
+    def is_to_search(self) -> bool:
+        """Whether it is time to search for other queues than the known ones, though jobs are found in these."""
+        return self.searches and self._clock() - self._looked_around_at >= LOOK_AROUND_AFTER
+
+    @plan
+    def claim_up_to(self, worker: UUID, quotas: Mapping[str, int], room: int) -> Steps[list[Claim]]:
+        """Claim from these queues, of each at most so many, as another division says: :mod:`pgqueue.worker.both`."""
+        starts, began = self.marks.starts(), self._clock()
+        claims = yield from claim.claim(worker, quotas, limit=room, marks=starts)
+        self.marks.learn(starts, claims, self._clock() - began, queues=len(quotas))
+        if self.searches:
+            self._seen_at |= dict.fromkeys((one.queue for one in claims), self._clock())
+        return claims if self._split is None else in_turn(self._split, claims, _queue_of)
 
     @plan
     def claim(self, worker: UUID, room: int) -> Steps[list[Claim]]:
