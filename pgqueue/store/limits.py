@@ -107,6 +107,12 @@ def read_on(after: tuple[str, str], limit: int) -> Steps[Found]:
     return _found(rows, after)
 
 
+@plan
+def queues(limit: int) -> Steps[list[str]]:
+    """The queues in which jobs wait in lanes; at most so many."""
+    return [row[0] for row in (yield Statement("limits/queues", {"limit": limit}))]
+
+
 def _found(rows: Sequence[tuple[Any, ...]], after: tuple[str, str]) -> Found:
     lanes = [
         Waiting(queue, lane, cost or 1, limited=limited)

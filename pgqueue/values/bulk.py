@@ -147,8 +147,10 @@ class Preview(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, operation: Operation, groups: list[Counted], sample: tuple[Job, ...]) -> Self:
         """The preview of an operation, from the jobs that match apart from their state."""
-        acted = tuple(one for one in groups if operation.states is None or one.state in operation.states)
-        alone = [one.count for one in groups if one not in acted and one.state is JobState.RUNNING]
+        states = operation.states
+        acted = tuple(one for one in groups if states is None or one.state in states)
+        leaves_running = states is not None and JobState.RUNNING not in states
+        alone = [one.count for one in groups if leaves_running and one.state is JobState.RUNNING]
         return cls(sum(one.count for one in acted), acted, sum(alone), sample)
 
 

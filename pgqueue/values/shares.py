@@ -113,7 +113,11 @@ class Strict:
 
     def quotas(self, queues: Sequence[str], room: int) -> dict[str, int]:
         """All that there is room for, from each, in order."""
-        return dict.fromkeys(sorted(queues, key=self._place)[:MOST_ASKED], room)
+        return dict.fromkeys(self.sorted(queues)[:MOST_ASKED], room)
+
+    def sorted(self, queues: Iterable[str]) -> list[str]:
+        """The queues in their order."""
+        return sorted(queues, key=self._place)
 
     def learn(self, quotas: Mapping[str, int], served: Mapping[str, int], room: int) -> None:
         """Nothing: the order stays."""

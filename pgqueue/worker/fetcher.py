@@ -12,12 +12,17 @@ one lock. A job that is committed while the worker is being set idle is found by
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from typing import TypeVar
 
 from pgqueue.errors import PgQueueError
-from pgqueue.store import claim, leases
+from pgqueue.store import claim, leases, limits
+from pgqueue.store.limits import Taken
+from pgqueue.store.plan import Plan
 from pgqueue.store.portions import Portions
 from pgqueue.values.job import Claim
+from pgqueue.values.serving import Serving
+from pgqueue.worker.both import MOST, MOST_QUEUES, Both
 from pgqueue.worker.claims import Claims
 from pgqueue.worker.completer import Completer
 from pgqueue.worker.connection import WorkerConnection
@@ -27,6 +32,8 @@ from pgqueue.worker.lanes import Lanes
 from pgqueue.worker.queues import Queues
 from pgqueue.worker.runners import Runners
 from pgqueue.worker.signals import Signals
+
+T = TypeVar("T")
 
 log = worker_log()
 
@@ -68,6 +75,7 @@ class Fetcher:
         heartbeat: Heartbeat,
         queues: Queues,
         lanes: Lanes,
+        served: Serving,
         signals: Signals,
     ) -> None:
         """Start idle.
@@ -80,6 +88,7 @@ class Fetcher:
             heartbeat: under which id to claim.
             queues: which queues to ask.
             lanes: which lanes to ask for limited jobs.
+            served: which queues are served, in which shares or order.
             signals: what to wait for.
         """
         self._connection = connection
@@ -89,7 +98,9 @@ class Fetcher:
         self._heartbeat = heartbeat
         self._queues = queues
         self._lanes = lanes
+        self._both = Both(queues, lanes, served)
         self._again_in: float | None = None
+        self._lanes_unfinished = False
         self._signals = signals
         self._rate = Rate()
         self._portions = Portions()
@@ -143,7 +154,7 @@ class Fetcher:
             self._signals.activity.touch()
             if self._idle and time.monotonic() - self._unbroken_since > BUSY_AFTER:
                 await self._set_idle(idle=False)
-        self.filled = len(found) >= room or self._queues.unfinished or self._lanes.unfinished
+        self.filled = len(found) >= room or self._queues.unfinished or self._lanes_unfinished
         if not self.filled:
             await self._rest(found=bool(found))
 
@@ -166,21 +177,22 @@ class Fetcher:
             self._signals.look.set()
 
     async def _claimed(self, room: int) -> list[Claim] | None:
-        """Claim; None: jobs were claimed and the answer could not be handled; their claims have been ended."""
-        try:
-            return await self._connection.run(
-                self._queues.claim(self._heartbeat.id, room), then=self._runners.add
-            )
-        except Exception as error:
-            if isinstance(error, PgQueueError) or getattr(error, "sqlstate", None) is not None:
-                raise  # the server refused, or is away: nothing was claimed
-            await self._set_aside(room, error)
-            return None
+        """Claim ready jobs; None: the answer could not be handled, and what was claimed has been ended."""
+        return await self._handled(self._queues.claim(self._heartbeat.id, room), self._runners.add, room)
+
+    async def _claimed_up_to(self, quotas: Mapping[str, int], room: int) -> list[Claim] | None:
+        """As :meth:`_claimed`, at most so many of each queue."""
+        plan = self._queues.claim_up_to(self._heartbeat.id, quotas, room)
+        return await self._handled(plan, self._runners.add, room)
 
     async def _claimed_of_both(self, room: int) -> list[Claim] | None:
-        """Claim from queues and from lanes: each first in turn, so that each has every other look where both have jobs."""
+        """Claim ready jobs and limited ones: divided among queues together, or each kind first in turn."""
+        self._again_in, self._lanes_unfinished = None, False
+        of_lanes = self._both.among(await self._queues_of_lanes())
+        if of_lanes is not None:
+            return await self._claimed_together(min(room, MOST), of_lanes)
         self._lanes_first = not self._lanes_first
-        claim_first, claim_then = self._claimed, self._claimed_from_lanes
+        claim_first, claim_then = self._claimed, self._claimed_from_all_lanes
         if self._lanes_first:
             claim_first, claim_then = claim_then, claim_first
         first = await claim_first(room)
@@ -189,24 +201,50 @@ class Fetcher:
         then = await claim_then(room - len(first))
         return None if then is None else [*first, *then]
 
-    async def _claimed_from_lanes(self, room: int) -> list[Claim] | None:
+    async def _claimed_together(self, room: int, of_lanes: Collection[str]) -> list[Claim] | None:
+        """Claim of both kinds, divided among queues; and from queues that are not known yet, if it is time to search for them."""
+        found = await self._both.claim(
+            room, of_lanes, ready=self._claimed_up_to, lanes=self._claimed_from_lanes
+        )
+        if found is not None and self._queues.searches and (len(found) < room or self._queues.is_to_search):
+            others = await self._claimed(room - len(found))
+            found = None if others is None else [*found, *others]
+        self._lanes_unfinished |= found is not None and len(found) >= room
+        return found
+
+    async def _queues_of_lanes(self) -> list[str]:
+        """Where jobs wait in lanes, if that decides how to claim."""
+        if self._queues.split is None or not self._queues.searches:
+            return []
+        return await self._connection.run(limits.queues(MOST_QUEUES + 1))
+
+    async def _claimed_from_all_lanes(self, room: int) -> list[Claim] | None:
+        return await self._claimed_from_lanes(self._lanes, room)
+
+    async def _claimed_from_lanes(self, lanes: Lanes, room: int) -> list[Claim] | None:
         """As :meth:`_claimed`, limited jobs."""
-        try:
-            taken = await self._connection.run(
-                self._lanes.claim(self._heartbeat.id, room),
-                then=lambda taken: (
-                    self._runners.add(taken.claims, taken.waits, taken.since) if taken.claims else None
-                ),
-            )
-        except Exception as error:
-            if isinstance(error, PgQueueError) or getattr(error, "sqlstate", None) is not None:
-                raise
-            await self._set_aside(room, error)
+        taken = await self._handled(lanes.claim(self._heartbeat.id, room), self._add_taken, room)
+        if taken is None:
             return None
-        self._lanes.claimed()
-        self._again_in = taken.again_in
+        lanes.claimed()
+        self._again_in = min(filter(None, (self._again_in, taken.again_in)), default=None)
+        self._lanes_unfinished |= lanes.unfinished
         self._signals.in_lanes = True
         return [*taken.claims]
+
+    def _add_taken(self, taken: Taken) -> None:
+        if taken.claims:
+            self._runners.add(taken.claims, taken.waits, taken.since)
+
+    async def _handled(self, plan: Plan[T], then: Callable[[T], object], room: int) -> T | None:
+        """Claim; None: jobs were claimed and the answer could not be handled; their claims have been ended."""
+        try:
+            return await self._connection.run(plan, then=then)
+        except Exception as error:
+            if isinstance(error, PgQueueError) or getattr(error, "sqlstate", None) is not None:
+                raise  # the server refused, or is away: nothing was claimed
+            await self._set_aside(room, error)
+            return None
 
     async def _set_aside(self, room: int, error: Exception) -> None:
         """End what was claimed and cannot be handled: of one job the attempt is spent, several are requeued unspent.

@@ -71,6 +71,15 @@ class Lanes:
         self._turns = Turns()
         self._told: Mapping[str, Numbers] | None = None
         self._telling: Mapping[str, Numbers] | None = None
+        self._of: dict[str, Lanes] = {}
+
+    def of(self, queue: str) -> "Lanes":
+        """The lanes of one queue alone, with a round of their own."""
+        if queue not in self._of:
+            self._of[queue] = Lanes(self._declared, self._tasks, Serving({queue: 1}), self._clock)
+        found = self._of[queue]
+        found.learn(limited=self.limited, weights=self.weights, seen=self.seen)
+        return found
 
     @property
     def are_served(self) -> bool:

@@ -150,6 +150,7 @@ class Parts:
             heartbeat=heartbeat,
             queues=queues,
             lanes=lanes,
+            served=options.served,
             signals=signals,
         )
         slots.measure = Gauge(claims, fetcher, self.watch).measure

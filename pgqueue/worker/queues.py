@@ -16,15 +16,18 @@ it does not serve.
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import takewhile
 from operator import attrgetter
 from uuid import UUID
 
 from pgqueue.store import claim
 from pgqueue.store.plan import Steps, plan
 from pgqueue.values.job import HEAD, Claim, Mark
+from pgqueue.values.pattern import is_pattern
 from pgqueue.values.serving import ALL, Serving
-from pgqueue.values.shares import in_turn, split_of
+from pgqueue.values.shares import MOST_ASKED, Shares, Split, Strict, in_turn, split_of
 
 LOOK_AROUND_AFTER = 1.0
 """Seconds. While jobs are found in known queues, the worker looks for other queues this often."""
@@ -44,6 +47,8 @@ SLOWER = 1.3
 """… or this many times what a claim has cost at its best."""
 ASKING = 20e-6
 """Seconds to ask one more queue; they do not count as a slow look."""
+OTHERS = ""
+"""Stands for the queues that no entry names. No entry is empty."""
 ENOUGH = 100
 """A look with fewer claims says nothing about the cost of one."""
 
@@ -69,6 +74,7 @@ class Queues:
         self.unfinished = False
         self._served = served
         self._split = split_of(served)
+        self._named = _asked_at_each_look(served)
         self._clock = clock
         self._seen_at = dict.fromkeys(served.filtered(served.names), clock())
         self._not_served: dict[str, float] = {}
@@ -80,6 +86,26 @@ class Queues:
         """Every known queue, and where to start looking in it."""
         starts = self.marks.starts()
         return {queue: starts.get(queue, HEAD) for queue in self._seen_at}
+
+    @property
+    def split(self) -> Split | None:
+        """How room is divided among the known queues; None: equally, or it goes around."""
+        return self._split if self._round is None else None
+
+    @property
+    def is_to_search(self) -> bool:
+        """Whether it is time to search for other queues than the known ones, though jobs are found in these."""
+        return self.searches and self._clock() - self._looked_around_at >= LOOK_AROUND_AFTER
+
+    @plan
+    def claim_up_to(self, worker: UUID, quotas: Mapping[str, int], room: int) -> Steps[list[Claim]]:
+        """Claim from these queues, of each at most so many, as another division says: :mod:`pgqueue.worker.both`."""
+        starts, began = self.marks.starts(), self._clock()
+        claims = yield from claim.claim(worker, quotas, limit=room, marks=starts)
+        self.marks.learn(starts, claims, self._clock() - began, queues=len(quotas))
+        if self.searches:
+            self._seen_at |= dict.fromkeys((one.queue for one in claims), self._clock())
+        return claims if self._split is None else in_turn(self._split, claims, _queue_of)
 
     @plan
     def claim(self, worker: UUID, room: int) -> Steps[list[Claim]]:
@@ -122,6 +148,21 @@ class Queues:
         return claims
 
     def _go_around(self, worker: UUID, room: int, around: "_Round") -> Steps[list[Claim]]:
+        """Claim from the queues that entries name, at each look; and from the next other ones that have ready jobs."""
+        if not (named := self._named):
+            return (yield from self._ask_next(worker, room, around, ()))
+        shares = around.shares(self._served)
+        quotas = shares.quotas([*named, OTHERS], room)
+        of_named = {queue: quota for queue, quota in quotas.items() if queue != OTHERS}
+        claims = (yield from self.claim_up_to(worker, of_named, room)) if of_named else []
+        claims += yield from self._ask_next(worker, room - len(claims), around, named)
+        served = Counter(one.queue if one.queue in of_named else OTHERS for one in claims)
+        shares.learn(quotas, served, room)
+        return claims
+
+    def _ask_next(
+        self, worker: UUID, room: int, around: "_Round", named: Collection[str]
+    ) -> Steps[list[Claim]]:
         """Claim from the next queues that have ready jobs, until there is no room or the round is over."""
         claims: list[Claim] = []
         began, rounds = self._clock(), around.count
@@ -133,7 +174,8 @@ class Queues:
                 break
             left = room - len(claims)
             names = yield from claim.next_queues(around.after, left)
-            claims += yield from self._fill(worker, self._served.filtered(names), left)
+            others = [name for name in self._served.filtered(names) if name not in named]
+            claims += yield from self._fill(worker, others, left)
             around.advance(names, whole=len(names) == left)
         if around.few is not None:
             self._learn_names(around.few, self._clock())
@@ -152,6 +194,19 @@ class Queues:
 _queue_of: Callable[[Claim], str] = attrgetter("queue")
 
 
+def _asked_at_each_look(served: Serving) -> Sequence[str]:
+    """The queues that are asked at each look, also where the others are gone around: those that have a weight or a place of their own.
+
+    In a strict order these are the ones before the first pattern.
+    """
+    if served.is_plain:
+        return ()
+    entries = (
+        takewhile(lambda entry: not is_pattern(entry), served.weights) if served.strict else served.names
+    )
+    return served.filtered(entries)[: MOST_ASKED - 1]
+
+
 class _Round:
     """Which queue is next, among more queues than the worker remembers.
 
@@ -167,6 +222,19 @@ class _Round:
         self.count = 0
         self.few: Sequence[str] | None = None
         self._met: list[str] = []
+        self._size, self._last_size = 0, MOST_KNOWN
+        self._shares: Split | None = None
+
+    def shares(self, served: Serving) -> Split:
+        """How room is divided between the queues that entries name and all others, which are as many as the last round had."""
+        if self._shares is None:
+            place = (len(served.weights), "")
+            self._shares = (
+                Strict(lambda queue: place if queue == OTHERS else served.place(queue))
+                if served.strict
+                else Shares(lambda queue: self._last_size if queue == OTHERS else served.weight(queue))
+            )
+        return self._shares
 
     def advance(self, names: Sequence[str], *, whole: bool) -> None:
         """The next queues were found.
@@ -175,12 +243,14 @@ class _Round:
             names: which.
             whole: as many as were asked for; else there are no queues after them.
         """
+        self._size += len(names)
         if len(self._met) <= MOST_KNOWN:
             self._met += names
         self.after = names[-1] if whole else None
         if not whole:
             self.few = self._met if len(self._met) <= MOST_KNOWN // 2 else None
             self._met = []
+            self._last_size, self._size = max(1, self._size), 0
             self.count += 1
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from looking import ask
+from looking import ask, wait_until
 from running import Running
 from worker.helping import ended
 
@@ -157,6 +157,25 @@ def test_two_operators_who_change_different_settings_lose_neither(queue: PgQueue
         done = [threads.submit(change, name) for name in ("priority", "max_attempts")]
     for one in done:
         one.result()
+
+
+def test_a_resume_locks_queues_in_the_order_of_names_as_a_pause_does(queue: PgQueue, dsn: str) -> None:
+    """Else two operators who pause and resume by a pattern wait for each other, and the database ends one of them."""
+    for name in ("c", "b", "a"):  # where rows stand says nothing about names
+        queue.pause(name)
+    with ThreadPoolExecutor(1) as threads, psycopg.connect(dsn) as pausing:
+        pausing.execute("select from pgqueue.queues where name = 'a' for update")
+        resumed = threads.submit(queue.resume, "*")
+        wait_until(
+            lambda: ask(
+                queue,
+                "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()",
+            )
+        )
+        pausing.execute("set local lock_timeout = '10s'")
+        pausing.execute("select from pgqueue.queues where name in ('b', 'c') for update")
+        pausing.commit()
+        assert resumed.result()
 
 
 async def test_awaited_twins_do_the_same(queue: PgQueue) -> None:

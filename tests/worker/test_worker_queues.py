@@ -141,6 +141,32 @@ def test_a_big_queue_among_many_small_ones_gets_what_they_leave(
     assert served.most_common(1)[0][0] == "tenant-000500"
 
 
+def test_among_many_queues_a_named_one_keeps_its_place_in_a_strict_order(
+    queue: PgQueue, watched: Watched, worker: UUID, clock: Clock
+) -> None:
+    ask(queue, FILL, MANY, 1)
+    ask(queue, "insert into pgqueue.jobs (queue, task) select 'urgent', 'noop' from generate_series(1, 300)")
+    lines = Queues(serving(["urgent", "*"], order="strict"), clock)
+    served = [one.queue for _ in range(10) for one in watched.run(lines.claim(worker, 50))]
+    assert served[:300] == ["urgent"] * 300
+    assert len(set(served[300:])) == 200
+
+
+def test_among_many_queues_a_named_one_has_its_weight(
+    queue: PgQueue, watched: Watched, worker: UUID, clock: Clock
+) -> None:
+    ask(queue, FILL, MANY, 3)
+    ask(queue, "insert into pgqueue.jobs (queue, task) select 'urgent', 'noop' from generate_series(1, 3000)")
+    lines = Queues(serving({"urgent": MANY // 2, "*": 1}), clock)
+    met: set[str] = set()
+    while len(met) <= MANY:  # how many queues there are is known when all have had their turn
+        met.update(one.queue for one in watched.run(lines.claim(worker, 60)))
+    served = Counter(one.queue for _ in range(20) for one in watched.run(lines.claim(worker, 60)))
+    assert served.total() == 1_200
+    assert 360 <= served["urgent"] <= 440  # a third
+    assert max(count for name, count in served.items() if name != "urgent") <= 2
+
+
 def test_a_look_ends_in_time_and_the_next_one_goes_on_where_it_ended(
     queue: PgQueue, watched: Watched, worker: UUID, clock: Clock
 ) -> None:

@@ -7,7 +7,7 @@ from looking import ask, until
 from running import Running
 from worker.helping import ended
 
-from pgqueue import Context, JobState, PgQueue
+from pgqueue import Context, JobState, Limit, PgQueue
 from pgqueue.errors import InvalidOption
 from pgqueue.worker.worker import Worker
 
@@ -123,3 +123,42 @@ async def test_why_knows_which_worker_serves_a_queue_by_a_pattern(queue: PgQueue
 def test_weights_and_a_strict_order_contradict_each_other(queue: PgQueue) -> None:
     with pytest.raises(InvalidOption, match="contradict each other"):
         Worker(queue, queues={"mail": 5}, order="strict")
+
+
+@pytest.mark.parametrize("of_limited_tasks", [("mail",), ("reports",), ("mail", "reports")])
+async def test_weights_hold_also_where_limited_jobs_wait_in_their_lanes(
+    queue: PgQueue, running: Running, order: list[str], of_limited_tasks: tuple[str, ...]
+) -> None:
+    fill_limited(queue, order, of_limited_tasks, mail=2_500, reports=1_200)
+    async with running(queue, queues={"mail": 5, "reports": 1}, concurrency=20):
+        await until_run(order, 2_000)
+    for first in range(0, 1_000, 100):
+        share = Counter(order[first : first + 1_000])["reports"]
+        assert 150 <= share <= 184, f"{share} of the jobs {first} to {first + 1_000} are of the lighter queue"
+
+
+@pytest.mark.parametrize("of_limited_tasks", [("high",), ("low",), ("high", "low")])
+async def test_a_strict_order_holds_also_where_limited_jobs_wait_in_their_lanes(
+    queue: PgQueue, running: Running, order: list[str], of_limited_tasks: tuple[str, ...]
+) -> None:
+    fill_limited(queue, order, of_limited_tasks, low=300, high=900)
+    async with running(queue, queues=["high", "low"], order="strict"):
+        await until_run(order, 1_200)
+    assert order == ["high"] * 900 + ["low"] * 300
+
+
+def fill_limited(queue: PgQueue, order: list[str], limited: tuple[str, ...], **jobs: int) -> None:
+    """Enqueue so many jobs to each queue; those of some queues are of a task with one lane for each number, never full."""
+
+    @queue.task(name="note_limited", limit=Limit(1_000, by="lane"))
+    async def note_limited(ctx: Context, lane: int) -> None:  # noqa: ARG001 - names the lane
+        order.append(ctx.job.queue)
+
+    note = queue.tasks["note"]
+    for name, count in jobs.items():
+        queue.enqueue_many(
+            note_limited.using(queue=name).call(number % 7)
+            if name in limited
+            else note.using(queue=name).call()
+            for number in range(count)
+        )
