@@ -45,7 +45,7 @@ class Sharded(Database):
         super().__init__(given[0], **options)
         self.databases = [Database(dsn, **options) for dsn in given]
         for one in self.databases:
-            one.pools.wait = CONNECT_WITHIN
+            one.pools.hurry(CONNECT_WITHIN)
         self._places = Places(self.databases)
 
     def run(self, plan: Plan[T], connection: object = None) -> T:
