@@ -1,5 +1,6 @@
 """How the answers of several shards to one look become one answer."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -7,9 +8,12 @@ from typing import Any
 import msgspec
 
 from pgqueue.errors import InvalidOption
+from pgqueue.values.insight import ErrorGroup, Errors, Running
 from pgqueue.values.job import Job, QueueCount
 from pgqueue.values.standing import QueueStanding
+from pgqueue.values.workers import WorkerStatus
 
+DIGITS = re.compile(r"\d+")
 Merge = Callable[[Sequence[Any], Mapping[str, Any]], Any]
 
 
@@ -59,9 +63,46 @@ def _standing(same: list[QueueStanding]) -> QueueStanding:
     )
 
 
+def _running(answers: Sequence[Running], arguments: Mapping[str, Any]) -> Running:
+    jobs = sorted((job for one in answers for job in one.jobs), key=lambda job: -job.seconds)
+    return Running(tuple(jobs[: arguments["limit"]]), all(one.complete for one in answers))
+
+
+def _errors(answers: Sequence[Errors], arguments: Mapping[str, Any]) -> Errors:
+    """The groups of one task, error and reason are one, if their messages differ in digits only."""
+    same: dict[tuple[object, ...], list[ErrorGroup]] = {}
+    for one in (group for answer in answers for group in answer.groups):
+        said = None if one.message is None else DIGITS.sub("", one.message)
+        same.setdefault((one.task, one.type, one.reason, said), []).append(one)
+    groups = sorted(map(_error_group, same.values()), key=lambda group: -group.jobs)
+    return Errors(
+        tuple(groups[: arguments["limit"]]),
+        sum(one.jobs for one in answers),
+        all(one.complete for one in answers),
+    )
+
+
+def _error_group(same: list[ErrorGroup]) -> ErrorGroup:
+    last = max(same, key=lambda group: group.last_at)
+    return msgspec.structs.replace(
+        last,
+        jobs=sum(one.jobs for one in same),
+        queues=tuple(sorted({name for one in same for name in one.queues})),
+        first_at=min(one.first_at for one in same),
+    )
+
+
+def _workers(answers: Sequence[Sequence[WorkerStatus]], _: Mapping[str, Any]) -> list[WorkerStatus]:
+    """A process has a worker on each shard."""
+    return [one for answer in answers for one in answer]
+
+
 MERGED: Mapping[str, Merge] = {
     "control.jobs": _jobs,
     "control.counts": _counts,
     "standings.queue_standings": _standings,
+    "insight.running": _running,
+    "insight.errors": _errors,
+    "workers.listed": _workers,
 }
 """Plans that are asked of all shards, and how their answers become one."""

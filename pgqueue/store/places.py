@@ -26,7 +26,7 @@ GUARDED = "PQ001"
 ASK_AGAIN_AFTER = 60.0
 """Seconds after which the databases are asked again, if one did not answer: jobs without keys go there, too, when it does."""
 AGAIN_AFTER = 5.0
-"""Seconds for which a shard that did not answer is not asked for what others can do."""
+"""Seconds for which a database that did not answer is not asked."""
 
 
 class Ask(NamedTuple):
@@ -73,7 +73,7 @@ class Places:
         self.databases = databases
         self._shards: list[Shard] | None = None
         self._ask_again_at = float("inf")
-        self._away: dict[int, float] = {}
+        self._away: dict[int, tuple[float, str]] = {}
         self._turn = count()
 
     def forget(self) -> None:
@@ -82,25 +82,16 @@ class Places:
 
     def known(self) -> "Route[list[Shard]]":
         """What the databases say of themselves, as this process last heard it."""
-        now = time.monotonic()
-        if self._shards is None or now >= self._ask_again_at:
-            found = []
+        held = self._shards
+        if held is None or time.monotonic() >= self._ask_again_at:
+            held = []
             for one in self.databases:
-                try:
-                    found.append(Shard(one, (yield Ask(one, shards.state(), OWN_CONNECTION))))
-                except ConnectionFailed as error:
-                    found.append(Shard(one, None, str(error)))
-            if all(one.error for one in found):
-                raise ShardDown(f"no shard answers: {found[0].error}")
-            undeclared = [one.dsn for one in found if one.state is None and one.error is None]
-            if len(undeclared) == sum(one.error is None for one in found):
-                raise ConfigurationError(
-                    f"{undeclared[0]} is no shard yet: declare the databases of the list with `pgqueue shards init`"
-                )
-            _require_different(found)
-            self._shards = found
-            self._ask_again_at = now + (ASK_AGAIN_AFTER if any(one.error for one in found) else float("inf"))
-        return self._shards
+                held.append((yield from self._asked(one)))
+            _require_shards(held)
+            self._shards = held
+            some_away = any(one.error for one in held)
+            self._ask_again_at = time.monotonic() + (ASK_AGAIN_AFTER if some_away else float("inf"))
+        return held
 
     def map(self) -> "Route[ShardState]":
         """On which shards keys live. Of a move, the last member has the word: it hears of the end last."""
@@ -112,13 +103,12 @@ class Places:
     def at(self, number: int) -> "Route[Database]":
         """The database of a shard, also of one that has begun to answer."""
         for again in (False, True):
+            if again:
+                yield from self._ask_those_away()
             for one in (yield from self.known()):
                 if one.state is not None and one.state.number == number:
                     return one.database
-            if not again:
-                self._shards = None
         away = "; ".join(f"{one.dsn}: {one.error}" for one in (yield from self.known()) if one.error)
-        self._shards = None  # asked again by the next call
         raise ShardDown(
             f"shard {number} does not answer ({away}); jobs of other shards go on"
             if away
@@ -133,9 +123,12 @@ class Places:
             WrongShard: its guard has refused a job whose key lives on another one.
         """
         database = yield from self.at(number)
+        if (said := self._is_away(database)) is not None:
+            raise ShardDown(f"shard {number} did not answer a moment ago; jobs of other shards go on: {said}")
         try:
             return (yield Ask(database, plan, OWN_CONNECTION))  # type: ignore[no-any-return]  # the plan's result
         except ConnectionFailed as error:
+            self.note_away(database, error)
             raise _down(number, error) from error
         except psycopg.Error as error:
             if error.sqlstate == GUARDED:
@@ -147,13 +140,54 @@ class Places:
         known = yield from self.known()
         members = (yield from self.map()).members
         ready = [one for one in known if one.state is not None and one.state.number in members]
-        first, now = next(self._turn), time.monotonic()
+        first = next(self._turn)
         turns = [ready[(first + at) % len(ready)] for at in range(len(ready))]
-        return sorted(turns, key=lambda one: self._away.get(id(one.database), 0.0) > now)
+        return sorted(turns, key=lambda one: self._is_away(one.database) is not None)
 
-    def note_away(self, shard: Shard) -> None:
-        """Remember that a shard did not answer."""
-        self._away[id(shard.database)] = time.monotonic() + AGAIN_AFTER
+    def note_away(self, database: Database, error: ConnectionFailed) -> None:
+        """Remember that a database did not answer, so that other callers do not wait for it, too."""
+        if not error.maybe_done:
+            self._away[id(database)] = time.monotonic() + AGAIN_AFTER, str(error)
+
+    def _is_away(self, database: Database) -> str | None:
+        """Why a database did not answer a moment ago; None: it did, or may be asked again."""
+        until, said = self._away.get(id(database), (0.0, ""))
+        return said if time.monotonic() < until else None
+
+    def _asked(self, database: Database) -> Route[Shard]:
+        if (said := self._is_away(database)) is not None:
+            return Shard(database, None, said)
+        try:
+            return Shard(database, (yield Ask(database, shards.state(), OWN_CONNECTION)))
+        except ConnectionFailed as error:
+            self.note_away(database, error)
+            return Shard(database, None, str(error))
+
+    def _ask_those_away(self) -> Route[None]:
+        """Ask again those that did not answer; the others stay as they are known."""
+        asked = [*(yield from self.known())]
+        for place, one in enumerate(asked):
+            if one.error is not None:
+                asked[place] = yield from self._asked(one.database)
+        _require_shards(asked)
+        self._shards = asked
+
+
+def _require_shards(found: Sequence[Shard]) -> None:
+    """Refuse to go on without a shard.
+
+    Raises:
+        ShardDown: none answers.
+        ConfigurationError: none is a shard, or one is named twice.
+    """
+    answer = [one for one in found if one.error is None]
+    if not answer:
+        raise ShardDown(f"no shard answers: {found[0].error}")
+    if all(one.state is None for one in answer):
+        raise ConfigurationError(
+            f"{answer[0].dsn} is no shard yet: declare the databases of the list with `pgqueue shards init`"
+        )
+    _require_different(found)
 
 
 def _require_different(found: Sequence[Shard]) -> None:

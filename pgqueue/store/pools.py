@@ -23,6 +23,8 @@ SPARE = 4
 
 WAIT = 30.0
 """Seconds that a caller waits for a connection."""
+RECONNECT = 300.0
+"""Seconds for which a pool tries to connect, with growing pauses."""
 
 
 class Source(Protocol):
@@ -48,7 +50,6 @@ class Pools:
     Attributes:
         least: how many connections each pool may open, as the user set it.
         size: how many it may open now; more than ``least`` if a worker with a higher concurrency runs.
-        wait: for how many seconds a caller waits for a connection. It holds for pools that are made later.
     """
 
     def __init__(self, source: Source, size: int) -> None:
@@ -59,13 +60,21 @@ class Pools:
             size: the most connections of each pool.
         """
         self.size = self.least = size
-        self.wait = WAIT
+        self._wait, self._reconnect = WAIT, RECONNECT
         self._jobs = 0
         self._source = source
         self._lock = threading.Lock()
         self._pool: ConnectionPool[OwnConnection] | None = None
         self._pools: AwaitablePools = WeakKeyDictionary()
         _all.add(self)
+
+    def hurry(self, seconds: float) -> None:
+        """Let callers wait no longer than this for a connection, in pools that are made later.
+
+        A pool that cannot connect tries again with growing pauses. It gives up after this time, too, so that the next caller
+        makes it try at once.
+        """
+        self._wait = self._reconnect = seconds
 
     def blocking(self) -> ConnectionPool[OwnConnection]:
         """The process's pool."""
@@ -81,7 +90,8 @@ class Pools:
                     kwargs=self._source.connect_options(dsn) | {"made": [first]},
                     min_size=0,
                     max_size=self.size,
-                    timeout=self.wait,
+                    timeout=self._wait,
+                    reconnect_timeout=self._reconnect,
                     open=True,
                 )
             return self._pool
@@ -102,7 +112,8 @@ class Pools:
                 kwargs=self._source.connect_options(dsn) | {"made": [first]},
                 min_size=0,
                 max_size=self.size,
-                timeout=self.wait,
+                timeout=self._wait,
+                reconnect_timeout=self._reconnect,
                 open=False,
             )
             await pool.open()

@@ -56,7 +56,7 @@ class Replicated(Database):
             name: options[name] for name in ("schema", "behind_pooler", "pool_size") if name in options
         }
         self.replica = Database(connect_within(replica, CONNECT_WITHIN), **pooling)
-        self.replica.pools.wait = CONNECT_WITHIN
+        self.replica.pools.hurry(CONNECT_WITHIN)
         self._away_until = 0.0
         self._said = ""
         self.asked = False

@@ -205,7 +205,7 @@ def _anywhere(places: Places, plan: Plan[Any]) -> Route[Any]:
         except ConnectionFailed as error:
             if error.maybe_done:
                 raise
-            places.note_away(one)
+            places.note_away(one.database, error)
             log.warning(
                 "a shard does not answer; another takes the job",
                 extra={"shard": one.dsn, "error": str(error)},

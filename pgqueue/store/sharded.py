@@ -4,16 +4,19 @@
 plan goes is decided in :mod:`pgqueue.store.routes`, and what is known of the databases is in :mod:`pgqueue.store.places`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, TypeVar, cast
 
 from pgqueue.errors import ConfigurationError, ConnectionFailed
+from pgqueue.store.connection import OwnAsyncConnection, OwnConnection
 from pgqueue.store.database import Database
 from pgqueue.store.dsn import connect_within
 from pgqueue.store.joining import OWN_CONNECTION, open_transaction
 from pgqueue.store.places import Places, Route, Shard
 from pgqueue.store.plan import Plan
 from pgqueue.store.routes import on_callers, route
+from pgqueue.store.session import NO_SETTINGS
 from pgqueue.values.sharding import shard_of_id
 
 T = TypeVar("T")
@@ -42,7 +45,7 @@ class Sharded(Database):
         super().__init__(given[0], **options)
         self.databases = [Database(dsn, **options) for dsn in given]
         for one in self.databases:
-            one.pools.wait = CONNECT_WITHIN
+            one.pools.hurry(CONNECT_WITHIN)
         self._places = Places(self.databases)
 
     def run(self, plan: Plan[T], connection: object = None) -> T:
@@ -123,6 +126,37 @@ class Sharded(Database):
         if len(failures) == len(self.databases):
             raise failures[0]
 
+    def connect(self, dsn: str | None = None, *, settings: Mapping[str, str] = NO_SETTINGS) -> OwnConnection:
+        """Refuse: a connection leads to one shard.
+
+        Raises:
+            ConfigurationError: always, but for a DSN.
+        """
+        if dsn is None:
+            raise _one_shard()
+        return super().connect(dsn, settings=settings)
+
+    async def aconnect(
+        self, dsn: str | None = None, *, settings: Mapping[str, str] = NO_SETTINGS
+    ) -> OwnAsyncConnection:
+        """As :meth:`connect`, awaited."""
+        if dsn is None:
+            raise _one_shard()
+        return await super().aconnect(dsn, settings=settings)
+
+    def pooled(self) -> AbstractContextManager[OwnConnection]:
+        """Refuse, as :meth:`connect`."""
+        raise _one_shard()
+
+    def apooled(self) -> AbstractAsyncContextManager[OwnAsyncConnection]:
+        """Refuse, as :meth:`connect`."""
+        raise _one_shard()
+
+    @property
+    def listen_dsn(self) -> str | None:
+        """Refuse, as :meth:`connect`."""
+        raise _one_shard()
+
     def close(self) -> None:
         """Close the connections to all."""
         for one in self.databases:
@@ -172,6 +206,12 @@ class Sharded(Database):
         if joined is not None or (connection is not None and connection is not OWN_CONNECTION):
             return on_callers(joined or self.databases[0], plan, connection)
         return route(self._places, plan)
+
+
+def _one_shard() -> ConfigurationError:
+    return ConfigurationError(
+        "this is done on one shard: use queue.shard(n), the queue on one shard; in the shell give --dsn of one database"
+    )
 
 
 def require_only_shards(*others: str | None) -> None:

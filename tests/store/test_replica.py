@@ -71,7 +71,10 @@ def replay(pair: tuple[Server, Server]) -> Iterator[Callable[[str], None]]:
                     pass
                 return
             standby.execute("select pg_wal_replay_resume()")
-            (written,) = primary.execute("select pg_current_wal_insert_lsn()").fetchall()
+            primary.execute("set synchronous_commit = on")
+            primary.execute("select pg_logical_emit_message(true, 'tests', '')")
+            primary.commit()  # writes what was committed without waiting for the disk, too
+            (written,) = primary.execute("select pg_current_wal_lsn()").fetchall()
             while standby.execute("select pg_last_wal_replay_lsn() < %s::pg_lsn", written).fetchall() == [
                 (True,)
             ]:

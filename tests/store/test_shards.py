@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import psycopg
@@ -13,7 +13,7 @@ from databases import Copies, dsn_of
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from pgqueue import Limit, PgQueue, Unique, chain
+from pgqueue import Context, JobHandle, Limit, PgQueue, Unique, chain
 from pgqueue.app.sharding import sharded_database
 from pgqueue.errors import ConfigurationError, ConnectionFailed, InvalidOption, ShardDown, WrongShard
 from pgqueue.store import resharding, shards
@@ -125,10 +125,31 @@ async def test_a_worker_runs_the_jobs_of_all_shards_and_results_come_back(
     handles = [
         await three.find_task(name).aenqueue(n) for n in range(9) for name in ("keyed", "limited", "plain")
     ]
+    seen: list[tuple[int, int, int]] = []
+
+    @three.task(name="parent")
+    async def parent(ctx: Context) -> None:
+        async with ctx.transaction():
+            joined = await three.find_task("plain").aenqueue(100)
+            refused = 0
+            for n in range(9):
+                try:
+                    await three.find_task("limited").aenqueue(200 + n)
+                except WrongShard:
+                    refused += 1
+        seen.append((shard_of_id(joined.id) - shard_of_id(ctx.job.id), refused, joined.id))
+
+    parents = [await parent.aenqueue() for _ in range(3)]
     worker = ShardedWorker(three, concurrency=6)
     runner = asyncio.create_task(worker.run())
     assert [await one.aresult(30) for one in handles] == [n for n in range(9) for _ in "abc"]
     assert sum(one.parts.claims.size for one in worker.workers.values()) <= 6
+    async with asyncio.timeout(30):
+        while len(seen) < len(parents):  # noqa: ASYNC110 - the tasks tell nobody
+            await asyncio.sleep(0.01)
+    assert {apart for apart, _, _ in seen} == {0}, "it commits with the job's own transaction"
+    assert sum(refused for _, refused, _ in seen) == 18, "each of nine keys lives on one of three shards"
+    assert [await three.aresult(job_id, timeout=30) for _, _, job_id in seen] == [100] * 3
     worker.stop()
     await runner
     await three.aclose()
@@ -169,8 +190,12 @@ def test_what_two_shards_would_have_to_count_together_is_refused(three: PgQueue)
         chain(*(keyed.call(n) for n in range(9))).enqueue()
     assert chain(three.find_task("plain").call(1), keyed.call(1)).enqueue().id
     with pytest.raises(ConfigurationError, match="the queue on one shard"):
-        three.insight.errors()
-    assert three.shard(1).insight.errors().groups == ()
+        three.insight.search()
+    with pytest.raises(ConfigurationError, match="the queue on one shard"), three.take(timeout=0):
+        pass
+    assert sum(len(three.shard(number).insight.search().jobs) for number in range(3)) == len(three.jobs())
+    assert three.insight.errors().complete
+    assert three.insight.running().jobs == ()
 
 
 def test_one_shard_that_is_down_leaves_the_others_serving(databases: Databases) -> None:
@@ -186,6 +211,8 @@ def test_one_shard_that_is_down_leaves_the_others_serving(databases: Databases) 
         else:
             with pytest.raises(ShardDown, match="jobs of other shards go on"):
                 queue.find_task("keyed").enqueue(n)
+    with pytest.raises(ShardDown, match="does not answer"):
+        sharded_database(queue).of_number(1)
     assert {shard_of_id(queue.find_task("plain").enqueue(n).id) for n in range(4)} == {0}
     assert len(queue.jobs()) == 4 + sum(home == 0 for home in homes.values())
     assert [one.error is None for one in queue.shards()] == [True, False]
@@ -196,6 +223,8 @@ async def test_a_worker_serves_the_shards_that_answer_and_the_other_when_it_does
     databases: Databases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pgqueue.worker.sharded.AGAIN_AFTER", 0.05)
+    monkeypatch.setattr("pgqueue.store.places.AGAIN_AFTER", 0.0)
+    monkeypatch.setattr("pgqueue.store.sharded.CONNECT_WITHIN", 1)
     dsns = databases(2)
     queue = made(dsns)
     resharding.declare(sharded_database(queue))
@@ -215,11 +244,18 @@ async def test_a_worker_serves_the_shards_that_answer_and_the_other_when_it_does
         connection.execute(
             sql.SQL("alter database {} allow_connections true").format(sql.Identifier(str(name)))
         )
-    assert [await one.aresult(30) is not None for one in by_shard[1]] == [True] * len(by_shard[1])
+    assert [await _when_it_answers(one) is not None for one in by_shard[1]] == [True] * len(by_shard[1])
     worker.stop()
     await runner
     await queue.aclose()
     queue.close()
+
+
+async def _when_it_answers(handle: JobHandle[Any]) -> object:
+    async with asyncio.timeout(30):
+        while True:
+            with suppress(ShardDown):
+                return await handle.aresult(30)
 
 
 def test_a_job_that_one_shard_may_have_stored_is_not_given_to_another(three: PgQueue) -> None:

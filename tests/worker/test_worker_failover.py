@@ -63,7 +63,7 @@ def _echo(n: int) -> int:
 
 def _fail_over(primary: Server, standby: Server) -> None:
     with psycopg.connect(primary.dsn) as one, psycopg.connect(standby.dsn, autocommit=True) as other:
-        (written,) = one.execute("select pg_current_wal_insert_lsn()").fetchall()
+        (written,) = one.execute("select pg_current_wal_lsn()").fetchall()
         while other.execute("select pg_last_wal_replay_lsn() < %s::pg_lsn", written).fetchall() == [(True,)]:
             pass
     primary.stop()
