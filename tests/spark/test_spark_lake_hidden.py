@@ -125,13 +125,18 @@ def test_a_lake_keeps_its_choice_and_its_key(
 
 
 def test_a_hashed_key_is_erased_and_what_is_hidden_cannot_choose(
-    queue: PgQueue, dsn: str, tmp_path: Path
+    queue: PgQueue, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended(dsn, DAY, 6)
     lake = hidden_lake(queue, tmp_path / "lake")
     for condition in (of_tenant("1", Config(tenant="$.n")), Condition("ERRORS is null")):
         with pytest.raises(LakeError, match="this lake leaves out errors, result and hashes args"):
             erase(queue.database, lake, condition)
+    with monkeypatch.context() as patched:
+        patched.delenv(KEY)
+        with pytest.raises(ConfigurationError):
+            erase(queue.database, lake, Condition("id > 0"))
+    assert len(rows(lake)) == 6
     (one,) = erase(queue.database, lake, of_key("key 3"))
     assert (one.rows, one.database) == (1, 1)
     assert len(rows(lake)) == len(history_ids(dsn)) == 5

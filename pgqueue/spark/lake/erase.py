@@ -103,12 +103,15 @@ def erase(
         InvalidOption: the condition cannot be used.
         LakeError: a day's files were changed since they were verified, or cannot be read; or the condition names a column
             that the lake hides.
+        ConfigurationError: the key of the lake's hashes is missing.
         PipelineError: another process is writing to the lake.
     """
     _require(condition)
     with writer_lock(database) as lock:
         lake.require(database.run(plans.origin(database.catalogue.schema)))
         condition = _in_the_lake(condition, lake)
+        if not dry_run:
+            lake.hidden()  # a changed day is verified again, which needs the key
         eraser = _Eraser(database, lake, lock, condition, reason)
         found = []
         with nullcontext(Size()) if dry_run else logged(lake, "erase") as size:

@@ -326,8 +326,8 @@ class _Exporter:
         """Write a day's rows from this process; None: they have too many rows or bytes."""
         if self.rows[day] > min(in_arrow.MOST_ROWS, self.options.rows_per_file):
             return None
-        dead = where.dead_within(*self.dead.get(day, plans.NO_DEAD), self.unseen_from)
-        rows = self.reader.ended(day, since=since, below=self.final, dead=dead)
+        found_by = where.dead_within(*self.dead.get(day, plans.NO_DEAD), self.unseen_from)
+        rows = self.reader.ended(day, since=since, below=self.final, dead=found_by)
         if rows is None:
             return None
         dead = pc.sum(pc.equal(rows["outcome"], "dead")).as_py() or 0
