@@ -20,7 +20,7 @@ from pgqueue.values.bulk import Action, BulkResult, Operation, Preview
 from pgqueue.values.codec import Codec, opened
 from pgqueue.values.job_filter import JobFilter
 from pgqueue.values.limit import Numbers
-from pgqueue.values.options import check_name
+from pgqueue.values.options import check_one_queue
 
 Progress: TypeAlias = Callable[[BulkResult], object]
 """Is called after each portion, with the result so far."""
@@ -89,7 +89,7 @@ class Selection:
 
     def _operation(self, action: Action, **details: Any) -> Operation:  # noqa: ANN401 - those of the action
         if details.get("to") is not None:
-            self._queue.require_queue(check_name("to", details["to"]))
+            self._queue.require_queue(check_one_queue("to", details["to"]))
         return Operation(action=action, filter=self.filter, **details).checked()
 
 

@@ -12,7 +12,7 @@ from pgqueue.values.codec import Codec
 from pgqueue.values.limit import QUEUE, Limit, Numbers, Rate
 from pgqueue.values.limit_status import LimitDetail, LimitStatus
 from pgqueue.values.limiting import share_key
-from pgqueue.values.options import check_name, check_number, check_text
+from pgqueue.values.options import check_number, check_one_queue, check_text
 from pgqueue.values.serving import WEIGHTS
 
 
@@ -128,7 +128,7 @@ class LimitControl:
 
 def _checked(name: str) -> str:
     if check_text("limit", name).startswith(QUEUE):
-        check_name("queue", name.removeprefix(QUEUE))
+        check_one_queue("queue", name.removeprefix(QUEUE))
     return name
 
 

@@ -18,7 +18,7 @@ from pgqueue.store.plan import Plan
 from pgqueue.store.sweep import aagain_after_deadlock, again_after_deadlock
 from pgqueue.values.bulk import AuditEntry, BulkResult
 from pgqueue.values.job_filter import DeadCriteria, LiveCriteria
-from pgqueue.values.options import check_name, check_page
+from pgqueue.values.options import check_one_queue, check_page
 from pgqueue.values.queue_settings import Existing, KnownQueue, QueueSettings, WhenFull
 from pgqueue.values.stack import Stack
 
@@ -249,14 +249,14 @@ class QueueControl:
     def _declaring(
         self, queue: str, existing: Existing, by: str | None, given: Mapping[str, Any]
     ) -> Plan[QueueSettings]:
-        self._queue.require_queue(check_name("queue", queue))
+        self._queue.require_queue(check_one_queue("queue", queue))
         self._queue.database.known.forget()
         return queues.declare(queue, QueueSettings.checked(given), existing=existing, by=signed(by))
 
     def _setting(
         self, queue: str, unset: Collection[str], by: str | None, given: Mapping[str, Any]
     ) -> Plan[QueueSettings]:
-        self._queue.require_queue(check_name("queue", queue))
+        self._queue.require_queue(check_one_queue("queue", queue))
         settings = QueueSettings.checked(given)
         QueueSettings.checked(dict.fromkeys(unset))  # refuses unknown names
         if both := sorted(name for name in unset if given.get(name) is not None):

@@ -13,7 +13,7 @@ import msgspec
 
 from pgqueue.app.bulk import Progress
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.errors import InvalidOption
+from pgqueue.errors import ConfigurationError
 from pgqueue.values.bulk import BulkResult
 
 log = logging.getLogger("pgqueue.dashboard")
@@ -83,10 +83,11 @@ class Operations:
         try:
             with queue._around_hook():  # noqa: SLF001 - what the framework has around code in a thread
                 note(do(note))
+        except ConfigurationError as refusal:  # nothing has begun; the page shows the person what is wrong
+            state.error = refusal
         except Exception as error:
             state.error = error
-            if state.result is not None or not isinstance(error, InvalidOption):  # else the form says it
-                log.exception("operation stopped; the page of the audit continues it")
+            log.exception("operation stopped; the page of the audit continues it")
         finally:
             with self._changed:
                 state.ended = True

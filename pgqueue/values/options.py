@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 from pgqueue.errors import InvalidOption, as_delay, as_limit
+from pgqueue.values.pattern import is_pattern
 from pgqueue.values.unique import Debounce, Throttle, Unique
 
 PRIORITIES = range(-100, 101)
@@ -98,6 +99,19 @@ def check_name(what: str, name: str) -> str:
     if name in NO_NAMES:
         raise InvalidOption(f"{what}={name!r}: this name stands for no name in a lake; use another")
     return check_text(what, name)
+
+
+def check_one_queue(what: str, name: str) -> str:
+    """Check a queue's name where one queue is meant, and return it.
+
+    Raises:
+        InvalidOption: it is no valid name, or it is a pattern: a queue of this very name could be told from no other.
+    """
+    if is_pattern(check_name(what, name)):
+        raise InvalidOption(
+            f"{what}={name!r}: name one queue. A pattern says which queues are paused, drained or resumed, and of which queues jobs are"
+        )
+    return name
 
 
 def check_text(what: str, text: str) -> str:

@@ -11,7 +11,7 @@ from looking import ask, wait_until
 from running import Running
 from worker.helping import ended
 
-from pgqueue import JobState, PgQueue
+from pgqueue import JobState, Limit, PgQueue
 from pgqueue.errors import InvalidOption, QueueExists, UnknownQueue
 from pgqueue.values.queue_settings import NO_SETTINGS, QueueSettings
 
@@ -126,6 +126,21 @@ def test_settings_out_of_range_are_refused_and_change_nothing(
     with pytest.raises(InvalidOption, match=said):
         queue.control.declare("mail", **settings)
     assert known(queue) == {}
+
+
+def test_a_pattern_is_refused_where_one_queue_is_meant(queue: PgQueue) -> None:
+    """Else settings would be stored that hold for no queue, and jobs moved to one that no command can name."""
+    job = queue.task(name="send")(lambda: None).enqueue()
+    for wrong in (
+        lambda: queue.control.declare("mail-*", priority=1),
+        lambda: queue.control.set("mail-*", priority=1),
+        lambda: queue.control.limits.set("queue:mail-*", Limit(1)),
+        lambda: queue.control.jobs(queue="default").move("mail-*"),
+    ):
+        with pytest.raises(InvalidOption, match=r"'mail-\*': name one queue"):
+            wrong()
+    assert known(queue) == {}
+    assert queue.job(job.id).queue == "default"
 
 
 def test_an_undeclared_name_is_refused(dsn: str) -> None:

@@ -180,6 +180,8 @@ def test_a_limit_says_who_holds_it_and_is_set(queue: PgQueue, person: Callable[.
     assert 'name="most"' not in ann.get("/limit/set?name=queue:shop").text
     for wrong in ({"most": "no"}, {"most": "", "burst": "2"}, {"rate": "fast"}):
         assert ann.do("/limit/set?name=name:api", **wrong).status_code == 400
+    assert ann.do("/limit/set?name=queue:both", most="5", rate="9/minute").status_code == 400
+    assert "queue:both" not in ann.get("/limits").text
     assert "as the code says" in ann.do("/limit/unset?name=name:api").text
     assert queue.control.limits.get("name:api").limit.numbers.most == 1
     assert "queue:mail: 2 at once" in ann.do("/limit/set?name=queue:mail", most="2").text

@@ -245,7 +245,7 @@ def test_dead_jobs_are_retried_and_deleted_by_filter(queue: PgQueue, person: Mak
 
 @pytest.mark.usefixtures("world")
 def test_live_jobs_are_cancelled_moved_and_reprioritised_by_filter(
-    queue: PgQueue, person: MakePerson
+    queue: PgQueue, person: MakePerson, caplog: pytest.LogCaptureFixture
 ) -> None:
     ann = person()
     assert "6 jobs moved." in ann.do("/jobs/move?queue=media", to="slow").text
@@ -259,6 +259,9 @@ def test_live_jobs_are_cancelled_moved_and_reprioritised_by_filter(
             headers={"Origin": "http://localhost"},
         )
         assert (wrong.status_code, 'role="alert"' in wrong.text) == (400, True)
+    assert not [one for one in caplog.records if one.name.startswith("pgqueue")], (
+        "nothing has begun that could stop"
+    )
     assert ann.get("/jobs/cancel?state=dead").status_code == 400
     assert ann.get("/jobs/cancel?key=nightly").status_code == 400
 

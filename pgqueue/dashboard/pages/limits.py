@@ -99,6 +99,10 @@ def _facts(known: LimitStatus) -> tuple[tuple[str, object], ...]:
 
 def _set(visit: Visit) -> Done:
     most, rate, burst = (visit.field(name) for name in ("most", "rate", "burst"))
+    if rate and most:
+        raise InvalidOption(
+            f"most={most!r:.40} and rate={rate!r:.40}: a limit is one of the two; leave the other empty"
+        )
     if rate:
         chosen: Limit | Rate = Rate(rate, burst=_whole("burst", burst or "1"))
     elif burst:
