@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
+from math import inf
 from typing import Generic, TypeVar
 
 S = TypeVar("S", bound=Hashable)
@@ -17,12 +18,14 @@ class Explored(Generic[S]):
         steps: how many steps were looked at.
         wrong: the first state that is wrong, and what is wrong; None: no state is.
         back: from which states each state can be reached in one step.
+        left: how many states were found, and their steps not looked at; 0: these are all states.
     """
 
     came: dict[S, tuple[S, str] | None] = field(default_factory=dict)
     steps: int = 0
     wrong: tuple[S, str] | None = None
     back: dict[S, list[S]] = field(default_factory=dict)
+    left: int = 0
 
     def trace(self, state: S, said: str) -> str:
         """The shortest way to a state, a step a line, and what is to be said of the state."""
@@ -51,7 +54,11 @@ class Explored(Generic[S]):
 
 
 def explore(
-    start: S, steps: Callable[[S], Iterable[tuple[str, S]]], wrong: Callable[[S], Iterator[str]]
+    start: S,
+    steps: Callable[[S], Iterable[tuple[str, S]]],
+    wrong: Callable[[S], Iterator[str]],
+    *,
+    most: float = inf,
 ) -> Explored[S]:
     """Reach all states from one on, or stop at the first wrong one.
 
@@ -59,11 +66,12 @@ def explore(
         start: the first state.
         steps: the steps from a state on: what happens, and the state after it.
         wrong: what is wrong with a state.
+        most: at about how many states to stop.
     """
     found = Explored[S]()
     found.came[start] = None
     todo = deque([start])
-    while todo:
+    while todo and len(found.came) < most:
         state = todo.popleft()
         for step, after in steps(state):
             found.steps += 1
@@ -76,4 +84,5 @@ def explore(
                 found.wrong = (after, said)
                 return found
             todo.append(after)
+    found.left = len(todo)
     return found

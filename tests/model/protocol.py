@@ -21,7 +21,7 @@ BLOCKED, SCHEDULED, READY, RUNNING = "blocked", "scheduled", "ready", "running"
 SUCCEEDED, DEAD, CANCELLED = "succeeded", "dead", "cancelled"
 VERDICTS = ("complete", "fail", "return", "snooze", "wait")
 """A claim that is returned, and an attempt that snoozes or waits, is not spent."""
-SENT_AGAIN = frozenset({"complete", "fail", "return"})
+SENT_AGAIN = frozenset({"complete", "return"})
 """The verdicts whose answer may be lost, so that they are sent twice; the others are as ``return`` in that."""
 
 
@@ -109,17 +109,35 @@ class Rules:
         fence: ``number``: the worker and its number, as it is; ``attempt``: the worker and the number of the attempt; ``worker``:
             the worker; ``none``: only that the job runs.
         waits_for_lease: whether the sweeper waits until a lease has passed.
-        listed: whether a claim needs the worker's row.
         spends: whether a claim spends its attempt at once; else its end does.
     """
 
     fence: str = "number"
     waits_for_lease: bool = True
-    listed: bool = True
     spends: bool = True
 
 
+@dataclass(frozen=True)
+class Scope:
+    """What may happen. With all of it there are more states than a suite has time for, so it is explored in parts.
+
+    Attributes:
+        answers_lost: connections break after a commit and before its answer: claims are not known, verdicts are sent again.
+        waits: jobs wait: for an admission, for their time, for a signal.
+        cancels: callers cancel.
+        stops: workers are told to stop.
+    """
+
+    answers_lost: bool = True
+    waits: bool = True
+    cancels: bool = True
+    stops: bool = True
+
+
 AS_IT_IS = Rules()
+ALL = Scope()
+FENCES = Scope(waits=False, cancels=False, stops=False)
+LIVES = Scope(answers_lost=False)
 
 
 class Protocol:
@@ -127,12 +145,16 @@ class Protocol:
 
     Attributes:
         rules: what the statements compare.
+        scope: what may happen.
+        symmetric: whether it does not matter which worker is which: half the states, and traces that exchange their names.
         taken: which transitions of a job's status were made.
     """
 
-    def __init__(self, rules: Rules = AS_IT_IS) -> None:
+    def __init__(self, rules: Rules = AS_IT_IS, scope: Scope = ALL, *, symmetric: bool = False) -> None:
         """Nothing has happened."""
         self.rules = rules
+        self.scope = scope
+        self.symmetric = symmetric
         self.taken: set[tuple[str, str]] = set()
 
     def steps(self, state: State) -> Iterator[tuple[str, State]]:
@@ -143,7 +165,7 @@ class Protocol:
             for former, job in zip(state.jobs, after.jobs, strict=True):
                 if former.status != job.status:
                     self.taken.add((former.status, job.status))
-            yield what, _renamed(after)
+            yield what, _renamed(after) if self.symmetric else _numbered(after)
 
     def _all(self, state: State) -> Iterator[tuple[str, State]]:
         for place, worker in enumerate(state.workers):
@@ -151,13 +173,13 @@ class Protocol:
                 yield f"worker {'AB'[place]} {what}", after
         yield from self._of_time(state)
         for number, job in enumerate(state.jobs):
-            for what, changed in _of_caller(job):
+            for what, changed in _of_caller(job, self.scope):
                 yield f"{what} job {number + 1}", _with_job(state, number, changed)
 
     def _of_worker(self, state: State, place: int, worker: Worker) -> Iterator[tuple[str, State]]:
         if worker.uuid:
             yield from self._claims(state, place, worker)
-            yield from _lives(state, place, worker)
+            yield from _lives(state, place, worker, self.scope)
         elif not worker.stopping:
             uuid = _fresh(state, "uuid")
             after = _with_worker(state, place, worker._replace(uuid=uuid))
@@ -166,8 +188,7 @@ class Protocol:
             yield from self._attempts(state, place, worker, belief)
 
     def _claims(self, state: State, place: int, worker: Worker) -> Iterator[tuple[str, State]]:
-        listed = not self.rules.listed or _has_row(state, worker.uuid)
-        if worker.stopping or len(worker.beliefs) >= BELIEFS or not listed:
+        if worker.stopping or len(worker.beliefs) >= BELIEFS or not _has_row(state, worker.uuid):
             return
         for number, job in enumerate(state.jobs):
             if job.status != READY:
@@ -184,18 +205,20 @@ class Protocol:
             after = _with_job(state, number, claimed)
             what = f"claims job {number + 1}, attempt {claimed.attempts}"
             yield what, _with_worker(after, place, worker._replace(beliefs=(*worker.beliefs, belief)))
-            yield f"{what}, and the answer is lost", after
+            if self.scope.answers_lost:
+                yield f"{what}, and the answer is lost", after
 
     def _attempts(
         self, state: State, place: int, worker: Worker, belief: Belief
     ) -> Iterator[tuple[str, State]]:
         named = f"attempt {belief.attempt} of job {belief.job + 1}"
-        for verdict in (belief.sent,) if belief.sent else VERDICTS:
+        possible = VERDICTS if self.scope.waits else VERDICTS[:3]
+        for verdict in (belief.sent,) if belief.sent else possible:
             recorded = self._recorded(state, belief, verdict)
             again = " again" if belief.sent else ""
             what = f"sends{again}: {verdict} {named}"
             yield what, _with_worker(recorded, place, _but(worker, belief, None))
-            if verdict in SENT_AGAIN and not belief.sent:
+            if self.scope.answers_lost and verdict in SENT_AGAIN and not belief.sent:
                 kept = _but(worker, belief, belief._replace(sent=verdict))
                 yield f"{what}, and the answer is lost", _with_worker(recorded, place, kept)
 
@@ -252,15 +275,15 @@ class Protocol:
         )
         if spent.attempts >= MOST:
             return spent._replace(status=DEAD, ends=spent.ends + 1)
-        return spent._replace(status=READY if verdict == "lost" else SCHEDULED)
+        return spent._replace(status=SCHEDULED if self.scope.waits and verdict == "fail" else READY)
 
 
 BACK = {"return": READY, "snooze": SCHEDULED, "wait": BLOCKED}
 
 
-def start(jobs: int = 1) -> State:
-    """Jobs that wait for an admission, and two workers that have not registered."""
-    return State((Job(status=BLOCKED),) * jobs, (Worker(), Worker()))
+def start(scope: Scope = ALL, jobs: int = 1) -> State:
+    """Jobs that wait for an admission, where jobs wait, and two workers that have not registered."""
+    return State((Job(status=BLOCKED if scope.waits else READY),) * jobs, (Worker(), Worker()))
 
 
 def wrong(state: State) -> Iterator[str]:
@@ -294,7 +317,7 @@ def known_transitions() -> set[tuple[str, str]]:
     return {(str(before), str(after)) for before, all_after in TRANSITIONS.items() for after in all_after}
 
 
-def _lives(state: State, place: int, worker: Worker) -> Iterator[tuple[str, State]]:
+def _lives(state: State, place: int, worker: Worker, scope: Scope) -> Iterator[tuple[str, State]]:
     """What a registered worker does, and what happens to it, apart from its attempts."""
     uuid = worker.uuid
     others = tuple(row for row in state.rows if row[0] != uuid)
@@ -304,9 +327,9 @@ def _lives(state: State, place: int, worker: Worker) -> Iterator[tuple[str, Stat
         lost = worker._replace(uuid=0, beliefs=())
         yield "learns that its lease is lost, and drops its claims", _with_worker(state, place, lost)
     yield "is killed", _with_worker(state, place, Worker())
-    if not worker.stopping:
+    if not worker.stopping and scope.stops:
         yield "is told to stop", _with_worker(state, place, worker._replace(stopping=True))
-    elif not worker.beliefs:
+    elif worker.stopping and not worker.beliefs:
         after = _with_worker(_unknown_back(state, worker), place, worker._replace(uuid=0))
         yield "returns what it does not know, and leaves", after._replace(rows=others)
 
@@ -320,7 +343,7 @@ def _unknown_back(state: State, worker: Worker) -> State:
     return state
 
 
-def _of_caller(job: Job) -> Iterator[tuple[str, Job]]:
+def _of_caller(job: Job, scope: Scope) -> Iterator[tuple[str, Job]]:
     """What a caller, a poll and an admission do with a row."""
     match job.status:
         case "blocked":
@@ -328,13 +351,13 @@ def _of_caller(job: Job) -> Iterator[tuple[str, Job]]:
             yield "an admission lets in, for later,", job._replace(status=SCHEDULED)
         case "scheduled":
             yield "a poll promotes", job._replace(status=READY)
-        case "ready":
+        case "ready" if scope.waits:
             yield "a caller reschedules", job._replace(status=SCHEDULED)
-        case "running" if not job.cancel:
+        case "running" if not job.cancel and scope.cancels:
             yield "a caller cancels", job._replace(cancel=True)
         case "dead":
             yield "a caller retries", Job()
-    if job.status in {BLOCKED, SCHEDULED, READY}:
+    if scope.cancels and job.status in {BLOCKED, SCHEDULED, READY}:
         yield "a caller cancels", job._replace(status=CANCELLED, ends=job.ends + 1)
 
 
