@@ -83,9 +83,7 @@ MUTANTS = [
         "from (select) as claimant cross join unnest",
         "workers off the list claim",
     ),
-    Mutant(
-        "sql/claim.sql", "claims = %(fence)s::integer", "claims = 1", "all claims have one fence", "history"
-    ),
+    Mutant("sql/claim.sql", "claims = %(fence)s::integer", "claims = 1", "all claims have one fence"),
     Mutant(
         "sql/complete.sql",
         "and claims = coalesce(",

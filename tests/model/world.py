@@ -296,8 +296,14 @@ class World:
             job = self.jobs[job_id]
             if job.held is None:
                 continue
-            worker, attempt = str(job.held.worker_id), job.held.attempt
-            self.log(Reclaimed(at=self.at, job=job_id, worker=worker, attempt=attempt, state=state))  # type: ignore[arg-type]
+            held = job.held
+            named = {
+                "job": job_id,
+                "worker": str(held.worker_id),
+                "attempt": held.attempt,
+                "fence": held.fence,
+            }
+            self.log(Reclaimed(at=self.at, state=state, **named))  # type: ignore[arg-type]  # a state
             self.apply(job, "lose", str(state))
 
     def signal(self, job: ModelJob) -> None:
@@ -391,7 +397,11 @@ class World:
         """A task returns; of a verdict that is sent again it has before."""
         if one not in self.stopped:
             self.stopped.append(one)
-            self.log(Stopped(at=self.at, job=one.id, worker=str(one.worker_id), attempt=one.attempt))
+            self.log(
+                Stopped(
+                    at=self.at, job=one.id, worker=str(one.worker_id), attempt=one.attempt, fence=one.fence
+                )
+            )
 
     def claimed(self, found: Any) -> None:
         """Jobs have become a worker's."""
@@ -399,7 +409,7 @@ class World:
             job = self.jobs[one.id]
             job.status, job.attempts, job.held = "running", one.attempt, one
             self.claims.append(one)
-            named = {"job": one.id, "worker": str(one.worker_id), "attempt": one.attempt}
+            named = {"job": one.id, "worker": str(one.worker_id), "attempt": one.attempt, "fence": one.fence}
             self.log(Claimed(at=self.at, most=MOST, **named))
             self.log(Started(at=self.at, **named))
 
@@ -424,7 +434,7 @@ class World:
     def ended(self, one: Claim, how: str, state: str | None) -> None:
         """The answer to a verdict has come."""
         spent = how not in {"return", "snooze", "wait"}
-        named = {"job": one.id, "worker": str(one.worker_id), "attempt": one.attempt}
+        named = {"job": one.id, "worker": str(one.worker_id), "attempt": one.attempt, "fence": one.fence}
         self.log(Ended(at=self.at, state=state, spent=spent, **named))  # type: ignore[arg-type]  # a state
         if state is not None and self.heard(one):
             self.apply(self.jobs[one.id], how, state)
