@@ -12,7 +12,7 @@ SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
 # The tests start some 300 Python processes; without compiled modules each needs 0.15 s of CPU more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-pipeline test beside check unit unit-oldest format pictures bench sbom audit clean
+.PHONY: demo demo-pipeline test beside check unit unit-oldest mutants model format pictures bench sbom audit clean
 
 demo: $(VENV)/demo
 	@$(BIN)/pgqueue demo
@@ -48,6 +48,14 @@ unit: $(VENV)/installed | pgbouncer java chromium tmux promtool
 unit-oldest: $(VENV)/installed | debian-postgresql
 	PGQUEUE_TEST_DSN= PGQUEUE_TEST_SERVER=debian nice -n 5 $(BIN)/pytest -q $(call PARALLEL,$(OLDEST_PROCESSES)) \
 	    tests/store tests/promises tests/worker
+
+# Breaks the code in each of some 40 ways: the model or the history has to catch each.
+mutants: $(VENV)/installed
+	PGQUEUE_TEST_MUTANTS=all $(BIN)/pytest -q -k mutation tests/model
+
+# The model of a job's life with 1,000 sequences of steps, and all states of the protocol of claims.
+model: $(VENV)/installed
+	PGQUEUE_TEST_MODEL=1000 $(BIN)/pytest -q -s -k "not mutation" --timeout 7200 tests/model
 
 format: $(VENV)/installed
 	$(BIN)/ruff check --fix .

@@ -26,7 +26,7 @@ README = ROOT / "README.md"
 ARCHITECTURE = DOCS / "architecture.md"
 REFERENCE = DOCS / "reference"
 ENVIRONMENT = re.compile(r"\b(?:PGQUEUE_[A-Z_]+|DATABASE_URL)\b")
-FOR_TESTS = {"PGQUEUE_TEST_DSN", "PGQUEUE_TEST_SERVER"}
+FOR_TESTS = {"PGQUEUE_TEST_DSN", "PGQUEUE_TEST_SERVER", "PGQUEUE_TEST_MODEL"}
 
 
 def _text(page: Path) -> str:

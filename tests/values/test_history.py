@@ -35,8 +35,10 @@ def job(at: float = 0, job: int = 1, **more: object) -> Enqueued:
     return Enqueued(at=at, job=job, **more)  # type: ignore[arg-type]  # the fields of the struct
 
 
-def claim(at: float, worker: str = "A", attempt: int = 1, *, job: int = 1, most: int | None = 3) -> Claimed:
-    return Claimed(at=at, job=job, worker=worker, attempt=attempt, most=most)
+def claim(
+    at: float, worker: str = "A", attempt: int = 1, *, job: int = 1, most: int | None = 3, fence: int = 0
+) -> Claimed:
+    return Claimed(at=at, job=job, worker=worker, attempt=attempt, most=most, fence=fence)
 
 
 def start(at: float, worker: str = "A", attempt: int = 1, *, job: int = 1) -> Started:
@@ -55,8 +57,9 @@ def end(
     *,
     job: int = 1,
     spent: bool = True,
+    fence: int = 0,
 ) -> Ended:
-    return Ended(at=at, job=job, worker=worker, attempt=attempt, state=state, spent=spent)  # type: ignore[arg-type]
+    return Ended(at=at, job=job, worker=worker, attempt=attempt, state=state, spent=spent, fence=fence)  # type: ignore[arg-type]
 
 
 def reclaim(at: float, worker: str = "A", attempt: int = 1, *, job: int = 1) -> Reclaimed:
@@ -172,6 +175,14 @@ CASES = [
         2,
         [claim(1), reclaim(40), claim(41, "B", 2), end(42, None)],
         [claim(1), reclaim(40), claim(41, "B", 2), end(42, "ready")],
+        "a verdict of worker A on attempt 1 was recorded, and it held no claim",
+        OPEN,
+    ),
+    Case(
+        "a verdict on a claim that was returned is not heard, though the next one has its attempt",
+        2,
+        [claim(1, fence=7), end(2, "ready", spent=False, fence=7), claim(3, fence=8), end(4, None, fence=7)],
+        [claim(1, fence=7), end(2, "ready", spent=False, fence=7), claim(3, fence=8), end(4, fence=7)],
         "a verdict of worker A on attempt 1 was recorded, and it held no claim",
         OPEN,
     ),

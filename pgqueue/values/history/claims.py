@@ -79,8 +79,4 @@ def _reclaims(life: Life) -> Iterator[Reclaimed]:
 
 
 def _claims_of(life: Life, end: Ended) -> list[Turn]:
-    return [
-        turn
-        for turn in life.turns
-        if turn.claimed is not None and turn.worker == end.worker and turn.attempt == end.attempt
-    ]
+    return [turn for turn in life.turns if turn.claimed is not None and turn.is_named(end)]

@@ -118,12 +118,14 @@ class Claimed(_Event, frozen=True):
         worker: which worker.
         attempt: which attempt, from 1.
         most: how many attempts the job has; None: not said.
+        fence: of the claim, a number that its worker never used before; 0: not told.
     """
 
     job: JobName
     worker: str
     attempt: int
     most: int | None = None
+    fence: int = 0
 
 
 class Started(_Event, frozen=True):
@@ -134,11 +136,13 @@ class Started(_Event, frozen=True):
         job: what it is called.
         worker: which worker runs it.
         attempt: which attempt, from 1.
+        fence: of the claim, a number that its worker never used before; 0: not told.
     """
 
     job: JobName
     worker: str
     attempt: int
+    fence: int = 0
 
 
 class Stopped(_Event, frozen=True):
@@ -149,11 +153,13 @@ class Stopped(_Event, frozen=True):
         job: what it is called.
         worker: which worker ran it.
         attempt: which attempt, from 1.
+        fence: of the claim, a number that its worker never used before; 0: not told.
     """
 
     job: JobName
     worker: str
     attempt: int
+    fence: int = 0
 
 
 class Ended(_Event, frozen=True):
@@ -166,6 +172,7 @@ class Ended(_Event, frozen=True):
         attempt: which attempt, from 1.
         state: in which state the job is now; None: nothing was recorded, the attempt was superseded.
         spent: whether the attempt counts; a claim that was returned, a snooze and a wait give it back.
+        fence: of the claim, a number that its worker never used before; 0: not told.
     """
 
     job: JobName
@@ -173,6 +180,7 @@ class Ended(_Event, frozen=True):
     attempt: int
     state: EndState | LiveState | None
     spent: bool = True
+    fence: int = 0
 
 
 class Reclaimed(_Event, frozen=True):
@@ -184,12 +192,14 @@ class Reclaimed(_Event, frozen=True):
         worker: the lost worker.
         attempt: the attempt that is lost, from 1.
         state: in which state the job is now.
+        fence: of the claim, a number that its worker never used before; 0: not told.
     """
 
     job: JobName
     worker: str
     attempt: int
     state: EndState | LiveState
+    fence: int = 0
 
 
 class Renewed(_Event, frozen=True):

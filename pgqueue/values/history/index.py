@@ -1,7 +1,7 @@
 """A history by job: what each was enqueued as, its turns, and what a last look found of it.
 
-A *turn* is an attempt as the log saw it. Events of one turn name the same job, worker and attempt. A returned claim gives its
-attempt back, so two turns can have equal names: then a start belongs to the last turn, and an end to the first one without an
+A *turn* is an attempt as the log saw it. Events of one turn name the same job, worker, attempt and fence. A returned claim gives its
+attempt back, so where the log has no fences, two turns can have equal names: then a start belongs to the last turn, and an end to the first one without an
 end, since the events of one process can be written in another order than its claims were answered.
 """
 
@@ -39,6 +39,7 @@ class Turn:
     Attributes:
         worker: which worker made it.
         attempt: its number.
+        fence: of its claim; 0: not told.
         claimed: its claim, where that is in the log.
         started: when its task began.
         stopped: when its task returned or raised.
@@ -46,17 +47,22 @@ class Turn:
         superseded: the answer to a verdict that came too late.
     """
 
-    __slots__ = ("attempt", "claimed", "closed", "started", "stopped", "superseded", "worker")
+    __slots__ = ("attempt", "claimed", "closed", "fence", "started", "stopped", "superseded", "worker")
 
     def __init__(self, event: Claimed | Started | Ended) -> None:
         """A turn of which nothing is known but its names."""
         self.worker = event.worker
         self.attempt = event.attempt
+        self.fence = event.fence
         self.claimed: Claimed | None = None
         self.started: Started | None = None
         self.stopped: Stopped | None = None
         self.closed: Ended | Reclaimed | None = None
         self.superseded: Ended | None = None
+
+    def is_named(self, event: Claimed | Started | Stopped | Ended | Reclaimed) -> bool:
+        """Whether an event is of this turn, by the names that it gives; two turns may have the same."""
+        return self.attempt == event.attempt and self.fence == event.fence and self.worker == event.worker
 
     @property
     def since(self) -> float:
@@ -171,16 +177,11 @@ class Life:
         return turn
 
     def _last(self, event: Started | Stopped | Ended) -> Turn | None:
-        named = (
-            turn
-            for turn in reversed(self.turns)
-            if turn.attempt == event.attempt and turn.worker == event.worker
-        )
-        return next(named, None)
+        return next((turn for turn in reversed(self.turns) if turn.is_named(event)), None)
 
     def _close(self, event: Ended | Reclaimed) -> None:
         for place, turn in enumerate(self._open):
-            if turn.attempt == event.attempt and turn.worker == event.worker:
+            if turn.is_named(event):
                 turn.closed = event
                 del self._open[place]
                 return

@@ -75,8 +75,10 @@ def _runs_until(history: History, rules: Rules, life: Life, turn: Turn) -> float
     """Until when its task certainly ran with a claim, in seconds."""
     if life.transactional:  # it may have ended within its task
         return turn.since
-    held = history.until(turn) - rules.slack
-    return held if turn.stopped is None else min(turn.stopped.at, held if not turn.heard else turn.stopped.at)
+    until = history.until(turn)
+    if turn.stopped is None:
+        return until - rules.slack
+    return min(turn.stopped.at, until if turn.heard else until - rules.slack)
 
 
 def _too_fast(rules: Rules, key: str, limit: Declared, starts: list[Started]) -> Iterator[Violation]:

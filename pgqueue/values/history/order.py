@@ -29,14 +29,13 @@ class _Place(NamedTuple):
 
 
 def in_order(history: History, rules: Rules) -> Iterator[Violation]:
-    """No job is claimed while one that is ahead of it in its line waits, and is claimed later."""
+    """No job is claimed while one that is ahead of it in its line waits, and is claimed later or never."""
     lines: dict[str, list[_Place]] = defaultdict(list)
     for order, life in enumerate(history.lives.values()):
         first = life.enqueued
-        if first is not None and first.line is not None and first.place is not None and life.turns:
-            lines[first.line].append(
-                _Place(first.place, order, life.job, first.at, life.turns[0].since, life)
-            )
+        if first is not None and first.line is not None and first.place is not None and _waited(life):
+            claimed = life.turns[0].since if life.turns else inf
+            lines[first.line].append(_Place(first.place, order, life.job, first.at, claimed, life))
     for line, places in lines.items():
         yield from _overtaken(line, places, rules.slack)
 
@@ -55,3 +54,8 @@ def _overtaken(line: str, places: list[_Place], slack: float) -> Iterator[Violat
         if waiting and waiting[0].place < served.place:
             what = f"job {served.job} was claimed before job {waiting[0].job}, which is ahead of it in {line}"
             yield Violation(PROMISE, what, (*waiting[0].life.evidence, *served.life.evidence))
+
+
+def _waited(life: Life) -> bool:
+    """Whether it was claimed, or waits to the end: one that was cancelled is in nobody's way."""
+    return bool(life.turns) or (life.live is not None and life.live.state == "ready")
