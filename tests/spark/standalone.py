@@ -3,6 +3,7 @@
 Under ``local-cluster`` all executors have one address, and Spark starts no second attempt of a slow task there.
 """
 
+import os
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -37,7 +38,8 @@ def _daemon(name: str, *words: str) -> Iterator[None]:
     program = Path(pyspark.__file__).with_name("bin") / "spark-class"
     command = [str(program), f"org.apache.spark.deploy.{name}", "--webui-port", "0", *words]
     quiet = subprocess.DEVNULL
-    with subprocess.Popen(command, stdout=quiet, stderr=quiet) as process:  # noqa: S603 - our own words
+    env = {**os.environ, "SPARK_DAEMON_JAVA_OPTS": os.environ["SPARK_SUBMIT_OPTS"]}
+    with subprocess.Popen(command, env=env, stdout=quiet, stderr=quiet) as process:  # noqa: S603 - our own words
         try:
             yield
         finally:
