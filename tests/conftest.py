@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from databases import Copies, dsn_of
 from hypothesis import HealthCheck, settings
+from java import java_options
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pytest_postgresql import factories
 from running import Running
@@ -32,14 +33,7 @@ if TYPE_CHECKING:
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, signal.default_int_handler)
 
-# Compiling twice is worth it for programs that run for minutes. With one compiler Java has 48 MB for compiled code, which
-# Spark fills: methods are thrown out and compiled again. Spark's own classes need no verification. What a test starts
-# inherits this as well.
-os.environ.setdefault(
-    "SPARK_SUBMIT_OPTS",
-    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC "
-    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
-)
+os.environ.setdefault("SPARK_SUBMIT_OPTS", java_options())
 use_memory()
 
 # How long an example takes to make or to run is no verdict: the machine may be busy. What failed is printed, not stored.

@@ -38,6 +38,7 @@ class Program(subprocess.Popen[str]):
         words: Sequence[str],
         *,
         libraries: tuple[str, ...] = (),
+        first: tuple[str, ...] = QUEUE,
         cwd: Path | str | None = None,
         env: Mapping[str, str] | None = None,
         stdin: int | IO[Any] | None = None,
@@ -45,9 +46,12 @@ class Program(subprocess.Popen[str]):
         stderr: int | IO[Any] | None = None,
         process_group: int | None = None,
     ) -> None:
-        """Start it; arguments as for :mod:`subprocess`, and ``libraries``, which are imported ahead."""
+        """Start it; arguments as for :mod:`subprocess`.
+
+        ``first`` and ``libraries`` are imported ahead; a program that must import :mod:`pgqueue` itself gives another ``first``.
+        """
         self._words = list(words)
-        self._libraries = libraries
+        self._ahead = (*first, *libraries)
         command = [sys.executable, *words]
         super().__init__(
             command,
@@ -77,7 +81,7 @@ class Program(subprocess.Popen[str]):
             "group": None if group == -1 else group,
         }
         try:
-            self.pid = _warm((*QUEUE, *self._libraries)).fork(request, streams)
+            self.pid = _warm(self._ahead).fork(request, streams)
             self._child_created = True
         finally:
             self._close_pipe_fds(*given[10:16])  # type: ignore[attr-defined]  # not in typeshed

@@ -8,15 +8,16 @@ and ``time.time_ns``. The monotonic clock is left alone, for no clock skew touch
 import asyncio
 import datetime as dt
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from programs import Program
+
 TESTS = Path(__file__).parents[1]
+DRIVERS = ("msgspec", "psycopg", "psycopg_pool")
 START = """
 import sys
 import msgspec, psycopg, psycopg_pool
@@ -28,11 +29,9 @@ asking.main(sys.argv[2], sys.argv[3])
 
 
 @contextmanager
-def process(skew: float, verb: str, dsn: str) -> Iterator[subprocess.Popen[bytes]]:
+def process(skew: float, verb: str, dsn: str) -> Iterator[Program]:
     """A process that does ``verb`` with a clock ``skew`` seconds ahead; told to stop at the end of the block."""
-    started = subprocess.Popen(  # noqa: S603 - our own words
-        [sys.executable, "-W", "error", "-c", START, str(skew), verb, dsn], cwd=TESTS
-    )
+    started = Program(["-W", "error", "-c", START, str(skew), verb, dsn], first=DRIVERS, cwd=TESTS)
     try:
         yield started
         started.send_signal(signal.SIGTERM)

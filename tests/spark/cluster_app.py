@@ -1,11 +1,13 @@
 """An application that uses each part of the pipeline on a cluster, and kills an executor in each; ``spark-submit`` runs it.
 
 Its arguments: a DSN, a lake with ended jobs, and a folder for what it finds. Each step writes there what it found, and the
-killed executor leaves a file there.
+killed executor leaves a file there. Before the steps and after them it exports the database to a lake in that folder, as the
+file does that users submit; the test kills an executor during the first export, and this driver during the last one.
 """
 
 import json
 import os
+import runpy
 import signal
 import sys
 import time
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
 
+from pgqueue.cli import submit
 from pgqueue.spark.config import Config
 from pgqueue.spark.lake import files
 from pgqueue.spark.lake.lake import Lake
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 
 JOBS = 3_000
 """Rows that the sink writes."""
+FIRST, LAST = "first", "last"
+"""The lakes of the two exports."""
 GUARD = 120.0
 """Seconds after which a slow task ends although Spark has started no second attempt of it."""
 
@@ -170,5 +175,25 @@ class Steps:
         return sorted(row["id"] for row in frame.select("id").collect())
 
 
+def export(dsn: str, lake: Path, rows_per_file: int) -> None:
+    """Run the file for ``spark-submit``, in this driver; without a session it starts the application's."""
+    words = ("pipeline", "export", "--lake", str(lake), "--rows-per-file", str(rows_per_file), "--dsn", dsn)
+    sys.argv[:] = [submit.__file__, *words]
+    try:
+        runpy.run_path(submit.__file__, run_name="__main__")
+    except SystemExit as ended:
+        if ended.code:
+            raise
+
+
+def main(dsn: str, lake: Lake, folder: Path) -> None:
+    """Export, go through the steps, and export again."""
+    export(dsn, folder / FIRST, 80)
+    Steps(session(), dsn, lake, folder).run()
+    export(
+        dsn, folder / LAST, 10
+    )  # a file for each 10 rows: a day is far from written when its first file is there
+
+
 if __name__ == "__main__":
-    Steps(session(), sys.argv[1], Lake(sys.argv[2]), Path(sys.argv[3])).run()
+    main(sys.argv[1], Lake(sys.argv[2]), Path(sys.argv[3]))

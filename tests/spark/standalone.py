@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pyspark
 
-SHORT_LIVED = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""Settings of Java for processes that live for seconds: what its optimizing compiler makes would not be used long enough."""
 WORKERS = ("127.0.0.2", "127.0.0.3")
 
 
@@ -40,8 +38,8 @@ def _daemon(name: str, *words: str) -> Iterator[None]:
     program = Path(pyspark.__file__).with_name("bin") / "spark-class"
     command = [str(program), f"org.apache.spark.deploy.{name}", "--webui-port", "0", *words]
     quiet = subprocess.DEVNULL
-    env = {**os.environ, **SHORT_LIVED}
-    with subprocess.Popen(command, stdout=quiet, stderr=quiet, env=env) as process:  # noqa: S603 - our own words
+    env = {**os.environ, "SPARK_DAEMON_JAVA_OPTS": os.environ["SPARK_SUBMIT_OPTS"]}
+    with subprocess.Popen(command, env=env, stdout=quiet, stderr=quiet) as process:  # noqa: S603 - our own words
         try:
             yield
         finally:

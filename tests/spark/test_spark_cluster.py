@@ -1,4 +1,4 @@
-"""The pipeline on a cluster of processes (``local-cluster``): its master is given by an option and by ``spark-submit``."""
+"""The pipeline on a cluster of processes: its master is given by an option and by ``spark-submit``."""
 
 import json
 import os
@@ -7,17 +7,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli.commands import pgqueue
+from databases import Copies, dsn_of
 from looking import ask, wait_until
 from spark import cluster_app
 from spark.lake_history import DAY, NEXT, died, ended
 from spark.rollup_days import figures, no_session
-from spark.standalone import SHORT_LIVED, standalone
+from spark.standalone import standalone
 
 from pgqueue import PgQueue
 from pgqueue.cli import submit
@@ -33,8 +35,8 @@ from pgqueue.spark.rollup.rollup import rollup
 from pgqueue.spark.rollup.tables import SCHEMAS
 from pgqueue.store.pipeline import lake as plans
 
-CLUSTER = "local-cluster[2,1,1024]"
-"""Two executors of one core and 1 GB, each a process of its own."""
+BEFORE_NEXT_LOOK = 0.01
+"""Seconds between two looks at whether a file is being written."""
 
 
 def executors(master: int) -> list[int]:
@@ -57,19 +59,16 @@ def _descends(pid: int, from_: int, parents: dict[int, int]) -> bool:
     return pid == from_
 
 
-def kill_one_while_it_writes(exporting: "subprocess.Popen[str]", lake: Path) -> int:
-    """Kill an executor with SIGKILL as soon as a file is being written; how many were killed."""
-    while exporting.poll() is None:
-        files = [*lake.glob("ended/*/*.parquet")]
-        found = executors(exporting.pid) if files else []
-        if found:
-            os.kill(found[0], signal.SIGKILL)
-            return 1
-        time.sleep(0.05)
-    return 0
+def writes(application: "subprocess.Popen[bytes]", lake: Path) -> bool:
+    """Wait until a file of the lake is being written; False: the application ended before."""
+    while application.poll() is None:
+        if [*lake.glob("ended/*/*.parquet")]:
+            return True
+        time.sleep(BEFORE_NEXT_LOOK)
+    return False
 
 
-def submitted(application: str, *words: str, master: str = CLUSTER, conf: Sequence[str] = ()) -> list[str]:
+def submitted(application: str, *words: str, master: str, conf: Sequence[str]) -> list[str]:
     """The words that submit an application to a cluster."""
     settings = [word for one in ("spark.ui.enabled=false", *conf) for word in ("--conf", one)]
     program = str(Path(sys.executable).with_name("spark-submit"))
@@ -82,98 +81,121 @@ def ids_in(lake: Lake) -> list[int]:
     return sorted(found)
 
 
-def surroundings() -> dict[str, str]:
-    return {**os.environ, **SHORT_LIVED, "PYSPARK_PYTHON": sys.executable}
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The application's only run, for all tests of a cluster: each JVM that it starts takes seconds of CPU.
+
+    Attributes:
+        dsn: of its database; no job in it ends any more.
+        queue: on that database.
+        ids: of the jobs that had ended there.
+        folder: where the application left what it found.
+        said: what it printed.
+        killed: how many executors were killed during the first export.
+    """
+
+    dsn: str
+    queue: PgQueue
+    ids: list[int]
+    folder: Path
+    said: str
+    killed: int
+
+    def lake(self, name: str) -> Lake:
+        """A lake in the folder."""
+        return Lake(self.folder / name)
 
 
-def exporting(lake: Path, dsn: str, rows_per_file: int) -> "subprocess.Popen[str]":
-    """An export on the cluster."""
-    words = ("pipeline", "export", "--lake", str(lake), "--rows-per-file", str(rows_per_file), "--dsn", dsn)
-    return subprocess.Popen(  # noqa: S603 - our own words
-        submitted(submit.__file__, *words),
-        env=surroundings(),
-        cwd=lake.parent,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+@pytest.fixture(scope="module")
+def run(copies: Copies, migrated_server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """The application, from its start until its driver is killed during its last export."""
+    folder = tmp_path_factory.mktemp("cluster")
+    with copies.one() as name, standalone(folder) as master:
+        queue = PgQueue(dsn := dsn_of(migrated_server, name))
+        ids = _history(dsn, queue, folder)
+        with (
+            (folder / "stdout").open("wb") as out,
+            (folder / "stderr").open("wb") as err,
+            subprocess.Popen(  # noqa: S603 - our own words
+                _application(dsn, folder, master),
+                env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+                cwd=folder, stdout=out, stderr=err, start_new_session=True,
+            ) as application,
+        ):  # fmt: skip
+            found = executors(os.getpid()) if writes(application, folder / cluster_app.FIRST) else []
+            for one in found[:1]:
+                os.kill(one, signal.SIGKILL)
+            writes(application, folder / cluster_app.LAST)
+            os.killpg(application.pid, signal.SIGKILL)
+        assert application.returncode == -signal.SIGKILL, (folder / "stderr").read_text()[-3_000:]
+        yield Run(dsn, queue, ids, folder, (folder / "stdout").read_text(), len(found[:1]))
+        queue.close()
 
 
-@pytest.mark.timeout(600)
-def test_an_export_that_was_submitted_to_a_cluster_is_exact_though_an_executor_is_killed(
-    queue: PgQueue, dsn: str, tmp_path: Path
-) -> None:
-    ids = [*ended(dsn, DAY, 800), *died(dsn, DAY, 5)]
-    lake = tmp_path / "lake"
-    with exporting(lake, dsn, 80) as export_there:
-        killed = kill_one_while_it_writes(export_there, lake)
-        said, _ = export_there.communicate()
-
-    assert (export_there.returncode, killed) == (0, 1), said
-    assert f"1 day exported: {len(ids):,} rows" in said
-    assert ids_in(Lake(lake)) == sorted(ids)
-    assert [one.finding for one in verify(no_session, queue.database, Lake(lake))] == [Finding.VERIFIED]
-
-
-@pytest.mark.timeout(600)
-def test_an_export_whose_driver_is_killed_while_it_writes_is_exact_when_it_is_run_again(
-    queue: PgQueue, dsn: str, tmp_path: Path
-) -> None:
-    ids = [*ended(dsn, DAY, 800), *died(dsn, DAY, 5), *ended(dsn, NEXT, 3)]
-    lake = tmp_path / "lake"
-    with exporting(lake, dsn, 80) as export_there:
-        while export_there.poll() is None and not [*lake.glob("ended/*/*.parquet")]:
-            time.sleep(0.05)
-        os.killpg(export_there.pid, signal.SIGKILL)
-    assert export_there.returncode == -signal.SIGKILL, "it was writing"
-    assert Lake(lake).days() == []
-
-    wait_until(lambda: queue.database.run(plans.holder()) == [])  # the server notices that its client is gone
-    assert [one.day for one in export(no_session, queue.database, Lake(lake))] == [DAY, NEXT]
-    assert ids_in(Lake(lake)) == sorted(ids)
-    assert {one.finding for one in verify(no_session, queue.database, Lake(lake))} == {Finding.VERIFIED}
-
-
-@pytest.mark.timeout(600)
-def test_on_a_cluster_each_part_of_the_pipeline_is_exact_though_executors_are_killed(
-    queue: PgQueue, dsn: str, tmp_path: Path
-) -> None:
-    """Source, shuffle, stream, sink, a sink with two attempts of a task at a time, roll-up, report: in one application."""
+def _history(dsn: str, queue: PgQueue, folder: Path) -> list[int]:
+    """Jobs that have ended, and two equal lakes with them: ``here`` and ``there``; their ids."""
     ids = sorted([*ended(dsn, DAY, 800), *died(dsn, DAY, 5), *ended(dsn, NEXT, 300, queue="reports")])
-    here = Lake(tmp_path / "here")
-    export(no_session, queue.database, here)
-    shutil.copytree(tmp_path / "here", tmp_path / "there")
-    rollup(no_session, None, here, Config())
+    export(no_session, queue.database, Lake(folder / "here"))
+    shutil.copytree(folder / "here", folder / "there")
+    return ids
+
+
+def _application(dsn: str, folder: Path, master: str) -> list[str]:
     conf = (
         *("spark.speculation=true", "spark.speculation.interval=100ms", "spark.speculation.multiplier=1.1"),
         *("spark.speculation.quantile=0.5", "spark.speculation.minTaskRuntime=2s"),
         *("spark.task.maxFailures=8", "spark.sql.shuffle.partitions=2", "spark.driver.host=127.0.0.1"),
         *("spark.sql.codegen.wholeStage=false", "spark.sql.codegen.factoryMode=NO_CODEGEN"),
+        f"spark.executor.extraJavaOptions={os.environ['SPARK_SUBMIT_OPTS']}",
     )
-    words = (dsn, str(tmp_path / "there"), str(tmp_path))
-    with standalone(tmp_path) as master:
-        done = subprocess.run(  # noqa: S603 - our own words
-            submitted(str(Path(cluster_app.__file__)), *words, master=master, conf=conf),
-            env=surroundings(), cwd=tmp_path, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+    words = (dsn, str(folder / "there"), str(folder))
+    return submitted(str(Path(cluster_app.__file__)), *words, master=master, conf=conf)
 
-    assert done.returncode == 0, done.stderr[-3_000:]
-    found = {path.stem: json.loads(path.read_text()) for path in tmp_path.glob("*.json")}
-    happened = {path.name.removesuffix("-happened") for path in tmp_path.glob("*-happened")}
+
+@pytest.mark.timeout(600)
+def test_an_export_that_was_submitted_to_a_cluster_is_exact_though_an_executor_is_killed(run: Run) -> None:
+    lake = run.lake(cluster_app.FIRST)
+    assert run.killed == 1
+    assert f"2 days exported: {len(run.ids):,} rows" in run.said
+    assert ids_in(lake) == run.ids
+    assert {one.finding for one in verify(no_session, run.queue.database, lake)} == {Finding.VERIFIED}
+
+
+@pytest.mark.timeout(600)
+def test_an_export_whose_driver_is_killed_while_it_writes_is_exact_when_it_is_run_again(run: Run) -> None:
+    lake = run.lake(cluster_app.LAST)
+    assert lake.days() == []
+
+    wait_until(
+        lambda: run.queue.database.run(plans.holder()) == []
+    )  # the server notices that its client is gone
+    assert [one.day for one in export(no_session, run.queue.database, lake)] == [DAY, NEXT]
+    assert ids_in(lake) == run.ids
+    assert {one.finding for one in verify(no_session, run.queue.database, lake)} == {Finding.VERIFIED}
+
+
+@pytest.mark.timeout(600)
+def test_on_a_cluster_each_part_of_the_pipeline_is_exact_though_executors_are_killed(run: Run) -> None:
+    """Source, shuffle, stream, sink, a sink with two attempts of a task at a time, roll-up, report: in one application."""
+    found = {path.stem: json.loads(path.read_text()) for path in run.folder.glob("*.json")}
+    happened = {path.name.removesuffix("-happened") for path in run.folder.glob("*-happened")}
     assert (
         happened == found.keys() == {"source", "shuffle", "stream", "sink", "sink_twice", "rollup", "report"}
     )
-    assert found["source"] == found["stream"] == ids
+    assert found["source"] == found["stream"] == run.ids
     assert found["shuffle"] == {"mail": 805, "reports": 300}
     enqueued = (
         "select task, count(*), count(distinct args->>'n') from pgqueue.jobs group by task order by task"
     )
-    assert ask(dsn, enqueued) == [("sink", *[cluster_app.JOBS] * 2), ("sink_twice", *[cluster_app.JOBS] * 2)]
+    assert ask(run.dsn, enqueued) == [
+        ("sink", *[cluster_app.JOBS] * 2),
+        ("sink_twice", *[cluster_app.JOBS] * 2),
+    ]
     assert found["rollup"] == [str(DAY), str(NEXT)]
+    rollup(no_session, None, run.lake("here"), Config())
     for table in SCHEMAS:
-        assert figures(Lake(tmp_path / "there"), table) == figures(here, table)
-    assert "</html>" in (tmp_path / "report.html").read_text()
+        assert figures(run.lake("there"), table) == figures(run.lake("here"), table)
+    assert "</html>" in (run.folder / "report.html").read_text()
 
 
 @pytest.mark.parametrize("verb", ["export", "verify", "rollup", "report"])

@@ -1,12 +1,12 @@
 """The schema: up, down, twice, at once, by hand, under another name, and of another release."""
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
+from programs import Program
 from store.crowd import until_statements_wait
 from store.migrating import begun, consists_of
 from store.samples import LEASE, NOON, adding, new_job, worker_info
@@ -65,12 +65,12 @@ def test_two_who_migrate_at_once_both_succeed(empty_dsn: str) -> None:
     with psycopg.connect(empty_dsn) as gate:
         gate.execute("select pg_advisory_xact_lock(hashtext('pgqueue.migrate'))")
         both = [
-            subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE)  # noqa: S603 - our own words
+            Program(["-c", program], libraries=("alembic", "sqlalchemy"), stderr=subprocess.PIPE)
             for _ in range(2)
         ]
         until_statements_wait(empty_dsn, count=2)
         gate.commit()
-        ended = [(one.communicate(timeout=60)[1].decode(), one.returncode) for one in both]
+        ended = [(one.communicate(timeout=60)[1], one.returncode) for one in both]
 
     assert [code for _, code in ended] == [0, 0], ended
     with psycopg.connect(empty_dsn) as connection:

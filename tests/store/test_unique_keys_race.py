@@ -73,16 +73,21 @@ REPLACE, RESCHEDULE, PERIOD = Unique("replace"), Unique("reschedule"), Unique(pe
 
 
 @pytest.mark.parametrize(
-    "policies",
-    [[Unique()], [REPLACE], [RESCHEDULE], [PERIOD], [Unique(), REPLACE, RESCHEDULE]],
-    ids=["reject", "replace", "reschedule", "for a period", "mixed"],
+    ("policies", "count"),
+    [
+        pytest.param([Unique()], 200, id="reject"),  # one statement: few keys would be added too soon to meet
+        pytest.param([REPLACE], 40, id="replace"),  # a statement for each key
+        pytest.param([RESCHEDULE], 40, id="reschedule"),
+        pytest.param([PERIOD], 40, id="for a period"),
+        pytest.param([Unique(), REPLACE, RESCHEDULE], 40, id="mixed"),
+    ],
 )
 def test_batches_in_opposite_order_never_wait_for_each_other_in_a_circle(
-    dsn: str, policies: list[Unique]
+    dsn: str, policies: list[Unique], count: int
 ) -> None:
     policy = cycle(policies)
     for number in range(ROUNDS):
-        keys = [f"{number} {key:03}" for key in range(200)]
+        keys = [f"{number} {key:03}" for key in range(count)]
         forth = [new_job(unique_key=key, unique=next(policy)) for key in keys]
         back = [new_job(unique_key=key, unique=next(policy)) for key in reversed(keys)]
 
