@@ -291,7 +291,7 @@ async def test_of_two_verdicts_on_a_job_whose_first_claim_a_crash_forgot_one_is_
     async def note() -> None: ...
 
     queue.observe(Seen())
-    job = note.enqueue()
+    job = await note.aenqueue()
     worker = Worker(queue, poll=FOR_EVER)
     await worker.parts.heartbeat.register()
     (first,) = claimed(queue, worker)
@@ -304,7 +304,7 @@ async def test_of_two_verdicts_on_a_job_whose_first_claim_a_crash_forgot_one_is_
         await worker.parts.completer.run_once()
     await dismantle(worker)
     assert told == {"ended": [second.fence], "lost": [first.fence]}
-    assert job.status() == JobState.SUCCEEDED
+    assert await job.astatus() == JobState.SUCCEEDED
 
 
 async def test_one_result_that_is_larger_than_a_batch_may_be_is_a_batch(
