@@ -12,7 +12,7 @@ SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
 # The tests start some 300 Python processes; without compiled modules each needs 0.15 s of CPU more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-pipeline test beside check unit unit-oldest mutants model format pictures bench sbom audit clean
+.PHONY: demo demo-pipeline test beside check unit unit-oldest mutants model chaos format pictures bench sbom audit clean
 
 demo: $(VENV)/demo
 	@$(BIN)/pgqueue demo
@@ -22,7 +22,7 @@ demo-pipeline: $(VENV)/demo-pipeline | java
 	@$(BIN)/pgqueue pipeline demo
 
 # What is beside the suite runs in the time in which its tests wait, and is shown when it has ended.
-test: $(VENV)/installed | pgbouncer java debian-postgresql chromium tmux promtool
+test: $(VENV)/installed | pgbouncer java debian-postgresql chromium tmux promtool faketime
 	@$(MAKE) --no-print-directory -j 2 unit beside
 
 beside: $(VENV)/installed
@@ -39,7 +39,7 @@ check: $(VENV)/installed
 # The whole suite, on the embedded PostgreSQL 18 (or on PGQUEUE_TEST_DSN). A third of its time its tests wait, so four
 # processes share two cores; each has a server of its own. tests/conftest.py says which tests stay together, and which start
 # first.
-unit: $(VENV)/installed | pgbouncer java chromium tmux promtool
+unit: $(VENV)/installed | pgbouncer java chromium tmux promtool faketime
 	@$(BIN)/pytest -qq --collect-only >$(VENV)/collected || { cat $(VENV)/collected; exit 1; }  # compiles the tests once
 	$(BIN)/pytest -q $(call PARALLEL,$(PROCESSES))
 
@@ -60,6 +60,12 @@ model: $(VENV)/installed
 format: $(VENV)/installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The long form of the faults; the suite runs a short one. docs/reliability.md has its figures.
+ROUNDS ?= 22
+RATE ?= 1000
+chaos: $(VENV)/installed | pgbouncer faketime
+	$(BIN)/pgqueue chaos --rounds $(ROUNDS) --rate $(RATE) --workers 3
 
 # The pictures of the dashboard in the docs.
 pictures: $(VENV)/installed | chromium
@@ -102,10 +108,15 @@ $(VENV)/demo $(VENV)/demo-pipeline $(VENV)/installed: pyproject.toml
 	    $(INSTALL) -e ".[$(EXTRAS)]"; }
 	@touch $@
 
-.PHONY: pgbouncer debian-postgresql java chromium tmux promtool
+.PHONY: pgbouncer debian-postgresql java chromium tmux promtool faketime
 pgbouncer:
 	@command -v pgbouncer >/dev/null || test -x /usr/sbin/pgbouncer || { echo "installing pgbouncer (Debian package)"; \
 	    $(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq pgbouncer >/dev/null; }
+
+# Misleads a worker about the time; a run without it leaves that fault out.
+faketime:
+	@ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1 || { echo "installing libfaketime (Debian package)"; \
+	    $(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq libfaketime >/dev/null; }
 
 # Reads the metrics and the alert rules as Prometheus would; its server is not started.
 promtool:

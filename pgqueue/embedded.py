@@ -20,7 +20,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from stat import S_IXOTH
@@ -41,6 +41,7 @@ READY_WITHIN = 60.0
 STOPPED_WITHIN = 10.0
 LOOK_EVERY = 0.01
 LAST_LINES = 5
+READY = (["ready"], ["standby"])
 STATUS_LINE = 7
 """The line of `postmaster.pid` that says whether the server is ready; the first line is 0."""
 
@@ -86,6 +87,9 @@ class Server:
     Attributes:
         dsn: of its database ``postgres``.
         identity: the user that it runs as, as arguments of :mod:`subprocess`; empty: the current user.
+        folder: where its socket is.
+        data: its data directory.
+        settings: what it starts with, besides what its data directory says.
     """
 
     def __init__(self, binaries: Path, folder: Path, identity: Mapping[str, Any]) -> None:
@@ -98,9 +102,10 @@ class Server:
         """
         self.dsn = f"postgresql://postgres:@/postgres?host={folder}"
         self.identity = identity
+        self.folder = folder
+        self.data = folder / "data"
+        self.settings: dict[str, str] = {}
         self._binaries = binaries
-        self._folder = folder
-        self._data = folder / "data"
         self._log = folder / "log"
         self._how: dict[str, Any] = {**identity, "cwd": folder, "stdin": subprocess.DEVNULL}
         self._process: subprocess.Popen[bytes] | None = None
@@ -109,7 +114,7 @@ class Server:
         """Make the data directory."""
         words = [
             "-D",
-            str(self._data),
+            str(self.data),
             "-U",
             "postgres",
             "-A",
@@ -119,15 +124,18 @@ class Server:
             "--no-sync",
             "--no-instructions",
         ]
-        done = subprocess.run(  # noqa: S603 - a fixed command
-            [str(self._binaries / "initdb"), *words], check=False, capture_output=True, text=True, **self._how
-        )
-        if done.returncode:
-            raise _not_started(done.stderr)
+        self._run("initdb", words)
+
+    def copy_from(self, source: "Server") -> None:
+        """Make the data directory as a copy of a running server's, which it follows as a streaming replica when it starts."""
+        words = ["-D", str(self.data), "-d", source.dsn, "-X", "stream", "-c", "fast", "-R", "--no-sync"]
+        self._run("pg_basebackup", words)
 
     def start(self) -> None:
         """Start the server, and wait until it takes connections."""
-        words = ["-D", str(self._data), "-k", str(self._folder), "-p", "5432", "-c", "listen_addresses="]
+        words = ["-D", str(self.data), "-k", str(self.folder), "-p", "5432", "-c", "listen_addresses="]
+        for name, value in self.settings.items():
+            words += ["-c", f"{name}={value}"]
         with self._log.open("ab") as log:
             self._process = process = subprocess.Popen(  # noqa: S603 - a fixed command
                 [str(self._binaries / "postgres"), *words],
@@ -142,25 +150,42 @@ class Server:
                 raise _not_started(self._log.read_text(encoding="utf-8", errors="replace"))
             time.sleep(LOOK_EVERY)
 
-    def stop(self) -> None:
-        """Stop the server, close all connections to it, and wait for its end."""
+    @property
+    def is_running(self) -> bool:
+        """Whether its process was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """Stop the server, close all connections to it, and wait for its end.
+
+        Args:
+            how: SIGINT: it writes all to its data files first (fast). SIGQUIT: it ends as in a crash (immediate).
+        """
         if self._process is None:
             return
         try:
-            self._process.send_signal(signal.SIGINT)
+            self._process.send_signal(how)
             self._process.wait(STOPPED_WITHIN)
         except subprocess.TimeoutExpired:
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait()
         self._process = None
 
+    def _run(self, program: str, words: Sequence[str]) -> None:
+        """Run one of PostgreSQL's programs to its end, as the server's user."""
+        done = subprocess.run(  # noqa: S603 - a fixed command
+            [str(self._binaries / program), *words], check=False, capture_output=True, text=True, **self._how
+        )
+        if done.returncode:
+            raise _not_started(done.stderr)
+
     def _is_ready(self) -> bool:
         """Whether the server's `postmaster.pid` says that it is ready; ``pg_ctl`` checks the same line."""
         try:
-            lines = (self._data / "postmaster.pid").read_text().splitlines()
+            lines = (self.data / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
             return False
-        return [line.strip() for line in lines[STATUS_LINE : STATUS_LINE + 1]] == ["ready"]
+        return [line.strip() for line in lines[STATUS_LINE : STATUS_LINE + 1]] in READY
 
 
 @contextmanager
@@ -173,6 +198,19 @@ def throwaway_server(binaries: Path) -> Iterator[Server]:
     Raises:
         ConfigurationError: the server does not start.
     """
+    with unstarted_server(binaries) as server:
+        server.initialise()
+        server.start()
+        yield server
+
+
+@contextmanager
+def unstarted_server(binaries: Path) -> Iterator[Server]:
+    """A server that has a folder and nothing in it yet; stopped, if it was started, and deleted at the end.
+
+    Args:
+        binaries: as for :func:`throwaway_server`.
+    """
     identity = _other_user() if os.geteuid() == 0 else {}
     place = _place(for_another_user=bool(identity))
     _delete_abandoned(place)
@@ -182,9 +220,7 @@ def throwaway_server(binaries: Path) -> Iterator[Server]:
         if identity:
             os.chown(folder, identity["user"], identity["group"])
         server = Server(_within_reach(binaries, folder, identity), folder, identity)
-        server.initialise()
         try:
-            server.start()
             yield server
         finally:
             server.stop()
@@ -242,7 +278,7 @@ def _within_reach(binaries: Path, folder: Path, identity: Mapping[str, Any]) -> 
     for part in ("lib", "share"):
         shutil.copytree(installed / part, copy / part, symlinks=True)
     (copy / "bin").mkdir()
-    for program in ("initdb", "postgres"):
+    for program in ("initdb", "pg_basebackup", "postgres"):
         shutil.copy2(binaries / program, copy / "bin")
     libraries = installed.parent.with_name(
         f"{PACKAGE}.libs"

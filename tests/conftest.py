@@ -42,6 +42,7 @@ settings.load_profile("suite")
 
 LONGEST = (
     "spark",
+    "test_chaos.py",
     "test_spark_cluster.py",
     "test_dashboard_chromium.py",
     "test_bench.py",

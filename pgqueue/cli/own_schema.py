@@ -34,7 +34,19 @@ def own_schema(database: Database, command: str) -> Iterator[None]:
         try:
             yield
         finally:
-            connection.execute(f"drop schema {schema} cascade")
+            _drop(database, connection)
+
+
+def _drop(database: Database, connection: Connection) -> None:
+    """Drop the schema; on a new connection, if the server restarted meanwhile."""
+    statement = f"drop schema {database.catalogue.schema} cascade"
+    try:
+        connection.execute(statement.encode())
+    except psycopg.OperationalError:
+        if not connection.closed:
+            raise
+        with database.connect() as again:
+            again.execute(statement.encode())
 
 
 def mark_of(command: str) -> str:

@@ -25,6 +25,7 @@ from pgqueue.store.dsn import (
     dsn_in_environment,
     failure,
     for_libpq,
+    patience_per_host,
     read_only,
 )
 from pgqueue.store.ends import Ends
@@ -236,15 +237,27 @@ class Database:
                     raise
 
     async def aconnect(
-        self, dsn: str | None = None, *, settings: Mapping[str, str] = NO_SETTINGS
+        self,
+        dsn: str | None = None,
+        *,
+        settings: Mapping[str, str] = NO_SETTINGS,
+        within: float | None = None,
     ) -> OwnAsyncConnection:
-        """An awaitable connection as :meth:`connect` makes it."""
+        """An awaitable connection as :meth:`connect` makes it.
+
+        Args:
+            dsn: as there.
+            settings: as there.
+            within: for how many seconds the caller waits: of several hosts in the DSN, none may take the time of the others.
+        """
         dsn = dsn or self.dsn
+        patience = patience_per_host(dsn, within)
         while True:
             left_out = self._unknown_settings
             try:
                 with connection_errors(dsn, self.dsn_settings):
-                    return await OwnAsyncConnection.connect(dsn, **self.connect_options(dsn, settings))
+                    options = self.connect_options(dsn, settings) | patience
+                    return await OwnAsyncConnection.connect(dsn, **options)
             except ConnectionFailed as error:
                 if not self._learns_unknown(error, settings, left_out):
                     raise

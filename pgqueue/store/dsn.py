@@ -33,6 +33,8 @@ CONNECTION_DEFAULTS: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 25_000,
 }
+LEAST_PATIENCE = 2
+"""Seconds; libpq takes less for this."""
 _URI = re.compile(r"(?P<kind>[A-Za-z][A-Za-z0-9.-]*)(?:\+[A-Za-z0-9_]+)?://")
 _NO_DATABASE = re.compile(r'FATAL: +database "(?P<name>.+)" does not exist')
 _QUESTION = re.compile(r"\s*Is the server running [^?]*\?")
@@ -79,6 +81,27 @@ def without_secrets(dsn: str) -> str:
     """The DSN as libpq's keywords, without its secrets."""
     named = conninfo_to_dict(dsn)
     return make_conninfo("", **{key: str(value) for key, value in named.items() if key not in SECRETS})
+
+
+def hosts_of(dsn: str) -> int:
+    """How many hosts a DSN names: they are tried one after the other. 1 for a DSN that cannot be read: connecting says so."""
+    try:
+        named = conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:
+        return 1
+    return str(named.get("host") or named.get("hostaddr") or "").count(",") + 1
+
+
+def patience_per_host(dsn: str, within: float | None) -> dict[str, int]:
+    """The option of a connection that is to be made within so many seconds, where the DSN names several hosts.
+
+    A host that lost its power answers nothing. With libpq's own patience it would take all the time there is, each time, and
+    the host that has taken its place would never be asked.
+    """
+    hosts = hosts_of(dsn)
+    return (
+        {} if within is None or hosts == 1 else {"connect_timeout": max(LEAST_PATIENCE, int(within / hosts))}
+    )
 
 
 @contextmanager

@@ -36,6 +36,7 @@ log = worker_log()
 LARGEST_BATCH = 1_000
 MOST_BYTES = 8_000_000
 """Of the results in a batch. Errors are bounded in themselves."""
+_JOB = attrgetter("claim.id")
 _RESULT = attrgetter("result")
 _WORKER = attrgetter("claim.worker_id")
 
@@ -209,7 +210,7 @@ class Completer:
         self._signals.recorded(batch)
 
     def _next_batch(self) -> list[Verdict]:
-        """Take from what waits: verdicts of one worker id, few enough and small enough for one message."""
+        """Take from what waits: verdicts of one worker id, few enough and small enough for one message, one for each job."""
         waiting = self._claims.verdicts
         if self._later:
             now = time.monotonic()
@@ -249,17 +250,23 @@ class Completer:
 
 
 def _fitting(verdicts: Sequence[Verdict]) -> int:
-    """How many of them, from the first on, are of one worker id and small enough for one message; at least one."""
-    worker, size = verdicts[0].claim.worker_id, 0
+    """How many of them, from the first on, make a batch: of one worker id, small enough, and one for each job; at least one.
+
+    A server that crashes may forget a claim. Then this worker may claim the job again while the verdict on the first attempt
+    waits. In one batch with the second one, both would seem to be recorded, though one fence is out of date.
+    """
+    worker, size, jobs = verdicts[0].claim.worker_id, 0, set[int]()
     for count, verdict in enumerate(verdicts):
         size += len(verdict.result) if type(verdict) is Succeeded and verdict.result else 0
-        if count and (size > MOST_BYTES or verdict.claim.worker_id != worker):
+        fits = size <= MOST_BYTES and verdict.claim.worker_id == worker and verdict.claim.id not in jobs
+        if count and not fits:
             return count
+        jobs.add(verdict.claim.id)
     return len(verdicts)
 
 
 def _are_alike_and_small(batch: Sequence[Verdict]) -> bool:
-    """Whether all are successes of one worker id without a result; most are. This takes no step of Python for each."""
-    if {*map(type, batch)} != {Succeeded}:
+    """Whether all are successes of one worker id without a result, each of another job; most are. No step of Python for each."""
+    if {*map(type, batch)} != {Succeeded} or len({*map(_JOB, batch)}) != len(batch):
         return False
     return not any(map(_RESULT, batch)) and len({*map(id, map(_WORKER, batch))}) == 1

@@ -21,6 +21,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exp
 from pgqueue.errors import ConnectionFailed
 from pgqueue.store.connection import OwnAsyncConnection
 from pgqueue.store.database import Database
+from pgqueue.store.dsn import LEAST_PATIENCE, hosts_of
 from pgqueue.store.plan import Plan, arun
 from pgqueue.store.portions import LARGEST_ANSWER
 from pgqueue.store.session import NO_SETTINGS, OWN, PLANNER, cut_off, widen
@@ -174,13 +175,17 @@ class WorkerConnection:
         Raises:
             ConnectionFailed: it was refused, or not there before the deadline.
         """
+        hosts = hosts_of(self._database.dsn)
+        bound = self._bound if hosts == 1 else max(self._bound, hosts * LEAST_PATIENCE + LATE)
         try:
-            async with asyncio.timeout(self._bound):
-                connection = self._connection = await self._database.aconnect(settings=self._settings)
+            async with asyncio.timeout(bound):
+                connection = self._connection = await self._database.aconnect(
+                    settings=self._settings, within=bound
+                )
                 if self._reads:
                     await arun(widen(self._reads), connection.steps(self._database.catalogue))
         except TimeoutError as error:
-            raise ConnectionFailed(f"no connection within {self._bound:g} s") from error
+            raise ConnectionFailed(f"no connection within {bound:g} s") from error
         return connection
 
     async def close(self) -> None:

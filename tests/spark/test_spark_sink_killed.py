@@ -10,7 +10,6 @@ from typing import LiteralString
 import psycopg
 from looking import ask, wait_until
 from spark.sinking import attempts, orders, staged_rows, writing
-from spark.standalone import SHORT_LIVED
 
 from pgqueue.spark.writing.log import writes
 
@@ -62,7 +61,7 @@ def test_tasks_that_are_tried_again_enqueue_once_and_a_killed_driver_enqueues_no
         gate.execute("select pg_advisory_lock(1)")
         process = subprocess.Popen(  # noqa: S603 - our own words
             [sys.executable, str(program), dsn, str(tmp_path)],
-            env={**os.environ, **SHORT_LIVED, "PYSPARK_PYTHON": sys.executable},
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable},
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,

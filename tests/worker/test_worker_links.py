@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import socket
 import warnings
 from datetime import timedelta
 from typing import Any
@@ -9,13 +10,15 @@ from typing import Any
 import psycopg
 import pytest
 from looking import ask, until
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from running import Running
 from tenacity import wait_none
 from worker.helping import FOR_EVER, beat, claimed, claims_of, dismantle, ended
 
 from pgqueue import Context, JobHandle, JobState, PgQueue, Retry
 from pgqueue.embedded import embedded_binaries, throwaway_server
-from pgqueue.store import schema, upkeep
+from pgqueue.store import schema, upkeep, workers
+from pgqueue.store.database import Database
 from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.worker import Worker
 
@@ -47,6 +50,26 @@ def left_over(own: psycopg.Connection[Any]) -> int:
     """How many jobs have not ended."""
     (count,) = own.execute("select count(*) from pgqueue.jobs").fetchone() or (0,)
     return int(count)
+
+
+async def test_a_host_that_answers_nothing_leaves_time_for_the_one_that_took_its_place(dsn: str) -> None:
+    """A heartbeat gave up after 7.5 s, and libpq the first host after 10: no worker came to a new primary that way."""
+    with socket.create_server(
+        ("127.0.0.1", 0)
+    ) as dead:  # it takes connections and never answers, as a lost machine
+        there = conninfo_to_dict(dsn)
+        both = make_conninfo(
+            "",
+            **{
+                **there,
+                "host": f"127.0.0.1,{there['host']}",
+                "port": f"{dead.getsockname()[1]},{there['port']}",
+            },
+        )
+        connection = WorkerConnection("heartbeat", Database(both), bound=1.0)
+        found = await connection.once(workers.listed())
+        await connection.close()
+    assert found == []
 
 
 @pytest.mark.parametrize(

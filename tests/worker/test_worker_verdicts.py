@@ -1,18 +1,21 @@
 """No job stays in the name of a worker that does not know of it, and no verdict is lost that the database may take later."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 from unittest.mock import AsyncMock
 
+import msgspec
 import pytest
 from looking import ask, until
 from running import Running
 from worker.helping import FOR_EVER, claimed, claims_of, dismantle, ended
 
-from pgqueue import JobState, PgQueue, Superseded
+from pgqueue import JobState, Observer, PgQueue, Superseded
 from pgqueue.errors import JobError
 from pgqueue.store import upkeep
-from pgqueue.values.verdict import Returned, Succeeded
+from pgqueue.values.job import Claim
+from pgqueue.values.verdict import Returned, Succeeded, Verdict
 from pgqueue.worker import completer as completing
 from pgqueue.worker import recorder
 from pgqueue.worker.worker import Worker
@@ -268,6 +271,40 @@ async def test_a_batch_is_bounded_by_its_bytes(queue: PgQueue) -> None:
         sizes.append(before - worker.inspect().backlog)
     await dismantle(worker)
     assert sizes == [7, 13]
+
+
+@pytest.mark.parametrize("newer_first", [True, False])
+async def test_of_two_verdicts_on_a_job_whose_first_claim_a_crash_forgot_one_is_recorded_and_told(
+    queue: PgQueue, *, newer_first: bool
+) -> None:
+    """In one batch, both were told as recorded, or the newer one was refused and the job ran once more."""
+    told: dict[str, list[int]] = {"ended": [], "lost": []}
+
+    class Seen(Observer):
+        def ended(self, verdicts: Sequence[Verdict]) -> None:
+            told["ended"] += [one.claim.fence for one in verdicts]
+
+        def lost(self, claims: Sequence[Claim]) -> None:
+            told["lost"] += [one.fence for one in claims]
+
+    @queue.task
+    async def note() -> None: ...
+
+    queue.observe(Seen())
+    job = await note.aenqueue()
+    worker = Worker(queue, poll=FOR_EVER)
+    await worker.parts.heartbeat.register()
+    (first,) = claimed(queue, worker)
+    ask(queue, "update pgqueue.jobs set status = 'ready', worker_id = null, attempts = 0")
+    second = msgspec.structs.replace(claimed(queue, worker)[0], fence=first.fence + 1)
+    ask(queue, "update pgqueue.jobs set claims = %s", second.fence)
+    verdicts = [Succeeded(one, 0.0) for one in ((second, first) if newer_first else (first, second))]
+    worker.parts.completer.add(verdicts)
+    while worker.inspect().backlog:
+        await worker.parts.completer.run_once()
+    await dismantle(worker)
+    assert told == {"ended": [second.fence], "lost": [first.fence]}
+    assert await job.astatus() == JobState.SUCCEEDED
 
 
 async def test_one_result_that_is_larger_than_a_batch_may_be_is_a_batch(

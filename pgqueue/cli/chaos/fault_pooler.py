@@ -1,0 +1,110 @@
+"""A worker that works through PgBouncer in transaction mode; PgBouncer is killed and started again meanwhile."""
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from pgqueue.cli.chaos.proxy import LOCAL, addresses_of
+from pgqueue.cli.chaos.stage import Stage
+from pgqueue.errors import PgQueueError
+
+PROGRAMS = ("pgbouncer", "/usr/sbin/pgbouncer")
+CONFIGURATION = """
+[databases]
+* = host={host} port={port} user={user} {password}
+[pgbouncer]
+listen_addr = {local}
+listen_port = {listen}
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+default_pool_size = 3
+logfile = {folder}/log
+"""
+READY_WITHIN = 20.0
+SECONDS = 1.5
+"""For how long the worker works before PgBouncer is killed."""
+
+
+@contextmanager
+def pooler(stage: Stage) -> Iterator[None]:
+    """Start PgBouncer and a worker behind it; kill PgBouncer, and start it again on the same port."""
+    with tempfile.TemporaryDirectory(prefix="pgqueue-chaos-", dir="/tmp") as folder:
+        listen = _free_port()
+        user = _configured(stage, Path(folder), listen)
+        process = _started(Path(folder), listen, user)
+        dsn = _through(stage.dsn, listen)
+        worker = stage.fleet.worker("--behind-pooler", "--dsn", dsn, "--direct-dsn", stage.proxied)
+        try:
+            stage.hold(SECONDS)
+            process.kill()
+            process.wait()
+            process = _started(Path(folder), listen, user)
+            yield
+        finally:
+            stage.fleet.stopped(worker)
+            process.kill()
+            process.wait()
+
+
+def program() -> str | None:
+    """PgBouncer, if it is installed."""
+    return next(filter(None, map(shutil.which, PROGRAMS)), None)
+
+
+def _configured(stage: Stage, folder: Path, listen: int) -> int | None:
+    """Write its configuration; as which user it runs, since it refuses to be root."""
+    named = conninfo_to_dict(stage.dsn)
+    own = stage.cluster
+    (address,) = addresses_of(own.primary.dsn if own else stage.dsn)[:1]
+    text = CONFIGURATION.format(
+        host=address.host,
+        port=address.port,
+        user=named.get("user") or os.environ.get("PGUSER") or os.environ.get("USER", "postgres"),
+        password=f"password={named['password']}" if named.get("password") else "",
+        local=LOCAL,
+        listen=listen,
+        folder=folder,
+    )
+    (folder / "ini").write_text(text)
+    if os.geteuid() != 0:
+        return None
+    user = (own.primary.identity.get("user") if own else None) or 65534  # nobody
+    for path in (folder, folder / "ini"):
+        os.chown(path, user, -1)
+    return user
+
+
+def _started(folder: Path, listen: int, user: int | None) -> "subprocess.Popen[bytes]":
+    process = subprocess.Popen(  # noqa: S603 - our own words
+        [str(program()), "-q", str(folder / "ini")], cwd="/", user=user, stdout=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + READY_WITHIN
+    while time.monotonic() < deadline and process.poll() is None:
+        with suppress(OSError), socket.create_connection((LOCAL, listen), timeout=1.0):
+            return process
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    raise PgQueueError("pgbouncer does not start; leave out the fault pooler")
+
+
+def _through(dsn: str, listen: int) -> str:
+    named = conninfo_to_dict(dsn)
+    for name in ("hostaddr", "target_session_attrs"):
+        named.pop(name, None)
+    return make_conninfo("", **{**named, "host": LOCAL, "port": str(listen), "sslmode": "disable"})
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((LOCAL, 0))
+        return int(probe.getsockname()[1])
