@@ -31,8 +31,10 @@ def migrate(queue: PgQueue, /, *, to: str | None, sql: bool, check: bool) -> Non
         _check(database)
     else:
         database.connect().close()  # its error is one line, without the password
-        schema.migrate(database.dsn, schema=database.catalogue.schema, revision=revision)
-        click.echo(f'schema "{database.catalogue.schema}" is at revision {to or schema.REVISION}')
+        direct = database.listen_dsn or database.dsn  # past a pooler, where a way is known
+        schema.migrate(direct, schema=database.catalogue.schema, revision=revision)
+        reached = to or database.run(schema.verify(database.catalogue.schema))
+        click.echo(f'schema "{database.catalogue.schema}" is at revision {reached}')
 
 
 def _check(database: Database) -> None:
