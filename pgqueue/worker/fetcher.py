@@ -17,13 +17,13 @@ from collections.abc import Callable
 from pgqueue.errors import PgQueueError
 from pgqueue.store import claim
 from pgqueue.store.portions import Portions
+from pgqueue.store.served_lanes import Lanes
 from pgqueue.values.job import Claim
 from pgqueue.worker.claims import Claims
 from pgqueue.worker.completer import Completer
 from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.joblog import worker_log
-from pgqueue.worker.lanes import Lanes
 from pgqueue.worker.queues import Queues
 from pgqueue.worker.runners import Runners
 from pgqueue.worker.signals import Signals
