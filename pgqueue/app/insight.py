@@ -169,11 +169,11 @@ class Insight(OverTime):
 
         Where the table is large, ``waiting`` is an estimate from a sample, and says so (``estimated``).
         """
-        return self._queue.database.run(limit_control.glanced(self._queue.limits))
+        return self._queue.database.run(limit_control.listed(self._queue.limits))
 
     async def alimits(self) -> Sequence[LimitStatus]:
         """As :meth:`limits`, awaited."""
-        return await self._queue.database.arun(limit_control.glanced(self._queue.limits))
+        return await self._queue.database.arun(limit_control.listed(self._queue.limits))
 
     def store(self) -> StoreHealth:
         """How the tables stand: sizes, dead rows, what holds vacuum back, partitions of the history."""
