@@ -77,7 +77,7 @@ async def test_a_dump_of_a_running_system_goes_on_on_another_server(
     shop, copy = Shop(dsn, gate), Shop(elsewhere, gate)
     async with running(shop.queue, concurrency=4, lease=1), shop.open(dsn):
         await shop.holding.wait()
-        await until(lambda: len(ask(dsn, "select from effects")) >= ENOUGH)
+        await until(lambda: len(ask(dsn, "select 1 from effects")) >= ENOUGH)
         await _run("pg_dump", "-Fc", "-f", str(tmp_path / "dump"), dsn)
         gate.set()
 
@@ -90,9 +90,9 @@ async def test_a_dump_of_a_running_system_goes_on_on_another_server(
     )
 
     ask(elsewhere, "insert into orders values (-1)")
-    added = copy.sell.enqueue(-1)
+    added = await copy.sell.aenqueue(-1)
     async with running(copy.queue, concurrency=4, lease=1):
-        await until(lambda: ask(elsewhere, "select from pgqueue.jobs") == [])
+        await until(lambda: ask(elsewhere, "select 1 from pgqueue.jobs") == [])
     assert ask(elsewhere, "select place from effects order by 1") == ask(
         elsewhere, "select id from orders order by 1"
     )

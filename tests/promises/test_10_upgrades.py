@@ -43,7 +43,6 @@ def while_a_report_reads(dsn: str, crew: list[FormerWorker], revision: str) -> N
             if not migrating.done():
                 all_go_on(crew)
         migrating.result()
-    all_go_on(crew)
 
 
 def all_go_on(crew: list[FormerWorker]) -> None:
