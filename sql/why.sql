@@ -2,8 +2,7 @@
 -- index: jobs_pkey, dead_jobs_pkey, job_history_id, jobs_ready, waits_job_id, limits_pkey
 -- locks: none
 -- run by: PgQueue.why, and PgQueue.result when its time is over
--- why: the jobs ahead are counted from this one on towards the head, and up to a number: so neither a long line nor the
---      entries of jobs that are gone, which stand at the head while a snapshot is held open elsewhere, are read. A worker stops from its next
+-- why: the jobs ahead are counted up to a number, so that a long line is not read to its end. A worker stops from its next
 --      heartbeat on without looked_at. Of workers that know the task, each is blocked, or looks for no jobs, or has no free slot
 with clock as (
     select coalesce(%(now)s::timestamptz, now()) as now
@@ -45,7 +44,6 @@ select job.state, job.queue, job.task, pgqueue.as_datetime(clock.now), job.attem
                select from pgqueue.jobs as other
                where other.queue = job.queue and other.status = 'ready'
                  and (-other.priority, other.run_at, other.id) < (-job.priority, job.run_at, job.id)
-               order by -other.priority desc, other.run_at desc, other.id desc
                limit %(most_ahead)s::integer) as ahead)
        end as ahead,
        case when job.state = 'blocked' and live.in_lane is not true then array(

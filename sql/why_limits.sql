@@ -30,7 +30,6 @@ select named.name, named.text, named.most, named.every, named.burst, mine.cost, 
                select from pgqueue.jobs as other
                where other.in_lane and other.queue = mine.queue and other.lane = mine.lane
                  and (-other.priority, other.run_at, other.id) < (mine.rank, mine.run_at, mine.id)
-               order by -other.priority desc, other.run_at desc, other.id desc
                limit %(most)s::integer) as before)
        end,
        case when mine.in_lane then (

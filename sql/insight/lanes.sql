@@ -12,7 +12,7 @@ from (select job.queue, job.lane, count(*) as running,
       from pgqueue.jobs as job where job.status = 'running' and job.lane is not null group by job.queue, job.lane
       union all
       select '', lane, 1, 0, 0 from pgqueue.jobs
-      where place_at is not null and status = 'scheduled' and string_to_array(lane, E'\n') @> '{}'
+      where place_at is not null and string_to_array(lane, E'\n') @> '{}'
       union all
       select queue, lane, 0, 0, 1 from pgqueue.jobs tablesample system (%(percent)s::real)
       where in_lane) as counted
