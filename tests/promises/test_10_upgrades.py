@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from looking import ask
 from store.crowd import until_statements_wait
-from store.former_release import AT_ONCE, RELEASES, STATEMENTS, TURNS, FormerWorker, at_work
+from store.former_release import AT_ONCE, ENDS, RELEASES, STATEMENTS, TURNS, FormerWorker, at_work
 from store.migrating import consists_of
 
 from pgqueue import Context, PgQueue
@@ -46,9 +46,9 @@ def while_a_report_reads(dsn: str, crew: list[FormerWorker], revision: str) -> N
 
 
 def all_go_on(crew: list[FormerWorker]) -> None:
-    """Return when each worker has ended some more jobs."""
+    """Return when each worker has ended some more jobs, in every way."""
     for worker in crew:
-        worker.goes_on()
+        worker.goes_on(AT_ONCE * len(ENDS))
 
 
 @contextmanager

@@ -214,10 +214,10 @@ class FormerWorker:
             release.send("leave", worker=release.id)
             release.send("retire", worker=release.id)
 
-    def goes_on(self) -> None:
-        """Return when it has ended some more jobs, in every way and by prepared statements."""
+    def goes_on(self, jobs: int = TURNS) -> None:
+        """Return when it has ended some more jobs; by default so many that it has done so in every way and by prepared statements."""
         with self._told:
-            goal = len(self.ended) + TURNS
+            goal = len(self.ended) + jobs
             assert self._told.wait_for(lambda: self._failed or len(self.ended) >= goal, timeout=60)
         if self._failed:
             raise self._failed
