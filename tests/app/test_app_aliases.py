@@ -61,9 +61,9 @@ def test_limits_and_unique_keys_that_are_named_after_the_task_hold_over_both_nam
     again = now.find_task("c").enqueue(1)
     assert (again.id, again.accepted) == (first.id, False)
     other = now.find_task("c").enqueue(2)
-    with now.take(5) as jobs, now.take(5, timeout=timedelta(0)) as others:
+    with now.take(5, timeout=30) as jobs, now.take(5, timeout=timedelta(0)) as others:
         assert ([job.id for job in jobs], others) == ([first.id], [])
-    with before.take(5) as jobs:
+    with before.take(5, timeout=30) as jobs:
         assert [job.id for job in jobs] == [other.id]
 
 

@@ -32,14 +32,14 @@ def test_a_take_gets_no_more_jobs_than_have_a_place_and_a_place_is_free_when_its
         queue.control.limits.set("queue:default", Limit(2))
     ids = [job.id for job in queue.enqueue_many(pull.call(1) for _ in range(5))]
 
-    with queue.take(5) as jobs:
+    with queue.take(5, timeout=30) as jobs:
         assert [job.id for job in jobs] == ids[:2]
         with queue.take(5, timeout=0) as others:
             assert others == []
         jobs[0].complete()
         with queue.take(5, timeout=0) as others:
             assert [job.id for job in others] == ids[2:3]
-    with queue.take(5) as jobs:
+    with queue.take(5, timeout=30) as jobs:
         assert [job.id for job in jobs] == ids[3:]
 
 
@@ -47,9 +47,9 @@ async def test_an_awaited_take_does_the_same(queue: PgQueue) -> None:
     pull = pulling(queue, limit=Limit(1, by=("customer",)))
     handles = await queue.aenqueue_many(pull.call(number % 2) for number in range(4))
 
-    async with queue.atake(5) as jobs, queue.atake(5, timeout=0) as others:
+    async with queue.atake(5, timeout=30) as jobs, queue.atake(5, timeout=0) as others:
         assert (sorted(job.args["customer"] for job in jobs), others) == ([0, 1], [])
-    async with queue.atake(5) as jobs:
+    async with queue.atake(5, timeout=30) as jobs:
         assert sorted(job.id for job in jobs) == sorted(handle.id for handle in handles)[2:]
 
 
@@ -98,7 +98,7 @@ def test_limited_and_other_jobs_are_taken_in_turn_though_both_have_many(queue: P
     queue.enqueue_many([*(pull.call(1) for _ in range(4)), *(free.call() for _ in range(4))])
     taken = Counter[str]()
     for _ in range(4):
-        with queue.take(1) as jobs:
+        with queue.take(1, timeout=30) as jobs:
             taken.update(job.task for job in jobs)
 
     assert taken == {"pull": 2, "free": 2}
