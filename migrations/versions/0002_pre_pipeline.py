@@ -8,11 +8,13 @@ branch_labels = None
 depends_on = None
 
 PARTS = ("pipeline", "sink", "rollups")
+FIRST = ("locks", "large")
+"""The locks; then what is done before the revision where the tables are large (:mod:`pgqueue.store.ahead`)."""
 
 
 def upgrade() -> None:
     """Install it."""
-    for part in PARTS:
+    for part in (*FIRST, *PARTS):
         run_revision_file(f"0002_{part}.up")
 
 

@@ -10,11 +10,13 @@ depends_on = None
 PARTS = ("queues", "workers", "expiry", "bulk", "limits", "crashes", "ageing")
 LOCKS = "locks"
 """The tables that the parts change are locked before the first of them, on the way up and on the way down."""
+LARGE = "large"
+"""What is done before the revision where the tables are large (:mod:`pgqueue.store.ahead`)."""
 
 
 def upgrade() -> None:
     """Install it."""
-    for part in (LOCKS, *PARTS):
+    for part in (LOCKS, LARGE, *PARTS):
         run_revision_file(f"0007_{part}.up")
 
 

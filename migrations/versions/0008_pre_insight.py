@@ -10,11 +10,13 @@ depends_on = None
 PARTS = ("flows", "lanes", "insight", "limits", "health", "alerts", "stacks")
 LOCKS = "locks"
 """The tables that the parts change are locked before the first of them, on the way up and on the way down."""
+LARGE = "large"
+"""What is done before the revision where the tables are large (:mod:`pgqueue.store.ahead`)."""
 
 
 def upgrade() -> None:
     """Install it."""
-    for part in (LOCKS, *PARTS):
+    for part in (LOCKS, LARGE, *PARTS):
         run_revision_file(f"0008_{part}.up")
 
 

@@ -171,11 +171,11 @@ class Insight(OverTime):
 
         Where the table is large, ``waiting`` is an estimate from a sample, and says so (``estimated``).
         """
-        return self._queue.database.run(limit_control.glanced(self._queue.limits))
+        return self._queue.database.run(limit_control.listed(self._queue.limits))
 
     async def alimits(self) -> Sequence[LimitStatus]:
         """As :meth:`limits`, awaited."""
-        return await self._queue.database.arun(limit_control.glanced(self._queue.limits))
+        return await self._queue.database.arun(limit_control.listed(self._queue.limits))
 
     def replica(self) -> ReplicaStatus | None:
         """How far behind the replica is that answers these methods; None: the queue has none, the primary answers."""

@@ -46,13 +46,14 @@ class LimitControl:
         """Every limit, and how many jobs run and wait under it.
 
         ``running`` is counted from the jobs, as workers count. ``lost`` of them are held by workers that are gone; a sweep
-        takes those over, so that more than a moment after a crash it is 0.
+        takes those over, so that more than a moment after a crash it is 0. ``waiting`` is counted where the table of live jobs is
+        small (some 80,000 jobs); of a larger one a sample tells about how many jobs wait, and ``estimated`` is true.
         """
-        return self._queue.database.run(limit_control.listed(self._queue.limits))
+        return self._queue.database.run(limit_control.listed(self._queue.limits).on_primary())
 
     async def alist(self) -> Sequence[LimitStatus]:
         """As :meth:`list`, awaited."""
-        return await self._queue.database.arun(limit_control.listed(self._queue.limits))
+        return await self._queue.database.arun(limit_control.listed(self._queue.limits).on_primary())
 
     def get(self, name: str) -> LimitDetail:
         """One limit, its keys, and the jobs that hold its places.

@@ -6,7 +6,7 @@ input), the task can be registered and called, and an enqueue is refused.
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,27 @@ def name_of(function: Callable[..., Any], given: str | None) -> str:
         )
     module = _real_name(function.__module__) or function.__module__
     return check_name("task", f"{module}.{function.__qualname__}")
+
+
+def as_aliases(given: object) -> tuple[str, ...]:
+    """The former names of a task.
+
+    Raises:
+        InvalidOption: this is no sequence of different names.
+    """
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise InvalidOption(
+            f"aliases={given!r:.80}: give the former names of the task in a tuple, the oldest first"
+        )
+    names = tuple(check_name("alias", name) for name in given)
+    if len(set(names)) < len(names):
+        raise InvalidOption(f"aliases={given!r:.80}: name each alias once")
+    return names
+
+
+def first_name(name: str, aliases: Sequence[str]) -> str:
+    """The name that a task had first: what is named after the task keeps it when the task is renamed."""
+    return aliases[0] if aliases else name
 
 
 def objection_to(name: str) -> str | None:

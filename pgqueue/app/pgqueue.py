@@ -321,6 +321,8 @@ class PgQueue(Sharding):
             "lease": as_limit("lease", lease),
             "keep": self.keeps_history,
             "policy_of": self._policy_of,
+            "limits": lambda: self.limits,
+            "limiting": lambda: self.limiting,
             "observers": self.observers,
             "codec": self.codec,
         }

@@ -14,9 +14,9 @@ from pgqueue.app.calling import Calls, MakesCalls, calls_of
 from pgqueue.app.context import Context
 from pgqueue.app.enqueuing import Enqueuing
 from pgqueue.app.middleware import Middleware
-from pgqueue.app.naming import name_of, place_of, require_function
+from pgqueue.app.naming import as_aliases, first_name, name_of, place_of, require_function
 from pgqueue.app.task import Registers, Task
-from pgqueue.errors import DuplicateTask, Duration, UnknownTask, as_limit
+from pgqueue.errors import DuplicateTask, Duration, InvalidOption, UnknownTask, as_limit
 from pgqueue.values.batching import Batching
 from pgqueue.values.batching import checked as checked_batching
 from pgqueue.values.crashes import Crashes, as_crashes
@@ -48,7 +48,7 @@ class Registry(Enqueuing):
 
     @property
     def tasks(self) -> Mapping[str, Task[..., Any]]:
-        """The registered tasks, by name."""
+        """The registered tasks, by name, and by each former name that one has."""
         return MappingProxyType(self._tasks)
 
     @property
@@ -90,6 +90,7 @@ class Registry(Enqueuing):
         limit: Limit | Rate | Sequence[Limit | Rate] | None = None,
         fair_by: str | Sequence[str] | None = None,
         crashes: Crashes | int | None = None,
+        aliases: Sequence[str] = (),
     ) -> Registers: ...
     @hinting
     def task(
@@ -108,6 +109,7 @@ class Registry(Enqueuing):
         limit: Limit | Rate | Sequence[Limit | Rate] | None = None,
         fair_by: str | Sequence[str] | None = None,
         crashes: Crashes | int | None = None,
+        aliases: Sequence[str] = (),
     ) -> Any:
         """Register a function as a task; with or without parentheses.
 
@@ -128,6 +130,8 @@ class Registry(Enqueuing):
             fair_by: arguments whose values make a share: jobs of each value get the same share of the slots.
             crashes: what becomes of a job whose attempts end with their worker: a :class:`Crashes`, or after how many of them
                 the job runs alone in a process of its own; 3 by default.
+            aliases: former names of the task, the oldest first: jobs that were enqueued under one of them run here. Limits, keys of
+                ``Unique(by=...)`` and schedules that are named after the task keep the name of the first alias.
 
         Returns:
             A :class:`Task` with the function's own signature, less its ``Context``.
@@ -151,6 +155,7 @@ class Registry(Enqueuing):
             limit=limit,
             fair_by=fair_by,
             crashes=as_crashes(crashes),
+            aliases=as_aliases(aliases),
         )
         return register if function is None else register(function)
 
@@ -174,6 +179,7 @@ class Registry(Enqueuing):
         limit: Limit | Rate | Sequence[Limit | Rate] | None = None,
         fair_by: str | Sequence[str] | None = None,
         crashes: Crashes | int | None = None,
+        aliases: Sequence[str] = (),
     ) -> RegistersBatch[P, I]:
         """Register a function that takes many jobs in one call: a :class:`pgqueue.Batch` of items.
 
@@ -197,6 +203,7 @@ class Registry(Enqueuing):
                 one or a list of them.
             fair_by: arguments whose values make a share: jobs of each value get the same share of the slots.
             crashes: what becomes of a job whose attempts end with their worker, as for :meth:`task`.
+            aliases: former names of the task, the oldest first, as for :meth:`task`.
 
         Returns:
             The decorator; it makes a :class:`Task` with the signature of the item.
@@ -207,7 +214,7 @@ class Registry(Enqueuing):
             UnknownQueue: the queue is not one of those declared.
         """
         require_item(item)
-        policy, batching = as_policy(retry), checked_batching(size, wait, by)
+        policy, batching, former = as_policy(retry), checked_batching(size, wait, by), as_aliases(aliases)
         options = JobOptions(max_attempts=policy.max_attempts).but(
             queue=queue, priority=priority, max_attempts=max_attempts, unique=unique, expires_in=expires_in
         )
@@ -225,6 +232,7 @@ class Registry(Enqueuing):
                 batching=batching,
                 limit=limit,
                 fair_by=fair_by,
+                aliases=former,
             )
 
         return cast("RegistersBatch[P, I]", register)
@@ -255,6 +263,7 @@ class Registry(Enqueuing):
         limit: Limit | Rate | Sequence[Limit | Rate] | None = None,
         fair_by: str | Sequence[str] | None = None,
         crashes: Crashes | int | None = None,
+        aliases: Sequence[str] = (),
     ) -> MakesCalls: ...
     def call(self, function: Any = None, /, **options: Any) -> Any:  # noqa: D417 - those of task
         """Register a function as a task, and make an ``async def`` function whose calls run as its jobs.
@@ -315,17 +324,15 @@ class Registry(Enqueuing):
         batching: Batching | None = None,
         limit: Limit | Rate | Sequence[Limit | Rate] | None = None,
         fair_by: str | Sequence[str] | None = None,
+        aliases: tuple[str, ...] = (),
     ) -> Task[..., Any]:
         require_function(function, named=name is not None)
         if batching is not None:
             require_one_parameter(function)
         name = name_of(function, name)
         refuse_models(name, getattr(item or function, "__annotations__", {}))
-        if name in self._tasks:
-            raise DuplicateTask(
-                f"task {name!r} at {place_of(function)} is registered already, by the function at "
-                f"{place_of(self._tasks[name].function)}; give one of the two another name: @queue.task(name=...)"
-            )
+        names = (name, *aliases)
+        self._require_free(names, function)
         task = Task[..., Any](
             function,
             self,
@@ -337,13 +344,29 @@ class Registry(Enqueuing):
             crashes=crashes,
             item=item,
             batching=batching,
-            limiting=limiting(name, limit, fair_by),
+            limiting=limiting(name, limit, fair_by, named=first_name(name, aliases)),
+            aliases=aliases,
         )
         self._add_limits(task)
         if batching is not None:
-            self._batch_tasks.add(name)
-        self._tasks[name] = task
+            self._batch_tasks.update(names)
+        self._tasks.update(dict.fromkeys(names, task))
         return task
+
+    def _require_free(self, names: tuple[str, ...], function: Callable[..., Any]) -> None:
+        """Refuse a task of which a name, or a former name, is another's."""
+        name = names[0]
+        if name in names[1:]:
+            raise InvalidOption(
+                f"aliases={names[1:]!r}: {name!r} is the name of the task itself; give its former names"
+            )
+        for one in names:
+            if (other := self._tasks.get(one)) is not None:
+                said = f"task {name!r}" if one == name else f"alias {one!r} of task {name!r}"
+                raise DuplicateTask(
+                    f"{said} at {place_of(function)} is registered already, by task {other.name!r} at "
+                    f"{place_of(other.function)}; give one of the two another name: @queue.task(name=...), or leave out the alias"
+                )
 
     def _add_limits(self, task: Task[..., Any]) -> None:
         """Note the limits of a task that is to be registered, unless they contradict those of another."""

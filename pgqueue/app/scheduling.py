@@ -80,7 +80,7 @@ class Scheduling(Registry):
         Args:
             cron: an expression of 5 fields, of 6 with seconds first, or ``@daily`` and its like; or give ``every`` or
                 ``at``.
-            name: what the schedule is called; the task's name by default.
+            name: what the schedule is called; the task's name by default, or its first alias.
             arguments: those of each job, by parameter.
 
         Returns:
@@ -96,7 +96,7 @@ class Scheduling(Registry):
 
         def declare(decorated: Any) -> Any:  # noqa: ANN401 - as Declares says
             task: Task[..., Any] = decorated if isinstance(decorated, Task) else self.task(decorated)
-            chosen = check_schedule_name(task.name if name is None else name)
+            chosen = check_schedule_name(task.first_name if name is None else name)
             if chosen in self._declared:
                 raise InvalidOption(
                     f"schedule {chosen!r} is declared twice, for {self._declared[chosen].task.name} and {task.name}; "

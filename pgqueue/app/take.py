@@ -112,12 +112,7 @@ class Take(TakeBase):
     def _wait_for_jobs(self) -> None:
         deadline = None if self.timeout is None else time.monotonic() + self.timeout
         while True:
-            polled = self._run(self.arrive())
-            if polled.lost:
-                self.note_reclaimed(run_sweep(reclaiming(), self._run).verdicts)
-            while polled.flow_work and self._run(following.work()):
-                pass
-            pause = self.found(self._run(self.look()), polled)
+            pause = self._look()
             unreadable = self.unreadable()
             for verdict in unreadable:
                 self._record_dead(verdict)
@@ -131,6 +126,17 @@ class Take(TakeBase):
                     return
             for _ in self._connection.notifies(timeout=max(0.0, pause), stop_after=1):
                 pass
+
+    def _look(self) -> float:
+        """Do what a poll says that there is to do, and claim; how many seconds to wait if that was nothing."""
+        polled = self._run(self.arrive())
+        if polled.lost:
+            self.note_reclaimed(run_sweep(reclaiming(), self._run).verdicts)
+        while polled.flow_work and self._run(following.work()):
+            pass
+        for plan in self.looks(polled):
+            self.took(self._run(plan))
+        return self.found(polled)
 
     def _record_dead(self, verdict: Died) -> None:
         """Record that a job cannot be read; where the database refuses that, it waits, for the others' sake."""
@@ -203,12 +209,7 @@ class AsyncTake(TakeBase):
     async def _wait_for_jobs(self) -> None:
         deadline = None if self.timeout is None else time.monotonic() + self.timeout
         while True:
-            polled = await self._run(self.arrive())
-            if polled.lost:
-                self.note_reclaimed((await arun_sweep(reclaiming(), self._run)).verdicts)
-            while polled.flow_work and await self._run(following.work()):
-                pass
-            pause = self.found(await self._run(self.look()), polled)
+            pause = await self._look()
             unreadable = self.unreadable()
             for verdict in unreadable:
                 await self._record_dead(verdict)
@@ -222,6 +223,17 @@ class AsyncTake(TakeBase):
                     return
             async for _ in self._connection.notifies(timeout=max(0.0, pause), stop_after=1):
                 pass
+
+    async def _look(self) -> float:
+        """Do what a poll says that there is to do, and claim; how many seconds to wait if that was nothing."""
+        polled = await self._run(self.arrive())
+        if polled.lost:
+            self.note_reclaimed((await arun_sweep(reclaiming(), self._run)).verdicts)
+        while polled.flow_work and await self._run(following.work()):
+            pass
+        for plan in self.looks(polled):
+            self.took(await self._run(plan))
+        return self.found(polled)
 
     async def _record_dead(self, verdict: Died) -> None:
         """Record that a job cannot be read; where the database refuses that, it waits, for the others' sake."""

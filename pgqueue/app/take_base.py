@@ -6,9 +6,10 @@ digits), goes to the dead table as ``undecodable``, one by one; the others are h
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from random import expovariate
+from itertools import count
+from random import expovariate, getrandbits
 from typing import Any
 
 from pgqueue.app.heartbeat import Heartbeat
@@ -18,14 +19,18 @@ from pgqueue.errors import InvalidOption, JobError, PayloadNotDecodable, Superse
 from pgqueue.store import claim, finish, leases, upkeep
 from pgqueue.store.database import Database
 from pgqueue.store.ending import States
+from pgqueue.store.limits import Taken
 from pgqueue.store.listener import listen_statement
 from pgqueue.store.plan import Plan, Steps, plan
 from pgqueue.store.portions import Portions
+from pgqueue.store.served_lanes import Lanes
 from pgqueue.store.session import OWN, PLANNER
 from pgqueue.values.codec import Codec, args_of, with_encoded_errors
 from pgqueue.values.hiding import logged_error, logged_undecodable
 from pgqueue.values.job import Claim
 from pgqueue.values.lease import POLL, renew_every
+from pgqueue.values.limit import Numbers
+from pgqueue.values.limiting import Limiting
 from pgqueue.values.retry import Retry
 from pgqueue.values.serving import Serving
 from pgqueue.values.shares import split_of
@@ -46,6 +51,8 @@ SHORTEST_ANSWER_LIMIT = 10.0
 LONGEST_IDLE = 86_400.0
 """Seconds: the longest that the server lets a take's transaction wait for the program."""
 POSTPONED = timedelta(minutes=1)
+_looks = count(getrandbits(1))
+"""Of the takes of this process: queues come first at every other look, and lanes at the others."""
 
 log = logging.getLogger("pgqueue.take")
 
@@ -75,6 +82,8 @@ class TakeBase:
         policy_of: Callable[[str], Retry],
         observers: Observers,
         codec: Codec | None,
+        limits: Callable[[], Mapping[str, Numbers]],
+        limiting: Callable[[], Mapping[str, Limiting | None]],
     ) -> None:
         """Describe a take.
 
@@ -88,6 +97,8 @@ class TakeBase:
             policy_of: the retry policy of a task, by its name.
             observers: told what happens to the jobs.
             codec: decodes arguments, and encodes errors.
+            limits: returns the limits of the tasks that this program knows, by name.
+            limiting: returns which limits each of these tasks has.
 
         Raises:
             InvalidOption: a value is out of its range.
@@ -108,13 +119,16 @@ class TakeBase:
         self.observers = observers
         self.codec = codec
         self.board = Board(codec)
+        self._limits, self._limiting = limits, limiting
         self._portions = Portions()
 
     def begin(self) -> None:
         """Start afresh: a new worker that holds nothing."""
         self.worker = leases.WorkerInfo.here(self.count, self.served.entries)
         self._split = split_of(self.served, expovariate)
+        self._lanes = Lanes(self._limits, self._limiting, self.served)
         self.held: dict[int, Claim] = {}
+        self._again_in: float | None = None
         self.cancelled: set[int] = set()
         self.heartbeat = Heartbeat(
             self.database,
@@ -137,19 +151,53 @@ class TakeBase:
         self.looking = True
         return upkeep.arrive(self.worker, self.lease)
 
-    def look(self) -> Plan[list[Claim]]:
-        """Claim what is ready."""
-        return claim.look(self.worker.id, self.served, self.count, portions=self._portions, split=self._split)
+    def looks(self, polled: upkeep.Polled) -> Iterator[Plan[Taken]]:
+        """The plans that claim what is ready, and limited jobs that may start now: these or those first, in turn.
 
-    def found(self, claims: Sequence[Claim], polled: upkeep.Polled) -> float:
-        """Hold these claims; returns how many seconds to wait if there are none."""
-        self.held = {one.id: one for one in claims}
-        if claims:
-            self.observers.claimed(claims)
+        Each is to be run before the next is asked for, and what it claims given to :meth:`took`.
+        """
+        plans = [self._look_at_queues]
+        if polled.in_lanes or polled.limited:
+            self._lanes.learn(limited=polled.limited, weights=polled.weights, seen=polled.in_lanes)
+            plans.insert(next(_looks) % 2, self._look_at_lanes)
+        for make in plans:
+            if (room := self.count - len(self.held)) > 0:
+                yield make(room)
+
+    def took(self, taken: Taken) -> None:
+        """Hold what was claimed."""
+        self.held |= {one.id: one for one in taken.claims}
+        self._again_in = taken.again_in or self._again_in
+
+    @plan
+    def _look_at_queues(self, room: int) -> Steps[Taken]:
+        claims = yield from claim.look(
+            self.worker.id, self.served, room, portions=self._portions, split=self._split
+        )
+        return Taken(claims, {}, 0.0, None)
+
+    @plan(transaction=True)
+    def _look_at_lanes(self, room: int) -> Steps[Taken]:
+        """Jobs of rates are claimed at their instant and not before it: what is handed over starts at once."""
+        claims: list[Claim] = []
+        while (portion := min(room - len(claims), self._portions.most)) > 0:
+            taken = yield from self._lanes.claim(self.worker.id, portion, horizon=0)
+            self._portions.learn(taken.claims)
+            claims += taken.claims
+            if len(taken.claims) < portion:
+                break
+        return Taken(claims, {}, 0.0, taken.again_in)
+
+    def found(self, polled: upkeep.Polled) -> float:
+        """Begin with what is held; returns how many seconds to wait if that is nothing."""
+        if self.held:
+            self.observers.claimed([*self.held.values()])
         self.taken_at = time.monotonic()
         self.looking = False
         longest = min(POLL.total_seconds(), renew_every(self.lease))
-        return longest if polled.next_in is None else max(0.0, min(longest, polled.next_in))
+        known = (pause for pause in (longest, polled.next_in, self._again_in) if pause is not None)
+        self._again_in = None
+        return max(0.0, min(known))
 
     def note_reclaimed(self, verdicts: Sequence[Verdict]) -> None:
         """Tell of lost workers' jobs that this take has taken over on its way."""

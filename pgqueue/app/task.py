@@ -18,7 +18,7 @@ from pgqueue.app.context import Context
 from pgqueue.app.enqueuing import Enqueuing
 from pgqueue.app.handle import JobHandle
 from pgqueue.app.middleware import Middleware, composed
-from pgqueue.app.naming import objection_to
+from pgqueue.app.naming import first_name, objection_to
 from pgqueue.errors import Duration, InvalidOption, PayloadNotEncodable
 from pgqueue.values.batching import Batching
 from pgqueue.values.crashes import DEFAULT_CRASHES, Crashes
@@ -70,6 +70,8 @@ class Task(Generic[P, R]):
 
     Attributes:
         name: what jobs of this task say in the database.
+        aliases: former names, whose jobs it runs.
+        first_name: the name that it had first: limits, unique keys and schedules that are named after the task have it.
         function: the function itself.
         middleware: what runs around each attempt, the outermost first.
         around: what a worker calls in place of the function, with the attempt's context; None: it calls the function.
@@ -95,12 +97,15 @@ class Task(Generic[P, R]):
         item: Callable[..., Any] | None = None,
         batching: Batching | None = None,
         limiting: Limiting | None = None,
+        aliases: tuple[str, ...] = (),
     ) -> None:
         """Made by :meth:`pgqueue.PgQueue.task` and :meth:`pgqueue.PgQueue.batch_task`."""
         self.function = function
         self._item = item
         self.batching = batching
         self.name = name
+        self.aliases = aliases
+        self.first_name = first_name(name, aliases)
         self.options = options
         self.retry = retry
         self.timeout = timeout
@@ -312,7 +317,7 @@ class Task(Generic[P, R]):
 
     def _derived_key(self, data: bytes, names: tuple[str, ...]) -> str:
         try:
-            return derived_key(self.name, data, names)
+            return derived_key(self.first_name, data, names)
         except ValueError as error:
             raise PayloadNotEncodable(f"{self.name}: {error}") from error
 

@@ -25,13 +25,23 @@ def limits() -> None:
 @json_option
 @with_queue
 def list_limits(queue: PgQueue, /, *, as_json: bool) -> None:
-    """List the limits: what each says, how many jobs run and wait under it, and who changed it."""
+    """List the limits: what each says, how many jobs run and wait under it (~ about), and who changed it."""
     found = queue.control.limits.list()
     if as_json:
         print_json([msgspec.to_builtins(one) for one in found])
         return
     heads = ("limit", "says", "running", "waiting", f"set at ({zone()})", "by")
-    rows = [(one.name, one.numbers.said, one.running, one.waiting, one.set_at, one.set_by) for one in found]
+    rows = [
+        (
+            one.name,
+            one.numbers.said,
+            one.running,
+            f"{'~' * one.estimated}{one.waiting}",
+            one.set_at,
+            one.set_by,
+        )
+        for one in found
+    ]
     print_table(heads, rows, empty="no limits", shortened={"by"})
 
 

@@ -34,8 +34,10 @@ def migrate(queue: PgQueue, /, *, to: str | None, sql: bool, check: bool) -> Non
             _check(one)
         else:
             one.connect().close()  # its error is one line, without the password
-            schema.migrate(one.dsn, schema=one.catalogue.schema, revision=revision)
-            click.echo(f'schema "{one.catalogue.schema}" is at revision {to or schema.REVISION}')
+            direct = one.listen_dsn or one.dsn  # past a pooler, where a way is known
+            schema.migrate(direct, schema=one.catalogue.schema, revision=revision)
+            reached = to or one.run(schema.verify(one.catalogue.schema))
+            click.echo(f'schema "{one.catalogue.schema}" is at revision {reached}')
 
 
 def _check(database: Database) -> None:

@@ -26,30 +26,23 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST = (datetime(9000, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 
 
-@plan
+@plan(reads=True)
 def listed(declared: Mapping[str, Numbers], *, now: datetime | None = None) -> Steps[list[LimitStatus]]:
-    """Every limit, with the numbers of its jobs.
+    """Every limit, with the numbers of its jobs; of a large table a sample tells how many jobs wait.
 
     Args:
         declared: those that the app's code has, by name; no worker may have stored them yet.
         now: the instant; the database's own by default.
     """
     known = yield from _known(declared)
-    return counted(known.values(), (yield from _lanes(now)))
-
-
-@plan(reads=True)
-def glanced(declared: Mapping[str, Numbers], *, now: datetime | None = None) -> Steps[list[LimitStatus]]:
-    """As :func:`listed`, in milliseconds: of a large table a sample tells how many jobs wait."""
-    known = yield from _known(declared)
     ((pages, *_),) = yield Statement("standing_sizes", {"now": now})
     percent = share(pages, SAMPLED_PAGES, whole=WHOLE_PAGES)
     rows = yield Statement("insight/lanes", {"percent": percent, "now": now})
-    lanes = [
-        LaneCount(queue, lane, running, lost, round(waiting * WHOLE / percent))
-        for queue, lane, running, lost, waiting in rows
-    ]
-    return [replace(one, estimated=percent < WHOLE) for one in counted(known.values(), lanes)]
+    counts = {
+        name: {"running": running, "lost": lost, "waiting": round(waiting * WHOLE / percent)}
+        for name, running, lost, waiting in rows
+    }
+    return [replace(one, estimated=percent < WHOLE, **counts.get(name, {})) for name, one in known.items()]
 
 
 @plan

@@ -13,11 +13,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pgqueue.errors import ConfigurationError, DatabaseError, SchemaMissing, SchemaTooNew, SchemaTooOld
+from pgqueue.store import ahead
 from pgqueue.store.catalogue import MIGRATE_HINT, catalogue_of, in_schema
 from pgqueue.store.plan import Statement, Steps, plan
+from pgqueue.store.schema_names import check_schema
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 REVISION = "0009"
 """The revision for which this code is written."""
+KNOWN = frozenset(f"{number:04}" for number in range(1, int(REVISION) + 1))
 
 _one_at_a_time = threading.RLock()
 
@@ -68,9 +71,18 @@ def upgrade(connection: "Connection", *, schema: str = "pgqueue", revision: str 
             asyncio one on that or on postgresql+asyncpg.
         schema: the schema's name; it is made if it does not exist.
         revision: a revision, or ``head``.
+
+    Raises:
+        SchemaTooNew: a later release has upgraded the schema. For ``head`` that is no error if the schema allows this release:
+            then nothing is done.
     """
     from alembic import command  # noqa: PLC0415 - heavy, and workers never migrate
 
+    newer = _newer(connection, schema)
+    if newer is not None and revision == "head" and newer.allows_this:
+        return
+    if newer is not None:
+        raise newer.refusal(schema)
     with _beside_another_migration():
         command.upgrade(_config(schema, connection), revision)
 
@@ -115,9 +127,15 @@ def run_revision_file(name: str) -> None:
 
 
 def downgrade(connection: "Connection", *, schema: str = "pgqueue", revision: str = "base") -> None:
-    """Take the schema down to a revision; jobs are lost with the tables. Arguments as for :func:`upgrade`."""
+    """Take the schema down to a revision; jobs are lost with the tables. Arguments as for :func:`upgrade`.
+
+    Raises:
+        SchemaTooNew: a later release has upgraded the schema; only that release can take it down.
+    """
     from alembic import command  # noqa: PLC0415 - heavy, and workers never migrate
 
+    if (newer := _newer(connection, schema)) is not None:
+        raise newer.refusal(schema)
     with _beside_another_migration():
         command.downgrade(_config(schema, connection), revision)
 
@@ -141,6 +159,7 @@ def migrate(dsn: str, *, schema: str = "pgqueue", revision: str = "head") -> Non
     Raises:
         ConfigurationError: there is no such revision.
         DatabaseError: the database refused a statement.
+        SchemaTooNew: a later release has upgraded the schema; see :func:`upgrade`.
         psycopg.OperationalError: no connection could be made.
     """
     import psycopg  # noqa: PLC0415 - only migrations need it
@@ -148,6 +167,8 @@ def migrate(dsn: str, *, schema: str = "pgqueue", revision: str = "head") -> Non
     from sqlalchemy.pool import NullPool  # noqa: PLC0415 - only migrations need it
 
     with psycopg.connect(dsn) as driver, _errors_in_words(revision):
+        if (newest := REVISION if revision == "head" else revision) in KNOWN:
+            ahead.prepare(driver, schema=check_schema(schema), newest=newest)
         engine = create_engine("postgresql+psycopg://", creator=lambda: driver, poolclass=NullPool)
         with engine.begin() as connection:
             if _is_below(connection, schema, revision):
@@ -207,12 +228,50 @@ def _config(schema: str, connection: Any) -> "Config":  # noqa: ANN401 - SQLAlch
     return config
 
 
-def _is_below(connection: "Connection", schema: str, revision: str) -> bool:
-    """Whether the revision is below the schema's present one."""
+class _Newer(NamedTuple):
+    """What is known of a schema that a later release has upgraded.
+
+    Attributes:
+        revision: the schema's.
+        oldest_code: the oldest release that may work on it, by its revision.
+    """
+
+    revision: str
+    oldest_code: str
+
+    @property
+    def allows_this(self) -> bool:
+        return self.oldest_code <= REVISION
+
+    def refusal(self, schema: str) -> SchemaTooNew:
+        return SchemaTooNew(
+            f'schema "{schema}" is at revision {self.revision}, and this release knows revisions up to {REVISION}: only the release '
+            "that upgraded the schema can change it. Nothing was changed: run the migration with that release"
+        )
+
+
+def _newer(connection: "Connection", schema: str) -> _Newer | None:
+    """The schema's revision, if a later release has upgraded it."""
+    from sqlalchemy import text  # noqa: PLC0415 - only migrations need it
+
+    current = _current(connection, schema)
+    if current is None or current <= REVISION:
+        return None
+    query = f"select coalesce(max(oldest_code), '') from {check_schema(schema)}.compatibility"
+    return _Newer(current, str(connection.execute(text(query)).scalar_one()))
+
+
+def _current(connection: "Connection", schema: str) -> str | None:
+    """The schema's revision; None: nothing is installed."""
     from alembic.runtime.migration import MigrationContext  # noqa: PLC0415 - only migrations need it
 
     options = {"version_table_schema": schema}
-    current = MigrationContext.configure(connection, opts=options).get_current_revision()
+    return MigrationContext.configure(connection, opts=options).get_current_revision()
+
+
+def _is_below(connection: "Connection", schema: str, revision: str) -> bool:
+    """Whether the revision is below the schema's present one."""
+    current = _current(connection, schema)
     if current is None or revision == "head":
         return False
     return revision == "base" or revision < current

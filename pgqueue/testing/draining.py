@@ -14,6 +14,7 @@ from pgqueue.store import control, finish, leases, notes, ticks
 from pgqueue.store.database import Database
 from pgqueue.store.ending import States
 from pgqueue.store.plan import Plan
+from pgqueue.store.served_lanes import Lanes
 from pgqueue.store.sweep import arun_sweep, reclaiming, run_sweep
 from pgqueue.testing.alerts import alook_at_due, look_at_due
 from pgqueue.testing.attempts import Loop, Watched, arun
@@ -32,7 +33,6 @@ from pgqueue.values.shares import split_of
 from pgqueue.values.verdict import Returned, Verdict, as_recorded
 from pgqueue.worker.attempt import Attempt, BatchAttempt
 from pgqueue.worker.gathering import group_of
-from pgqueue.worker.lanes import Lanes
 
 MOST_OTHERS = 1_000
 """Jobs of other tasks among which a drain looks for those of a batch."""

@@ -91,6 +91,13 @@ ALERTS = frozenset(
     f"alerts.{name}" for name in ("apply", "remove", "listed", "silence", "due", "look", "fail")
 )
 """Those about alerts, which :class:`AlertBook` answers in the same way."""
+ELSEWHERE = {
+    "stacks.ask": "queue.control.stack() asks the worker that runs a job, and no worker serves a queue in memory: a job runs within "
+    "drain(), in the test's own process, where a debugger or traceback.print_stack() shows its stack",
+    "story.story": "queue.insight.story() reads notes, flows and stacks that only PostgreSQL keeps together; in memory ask "
+    "queue.job(id), queue.why(id), JobHandle.progress() and the flow's handle",
+}
+"""Plans that are refused, and what a test can do instead."""
 TIMED = "control.clock"
 """The plan that asks for the time; it takes none."""
 
@@ -158,6 +165,10 @@ class Memory(Database):
 
     def _answer(self, plan: Plan[T]) -> T:
         answers = self._answers.get(plan.name)
+        if answers is None and plan.name in ELSEWHERE:
+            raise NotInMemory(
+                f"{ELSEWHERE[plan.name]}; or use the fixture pgqueue_queue, or pgqueue.testing.in_database(queue, dsn)"
+            )
         if answers is None:
             self._refuse(f"{plan.name!r} was asked of it")
         given = plan.arguments

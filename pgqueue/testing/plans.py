@@ -8,11 +8,11 @@ import msgspec
 from pgqueue.store import claim, finish, following, leases, queues, signals, upkeep
 from pgqueue.store.plan import Steps, plan
 from pgqueue.store.portions import Portions
+from pgqueue.store.served_lanes import Lanes
 from pgqueue.values.job import Claim
 from pgqueue.values.lease import LEASE
 from pgqueue.values.serving import Serving
 from pgqueue.values.shares import Split
-from pgqueue.worker.lanes import Lanes
 
 
 class Found(msgspec.Struct, frozen=True):

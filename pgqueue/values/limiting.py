@@ -160,8 +160,14 @@ def _encoded(text: str, key: Callable[[str], str]) -> str:
     return f"{name} #{sha256(stored.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
-def limiting(task: str, limit: object, fair_by: object) -> Limiting | None:
+def limiting(task: str, limit: object, fair_by: object, *, named: str | None = None) -> Limiting | None:
     """What the options ``limit=`` and ``fair_by=`` of a task say; None: nothing.
+
+    Args:
+        task: its name.
+        limit: as given.
+        fair_by: as given.
+        named: after which name limits are called that have none of their own; by default the task's.
 
     Raises:
         InvalidOption: a value is none, or two limits contradict each other.
@@ -176,7 +182,7 @@ def limiting(task: str, limit: object, fair_by: object) -> Limiting | None:
         return None
     limits: dict[str, Limit | Rate] = {}
     for one in given:
-        name = _name(one, task)
+        name = _name(one, named or task)
         if name in limits:
             raise InvalidOption(
                 f"task {task}: {limits[name]} and {one} limit the same jobs; give one of the two, or give one a name="

@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TypeAlias
 
+from pgqueue.store.served_lanes import Lanes
 from pgqueue.values.job import Claim
 from pgqueue.values.serving import Serving
 from pgqueue.values.shares import Split, Strict
-from pgqueue.worker.lanes import Lanes
 from pgqueue.worker.queues import Queues
 
 MOST_QUEUES = 20

@@ -20,6 +20,7 @@ from pgqueue.store import claim, leases, limits
 from pgqueue.store.limits import Taken
 from pgqueue.store.plan import Plan
 from pgqueue.store.portions import Portions
+from pgqueue.store.served_lanes import Lanes
 from pgqueue.values.job import Claim
 from pgqueue.values.serving import Serving
 from pgqueue.worker.both import MOST, MOST_QUEUES, Both
@@ -28,7 +29,6 @@ from pgqueue.worker.completer import Completer
 from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.joblog import worker_log
-from pgqueue.worker.lanes import Lanes
 from pgqueue.worker.queues import Queues
 from pgqueue.worker.runners import Runners
 from pgqueue.worker.signals import Signals

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from pgqueue.app.hook import HookState
 from pgqueue.app.pgqueue import PgQueue
+from pgqueue.store.served_lanes import Lanes
 from pgqueue.values.health import Vitals, look_within
 from pgqueue.values.job import Claim
 from pgqueue.values.lease import renew_every
@@ -25,7 +26,6 @@ from pgqueue.worker.fetcher import Fetcher
 from pgqueue.worker.gauge import Gauge
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.joblog import JobLog
-from pgqueue.worker.lanes import Lanes
 from pgqueue.worker.measures import Measures
 from pgqueue.worker.queues import Queues
 from pgqueue.worker.reconciler import Reconciler

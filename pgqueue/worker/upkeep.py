@@ -32,13 +32,13 @@ from pgqueue.store import (
     upkeep,
 )
 from pgqueue.store.plan import Plan
+from pgqueue.store.served_lanes import Lanes
 from pgqueue.store.sweep import arun_sweep, reclaiming
 from pgqueue.worker.alerts import AlertLooks
 from pgqueue.worker.connection import LONG_READ, Connections, WorkerConnection
 from pgqueue.worker.fetcher import Fetcher
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.joblog import worker_log
-from pgqueue.worker.lanes import Lanes
 from pgqueue.worker.others import OtherWorkers
 from pgqueue.worker.queues import Queues
 from pgqueue.worker.reconciler import Reconciler

@@ -1,15 +1,23 @@
--- insight/lanes: how many jobs of each lane run, how many of those a lost worker holds, and how many wait on some pages of the table.
--- index: jobs_running_in_lanes
+-- insight/lanes: how many jobs of each limit run, how many of those a lost worker holds, and how many wait on some pages of the table. A job that keeps its place counts as running, but not in its queue as a whole.
+-- index: jobs_running_in_lanes, jobs_kept_places
 -- locks: none
--- run by: Insight.limits
--- why: limits/lanes counts all jobs that wait; of a large table a sample tells about how many
-select queue, lane, sum(running)::bigint, sum(lost)::bigint, sum(waiting)::bigint
+-- run by: Insight.limits, queue.control.limits
+-- why: limits/lanes counts all jobs that wait; of a large table a sample tells about how many. There may be 100,000 lanes, so
+--      they are summed up here. Every array contains the empty one: so kept places are found by their index
+select name, sum(running)::bigint, sum(lost)::bigint, sum(waiting)::bigint
 from (select job.queue, job.lane, count(*) as running,
              count(*) filter (where ((select lease_until from pgqueue.workers where id = job.worker_id)
                                      > coalesce(%(now)s::timestamptz, now())) is not true) as lost,
              0 as waiting
       from pgqueue.jobs as job where job.status = 'running' and job.lane is not null group by job.queue, job.lane
       union all
-      select queue, lane, 0, 0, count(*) from pgqueue.jobs tablesample system (%(percent)s::real)
-      where in_lane group by queue, lane) as counted
-group by queue, lane
+      select '', lane, 1, 0, 0 from pgqueue.jobs
+      where place_at is not null and string_to_array(lane, E'\n') @> '{}'
+      union all
+      select queue, lane, 0, 0, 1 from pgqueue.jobs tablesample system (%(percent)s::real)
+      where in_lane) as counted
+cross join lateral (
+    select split_part(key, ' ', 1) as name from string_to_table(lane, E'\n') as key
+    union all
+    select 'queue:' || queue) as of
+group by name

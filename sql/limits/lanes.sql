@@ -1,7 +1,7 @@
 -- limits/lanes: how many jobs of each lane run, how many of those a lost worker holds, and how many wait. A job that keeps its place counts as running, but not in its queue as a whole.
 -- index: jobs_running_in_lanes, jobs_lanes (kept places: it reads the scheduled jobs)
 -- locks: none
--- run by: queue.control.limits
+-- run by: queue.control.limits, about one limit
 -- why: counted from the jobs themselves, as claims count them; it reads all jobs that run or wait under limits
 select queue, lane, sum(running)::bigint, sum(lost)::bigint, sum(waiting)::bigint
 from (select job.queue, job.lane, count(*) as running,

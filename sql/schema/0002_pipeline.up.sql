@@ -1,43 +1,8 @@
 -- What the data pipeline reads by: in which transaction a job ended, who worked, when the code changed, which days are
 -- safely out.
 
--- Nothing is rewritten, but while the tables change no other transaction may have them open, and every completion waits
--- behind a transaction that waits for that. So the locks are asked for in short attempts: while a long report reads the
--- history, workers go on. An attempt releases every table, so it causes no deadlock with transactions that lock them in
--- another order. The last three are for
--- revision 0003: where both run in one transaction, it must not ask for them while this one holds the history.
-do $$
-declare
-    before constant text := current_setting('lock_timeout');
-begin
-    for attempt in 1 .. 120 loop
-        begin
-            perform set_config('lock_timeout', '200ms', true);
-            lock table pgqueue.job_history, pgqueue.dead_jobs, pgqueue.jobs, pgqueue.workers, pgqueue.departed, pgqueue.queues;
-            perform set_config('lock_timeout', before, true);
-            return;
-        exception when lock_not_available then
-            perform pg_sleep(0.3);
-        end;
-    end loop;
-    raise lock_not_available using
-        message = 'another transaction has kept pgqueue.job_history or pgqueue.dead_jobs open for a minute',
-        hint = 'Nothing was changed. End it (pg_locks and pg_stat_activity say whose it is), then migrate again.';
-end $$;
-
--- Rows of one moment become visible when their transactions commit, in any order. So a reader that must lose nothing does
--- not go by the clock but by the number of the transaction: all that are lower than every transaction in progress are
--- there. Rows from before this revision count as ended in its own transaction.
--- The workers of the previous release do not know the column, so it has a default; txid_current is the one function that
--- gives the number as a bigint, without a detour by text for every row.
-alter table pgqueue.job_history add column ended_in bigint not null default txid_current();
-alter table pgqueue.dead_jobs add column ended_in bigint not null default txid_current();
 comment on column pgqueue.job_history.ended_in is 'The number of the transaction in which it ended.';
 comment on column pgqueue.dead_jobs.ended_in is 'The number of the transaction in which it died.';
--- Appended in this order, give or take, so a block range index finds the newest. It and the number cost 0.1 µs a row: 7 %
--- of a bare insert of that row, 1 % of the statement that completes a job.
-create index job_history_ended_in on pgqueue.job_history using brin (ended_in) with (autosummarize = on);
-create index dead_jobs_ended_in on pgqueue.dead_jobs (ended_in);
 
 create table pgqueue.former_workers (
     id          uuid        primary key,

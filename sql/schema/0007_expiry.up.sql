@@ -1,9 +1,5 @@
 -- Until when a job has to be started; for how long the jobs of a schedule may wait; how many ready jobs a queue may have.
 
--- A column without a default, and which may be null, is added without reading or writing a row. Its index is partial: to build
--- it reads the table once, and no job has an entry. A running job has none, so that a job which runs for long is not looked at.
-alter table pgqueue.jobs add column expires_at timestamptz;
-create index jobs_expires_at on pgqueue.jobs (expires_at) where expires_at is not null and status <> 'running';
 comment on column pgqueue.jobs.expires_at is
     'No attempt starts at this instant or later: the job is dead, expired. Null: it waits for as long as it takes.';
 

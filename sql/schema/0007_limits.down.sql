@@ -21,7 +21,9 @@ exception when data_exception or integrity_constraint_violation or program_limit
 end $$;
 
 drop trigger jobs_keep_in_lane on pgqueue.jobs;
+set local enable_seqscan = off;  -- by the index of lanes: without figures of the column, all jobs would be read
 update pgqueue.jobs set status = 'ready' where in_lane;
+set local enable_seqscan to default;
 drop function pgqueue.keep_in_lane();
 drop function pgqueue.put_in_lanes(bigint[]), pgqueue.lane_of(jsonb, jsonb);
 drop table pgqueue.limits, pgqueue.rates, pgqueue.limited_tasks;

@@ -1,11 +1,6 @@
 -- Lanes, in which limited jobs wait, and the limits themselves.
 
--- Columns without a default, and which may be null, are added without reading or writing a row. The two indices are empty
--- at first; to build them, all live jobs are read once (0.1 s for each million), and enqueues and claims wait meanwhile.
-alter table pgqueue.jobs add column lane text, add column in_lane boolean, add column cost integer;
 alter table pgqueue.dead_jobs add column lane text, add column cost integer;
-create index jobs_lanes on pgqueue.jobs (queue, lane, (-priority), run_at, id) where in_lane;
-create index jobs_running_in_lanes on pgqueue.jobs (queue, lane) where status = 'running' and lane is not null;
 comment on column pgqueue.jobs.lane is
     'The keys of the limits under which it runs, and of its share; null: it has none, and stands in its queue.';
 comment on column pgqueue.jobs.in_lane is

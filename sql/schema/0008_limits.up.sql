@@ -1,10 +1,5 @@
 -- Jobs of ordered limits keep their place while they wait for a retry; jobs that SQL enqueues know the defaults of arguments.
 
--- A column without a default, and which may be null, is added without reading or writing a row. Its index has no entry at first.
-alter table pgqueue.jobs add column place_at timestamptz;
--- It finds kept places by each key of a lane: there may be many, and a claim must not read them all.
-create index jobs_kept_places on pgqueue.jobs using gin (string_to_array(lane, E'\n')) with (fastupdate = off)
-    where place_at is not null;
 comment on column pgqueue.jobs.place_at is
     'Of a job that waits for its retry under an ordered limit: the run_at that it had. It counts as running, and stands there again when it is due.';
 alter table pgqueue.limited_tasks add column ordered boolean, add column defaults jsonb;

@@ -194,11 +194,11 @@ def test_a_take_interrupted_between_a_statement_and_its_answer_is_off_the_list(
 ) -> None:
     take = queue.take()
 
-    def interrupted() -> None:
+    def interrupted(_: object) -> None:
         take._connection.pgconn.send_query(b"begin; select pg_sleep(0.01)")  # noqa: SLF001 - as psycopg does it
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(take, "look", interrupted)
+    monkeypatch.setattr(take, "looks", interrupted)
     with pytest.raises(KeyboardInterrupt), take:
         pass
     assert workers(queue) == 0

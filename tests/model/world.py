@@ -19,7 +19,7 @@ from model.jobs import ENDS, MOST, RETRY_IN, ROWS, ModelJob, verdict
 from msgspec.structs import replace
 from store.samples import LEASE, NOON, new_job, worker_info
 
-from pgqueue.store import claim, control, enqueue, finish, limits, signals, upkeep
+from pgqueue.store import claim, control, enqueue, finish, leases, limits, signals, upkeep
 from pgqueue.store.catalogue import Catalogue
 from pgqueue.store.connection import Blocking
 from pgqueue.store.plan import Plan, run
@@ -143,7 +143,7 @@ class World:
     def register(self) -> None:
         """A worker appears."""
         info = worker_info()
-        self.run(claim.register(info, LEASE, now=self.now))
+        self.run(leases.register(info, LEASE, now=self.now))
         self.leases[info.id] = self.now + LEASE
         self.workers.append(info.id)
         self.log(Renewed(at=self.at, worker=str(info.id), lease=LEASE.total_seconds()))
@@ -151,7 +151,7 @@ class World:
     def heartbeat(self, worker: UUID) -> None:
         """A worker renews its lease."""
         asked = self.at
-        renewed = self.run(claim.renew(worker, LEASE, now=self.now), "worker")
+        renewed = self.run(leases.renew(worker, LEASE, now=self.now), "worker")
         if self.compares:
             assert (renewed is not None) == (worker in self.leases), f"a heartbeat of {worker}: {renewed}"
         if renewed is not None:
@@ -165,7 +165,7 @@ class World:
         held = [one for one in self.claims if one.worker_id == worker]
         for one in held:
             self.finish(one, "return")
-        self.run(claim.leave(worker), "worker")
+        self.run(leases.leave(worker), "worker")
         self.leases.pop(worker, None)
         self.log(Left(at=self.at, worker=str(worker), returned=True))
 

@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import importlib
 import sys
 import threading
 from collections.abc import Iterator
@@ -117,6 +118,15 @@ def test_a_worker_imports_a_module_of_an_installed_app_that_declares_the_task(pl
     _work_until(job, JobState.SUCCEEDED)
     assert queue.job(job).result in {2, 3}
     assert queue.job(job).attempts == 1
+
+
+@pytest.mark.usefixtures("empty")
+def test_a_task_that_moved_is_found_where_its_former_module_is_loaded_and_imports_it(place: Path) -> None:
+    _module(place, "late", LATE)
+    _module(place, "former", "from neighbours.project.shop.late import send as dispatch\n")
+    importlib.import_module("neighbours.project.shop.former")
+    job = _enqueue("neighbours.project.shop.former.dispatch", '{"args": [1]}')
+    _work_until(job, JobState.SUCCEEDED)
 
 
 @pytest.mark.usefixtures("empty")

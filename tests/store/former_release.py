@@ -18,7 +18,7 @@ from uuid import UUID, uuid4
 import psycopg
 
 FORMER = Path(__file__).parent / "former"
-RELEASES = ("0002", "0003", "0004", "0005", "0006", "0007")
+RELEASES = ("0002", "0003", "0004", "0005", "0006", "0007", "0009")
 STATEMENTS = {
     release: {
         str(file.relative_to(FORMER / release).with_suffix("")): file.read_text()
@@ -34,6 +34,8 @@ TURNS = 20
 """After so many turns psycopg has each statement prepared."""
 WELL = dict.fromkeys(("blocked_for", "blocked_job", "blocked_task", "blocked_where", "not_returned"))
 """What a worker of revision 0005 says with a heartbeat if there is nothing to say of its health."""
+SINCE_0008 = dict.fromkeys(("running", "looked", "look_within", "not_listening", "seldom"))
+"""What a worker of revision 0008 says of its claims with a heartbeat, and asks besides with a poll, if that is nothing."""
 SINCE_0007: dict[str, Any] = {
     **dict.fromkeys(("expires_at", "expires_in", "memory", "minimum", "maximum", "answer")),
     "room": True,
@@ -73,7 +75,7 @@ class FormerRelease:
             name, values = SINCE_0004[name]
             params |= {array: [value] * len(params["ids"]) for array, value in values.items()}
         cursor = self._connection.execute(
-            self._statements[name].encode(), SINCE_0007 | {"now": None} | params, binary=True
+            self._statements[name].encode(), SINCE_0007 | SINCE_0008 | {"now": None} | params, binary=True
         )
         return cursor.fetchall() if cursor.description else []
 
@@ -212,10 +214,10 @@ class FormerWorker:
             release.send("leave", worker=release.id)
             release.send("retire", worker=release.id)
 
-    def goes_on(self) -> None:
-        """Return when it has ended some more jobs, in every way and by prepared statements."""
+    def goes_on(self, jobs: int = TURNS) -> None:
+        """Return when it has ended some more jobs; by default so many that it has done so in every way and by prepared statements."""
         with self._told:
-            goal = len(self.ended) + TURNS
+            goal = len(self.ended) + jobs
             assert self._told.wait_for(lambda: self._failed or len(self.ended) >= goal, timeout=60)
         if self._failed:
             raise self._failed

@@ -13,15 +13,14 @@ from looking import ask, wait_until
 from promises.processes import LEASE, at_the_gate, do, listed
 
 from pgqueue import Limit, PgQueue, Rate
-from pgqueue.store import limit_control, limits, upkeep
+from pgqueue.store import limit_control, limits, served_lanes, upkeep
 from pgqueue.store.arrays import texts
 from pgqueue.store.limits import Taken
 from pgqueue.store.plan import Statement, Steps, plan
+from pgqueue.store.served_lanes import REMEMBERED_FOR, Lanes
 from pgqueue.values.job import JobState
 from pgqueue.values.limit import Numbers
 from pgqueue.values.limit_state import Waiting
-from pgqueue.worker import lanes
-from pgqueue.worker.lanes import Lanes
 
 NOON = datetime(2031, 5, 4, 12, tzinfo=UTC)
 WORKERS = 3
@@ -300,7 +299,7 @@ def test_a_round_of_lanes_ends_where_no_lane_may_start_a_job(
     queue: PgQueue, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker that knew of more lanes than one look asks for looked without a rest while their limits were full."""
-    monkeypatch.setattr(lanes, "AT_ONCE", 3)
+    monkeypatch.setattr(served_lanes, "AT_ONCE", 3)
 
     @queue.task(limit=[Limit(1, by="number"), Limit(1, name="api")])
     def call(number: int) -> None: ...
@@ -320,7 +319,7 @@ def test_every_job_of_many_lanes_in_two_queues_is_claimed_in_the_order_of_its_la
     queue: PgQueue, workers: Workers, monkeypatch: pytest.MonkeyPatch, depth: int
 ) -> None:
     """However many jobs a lane has: where they are few, the worker reads on; where they are many, it skips."""
-    monkeypatch.setattr(lanes, "AT_ONCE", 4)
+    monkeypatch.setattr(served_lanes, "AT_ONCE", 4)
 
     @queue.task(limit=Limit(1_000, by="number"))
     def call(number: int, turn: int) -> None: ...
@@ -342,7 +341,7 @@ def test_every_job_of_many_lanes_in_two_queues_is_claimed_in_the_order_of_its_la
 def test_lanes_of_a_paused_queue_are_passed_over_where_the_worker_reads_on(
     queue: PgQueue, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lanes, "AT_ONCE", 3)
+    monkeypatch.setattr(served_lanes, "AT_ONCE", 3)
 
     @queue.task(queue="mail", limit=Limit(1, by="number"))
     def call(number: int) -> None: ...
@@ -368,7 +367,7 @@ def test_few_lanes_with_many_jobs_are_remembered_for_a_moment_and_others_found_a
     assert served(4) == {'a"', 'b"'}
     queue.enqueue_many(send.call("c") for _ in range(9))
     assert served(4) == {'a"', 'b"'}
-    workers.seconds += lanes.REMEMBERED_FOR
+    workers.seconds += REMEMBERED_FOR
     assert served(6) == {'a"', 'b"', 'c"'}
     queue.enqueue_many([send.call("d")])
     assert served(35) == {'a"', 'b"', 'c"'}  # all that these have, and as much as there was room for

@@ -13,9 +13,9 @@ from pgqueue.store import finish, limits, upkeep
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.connection import Blocking
 from pgqueue.store.plan import run
+from pgqueue.store.served_lanes import Lanes
 from pgqueue.values.job import JobState
 from pgqueue.values.verdict import Succeeded
-from pgqueue.worker.lanes import Lanes
 
 
 @pytest.fixture

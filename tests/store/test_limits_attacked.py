@@ -9,7 +9,7 @@ from store.test_claims_from_lanes import NOON, Workers
 
 from pgqueue import Limit, PgQueue, Rate
 from pgqueue.store import limits, upkeep
-from pgqueue.worker import lanes
+from pgqueue.store.served_lanes import START
 
 
 @pytest.fixture
@@ -107,5 +107,5 @@ def test_lanes_of_a_queue_that_is_not_served_hide_no_lane_behind_them(queue: PgQ
 
     queue.enqueue_many([a.call(), b.call()])
     ask(queue, "update pgqueue.jobs set lane = chr(1114111) || lane where task = 'a'")
-    found = do(queue, limits.find(["b"], lanes.START, 9))
+    found = do(queue, limits.find(["b"], START, 9))
     assert ([one.queue for one in found.lanes], found.looked_at) == (["b"], 2)

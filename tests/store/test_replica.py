@@ -215,7 +215,7 @@ LOOKS: dict[str, Callable[[], Plan[Any]]] = {
     "over_time.totals": lambda: over_time.totals(HOUR),
     "over_time.compare": lambda: over_time.compare(HOUR, HOUR),
     "depths.depths": lambda: depths.depths(HOUR),
-    "limit_control.glanced": lambda: limit_control.glanced({}),
+    "limit_control.listed": lambda: limit_control.listed({}),
     "flow_looking.flows": flow_looking.flows,
     "flow_looking.flow": lambda: flow_looking.flow(FLOW),
     "flow_looking.nodes": lambda: flow_looking.nodes(FLOW, parent=0),

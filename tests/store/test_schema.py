@@ -239,6 +239,36 @@ def test_a_newer_schema_is_refused_only_if_it_says_so(dsn: str) -> None:
         PgQueue(dsn).jobs()
 
 
+def test_a_former_release_neither_undoes_a_newer_schema_nor_fails_where_the_schema_allows_it(
+    dsn: str,
+) -> None:
+    with psycopg.connect(dsn) as connection:
+        connection.execute("update pgqueue.alembic_version set version_num = %s", [LATER])
+    before = consists_of(dsn)
+
+    schema.migrate(dsn)
+    for revision in ("base", "0005", schema.REVISION):
+        with pytest.raises(
+            SchemaTooNew, match=rf"at revision {LATER}, and this release knows .* Nothing was changed"
+        ):
+            schema.migrate(dsn, revision=revision)
+    with psycopg.connect(dsn) as connection:
+        connection.execute("update pgqueue.compatibility set oldest_code = %s", [LATER])
+    with pytest.raises(SchemaTooNew, match="Nothing was changed"):
+        schema.migrate(dsn)
+    assert consists_of(dsn) == before
+
+
+def test_this_release_says_of_each_former_revision_that_it_is_too_old(empty_dsn: str) -> None:
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        for number in range(1, int(schema.REVISION)):
+            schema.migrate(empty_dsn, revision=f"{number:04}")
+            with pytest.raises(
+                SchemaTooOld, match=f"at revision {number:04}, this code needs {schema.REVISION}"
+            ):
+                run(schema.verify("pgqueue"), Blocking(connection, catalogue_of("pgqueue")))
+
+
 async def test_an_awaited_queue_checks_the_schema_as_well(empty_dsn: str) -> None:
     with pytest.raises(SchemaMissing, match="run `pgqueue migrate`"):
         await PgQueue(empty_dsn).ajobs()

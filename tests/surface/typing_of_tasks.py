@@ -31,8 +31,12 @@ async def with_options(ctx: Context, order_id: int) -> list[int]:
     return [ctx.attempt, order_id]
 
 
-@queue.task(name="nothing")
+@queue.task(name="nothing", aliases=("none", "void"))
 def nothing() -> None: ...
+
+
+@queue.task(aliases=(1,))  # type: ignore[arg-type]
+def numbered() -> None: ...
 
 
 @dataclass
@@ -51,7 +55,7 @@ def index(jobs: Batch[Document]) -> None:
         connection.execute("select 1")
 
 
-@queue.batch_task(Document)
+@queue.batch_task(Document, aliases=["sum"])
 async def counted(jobs: Batch[Document]) -> list[int]:
     assert_type(jobs[0], BatchJob[Document])
     return [job.args.number for job in jobs]

@@ -205,7 +205,7 @@ def may_mount() -> bool:
 def _disk(server: Server) -> Iterator[None]:
     """Mount a file system in memory for the server's data."""
     server.data.mkdir()
-    options = f"size={DISK},mode=0700,uid={server.identity.get("user", os.geteuid())}"
+    options = f"size={DISK},mode=0700,uid={server.identity.get('user', os.geteuid())}"
     _mount(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(server.data)])
     try:
         yield

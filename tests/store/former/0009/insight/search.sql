@@ -1,0 +1,36 @@
+-- insight/search: of the jobs between two ids, live, dead or ended, those that match, newest first.
+-- index: jobs_pkey, dead_jobs_pkey, job_history_id
+-- locks: none
+-- run by: Insight.search
+-- why: arguments are read last, and only where their text has in it what is looked for
+select id, state, queue, task,
+       case when length(args::text) > 10000 then json_build_object('$not_kept', octet_length(args::text)) else args end::text,
+       priority, pgqueue.as_datetime(run_at), pgqueue.as_datetime(created_at), pgqueue.as_datetime(started_at),
+       pgqueue.as_datetime(ended_at), attempts, max_attempts, unique_key, collisions, worker_id,
+       case when errors -> -1 is not null then jsonb_build_array(errors -> -1)::text end, reason, null::text, meta::text
+from (select id, status::text as state, queue, task, args::json, priority::smallint, run_at, created_at, claimed_at as started_at,
+             null::timestamptz as ended_at, attempts, max_attempts::smallint, unique_key, collisions, worker_id, errors,
+             null::text as reason, meta
+      from pgqueue.jobs where %(live)s::boolean and (%(ids)s::bigint[] is null or id = any(%(ids)s::bigint[]))
+      union all
+      select id, 'dead', queue, task, args::json, priority, run_at, created_at, started_at, died_at, attempts, max_attempts,
+             unique_key, collisions, worker_id, errors, reason, meta
+      from pgqueue.dead_jobs where %(dead)s::boolean
+      union all
+      select id, outcome, queue, task, args, priority, run_at, created_at, started_at, finished_at, attempts, max_attempts,
+             unique_key, collisions, worker_id, errors, null::text, meta
+      from pgqueue.job_history where %(ended)s::boolean) as job
+where id < %(before)s::bigint and id >= %(down_to)s::bigint
+  and (%(states)s::text[] is null or state = any(%(states)s::text[]))
+  and (%(queue)s::text is null or queue like %(queue)s::text)
+  and (%(task)s::text is null or task like %(task)s::text)
+  and (%(unique_key)s::text is null or unique_key = %(unique_key)s::text)
+  and (%(enqueued_after)s::timestamptz is null or created_at >= %(enqueued_after)s::timestamptz)
+  and (%(enqueued_before)s::timestamptz is null or created_at < %(enqueued_before)s::timestamptz)
+  and (%(error)s::text is null or errors -> -1 ->> 'type' = %(error)s::text
+       or right(errors -> -1 ->> 'type', length(%(error)s::text) + 1) = '.' || %(error)s::text)
+  and case when %(args)s::jsonb is null then true
+           when %(words)s::text is not null and strpos(args::text, %(words)s::text) = 0 then false
+           else pgqueue.as_jsonb(args) @> %(args)s::jsonb end
+order by id desc
+limit %(limit)s::integer

@@ -1,0 +1,18 @@
+-- insight/series_drop_minutes: delete minutes that are older than minutes are kept, and of which hours are made, up to a number.
+-- index: series_minutes_at
+-- locks: the deleted rows
+-- run by: worker upkeep
+with kept as (
+    select least(coalesce(%(now)s::timestamptz, now()) - keep_minutes, hours_until) as since from pgqueue.series_state
+),
+old as (
+    (select ctid from pgqueue.series_minutes where whole and at < (select since from kept) order by at limit %(limit)s::integer)
+    union all
+    (select ctid from pgqueue.series_minutes where not whole and at < (select since from kept) order by at limit %(limit)s::integer)
+),
+dropped as (
+    delete from pgqueue.series_minutes
+    where ctid = any(array(select ctid from old limit %(limit)s::integer)) and at < (select since from kept)
+    returning 1
+)
+select count(*) from dropped

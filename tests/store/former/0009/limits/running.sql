@@ -1,0 +1,13 @@
+-- limits/running: how many jobs of each lane run now, and under these keys keep their place while they wait for their retry.
+-- index: jobs_running_in_lanes, jobs_kept_places
+-- locks: none
+-- run by: a claim from lanes, after it has locked the limits, in the same transaction
+-- why: counted from the jobs themselves: however a job stops running, its place is free, and no crash can lose one. Few
+--      jobs run, but 100,000 keys may each have a job that waits for its retry: only those of the keys that the claim looks at
+--      are read. They hold places of their keys, and none of their queue's as a whole: so they are counted without a queue
+select queue, lane, count(*)
+from (select queue, lane from pgqueue.jobs where status = 'running' and lane is not null
+      union all
+      select null, lane from pgqueue.jobs
+      where place_at is not null and string_to_array(lane, E'\n') && %(keys)s::text[]) as held
+group by queue, lane

@@ -1,0 +1,11 @@
+-- workers/list: every worker that is known: what it serves, what it does, what it was asked to do.
+-- index: none: a row for each worker
+-- locks: none
+-- run by: PgQueue.workers
+select worker.id, host, pid, version, queues, started_at, lease_until > clock.now, concurrency, minimum, slots,
+       coalesce(draining, false), coalesce(supervised, false), answer, blocked_since,
+       case when lease_until > clock.now and extract(epoch from clock.now - pgqueue.as_datetime(looked_at)) > look_within
+            then extract(epoch from clock.now - pgqueue.as_datetime(looked_at))::float8 end, ask_minimum, ask_maximum, ask_draining,
+       ask_end, asked_at, asked_by
+from pgqueue.workers as worker, (select coalesce(%(now)s::timestamptz, now()) as now) as clock
+order by host, pid, started_at, worker.id
