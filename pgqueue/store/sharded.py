@@ -137,12 +137,16 @@ class Sharded(Database):
         return super().connect(dsn, settings=settings)
 
     async def aconnect(
-        self, dsn: str | None = None, *, settings: Mapping[str, str] = NO_SETTINGS
+        self,
+        dsn: str | None = None,
+        *,
+        settings: Mapping[str, str] = NO_SETTINGS,
+        within: float | None = None,
     ) -> OwnAsyncConnection:
         """As :meth:`connect`, awaited."""
         if dsn is None:
             raise _one_shard()
-        return await super().aconnect(dsn, settings=settings)
+        return await super().aconnect(dsn, settings=settings, within=within)
 
     def pooled(self) -> AbstractContextManager[OwnConnection]:
         """Refuse, as :meth:`connect`."""
