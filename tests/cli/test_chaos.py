@@ -68,7 +68,7 @@ SABOTAGE = (
            select id from pgqueue_chaos.job_history where task = 'plain'
            and split_part(args->>'name', '/', 2)::bigint not in (select number from pgqueue_chaos.orders) limit 1)""",
     """delete from pgqueue_chaos.orders where number = (
-           select split_part(args->>'name', '/', 2)::bigint from pgqueue_chaos.job_history where task = 'flaky' limit 1)""",
+           select split_part(args->>'name', '/', 2)::bigint from pgqueue_chaos.job_history where task = 'written' limit 1)""",
 )
 
 

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import psycopg
 
-from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.chaos import tasks
 from pgqueue.cli.chaos.stage import Stage
-from pgqueue.cli.chaos.tasks import SCHEMA
 from pgqueue.errors import PgQueueError
 
 FAKETIME = ("libfaketimeMT.so.1", "libfaketime.so.1")
@@ -54,8 +52,7 @@ def stop(stage: Stage) -> Iterator[None]:
 def threads(stage: Stage) -> Iterator[None]:
     """Enqueue jobs that hold a thread each."""
     with suppress(psycopg.Error, PgQueueError), stage.connection() as connection:
-        queue = PgQueue(stage.dsn, schema=SCHEMA)
-        queue.enqueue_many([tasks.hog.call(HOG_SECONDS) for _ in range(HOGS)], connection=connection)
+        tasks.queue.enqueue_many([tasks.hog.call(HOG_SECONDS) for _ in range(HOGS)], connection=connection)
     yield
 
 

@@ -16,6 +16,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 T = TypeVar("T")
 LOCAL = "127.0.0.1"
 CHUNK = 1 << 16
+TURNS = 5
+"""Of the event loop, in which what was aborted is closed."""
 
 
 class Address(NamedTuple):
@@ -143,6 +145,8 @@ class Proxy:
         for server in self._servers:
             server.close()
         await self._cut()
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
