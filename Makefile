@@ -51,7 +51,7 @@ unit-oldest: $(VENV)/installed | debian-postgresql
 
 # Breaks the code in each of some 40 ways: the model or the history has to catch each.
 mutants: $(VENV)/installed
-	PGQUEUE_TEST_MUTANTS=all $(BIN)/pytest -q -k mutation tests/model
+	PGQUEUE_TEST_MUTANTS=all $(BIN)/pytest -q -k mutation --timeout 1800 tests/model
 
 # The model of a job's life with 1,000 sequences of steps, and all states of the protocol of claims.
 model: $(VENV)/installed

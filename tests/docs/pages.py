@@ -14,7 +14,7 @@ DOCS = ROOT / "docs"
 DECISIONS = DOCS / "adr"
 
 _COMMENT = re.compile(
-    r"^<!-- (?P<word>file|worker|output|errors|floors|states|setup)(?:: (?P<rest>.*))? -->$"
+    r"^<!-- (?P<word>file|worker|output|errors|floors|states|setup|trace)(?:: (?P<rest>.*))? -->$"
 )
 _FENCE = re.compile(r"^```(?P<language>\w*)$")
 

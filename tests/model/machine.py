@@ -110,6 +110,13 @@ class Life(RuleBasedStateMachine):
     def sweep(self) -> None:
         self.world.sweep()
 
+    @rule()
+    def all_workers_die(self) -> None:
+        self.world.pass_time(31.0)
+        self.world.sweep()
+        self.world.poll()
+        self.world.register()
+
     @precondition(lambda self: self.world.leases)
     @rule(data=st.data())
     def heartbeat(self, data: st.DataObject) -> None:
