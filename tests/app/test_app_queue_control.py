@@ -4,6 +4,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -11,8 +12,9 @@ from looking import ask, wait_until
 from running import Running
 from worker.helping import ended
 
-from pgqueue import JobState, Limit, PgQueue
-from pgqueue.errors import InvalidOption, QueueExists, UnknownQueue
+from pgqueue import Dead, JobState, Limit, PgQueue
+from pgqueue.errors import InvalidOption, QueueDrained, QueueExists, UnknownQueue
+from pgqueue.store.claim import WorkerInfo, register
 from pgqueue.values.queue_settings import NO_SETTINGS, QueueSettings
 
 
@@ -51,6 +53,39 @@ def test_a_pattern_stands_for_the_queues_that_there_are(queue: PgQueue) -> None:
     }
     assert queue.resume("*")
     assert not [one for one in known(queue).values() if one.paused_at]
+
+
+def test_a_pattern_stands_for_queues_of_dead_jobs_and_of_live_workers_too(queue: PgQueue) -> None:
+    queue.task(name="send", queue="mail-dead", max_attempts=1)(lambda: None).enqueue()
+    with queue.take(1, timeout=5) as jobs:
+        jobs[0].fail(Dead("no such address"))
+    for lease, entries in ((1, ["mail-served", "mail-a*", "!mail-not"]), (-1, ["mail-gone"])):
+        worker = WorkerInfo(uuid4(), "host", 1, 1, "0", entries)
+        queue.database.run(register(worker, timedelta(hours=lease)))
+    assert queue.pause("mail-*")
+    assert known(queue).keys() == {"mail-dead", "mail-served"}
+
+
+async def test_a_process_that_changes_a_queue_knows_it_at_once(queue: PgQueue) -> None:
+    """What others change acts within a second, as a process remembers for so long what a queue says."""
+    send = queue.task(name="send", queue="mail")(lambda: None)
+
+    async def sent() -> int:
+        return (await queue.ajob((await send.aenqueue()).id)).priority
+
+    assert await sent() == 0
+    queue.control.declare("mail", priority=5)
+    assert await sent() == 5
+    queue.control.set("mail", priority=6)
+    assert await sent() == 6
+    queue.control.drain("mail")
+    with pytest.raises(QueueDrained):
+        await sent()
+    queue.resume("mail")
+    assert await sent() == 6
+    await queue.control.adrain("mail")
+    with pytest.raises(QueueDrained):
+        await sent()
 
 
 def test_an_update_of_the_row_clears_who_paused_it(queue: PgQueue) -> None:

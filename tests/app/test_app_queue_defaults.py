@@ -11,7 +11,7 @@ from looking import ask, until
 from running import Running
 from worker.helping import ended
 
-from pgqueue import JobState, PgQueue, Retry, Unique, chain
+from pgqueue import Context, JobState, PgQueue, Retry, Throttle, Unique, chain
 from pgqueue.errors import QueueDrained
 from pgqueue.store import upkeep
 from pgqueue.values.queue_defaults import FRESH_FOR, Known
@@ -30,7 +30,11 @@ def ways(queue: PgQueue) -> Ways:
     def for_period(**options: Any) -> int:
         return task.using(unique_key="b", unique=Unique(period=timedelta(minutes=1)), **options).enqueue().id
 
+    def trailing(**options: Any) -> int:
+        return task.using(unique_key="e", unique=Throttle(60, trailing=True), **options).enqueue().id
+
     return {
+        "trailing": trailing,
         "plain": lambda **options: task.using(**options).enqueue().id,
         "delayed": lambda **options: task.using(delay=60, **options).enqueue().id,
         "many": lambda **options: queue.enqueue_many([task.using(**options).call()])[0].id,
@@ -53,6 +57,7 @@ def job_of(queue: PgQueue, flow: int) -> int:
 
 
 WAYS = (
+    "trailing",
     "plain",
     "delayed",
     "many",
@@ -109,6 +114,19 @@ async def test_the_jobs_of_a_drained_queue_run(queue: PgQueue, ways: Ways, runni
         await until(lambda: queue.job(job).state.ended)
     assert queue.job(job).state is JobState.SUCCEEDED
     assert [one.queue for one in queue.control.known() if one.drained_at] == ["mail"]
+
+
+async def test_a_flow_that_runs_adds_jobs_to_a_drained_queue(queue: PgQueue, running: Running) -> None:
+    late = queue.task(name="late", queue="mail")(lambda: None)
+
+    @queue.task(name="grow", max_attempts=1)
+    def grow(ctx: Context) -> None:
+        queue.control.drain("mail")
+        ctx.flow.add("late", late.call())
+
+    chain(grow.call()).enqueue()
+    async with running(queue):
+        await until(lambda: ask(queue, "select 1 from pgqueue.job_history where task = 'late'"))
 
 
 def test_the_sql_function_has_what_the_queue_says_and_refuses_a_drained_one(queue: PgQueue) -> None:

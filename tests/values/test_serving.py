@@ -24,6 +24,8 @@ NAMES = ("mail", "mail-a", "mail-bulk", "reports", "default")
         (["!mail-*"], (1, 0, 0, 1, 1)),
         (["*:2", "!mail", "!reports"], (0, 2, 2, 0, 2)),
         ({"*": 2, "mail": 9}, (9, 2, 2, 2, 2)),
+        (["mail-*:3", "*:2"], (2, 3, 3, 2, 2)),
+        (["*:2", "mail-*:3"], (2, 2, 2, 2, 2)),
     ],
 )
 def test_each_queue_has_the_weight_of_its_entry(given: Any, weights: tuple[int, ...]) -> None:
@@ -67,6 +69,11 @@ def test_a_strict_order_has_no_weights_and_needs_names() -> None:
         serving(["mail"], order="stricter")
     served = serving(["mail-*", "mail", "*"], order="strict")
     assert sorted(NAMES, key=served.place) == ["mail-a", "mail-bulk", "mail", "default", "reports"]
+
+
+def test_in_a_strict_order_a_name_has_its_own_place_and_the_first_pattern_that_of_the_others() -> None:
+    found = serving(["mail-*", "*", "mail-a"], order="strict")
+    assert sorted(NAMES, key=found.place) == ["mail-bulk", "default", "mail", "reports", "mail-a"]
 
 
 def test_declared_queues_are_those_that_a_pattern_stands_for() -> None:
