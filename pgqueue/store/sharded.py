@@ -148,11 +148,11 @@ class Sharded(Database):
             raise _one_shard()
         return await super().aconnect(dsn, settings=settings, within=within)
 
-    def pooled(self) -> AbstractContextManager[OwnConnection]:
+    def pooled(self) -> AbstractContextManager[OwnConnection]:  # type: ignore[override]  # never returns
         """Refuse, as :meth:`connect`."""
         raise _one_shard()
 
-    def apooled(self) -> AbstractAsyncContextManager[OwnAsyncConnection]:
+    def apooled(self) -> AbstractAsyncContextManager[OwnAsyncConnection]:  # type: ignore[override]  # never returns
         """Refuse, as :meth:`connect`."""
         raise _one_shard()
 

@@ -14,7 +14,7 @@ from worker.helping import ended
 
 from pgqueue import Dead, JobState, Limit, PgQueue
 from pgqueue.errors import InvalidOption, QueueDrained, QueueExists, UnknownQueue
-from pgqueue.store.claim import WorkerInfo, register
+from pgqueue.store.leases import WorkerInfo, register
 from pgqueue.values.queue_settings import NO_SETTINGS, QueueSettings
 
 

@@ -304,7 +304,9 @@ def caught(mutant: Mutant, dsn: str) -> BaseException | None:
                     suppress_health_check=list(HealthCheck),
                 ),
             )
-        except FlakyFailure as failure:  # it failed, and not in the same way when it was run again, as planners choose
+        except (
+            FlakyFailure
+        ) as failure:  # it failed, and not in the same way when it was run again, as planners choose
             return failure.exceptions[0]
         except HypothesisException:
             raise
