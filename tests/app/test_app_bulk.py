@@ -543,7 +543,7 @@ def test_a_preview_compares_no_group_with_the_others() -> None:
     """With 100,000 queues, it took minutes."""
     compared = 0
 
-    class Watched(Counted):
+    class Watched(Counted, frozen=True):
         def __eq__(self, other: object) -> bool:
             nonlocal compared
             compared += 1
