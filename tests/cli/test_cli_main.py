@@ -2,6 +2,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psycopg
 import pytest
 from cli.commands import pgqueue
 from click.testing import CliRunner
@@ -98,14 +99,20 @@ def test_a_missing_schema_is_one_line_with_the_remedy(empty_dsn: str) -> None:
     assert line.endswith("run `pgqueue migrate`")
 
 
-def test_what_the_server_refuses_is_one_line(dsn: str) -> None:
-    result = pgqueue(
-        "--dsn", f"{dsn}&options=-cdefault_transaction_read_only%3Don", "queues", "pause", "mail"
-    )
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("default_transaction_read_only%3Don", "the server takes no writes"),
+        ("lock_timeout%3D1", "the database refused: "),
+    ],
+)
+def test_what_the_server_refuses_is_one_line(dsn: str, setting: str, said: str) -> None:
+    with psycopg.connect(dsn) as locker:
+        locker.execute("lock table pgqueue.queues in exclusive mode")
+        result = pgqueue("--dsn", f"{dsn}&options=-c{setting}", "queues", "pause", "mail")
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
-    assert line.startswith("pgqueue: error: the database refused: ")
-    assert "read-only" in line
+    assert line.startswith(f"pgqueue: error: {said}")
 
 
 @pytest.mark.parametrize(

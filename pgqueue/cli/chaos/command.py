@@ -106,7 +106,7 @@ def chaos(
 ) -> None:
     """Put the queue under faults while it works, and check every promise.
 
-    Without a DSN it starts PostgreSQL servers of its own, and all faults happen. With --dsn it works in the schema
+    Without a DSN it starts PostgreSQL servers of its own, and all faults happen. With a DSN it works in the schema
     pgqueue_chaos of that database, which it makes and drops: use a staging database. Faults that would reach
     other programs are left out then. The last line is the verdict, and the exit code is 1 if a promise was broken.
     """
