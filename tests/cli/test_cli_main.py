@@ -99,6 +99,48 @@ def test_a_missing_schema_is_one_line_with_the_remedy(empty_dsn: str) -> None:
     assert line.endswith("run `pgqueue migrate`")
 
 
+def test_what_the_server_refuses_is_one_line(dsn: str) -> None:
+    with psycopg.connect(dsn) as connection:
+        connection.execute("alter table pgqueue.queues add check (name <> 'mail')")
+    refused = pgqueue("--dsn", dsn, "queues", "pause", "mail")
+    read_only = f"{dsn}&options=-cdefault_transaction_read_only%3Don"
+    not_written = pgqueue("--dsn", read_only, "queues", "pause", "mail")
+    for result, said in (
+        (refused, "the database refused: "),
+        (not_written, "the server takes no writes (cannot execute INSERT in a read-only transaction)"),
+    ):
+        assert result.exit_code == 2
+        (line,) = result.stderr.splitlines()
+        assert line.startswith(f"pgqueue: error: {said}")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["jobs", "list"],
+        ["migrate"],
+        ["migrate", "--check"],
+        ["queues", "pause", "mail"],
+        ["dead", "retry", "1"],
+    ],
+)
+def test_an_unreachable_database_is_one_line_without_the_password(words: list[str]) -> None:
+    result = pgqueue("--dsn", "postgresql://shop:sekret@localhost:1/shop", *words)
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("pgqueue: error: cannot connect to ")
+    assert "port=1" in line
+    assert "sekret" not in line
+
+
+def test_a_missing_schema_is_one_line_with_the_remedy(empty_dsn: str) -> None:
+    result = pgqueue("jobs", "list", dsn=empty_dsn)
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("pgqueue: error: ")
+    assert line.endswith("run `pgqueue migrate`")
+
+
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
