@@ -94,10 +94,26 @@ class World:
         self._runs: dict[str, Blocking] = {}
         for name in CLIENTS:
             raw = self._stack.enter_context(psycopg.connect(self.dsn, autocommit=True))
-            raw.execute("set lock_timeout = '3s'")
+            raw.execute("set lock_timeout = '1s'")
             self._raw[name], self._runs[name] = raw, Blocking(raw, self.catalogue)
         self._raw["other"].execute("create table if not exists effects (job bigint, attempt int)")
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin with nothing."""
+        self.close(commit=False)
         self._raw["other"].execute(EMPTIED)
+        self.now = NOON
+        for known in (
+            self.jobs,
+            self.leases,
+            self.workers,
+            self.claims,
+            self.stopped,
+            self.events,
+            self.out_of_line,
+        ):
+            known.clear()
         self.log(Declared(at=0, limit=LIMIT, most=1))
 
     # What happens.
