@@ -313,7 +313,7 @@ class World:
             if job.held is None:
                 continue
             held = job.held
-            named = {
+            named: dict[str, Any] = {
                 "job": job_id,
                 "worker": str(held.worker_id),
                 "attempt": held.attempt,
@@ -425,7 +425,12 @@ class World:
             job = self.jobs[one.id]
             job.status, job.attempts, job.held = "running", one.attempt, one
             self.claims.append(one)
-            named = {"job": one.id, "worker": str(one.worker_id), "attempt": one.attempt, "fence": one.fence}
+            named: dict[str, Any] = {
+                "job": one.id,
+                "worker": str(one.worker_id),
+                "attempt": one.attempt,
+                "fence": one.fence,
+            }
             self.log(Claimed(at=self.at, most=MOST, **named))
             self.log(Started(at=self.at, **named))
 
@@ -450,7 +455,12 @@ class World:
     def ended(self, one: Claim, how: str, state: str | None) -> None:
         """The answer to a verdict has come."""
         spent = how not in {"return", "snooze", "wait"}
-        named = {"job": one.id, "worker": str(one.worker_id), "attempt": one.attempt, "fence": one.fence}
+        named: dict[str, Any] = {
+            "job": one.id,
+            "worker": str(one.worker_id),
+            "attempt": one.attempt,
+            "fence": one.fence,
+        }
         self.log(Ended(at=self.at, state=state, spent=spent, **named))  # type: ignore[arg-type]  # a state
         if state is not None and self.heard(one):
             self.apply(self.jobs[one.id], how, state)
