@@ -117,49 +117,6 @@ def test_what_the_server_refuses_is_one_line(dsn: str) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ["jobs", "list"],
-        ["migrate"],
-        ["migrate", "--check"],
-        ["queues", "pause", "mail"],
-        ["dead", "retry", "1"],
-    ],
-)
-def test_an_unreachable_database_is_one_line_without_the_password(words: list[str]) -> None:
-    result = pgqueue("--dsn", "postgresql://shop:sekret@localhost:1/shop", *words)
-    assert result.exit_code == 2
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("pgqueue: error: cannot connect to ")
-    assert "port=1" in line
-    assert "sekret" not in line
-
-
-def test_a_missing_schema_is_one_line_with_the_remedy(empty_dsn: str) -> None:
-    result = pgqueue("jobs", "list", dsn=empty_dsn)
-    assert result.exit_code == 2
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("pgqueue: error: ")
-    assert line.endswith("run `pgqueue migrate`")
-
-
-@pytest.mark.parametrize(
-    ("setting", "said"),
-    [
-        ("default_transaction_read_only%3Don", "the server takes no writes"),
-        ("lock_timeout%3D1", "the database refused: "),
-    ],
-)
-def test_what_the_server_refuses_is_one_line(dsn: str, setting: str, said: str) -> None:
-    with psycopg.connect(dsn) as locker:
-        locker.execute("lock table pgqueue.queues in exclusive mode")
-        result = pgqueue("--dsn", f"{dsn}&options=-c{setting}", "queues", "pause", "mail")
-    assert result.exit_code == 2
-    (line,) = result.stderr.splitlines()
-    assert line.startswith(f"pgqueue: error: {said}")
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
         ["--dsn", "{}", "jobs", "list"],
         ["jobs", "--dsn", "{}", "list"],
         ["jobs", "list", "--dsn", "{}"],

@@ -12,8 +12,8 @@ from model.world import World
 from pgqueue.store.catalogue import catalogue_of
 
 EXAMPLES = int(os.environ.get("PGQUEUE_TEST_MODEL", "25"))
-IN_THE_SUITE = 3, 8, 17, 22
-"""Places of mutations that are caught within a second or two; ``make mutants`` tries all."""
+IN_THE_SUITE = 1, 3, 7, 9, 14, 20, 24, 32, 36
+"""Places of some mutations in the list; ``make mutants`` tries all."""
 TRIED = range(len(MUTANTS)) if "PGQUEUE_TEST_MUTANTS" in os.environ else IN_THE_SUITE
 
 

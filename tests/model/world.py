@@ -94,10 +94,26 @@ class World:
         self._runs: dict[str, Blocking] = {}
         for name in CLIENTS:
             raw = self._stack.enter_context(psycopg.connect(self.dsn, autocommit=True))
-            raw.execute("set lock_timeout = '3s'")
+            raw.execute("set lock_timeout = '1s'")
             self._raw[name], self._runs[name] = raw, Blocking(raw, self.catalogue)
         self._raw["other"].execute("create table if not exists effects (job bigint, attempt int)")
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin with nothing."""
+        self.close(commit=False)
         self._raw["other"].execute(EMPTIED)
+        self.now = NOON
+        for known in (
+            self.jobs,
+            self.leases,
+            self.workers,
+            self.claims,
+            self.stopped,
+            self.events,
+            self.out_of_line,
+        ):
+            known.clear()
         self.log(Declared(at=0, limit=LIMIT, most=1))
 
     # What happens.
@@ -297,7 +313,7 @@ class World:
             if job.held is None:
                 continue
             held = job.held
-            named = {
+            named: dict[str, Any] = {
                 "job": job_id,
                 "worker": str(held.worker_id),
                 "attempt": held.attempt,
@@ -409,7 +425,12 @@ class World:
             job = self.jobs[one.id]
             job.status, job.attempts, job.held = "running", one.attempt, one
             self.claims.append(one)
-            named = {"job": one.id, "worker": str(one.worker_id), "attempt": one.attempt, "fence": one.fence}
+            named: dict[str, Any] = {
+                "job": one.id,
+                "worker": str(one.worker_id),
+                "attempt": one.attempt,
+                "fence": one.fence,
+            }
             self.log(Claimed(at=self.at, most=MOST, **named))
             self.log(Started(at=self.at, **named))
 
@@ -434,7 +455,12 @@ class World:
     def ended(self, one: Claim, how: str, state: str | None) -> None:
         """The answer to a verdict has come."""
         spent = how not in {"return", "snooze", "wait"}
-        named = {"job": one.id, "worker": str(one.worker_id), "attempt": one.attempt, "fence": one.fence}
+        named: dict[str, Any] = {
+            "job": one.id,
+            "worker": str(one.worker_id),
+            "attempt": one.attempt,
+            "fence": one.fence,
+        }
         self.log(Ended(at=self.at, state=state, spent=spent, **named))  # type: ignore[arg-type]  # a state
         if state is not None and self.heard(one):
             self.apply(self.jobs[one.id], how, state)
