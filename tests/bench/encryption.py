@@ -5,6 +5,7 @@ Run it: ``python tests/bench/encryption.py``. It needs no database.
 
 import os
 from collections.abc import Callable
+from functools import partial
 from timeit import repeat
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -32,9 +33,9 @@ def main() -> None:
         data = b'{"text":"%s"}' % (b"a" * (size - 11))
         text = codec.encode(data, PART)
         took = [
-            best(lambda data=data: bare.encrypt(nonce, data, None)),  # type: ignore[misc]  # bound here
-            best(lambda data=data: codec.encode(data, PART)),  # type: ignore[misc]
-            best(lambda text=text: codec.decode(text, PART)),  # type: ignore[misc]
+            best(partial(bare.encrypt, nonce, data, None)),
+            best(partial(codec.encode, data, PART)),
+            best(partial(codec.decode, text, PART)),
         ]
         print("{:6} bytes: AES-GCM {:5.1f}, encode {:5.1f}, decode {:5.1f}".format(size, *took))  # noqa: T201
     print(f"a key: {best(lambda: codec.key('order:42')):.1f}")  # noqa: T201
