@@ -5,8 +5,7 @@ plan goes is decided in :mod:`pgqueue.store.routes`, and what is known of the da
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 from pgqueue.errors import ConfigurationError, ConnectionFailed
 from pgqueue.store.connection import OwnAsyncConnection, OwnConnection
@@ -148,11 +147,11 @@ class Sharded(Database):
             raise _one_shard()
         return await super().aconnect(dsn, settings=settings, within=within)
 
-    def pooled(self) -> AbstractContextManager[OwnConnection]:  # type: ignore[override]  # never returns
+    def pooled(self) -> NoReturn:
         """Refuse, as :meth:`connect`."""
         raise _one_shard()
 
-    def apooled(self) -> AbstractAsyncContextManager[OwnAsyncConnection]:  # type: ignore[override]  # never returns
+    def apooled(self) -> NoReturn:
         """Refuse, as :meth:`connect`."""
         raise _one_shard()
 
