@@ -12,7 +12,7 @@ SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
 # The tests start some 300 Python processes; without compiled modules each needs 0.15 s of CPU more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-pipeline test beside check unit unit-oldest format pictures bench clean
+.PHONY: demo demo-pipeline test beside check unit unit-oldest archive format pictures bench clean
 
 demo: $(VENV)/demo
 	@$(BIN)/pgqueue demo
@@ -73,6 +73,12 @@ $(VENV)/demo $(VENV)/demo-pipeline $(VENV)/installed: pyproject.toml
 	@test $(VENV)/installed -nt pyproject.toml || { echo "installing pgqueue[$(EXTRAS)] into $(VENV)"; \
 	    $(INSTALL) -e ".[$(EXTRAS)]"; }
 	@touch $@
+
+# Optional, for who runs the suite more than once: Spark's classes as Java maps them into its memory. Writing them takes as much
+# CPU as one run then saves (tests/java.py).
+archive: $(VENV)/spark.jsa
+$(VENV)/spark.jsa: $(VENV)/installed | java
+	@$(BIN)/python tests/java.py $@
 
 .PHONY: pgbouncer debian-postgresql java chromium tmux promtool
 pgbouncer:
