@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 from cli.commands import only_row, pgqueue, printed
-from programs import Program
+from programs import Program, ran
 
 from pgqueue import PgQueue
 from pgqueue.cli.bench import costs, loads, place, processes, snapshot, soak
@@ -375,13 +375,10 @@ def test_a_contender_that_fails_is_reported_with_its_last_words() -> None:
 
 def test_the_harness_finds_the_verbs_and_the_words_that_it_expects(empty_dsn: str) -> None:
     def said(*words: str, **settings: str) -> Any:
-        done = subprocess.run(  # noqa: S603 - our own words
-            [sys.executable, PEER, *words],
-            env=os.environ | {"DSN": empty_dsn} | settings,
-            capture_output=True,
-            text=True,
-            check=True,
+        done = ran(
+            [str(PEER), *words], env=os.environ | {"DSN": empty_dsn} | settings, cwd=PEER.parent, timeout=60
         )
+        assert done.returncode == 0, done.stderr
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
         return json.loads(lines[-1]) if lines else None
 

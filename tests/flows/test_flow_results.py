@@ -10,6 +10,7 @@ from flows.world import World, every_world
 from pgqueue import Context, JobState, Task, Workflow, chain, group, result
 from pgqueue.app.flow_handle import FlowHandle
 from pgqueue.errors import FlowError, InvalidOption, SignalRefused
+from pgqueue.values.flow import PORTION
 
 world = every_world
 STORED = pytest.mark.parametrize("world", ["database", "transaction"], indirect=True)
@@ -272,7 +273,7 @@ def test_what_is_added_in_the_jobs_own_transaction_commits_with_it(world: World)
     assert world.states == ["failed", "succeeded"]
 
 
-@pytest.mark.parametrize("items", [[], ["a"], [f"item {n}" for n in range(700)]])
+@pytest.mark.parametrize("items", [[], ["a"], [f"item {n}" for n in range(PORTION + 1)]])
 def test_a_map_runs_a_job_for_each_item_and_what_follows_waits_for_all(
     world: World, items: list[str]
 ) -> None:

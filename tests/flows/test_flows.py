@@ -13,6 +13,7 @@ from neighbours.places import MINUTE
 from pgqueue import JobState, Observer, Outcome, Unique, Workflow, chain, group
 from pgqueue.errors import FlowRefused, InvalidOption
 from pgqueue.testing import assert_enqueued, dying
+from pgqueue.values.flow import PORTION
 from pgqueue.values.job import Enqueued, NewJob
 
 world = every_world
@@ -163,11 +164,12 @@ def test_a_chain_longer_than_one_transaction_cancels_is_cancelled_to_its_end(wor
     "world", ["memory", "database"], indirect=True
 )  # one transaction would take a minute
 def test_a_large_group_behind_a_step_is_released_whole(world: World) -> None:
+    count = 2 * PORTION + 1
     chain(
-        world.note.call("first"), group([world.note.call(n) for n in range(2000)]), world.note.call("last")
+        world.note.call("first"), group([world.note.call(n) for n in range(count)]), world.note.call("last")
     ).enqueue()
     world.run()
-    assert world.noted == ["first", *range(2000), "last"]
+    assert world.noted == ["first", *range(count), "last"]
     assert world.states == ["succeeded"]
     assert world.waiting == 0
 

@@ -5,14 +5,18 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import psycopg
 import pytest
+from _pytest.config import default_plugins
+from programs import ran
 
 from pgqueue.embedded import embedded_server
 from pgqueue.testing.databases import hasten
 
+PYTEST = ("pytest", *(f"_pytest.{name}" for name in default_plugins))
 APP = """
 from pgqueue import PgQueue
 
@@ -98,18 +102,29 @@ def _configure(folder: Path, *more: str) -> None:
 
 
 def _pytest(folder: Path, *words: str, **environment: str) -> str:
-    """What pytest says of a suite; our own plugins for tests are left out, a user need not have them."""
-    left_out = ("postgresql", "pytest_postgresql", "asyncio", "timeout", "hypothesispytest", "django")
-    ended = subprocess.run(  # noqa: S603 - our own words
-        [sys.executable, "-m", "pytest", "-rA", *(f"-pno:{name}" for name in left_out), *words],
-        cwd=folder,
-        env={"PATH": os.environ["PATH"], "HOME": str(folder)} | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
+    """What pytest says of a suite, in a fork of a process that has imported pytest's own modules and :mod:`pgqueue`."""
+    ended = ran(_words(*words), libraries=PYTEST, cwd=folder, env=_bare(folder, environment), timeout=100)
     return ended.stdout + ended.stderr
+
+
+def _pytest_from_the_start(folder: Path) -> str:
+    """The same, in a new Python."""
+    ended = subprocess.run(  # noqa: S603 - our own words
+        [sys.executable, *_words()], cwd=folder, env=_bare(folder, {}), capture_output=True, text=True, check=False,
+        timeout=100,
+    )  # fmt: skip
+    return ended.stdout + ended.stderr
+
+
+def _words(*words: str) -> list[str]:
+    """pytest's command; the other plugins that are installed here are left out, a user need not have them."""
+    needed = {"pgqueue", "xdist"} if "-n" in words else {"pgqueue"}
+    left_out = sorted({plugin.name for plugin in entry_points(group="pytest11")} - needed)
+    return ["-m", "pytest", "-rA", *(f"-pno:{name}" for name in left_out), *words]
+
+
+def _bare(folder: Path, environment: dict[str, str]) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "HOME": str(folder)} | environment
 
 
 def _databases(dsn: str) -> set[str]:
@@ -195,14 +210,13 @@ def test_what_is_not_used_is_not_loaded(tmp_path: Path) -> None:
         "    assert names.isdisjoint(sys.modules)\n",
         encoding="utf-8",
     )
-    said = _pytest(tmp_path)
+    said = _pytest_from_the_start(tmp_path)
     assert "1 passed" in said, said
 
 
 def test_help_shows_the_options_and_fixtures_show_their_words(tmp_path: Path) -> None:
-    assert all(
-        word in _pytest(tmp_path, "--help") for word in ("--pgqueue-dsn", "pgqueue_dsn", "pgqueue_app")
-    )
+    helped = _pytest(tmp_path, "--help")
+    assert all(word in helped for word in ("--pgqueue-dsn", "pgqueue_dsn", "pgqueue_app"))
     shown = _pytest(tmp_path, "--fixtures")
     for name in ("app", "clock", "memory", "eager", "server", "databases", "dsn", "queue"):
         assert re.search(rf"^pgqueue_{name}\b.*\n    \w", shown, re.MULTILINE), name

@@ -152,7 +152,7 @@ def _application(dsn: str, folder: Path, master: str) -> list[str]:
     return submitted(str(Path(cluster_app.__file__)), *words, master=master, conf=conf)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)  # the first of them waits for the application
 def test_an_export_that_was_submitted_to_a_cluster_is_exact_though_an_executor_is_killed(run: Run) -> None:
     lake = run.lake(cluster_app.FIRST)
     assert run.killed == 1
@@ -161,7 +161,7 @@ def test_an_export_that_was_submitted_to_a_cluster_is_exact_though_an_executor_i
     assert {one.finding for one in verify(no_session, run.queue.database, lake)} == {Finding.VERIFIED}
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)  # the first of them waits for the application
 def test_an_export_whose_driver_is_killed_while_it_writes_is_exact_when_it_is_run_again(run: Run) -> None:
     lake = run.lake(cluster_app.LAST)
     assert lake.days() == []
@@ -174,7 +174,7 @@ def test_an_export_whose_driver_is_killed_while_it_writes_is_exact_when_it_is_ru
     assert {one.finding for one in verify(no_session, run.queue.database, lake)} == {Finding.VERIFIED}
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)  # the first of them waits for the application
 def test_on_a_cluster_each_part_of_the_pipeline_is_exact_though_executors_are_killed(run: Run) -> None:
     """Source, shuffle, stream, sink, a sink with two attempts of a task at a time, roll-up, report: in one application."""
     found = {path.stem: json.loads(path.read_text()) for path in run.folder.glob("*.json")}
