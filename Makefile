@@ -12,11 +12,7 @@ SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
 # The tests start some 300 Python processes; without compiled modules each needs 0.15 s of CPU more.
 unexport PYTHONDONTWRITEBYTECODE
 
-<<<<<<< HEAD
-.PHONY: demo demo-pipeline test beside check unit unit-oldest mutants model chaos format pictures bench sbom audit clean
-=======
-.PHONY: demo demo-pipeline test beside check unit unit-oldest archive format pictures bench clean
->>>>>>> suite
+.PHONY: demo demo-pipeline test beside check unit unit-oldest mutants model chaos archive format pictures bench sbom audit clean
 
 demo: $(VENV)/demo
 	@$(BIN)/pgqueue demo
@@ -112,17 +108,13 @@ $(VENV)/demo $(VENV)/demo-pipeline $(VENV)/installed: pyproject.toml
 	    $(INSTALL) -e ".[$(EXTRAS)]"; }
 	@touch $@
 
-<<<<<<< HEAD
-.PHONY: pgbouncer debian-postgresql java chromium tmux promtool faketime
-=======
 # Optional, for who runs the suite more than once: Spark's classes as Java maps them into its memory. Writing them takes as much
 # CPU as one run then saves (tests/java.py).
 archive: $(VENV)/spark.jsa
 $(VENV)/spark.jsa: $(VENV)/installed | java
 	@$(BIN)/python tests/java.py $@
 
-.PHONY: pgbouncer debian-postgresql java chromium tmux promtool
->>>>>>> suite
+.PHONY: pgbouncer debian-postgresql java chromium tmux promtool faketime
 pgbouncer:
 	@command -v pgbouncer >/dev/null || test -x /usr/sbin/pgbouncer || { echo "installing pgbouncer (Debian package)"; \
 	    $(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq pgbouncer >/dev/null; }
