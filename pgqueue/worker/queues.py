@@ -201,9 +201,9 @@ def _asked_at_each_look(served: Serving) -> Sequence[str]:
     """
     if served.is_plain:
         return ()
-    entries = (
-        takewhile(lambda entry: not is_pattern(entry), served.weights) if served.strict else served.names
-    )
+    entries: Iterable[str] = served.names
+    if served.strict:
+        entries = takewhile(lambda entry: not is_pattern(entry), served.weights)
     return served.filtered(entries)[: MOST_ASKED - 1]
 
 

@@ -1,6 +1,7 @@
 """A worker serves queues by weights, in a strict order, by patterns and without what is excluded."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from looking import ask, until
@@ -125,7 +126,7 @@ def test_weights_and_a_strict_order_contradict_each_other(queue: PgQueue) -> Non
         Worker(queue, queues={"mail": 5}, order="strict")
 
 
-@pytest.mark.parametrize("of_limited_tasks", [("mail",), ("reports",), ("mail", "reports")])
+@pytest.mark.parametrize("of_limited_tasks", [("mail",), ("half reports",), ("mail", "reports")])
 async def test_weights_hold_also_where_limited_jobs_wait_in_their_lanes(
     queue: PgQueue, running: Running, order: list[str], of_limited_tasks: tuple[str, ...]
 ) -> None:
@@ -148,17 +149,18 @@ async def test_a_strict_order_holds_also_where_limited_jobs_wait_in_their_lanes(
 
 
 def fill_limited(queue: PgQueue, order: list[str], limited: tuple[str, ...], **jobs: int) -> None:
-    """Enqueue so many jobs to each queue; those of some queues are of a task with one lane for each number, never full."""
+    """Enqueue so many jobs to each queue. All or ``half`` of those of some are of a task with seven lanes, which are never full."""
 
     @queue.task(name="note_limited", limit=Limit(1_000, by="lane"))
     async def note_limited(ctx: Context, lane: int) -> None:  # noqa: ARG001 - names the lane
         order.append(ctx.job.queue)
 
     note = queue.tasks["note"]
+    calls: list[Any] = []
     for name, count in jobs.items():
-        queue.enqueue_many(
-            note_limited.using(queue=name).call(number % 7)
-            if name in limited
-            else note.using(queue=name).call()
-            for number in range(count)
-        )
+        for number in range(count):
+            if name in limited or (f"half {name}" in limited and number % 2):
+                calls.append(note_limited.using(queue=name).call(number % 7))
+            else:
+                calls.append(note.using(queue=name).call())
+    queue.enqueue_many(calls)
