@@ -104,7 +104,7 @@ def test_what_the_server_refuses_is_one_line(dsn: str) -> None:
     )
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
-    assert line.startswith("pgqueue: error: the database refused: ")
+    assert line.startswith("pgqueue: error: the server takes no writes")
     assert "read-only" in line
 
 
