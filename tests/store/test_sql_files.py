@@ -222,6 +222,8 @@ def test_no_index_but_the_keys_has_entries_of_running_jobs(busy_database: psycop
         "select indexname, indexdef from pg_indexes where schemaname = 'pgqueue' and tablename = 'jobs'"
     )
     indices = dict(busy_database.execute(statement).fetchall())
+    assert "jobs_shard_key" in indices, "only shards have it, and only jobs with keys are in it"
+    del indices["jobs_shard_key"]
     assert indices.keys() == {
         "jobs_pkey",
         "jobs_unique_key",
