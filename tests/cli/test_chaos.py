@@ -4,6 +4,7 @@ import json
 import subprocess
 from typing import Any
 
+import msgspec
 import psycopg
 import pytest
 from click.testing import CliRunner
@@ -109,11 +110,36 @@ def test_a_killed_workers_job_may_be_claimed_again() -> None:
     assert not found.violations
 
 
-def test_a_claim_that_a_crash_forgot_and_a_verdict_whose_answer_was_lost_are_no_broken_promise() -> None:
+def test_a_claim_that_a_crash_forgot_is_no_broken_promise() -> None:
+    """The attempt still runs when its job is claimed again; only a crash between the two claims excuses that."""
     again = [*claimed(5.0, "b", 2), *DONE]
-    assert not judged(history(*claimed(3.5, "a", 2), *again), crashes=[(4.0, 4.5)])
-    assert judged(history(*claimed(2.5, "a", 2), *again), crashes=[(4.0, 4.5)])
-    assert not judged(history(*claimed(1.0, "a"), Stopped(at=4.0, job=JOB, worker="a", attempt=1), *again))
+    soon, crash = history(*claimed(3.5, "a", 2), *again), (4.0, 4.5)
+    assert not judged(soon, crashes=[crash])
+    assert judged(soon, crashes=[(6.0, 6.5)], faults=[(3.0, 7.0)])
+    assert judged(soon, crashes=[(5.1, 5.5)], faults=[(5.1, 7.0)])
+    assert judged(history(*claimed(2.5, "a", 2), *again), crashes=[crash], faults=[crash])
+
+
+def test_a_verdict_whose_answer_a_fault_kept_back_is_no_broken_promise() -> None:
+    """The attempt has stopped, or never started, before its job is claimed again, and a fault lies between."""
+    again = [*claimed(5.0, "b", 2), *DONE]
+    claim, start = claimed(1.0, "a")
+    stopped = history(claim, start, Stopped(at=4.0, job=JOB, worker="a", attempt=1), *again)
+    for lines in (stopped, history(claim, *again)):
+        assert not judged(lines, faults=[(2.0, 3.0)])
+        assert judged(lines, faults=[(5.5, 6.0)])
+        assert judged(lines)
+    late = history(claim, start, Stopped(at=5.5, job=JOB, worker="a", attempt=1), *again)
+    assert judged(late, faults=[(2.0, 3.0)])
+
+
+def test_equal_attempts_of_one_worker_are_told_apart_by_their_fences() -> None:
+    """A crash forgot the claim, and the same worker has claimed the job again as the same attempt."""
+    first = [msgspec.structs.replace(one, fence=1) for one in claimed(3.5, "b", 2)]
+    second = [msgspec.structs.replace(one, fence=2) for one in [*claimed(5.0, "b", 2), *DONE]]
+    assert not judged(history(*first, *second), crashes=[(4.0, 4.5)])
+    refused = Ended(at=6.0, job=JOB, worker="b", attempt=2, state="succeeded", fence=1)
+    assert judged(history(*first, refused, *second), crashes=[(4.0, 4.5)])
 
 
 def test_a_step_that_runs_again_after_the_next_one_has_begun_is_a_broken_promise() -> None:

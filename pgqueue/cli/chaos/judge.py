@@ -32,7 +32,7 @@ from pgqueue.values.history.events import (
     Started,
     Violation,
 )
-from pgqueue.values.history.index import History
+from pgqueue.values.history.index import History, Turn
 from pgqueue.values.history.rules import Rules
 
 RULES = Rules(drained=True)
@@ -71,6 +71,7 @@ def judge(
     left: Mapping[int, Gone],
     forgotten: Sequence[Span] = (),
     crashes: Sequence[Span] = (),
+    faults: Sequence[Span] = (),
 ) -> Judged:
     """Judge a run.
 
@@ -81,6 +82,7 @@ def judge(
         left: when processes were gone, by process.
         forgotten: the spans of time in which commits may have been lost.
         crashes: the spans of time in which a server may have crashed.
+        faults: the spans of time in which an answer may not have reached a worker.
     """
     seen = list(looked)
     jobs = sum(isinstance(event, Recorded | Live) for event in seen)
@@ -91,7 +93,7 @@ def judge(
     if exempt:
         seen = [event for event in seen if getattr(event, "job", None) not in exempt]
     seen += _gone(read.workers, left)
-    seen += unanswered(seen, crashes)
+    seen += unanswered(seen, crashes, faults)
     seen.append(Declared(at=0.0, limit=LIMIT, most=MOST_AT_ONCE))
     violations = [*check(seen, RULES, most=MOST), *steps_again(read.steps)]
     return Judged(jobs, violations, len(lost), len(exempt))
@@ -132,13 +134,14 @@ def _gone(workers: Mapping[str, int], left: Mapping[int, Gone]) -> Iterator[Left
             yield Left(at=left[process].at, worker=worker, returned=left[process].returned)
 
 
-def unanswered(events: Sequence[Event], crashes: Sequence[Span]) -> Iterator[Ended]:
+def unanswered(events: Sequence[Event], crashes: Sequence[Span], faults: Sequence[Span]) -> Iterator[Ended]:
     """The ends of claims that no line tells of, of jobs that were claimed again.
 
-    A worker that was cut off while it sent a verdict, or returned a claim, is not told whether that was done, and a claim is not
-    on disk when the worker is told of it, so a server that crashes within :data:`FORGETS` seconds may forget it. What is taken
-    for ended here has stopped, never started, or is such a claim: an attempt that still ran when its job was claimed again stays
-    what it is, a violation.
+    - A claim is not on disk when the worker is told of it. A server that crashes within :data:`FORGETS` seconds may forget it.
+    - A worker that was cut off while it sent a verdict, or returned a claim, is not told whether that was done. Without a fault
+      between the two claims there was no such cut. The attempt has stopped by then, or never started.
+
+    An attempt that still ran when its job was claimed again stays what it is, a violation, unless a crash may have forgotten it.
     """
     claims = Counter(event.job for event in events if isinstance(event, Claimed))
     again = {job for job, count in claims.items() if count > 1}
@@ -146,16 +149,25 @@ def unanswered(events: Sequence[Event], crashes: Sequence[Span]) -> Iterator[End
     for life in history.lives.values():
         turns = sorted((turn for turn in life.turns if turn.claimed is not None), key=_since)
         for turn, later in pairwise(turns):
-            at = turn.since
-            if turn.closed is not None:
-                continue
-            if not any(begin - FORGETS <= at <= end for begin, end in crashes) and turn.started is not None:
-                if turn.stopped is None or turn.stopped.at > later.since:
-                    continue
-                at = turn.stopped.at
-            yield Ended(
-                at=at, job=life.job, worker=turn.worker, attempt=turn.attempt, state="ready", spent=False
-            )
+            if turn.closed is None and turn.superseded is None:
+                yield from _end(turn, later, life.job, crashes, faults)
+
+
+def _end(
+    turn: Turn, later: Turn, job: JobName, crashes: Sequence[Span], faults: Sequence[Span]
+) -> Iterator[Ended]:
+    """The end of one claim, if it may have ended before the later one."""
+    superseded = Ended(
+        at=turn.since, job=job, worker=turn.worker, attempt=turn.attempt, state=None, fence=turn.fence
+    )
+    if any(begin - FORGETS <= turn.since <= end and begin <= later.since for begin, end in crashes):
+        yield superseded
+    elif not any(begin <= later.since and turn.since <= end for begin, end in faults):
+        return
+    elif turn.started is None:
+        yield superseded
+    elif turn.stopped is not None and turn.stopped.at <= later.since:
+        yield msgspec.structs.replace(superseded, at=turn.stopped.at, state="ready", spent=False)
 
 
 def touched(events: Iterable[Event], spans: Sequence[Span]) -> frozenset[JobName]:

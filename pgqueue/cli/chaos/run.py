@@ -167,6 +167,7 @@ def _happen(stage: Stage, fault: Fault) -> Happened:
         served = max(served, stage.taken_over_at)
     if fault.after is not None:
         fault.after(stage)
+    stage.faults.append((began, time.monotonic() + stage.lease))
     return Happened(fault.name, ended - began, None if served is None else served - ended)
 
 
@@ -227,4 +228,5 @@ def account(stage: Stage, outcome: Outcome) -> None:
             left=stage.fleet.left,
             forgotten=stage.forgotten,
             crashes=stage.crashes,
+            faults=stage.faults,
         )

@@ -49,12 +49,12 @@ def log() -> HistoryLog:
 @contextmanager
 def logged(ctx: Context, name: str) -> Iterator[None]:
     """Log an attempt's start and its end."""
-    worker = str(ctx.job.worker_id)
-    log().write(Started(at=time.monotonic(), job=name, worker=worker, attempt=ctx.attempt))
+    worker, attempt, fence = str(ctx.job.worker_id), ctx.attempt, ctx.job.fence
+    log().write(Started(at=time.monotonic(), job=name, worker=worker, attempt=attempt, fence=fence))
     try:
         yield
     finally:
-        log().write(Stopped(at=time.monotonic(), job=name, worker=worker, attempt=ctx.attempt))
+        log().write(Stopped(at=time.monotonic(), job=name, worker=worker, attempt=attempt, fence=fence))
 
 
 if (writing := observer(log)) is not None:
