@@ -18,7 +18,16 @@ from pgqueue.cli.chaos.report import complaints
 from pgqueue.cli.chaos.run import Outcome
 from pgqueue.cli.chaos.stage import Stage
 from pgqueue.cli.main import main
-from pgqueue.values.history.events import Claimed, Ended, Enqueued, Event, Recorded, Started, Stopped
+from pgqueue.values.history.events import (
+    Claimed,
+    Ended,
+    Enqueued,
+    Event,
+    Reclaimed,
+    Recorded,
+    Started,
+    Stopped,
+)
 
 CHEAP = "kill,freeze,stop,cut,refuse,delay,silence,half,backends,row-locks,table-lock,snapshot,timeouts,vacuum-full,reindex"
 OF_SERVERS = "connections,restart-fast,restart-immediate,disk-full,failover,pooler,clock,threads"
@@ -33,8 +42,8 @@ def test_every_promise_holds_under_each_fault_and_the_last_line_says_so() -> Non
     with Program(["-m", "pgqueue", "chaos", *words], stdout=pipe, stderr=pipe) as process:
         told, lines = process.communicate()
     found = json.loads(told)
-    assert process.returncode == 0, lines
     assert (found["lost"], found["double_effects"], found["broken"]) == (0, 0, []), lines
+    assert process.returncode == 0, lines
     assert lines.splitlines()[-1].startswith("KEPT: "), lines
     assert found["recoveries"].keys() >= set(f"{CHEAP},{OF_SERVERS}".split(",")) - found["left_out"].keys()
 
@@ -140,6 +149,26 @@ def test_equal_attempts_of_one_worker_are_told_apart_by_their_fences() -> None:
     assert not judged(history(*first, *second), crashes=[(4.0, 4.5)])
     refused = Ended(at=6.0, job=JOB, worker="b", attempt=2, state="succeeded", fence=1)
     assert judged(history(*first, refused, *second), crashes=[(4.0, 4.5)])
+
+
+def test_a_verdict_of_which_the_line_comes_late_is_taken_for_recorded_when_its_task_had_stopped() -> None:
+    first = [*claimed(1.0, "a"), Stopped(at=4.9, job=JOB, worker="a", attempt=1)]
+    told = Ended(at=5.4, job=JOB, worker="a", attempt=1, state="scheduled")
+    assert not judged(history(*first, told, *claimed(5.0, "b", 2), *DONE))
+    assert judged(history(*first, told, *claimed(4.5, "b", 2), *DONE))
+    ended = msgspec.structs.replace(told, state="succeeded")
+    assert judged(history(*first, ended, *claimed(5.5, "b", 2), *DONE))
+
+
+@pytest.mark.parametrize(("at", "broken"), [(4.0, 0), (7.0, 1)])
+def test_a_worker_that_stops_leaves_no_job_behind_unless_it_lost_its_lease_before(
+    at: float, broken: int
+) -> None:
+    """One that lost its lease goes on with a new id, and what others have taken over before was never its to return."""
+    lost = Reclaimed(at=at, job=1, worker="a", attempt=1, state="scheduled")
+    lines = [*history(*claimed(1.0, "a"), process=7), *history(lost, *claimed(7.5, "b", 2), *DONE)]
+    found = judge.judge(lines, LOOKED, {1: JOB}, left={7: Gone(6.0, returned=True)}).violations
+    assert [one.promise for one in found] == [6] * broken
 
 
 def test_a_step_that_runs_again_after_the_next_one_has_begun_is_a_broken_promise() -> None:

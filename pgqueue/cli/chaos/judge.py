@@ -32,7 +32,7 @@ from pgqueue.values.history.events import (
     Started,
     Violation,
 )
-from pgqueue.values.history.index import History, Turn
+from pgqueue.values.history.index import ENDED, History, Life, Turn
 from pgqueue.values.history.rules import Rules
 
 RULES = Rules(drained=True)
@@ -92,8 +92,9 @@ def judge(
     lost = _acknowledged(seen) & exempt - set(names.values())
     if exempt:
         seen = [event for event in seen if getattr(event, "job", None) not in exempt]
-    seen += _gone(read.workers, left)
+    seen += _gone(read.workers, left, seen)
     seen += unanswered(seen, crashes, faults)
+    seen = heard_late(seen)
     seen.append(Declared(at=0.0, limit=LIMIT, most=MOST_AT_ONCE))
     violations = [*check(seen, RULES, most=MOST), *steps_again(read.steps)]
     return Judged(jobs, violations, len(lost), len(exempt))
@@ -127,11 +128,42 @@ def _acknowledged(events: Iterable[Event]) -> set[JobName]:
     return {one.job for one in events if isinstance(one, Enqueued) and one.commit == "acknowledged"}
 
 
-def _gone(workers: Mapping[str, int], left: Mapping[int, Gone]) -> Iterator[Left]:
-    """When workers were gone, by the ends of their processes."""
+def _gone(workers: Mapping[str, int], left: Mapping[int, Gone], events: Iterable[Event]) -> Iterator[Left]:
+    """When workers were gone, by the ends of their processes.
+
+    A worker whose lease has passed goes on with a new id. Its former one is told by its jobs, taken over while the process lived:
+    that one did not return them when the process was told to stop.
+    """
+    taken: dict[str, float] = {}
+    for event in events:
+        if isinstance(event, Reclaimed):
+            taken[event.worker] = min(event.at, taken.get(event.worker, event.at))
     for worker, process in workers.items():
         if process in left:
-            yield Left(at=left[process].at, worker=worker, returned=left[process].returned)
+            at, returned = left[process]
+            yield Left(at=at, worker=worker, returned=returned and taken.get(worker, at) >= at)
+
+
+def heard_late(events: Sequence[Event]) -> list[Event]:
+    """Take a verdict that lets its job run again for recorded when its task had stopped: the line that says so comes later.
+
+    It waits for the answer, and for the processor. The job may be claimed by then; the fence shows that it was not before.
+    """
+    moved = {
+        id(turn.closed): msgspec.structs.replace(turn.closed, at=turn.stopped.at)
+        for life in _lives_of_many_claims(events)
+        for turn in life.turns
+        if isinstance(turn.closed, Ended) and turn.closed.state not in ENDED
+        if turn.stopped is not None and turn.stopped.at < turn.closed.at
+    }
+    return [moved.get(id(event), event) for event in events]
+
+
+def _lives_of_many_claims(events: Sequence[Event]) -> Iterable[Life]:
+    """The lives of jobs that were claimed more than once."""
+    claims = Counter(event.job for event in events if isinstance(event, Claimed))
+    again = {job for job, count in claims.items() if count > 1}
+    return History(event for event in events if getattr(event, "job", None) in again).lives.values()
 
 
 def unanswered(events: Sequence[Event], crashes: Sequence[Span], faults: Sequence[Span]) -> Iterator[Ended]:
@@ -143,10 +175,7 @@ def unanswered(events: Sequence[Event], crashes: Sequence[Span], faults: Sequenc
 
     An attempt that still ran when its job was claimed again stays what it is, a violation, unless a crash may have forgotten it.
     """
-    claims = Counter(event.job for event in events if isinstance(event, Claimed))
-    again = {job for job, count in claims.items() if count > 1}
-    history = History(event for event in events if getattr(event, "job", None) in again)
-    for life in history.lives.values():
+    for life in _lives_of_many_claims(events):
         turns = sorted((turn for turn in life.turns if turn.claimed is not None), key=_since)
         for turn, later in pairwise(turns):
             if turn.closed is None and turn.superseded is None:
