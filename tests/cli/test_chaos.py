@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,9 +12,9 @@ from click.testing import CliRunner
 from programs import Program
 
 from pgqueue.cli.chaos import faults, judge, run
-from pgqueue.cli.chaos.fleet import Gone
+from pgqueue.cli.chaos.fleet import Fleet, Gone
 from pgqueue.cli.chaos.kinds import enqueued, name_of, step_of
-from pgqueue.cli.chaos.log import Line
+from pgqueue.cli.chaos.log import WORKER, Line, path_of
 from pgqueue.cli.chaos.report import complaints
 from pgqueue.cli.chaos.run import Outcome
 from pgqueue.cli.chaos.stage import Stage
@@ -188,6 +189,20 @@ def test_what_an_asynchronous_failover_lost_is_counted_and_not_called_kept() -> 
     found = judge.judge(lines, [], {}, left={}, forgotten=[(1.0, 3.0)])
     assert (found.lost_by_setting, found.not_judged) == (3, 3)
     assert [one.sentence for one in found.violations] == [f"job {JOB} is lost: no table has it"]
+
+
+def test_a_worker_that_ends_by_itself_is_told_of_unless_it_never_came_to_work(tmp_path: Path) -> None:
+    """The database may be away while a worker starts; then another is started."""
+    fleet = Fleet("", tmp_path, [])
+    fleet.hire = lambda _=1: hired.append(1)  # type: ignore[method-assign]
+    hired: list[int] = []
+    ended = [fleet.run(["-c", "raise SystemExit(2)"]) for _ in range(2)]
+    fleet.workers = list(ended)
+    for one in ended:
+        one.end()
+    path_of(tmp_path, WORKER, ended[0].pid).touch()
+    fleet.replace_ended()
+    assert (len(hired), fleet.workers, len(fleet.surprises)) == (2, [], 1)
 
 
 def test_a_fault_after_which_work_does_not_go_on_is_a_broken_promise() -> None:

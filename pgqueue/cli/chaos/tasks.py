@@ -21,7 +21,7 @@ from pgqueue.app.context import Context
 from pgqueue.app.history_log import HistoryLog
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.chaos.kinds import LIMIT, MOST_AT_ONCE, STEPS, TICK, name_of, step_of
-from pgqueue.cli.chaos.log import FOLDER, log_of_process
+from pgqueue.cli.chaos.log import FOLDER, WORKER, log_of_process
 from pgqueue.cli.chaos.observing import observer
 from pgqueue.values.history.events import Started, Stopped
 from pgqueue.values.limit import Limit
@@ -43,7 +43,7 @@ queue = PgQueue(schema=SCHEMA, history=timedelta.max)
 @cache
 def log() -> HistoryLog:
     """This worker's log."""
-    return log_of_process(Path(os.environ[FOLDER]), "worker")
+    return log_of_process(Path(os.environ[FOLDER]), WORKER)
 
 
 @contextmanager
