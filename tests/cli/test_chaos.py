@@ -161,6 +161,17 @@ def test_a_verdict_of_which_the_line_comes_late_is_taken_for_recorded_when_its_t
     assert judged(history(*first, ended, *claimed(5.5, "b", 2), *DONE))
 
 
+def test_a_claim_of_which_the_answer_came_after_its_takeover_is_in_its_place() -> None:
+    """The worker was cut off while it claimed. Without the takeover two workers hold the job."""
+    late = Claimed(at=5.5, job=JOB, worker="a", attempt=1, fence=3)
+    refused = Ended(at=5.6, job=JOB, worker="a", attempt=1, state=None, fence=3)
+    taken = Reclaimed(at=4.0, job=1, worker="a", attempt=1, state="scheduled", fence=3)
+    both = history(*claimed(5.0, "b", 2), late, refused, *DONE)
+    assert not judged([*both, *history(taken)])
+    for other in ({"fence": 2}, {"worker": "b"}):
+        assert judged([*both, *history(msgspec.structs.replace(taken, **other))])
+
+
 @pytest.mark.parametrize(("at", "broken"), [(4.0, 0), (7.0, 1)])
 def test_a_worker_that_stops_leaves_no_job_behind_unless_it_lost_its_lease_before(
     at: float, broken: int

@@ -9,6 +9,7 @@ the last act of its task (see :func:`unanswered`).
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from math import nextafter
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
@@ -93,8 +94,8 @@ def judge(
     if exempt:
         seen = [event for event in seen if getattr(event, "job", None) not in exempt]
     seen += _gone(read.workers, left, seen)
-    seen += unanswered(seen, crashes, faults)
     seen = heard_late(seen)
+    seen += unanswered(seen, crashes, faults)
     seen.append(Declared(at=0.0, limit=LIMIT, most=MOST_AT_ONCE))
     violations = [*check(seen, RULES, most=MOST), *steps_again(read.steps)]
     return Judged(jobs, violations, len(lost), len(exempt))
@@ -145,17 +146,21 @@ def _gone(workers: Mapping[str, int], left: Mapping[int, Gone], events: Iterable
 
 
 def heard_late(events: Sequence[Event]) -> list[Event]:
-    """Take a verdict that lets its job run again for recorded when its task had stopped: the line that says so comes later.
+    """Put lines back in their order that came late: a worker waits for the answer, and for the processor.
 
-    It waits for the answer, and for the processor. The job may be claimed by then; the fence shows that it was not before.
+    - A verdict that lets its job run again was recorded when its task had stopped, or later. The job may be claimed before the
+      line comes; the fence shows that it was not before the verdict.
+    - A claim of which the answer came after a sweeper had taken the job from that very claim was made before that.
     """
-    moved = {
-        id(turn.closed): msgspec.structs.replace(turn.closed, at=turn.stopped.at)
-        for life in _lives_of_many_claims(events)
-        for turn in life.turns
-        if isinstance(turn.closed, Ended) and turn.closed.state not in ENDED
-        if turn.stopped is not None and turn.stopped.at < turn.closed.at
-    }
+    moved: dict[int, Event] = {}
+    for life in _lives_of_many_claims(events):
+        for turn in life.turns:
+            end, claim = turn.closed, turn.claimed
+            if isinstance(end, Ended) and turn.stopped is not None and end.state not in ENDED:
+                moved[id(end)] = msgspec.structs.replace(end, at=min(end.at, turn.stopped.at))
+            taken = [one for one in life.excess if isinstance(one, Reclaimed) and turn.is_named(one)]
+            if claim is not None and taken and taken[0].at < claim.at:
+                moved[id(claim)] = msgspec.structs.replace(claim, at=nextafter(taken[0].at, 0.0))
     return [moved.get(id(event), event) for event in events]
 
 
