@@ -202,11 +202,13 @@ def test_what_an_asynchronous_failover_lost_is_counted_and_not_called_kept() -> 
     assert [one.sentence for one in found.violations] == [f"job {JOB} is lost: no table has it"]
 
 
-def test_a_worker_that_ends_by_itself_is_told_of_unless_it_never_came_to_work(tmp_path: Path) -> None:
+def test_a_worker_that_ends_by_itself_is_told_of_unless_it_never_came_to_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The database may be away while a worker starts; then another is started."""
     fleet = Fleet("", tmp_path, [])
-    fleet.hire = lambda _=1: hired.append(1)  # type: ignore[method-assign]
     hired: list[int] = []
+    monkeypatch.setattr(fleet, "hire", lambda: hired.append(1))
     ended = [fleet.run(["-c", "raise SystemExit(2)"]) for _ in range(2)]
     fleet.workers = list(ended)
     for one in ended:
