@@ -187,7 +187,7 @@ async def _serve(
     finally:
         watching.cancel()
         code = ASKED_TO_END[serving.asked_to_end] if serving.supervised and serving.asked_to_end else 0
-        await _exit_despite_tasks(code or 1)
+        await exit_despite_tasks(code or 1, queue)
     return code
 
 
@@ -245,12 +245,16 @@ async def _stop_with(supervisor: int | None, serving: Worker | ShardedWorker) ->
     serving.stop()
 
 
-async def _exit_despite_tasks(code: int) -> None:
-    """End the process even if an asyncio task of the app does not let itself be cancelled: its job has been returned."""
+async def exit_despite_tasks(code: int, queue: PgQueue) -> None:
+    """End the process even if an asyncio task of the app does not let itself be cancelled: its job has been returned.
+
+    A pool's tasks that connect anew take a cancellation for a failed attempt, and try again: they end when the pool is closed.
+    """
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
-    remaining = (await asyncio.wait(others, timeout=CANCEL_TIMEOUT))[1] if others else ()
+    closing = asyncio.ensure_future(queue.aclose())
+    remaining = (await asyncio.wait((*others, closing), timeout=CANCEL_TIMEOUT))[1] - {closing}
     if remaining:
         log.error("tasks refuse to be cancelled: the process ends now", extra={"tasks": len(remaining)})
         logging.shutdown()

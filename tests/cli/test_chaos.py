@@ -2,22 +2,33 @@
 
 import json
 import subprocess
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import psycopg
 import pytest
 from click.testing import CliRunner
 from programs import Program
 
 from pgqueue.cli.chaos import faults, judge, run
-from pgqueue.cli.chaos.fleet import Gone
+from pgqueue.cli.chaos.fleet import Fleet, Gone
 from pgqueue.cli.chaos.kinds import enqueued, name_of, step_of
-from pgqueue.cli.chaos.log import Line
+from pgqueue.cli.chaos.log import WORKER, Line, path_of
 from pgqueue.cli.chaos.report import complaints
 from pgqueue.cli.chaos.run import Outcome
 from pgqueue.cli.chaos.stage import Stage
 from pgqueue.cli.main import main
-from pgqueue.values.history.events import Claimed, Ended, Enqueued, Event, Recorded, Started, Stopped
+from pgqueue.values.history.events import (
+    Claimed,
+    Ended,
+    Enqueued,
+    Event,
+    Reclaimed,
+    Recorded,
+    Started,
+    Stopped,
+)
 
 CHEAP = "kill,freeze,stop,cut,refuse,delay,silence,half,backends,row-locks,table-lock,snapshot,timeouts,vacuum-full,reindex"
 OF_SERVERS = "connections,restart-fast,restart-immediate,disk-full,failover,pooler,clock,threads"
@@ -32,8 +43,8 @@ def test_every_promise_holds_under_each_fault_and_the_last_line_says_so() -> Non
     with Program(["-m", "pgqueue", "chaos", *words], stdout=pipe, stderr=pipe) as process:
         told, lines = process.communicate()
     found = json.loads(told)
-    assert process.returncode == 0, lines
     assert (found["lost"], found["double_effects"], found["broken"]) == (0, 0, []), lines
+    assert process.returncode == 0, lines
     assert lines.splitlines()[-1].startswith("KEPT: "), lines
     assert found["recoveries"].keys() >= set(f"{CHEAP},{OF_SERVERS}".split(",")) - found["left_out"].keys()
 
@@ -109,11 +120,67 @@ def test_a_killed_workers_job_may_be_claimed_again() -> None:
     assert not found.violations
 
 
-def test_a_claim_that_a_crash_forgot_and_a_verdict_whose_answer_was_lost_are_no_broken_promise() -> None:
+def test_a_claim_that_a_crash_forgot_is_no_broken_promise() -> None:
+    """The attempt still runs when its job is claimed again; only a crash between the two claims excuses that."""
     again = [*claimed(5.0, "b", 2), *DONE]
-    assert not judged(history(*claimed(3.5, "a", 2), *again), crashes=[(4.0, 4.5)])
-    assert judged(history(*claimed(2.5, "a", 2), *again), crashes=[(4.0, 4.5)])
-    assert not judged(history(*claimed(1.0, "a"), Stopped(at=4.0, job=JOB, worker="a", attempt=1), *again))
+    soon, crash = history(*claimed(3.5, "a", 2), *again), (4.0, 4.5)
+    assert not judged(soon, crashes=[crash])
+    assert judged(soon, crashes=[(6.0, 6.5)], faults=[(3.0, 7.0)])
+    assert judged(soon, crashes=[(5.1, 5.5)], faults=[(5.1, 7.0)])
+    assert judged(history(*claimed(2.5, "a", 2), *again), crashes=[crash], faults=[crash])
+
+
+def test_a_verdict_whose_answer_a_fault_kept_back_is_no_broken_promise() -> None:
+    """The attempt has stopped, or never started, before its job is claimed again, and a fault lies between."""
+    again = [*claimed(5.0, "b", 2), *DONE]
+    claim, start = claimed(1.0, "a")
+    stopped = history(claim, start, Stopped(at=4.0, job=JOB, worker="a", attempt=1), *again)
+    for lines in (stopped, history(claim, *again)):
+        assert not judged(lines, faults=[(2.0, 3.0)])
+        assert judged(lines, faults=[(5.5, 6.0)])
+        assert judged(lines)
+    late = history(claim, start, Stopped(at=5.5, job=JOB, worker="a", attempt=1), *again)
+    assert judged(late, faults=[(2.0, 3.0)])
+
+
+def test_equal_attempts_of_one_worker_are_told_apart_by_their_fences() -> None:
+    """A crash forgot the claim, and the same worker has claimed the job again as the same attempt."""
+    first = [msgspec.structs.replace(one, fence=1) for one in claimed(3.5, "b", 2)]
+    second = [msgspec.structs.replace(one, fence=2) for one in [*claimed(5.0, "b", 2), *DONE]]
+    assert not judged(history(*first, *second), crashes=[(4.0, 4.5)])
+    refused = Ended(at=6.0, job=JOB, worker="b", attempt=2, state="succeeded", fence=1)
+    assert judged(history(*first, refused, *second), crashes=[(4.0, 4.5)])
+
+
+def test_a_verdict_of_which_the_line_comes_late_is_taken_for_recorded_when_its_task_had_stopped() -> None:
+    first = [*claimed(1.0, "a"), Stopped(at=4.9, job=JOB, worker="a", attempt=1)]
+    told = Ended(at=5.4, job=JOB, worker="a", attempt=1, state="scheduled")
+    assert not judged(history(*first, told, *claimed(5.0, "b", 2), *DONE))
+    assert judged(history(*first, told, *claimed(4.5, "b", 2), *DONE))
+    ended = msgspec.structs.replace(told, state="succeeded")
+    assert judged(history(*first, ended, *claimed(5.5, "b", 2), *DONE))
+
+
+def test_a_claim_of_which_the_answer_came_after_its_takeover_is_in_its_place() -> None:
+    """The worker was cut off while it claimed. Without the takeover two workers hold the job."""
+    late = Claimed(at=5.5, job=JOB, worker="a", attempt=1, fence=3)
+    refused = Ended(at=5.6, job=JOB, worker="a", attempt=1, state=None, fence=3)
+    taken = Reclaimed(at=4.0, job=1, worker="a", attempt=1, state="scheduled", fence=3)
+    both = history(*claimed(5.0, "b", 2), late, refused, *DONE)
+    assert not judged([*both, *history(taken)])
+    for other in ({"fence": 2}, {"worker": "b"}):
+        assert judged([*both, *history(msgspec.structs.replace(taken, **other))])
+
+
+@pytest.mark.parametrize(("at", "broken"), [(4.0, 0), (7.0, 1)])
+def test_a_worker_that_stops_leaves_no_job_behind_unless_it_lost_its_lease_before(
+    at: float, broken: int
+) -> None:
+    """One that lost its lease goes on with a new id, and what others have taken over before was never its to return."""
+    lost = Reclaimed(at=at, job=1, worker="a", attempt=1, state="scheduled")
+    lines = [*history(*claimed(1.0, "a"), process=7), *history(lost, *claimed(7.5, "b", 2), *DONE)]
+    found = judge.judge(lines, LOOKED, {1: JOB}, left={7: Gone(6.0, returned=True)}).violations
+    assert [one.promise for one in found] == [6] * broken
 
 
 def test_a_step_that_runs_again_after_the_next_one_has_begun_is_a_broken_promise() -> None:
@@ -133,6 +200,22 @@ def test_what_an_asynchronous_failover_lost_is_counted_and_not_called_kept() -> 
     found = judge.judge(lines, [], {}, left={}, forgotten=[(1.0, 3.0)])
     assert (found.lost_by_setting, found.not_judged) == (3, 3)
     assert [one.sentence for one in found.violations] == [f"job {JOB} is lost: no table has it"]
+
+
+def test_a_worker_that_ends_by_itself_is_told_of_unless_it_never_came_to_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database may be away while a worker starts; then another is started."""
+    fleet = Fleet("", tmp_path, [])
+    hired: list[int] = []
+    monkeypatch.setattr(fleet, "hire", lambda: hired.append(1))
+    ended = [fleet.run(["-c", "raise SystemExit(2)"]) for _ in range(2)]
+    fleet.workers = list(ended)
+    for one in ended:
+        one.end()
+    path_of(tmp_path, WORKER, ended[0].pid).touch()
+    fleet.replace_ended()
+    assert (len(hired), fleet.workers, len(fleet.surprises)) == (2, [], 1)
 
 
 def test_a_fault_after_which_work_does_not_go_on_is_a_broken_promise() -> None:

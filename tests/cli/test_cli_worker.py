@@ -2,15 +2,18 @@ import asyncio
 import inspect
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 from cli.commands import Process, only_row, pgqueue, started
+from psycopg_pool import AsyncConnectionPool
 
 from pgqueue import JobState, PgQueue
 from pgqueue.cli.supervisor import MOST_EARLY_DEATHS, Supervisor
-from pgqueue.cli.worker import handle_signals, worker
+from pgqueue.cli.worker import exit_despite_tasks, handle_signals, worker
+from pgqueue.store.connection import OwnAsyncConnection
 from pgqueue.worker.worker import Worker
 
 ONE_JOB = "select status, attempts from pgqueue.jobs"
@@ -93,6 +96,29 @@ def test_a_task_that_refuses_to_be_cancelled_does_not_keep_the_process(dsn: str,
         worker.until("tasks refuse to be cancelled")
         assert worker.ended() == 1
     assert only_row(dsn, ONE_JOB) == ("ready", 0)
+
+
+def test_a_pool_that_connects_anew_when_the_worker_stops_does_not_keep_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The server takes the connection and says nothing. The pool's tasks take the cancellation for a failed attempt."""
+
+    async def stopping(server: socket.socket) -> None:
+        dsn = f"postgresql://shop@127.0.0.1:{server.getsockname()[1]}/shop"
+        queue = PgQueue(dsn)
+        pool = AsyncConnectionPool(dsn, connection_class=OwnAsyncConnection, min_size=1, open=False)
+        vars(queue.database.pools)["_pools"][asyncio.get_running_loop()] = pool
+        await pool.open()
+        with (await asyncio.get_running_loop().sock_accept(server))[0]:
+            await exit_despite_tasks(1, queue)
+            await queue.aclose()
+
+    ended: list[int] = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0)
+        asyncio.run(stopping(server))
+    assert ended == []
 
 
 def test_a_worker_serves_only_the_queues_it_is_given(dsn: str, shop: Path, queue: PgQueue) -> None:

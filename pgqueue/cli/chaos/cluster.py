@@ -36,6 +36,7 @@ SETTINGS = {
 DISK = "4g"
 SPARE_KB = 16
 """What a full disk has left: the next extension of a table or of the log fails."""
+MOST_SPARE_KB = 4096
 WITHIN = 60.0
 
 
@@ -139,10 +140,17 @@ class Cluster:
         self.wait_for_replica()
 
     def fill_disk(self) -> None:
-        """Leave the primary's file system no room."""
-        seen = os.statvfs(self.primary.data)
-        used = (seen.f_blocks - seen.f_bfree) * seen.f_frsize // 1024
-        _resize(self.primary.data, f"{used + SPARE_KB}k")
+        """Leave the primary's file system no room. It grows meanwhile, and cannot be made smaller than its content."""
+        spare = SPARE_KB
+        while True:
+            seen = os.statvfs(self.primary.data)
+            used = (seen.f_blocks - seen.f_bfree) * seen.f_frsize // 1024
+            try:
+                return _resize(self.primary.data, f"{used + spare}k")
+            except ConfigurationError:
+                if spare > MOST_SPARE_KB:
+                    raise
+                spare *= 2
 
     def free_disk(self) -> None:
         """Give it room again."""

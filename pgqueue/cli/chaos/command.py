@@ -215,9 +215,12 @@ def _show(outcome: Outcome, seed: int, left_out: dict[str, str], *, as_json: boo
     if as_json:
         print_json(report.as_json(outcome, seed=seed, left_out=left_out))
     else:
-        print_table(
-            ("FAULT", "TIMES", "MEDIAN S", "LONGEST S"), report.rows(outcome), empty="no fault happened"
-        )
+        if outcome.overload:
+            click.echo(outcome.overload.told())
+        else:
+            print_table(
+                ("FAULT", "TIMES", "MEDIAN S", "LONGEST S"), report.rows(outcome), empty="no fault happened"
+            )
         if outcome.judged.not_judged:
             click.echo(
                 f"{outcome.judged.lost_by_setting:,} jobs were lost with a primary whose replica did not have them: that is "

@@ -24,14 +24,14 @@ def failover_async(stage: Stage) -> Iterator[None]:
     """Lose the primary, and what it has committed since its replica was cut off."""
     own = stage.own
     began = time.monotonic()
-    own.let_commits_go()
-    own.cut_off_replica()
-    try:
-        yield
-    finally:
-        with stage.crashing():
+    with stage.crashing():
+        own.let_commits_go()
+        own.cut_off_replica()
+        try:
+            yield
+        finally:
             own.fail_over()
-        stage.forgotten.append((began, time.monotonic()))
+            stage.forgotten.append((began, time.monotonic()))
 
 
 def follow(stage: Stage) -> None:

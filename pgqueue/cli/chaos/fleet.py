@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from pgqueue.cli.chaos.log import FOLDER
+from pgqueue.cli.chaos.log import FOLDER, WORKER, path_of
 
 APP = "pgqueue.cli.chaos.tasks:queue"
 NOT_FOR_CHILDREN = frozenset(
@@ -133,20 +133,25 @@ class Fleet:
         """End a worker, and remember if it did not stop as it should."""
         status = worker.end(at_once=at_once)
         self.left[worker.pid] = Gone(time.monotonic(), returned=not at_once and not status)
-        if not at_once and status:
+        if not at_once and status and self._has_worked(worker):
             self.surprises.append(
                 f"a worker that was told to stop ended with status {status}: {worker.last_words()}"
             )
 
     def replace_ended(self) -> None:
-        """Start a worker for each that ended by itself; none should."""
+        """Start a worker for each that ended by itself. None should, but one that did not reach the database at its start."""
         for worker in [one for one in self.workers if one.status is not None]:
             self.workers.remove(worker)
             self.left[worker.pid] = Gone(time.monotonic(), returned=False)
-            self.surprises.append(
-                f"a worker ended by itself with status {worker.status}: {worker.last_words()}"
-            )
+            if self._has_worked(worker):
+                self.surprises.append(
+                    f"a worker ended by itself with status {worker.status}: {worker.last_words()}"
+                )
             self.hire()
+
+    def _has_worked(self, worker: Child) -> bool:
+        """Whether it has claimed a job: its log begins with that. A worker that never starts shows as work that does not go on."""
+        return path_of(self._folder, WORKER, worker.pid).exists()
 
     def run(self, words: Sequence[str], *, env: Mapping[str, str] = NO_ENV) -> Child:
         """Start a Python process; Ctrl-C does not reach it."""

@@ -9,6 +9,7 @@ the last act of its task (see :func:`unanswered`).
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from math import nextafter
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
@@ -32,7 +33,7 @@ from pgqueue.values.history.events import (
     Started,
     Violation,
 )
-from pgqueue.values.history.index import History
+from pgqueue.values.history.index import ENDED, History, Life, Turn
 from pgqueue.values.history.rules import Rules
 
 RULES = Rules(drained=True)
@@ -71,6 +72,7 @@ def judge(
     left: Mapping[int, Gone],
     forgotten: Sequence[Span] = (),
     crashes: Sequence[Span] = (),
+    faults: Sequence[Span] = (),
 ) -> Judged:
     """Judge a run.
 
@@ -81,6 +83,7 @@ def judge(
         left: when processes were gone, by process.
         forgotten: the spans of time in which commits may have been lost.
         crashes: the spans of time in which a server may have crashed.
+        faults: the spans of time in which an answer may not have reached a worker.
     """
     seen = list(looked)
     jobs = sum(isinstance(event, Recorded | Live) for event in seen)
@@ -90,8 +93,9 @@ def judge(
     lost = _acknowledged(seen) & exempt - set(names.values())
     if exempt:
         seen = [event for event in seen if getattr(event, "job", None) not in exempt]
-    seen += _gone(read.workers, left)
-    seen += unanswered(seen, crashes)
+    seen += _gone(read.workers, left, seen)
+    seen = heard_late(seen)
+    seen += unanswered(seen, crashes, faults)
     seen.append(Declared(at=0.0, limit=LIMIT, most=MOST_AT_ONCE))
     violations = [*check(seen, RULES, most=MOST), *steps_again(read.steps)]
     return Judged(jobs, violations, len(lost), len(exempt))
@@ -125,37 +129,79 @@ def _acknowledged(events: Iterable[Event]) -> set[JobName]:
     return {one.job for one in events if isinstance(one, Enqueued) and one.commit == "acknowledged"}
 
 
-def _gone(workers: Mapping[str, int], left: Mapping[int, Gone]) -> Iterator[Left]:
-    """When workers were gone, by the ends of their processes."""
+def _gone(workers: Mapping[str, int], left: Mapping[int, Gone], events: Iterable[Event]) -> Iterator[Left]:
+    """When workers were gone, by the ends of their processes.
+
+    A worker whose lease has passed goes on with a new id. Its former one is told by its jobs, taken over while the process lived:
+    that one did not return them when the process was told to stop.
+    """
+    taken: dict[str, float] = {}
+    for event in events:
+        if isinstance(event, Reclaimed):
+            taken[event.worker] = min(event.at, taken.get(event.worker, event.at))
     for worker, process in workers.items():
         if process in left:
-            yield Left(at=left[process].at, worker=worker, returned=left[process].returned)
+            at, returned = left[process]
+            yield Left(at=at, worker=worker, returned=returned and taken.get(worker, at) >= at)
 
 
-def unanswered(events: Sequence[Event], crashes: Sequence[Span]) -> Iterator[Ended]:
-    """The ends of claims that no line tells of, of jobs that were claimed again.
+def heard_late(events: Sequence[Event]) -> list[Event]:
+    """Put lines back in their order that came late: a worker waits for the answer, and for the processor.
 
-    A worker that was cut off while it sent a verdict, or returned a claim, is not told whether that was done, and a claim is not
-    on disk when the worker is told of it, so a server that crashes within :data:`FORGETS` seconds may forget it. What is taken
-    for ended here has stopped, never started, or is such a claim: an attempt that still ran when its job was claimed again stays
-    what it is, a violation.
+    - A verdict that lets its job run again was recorded when its task had stopped, or later. The job may be claimed before the
+      line comes; the fence shows that it was not before the verdict.
+    - A claim of which the answer came after a sweeper had taken the job from that very claim was made before that.
     """
+    moved: dict[int, Event] = {}
+    for life in _lives_of_many_claims(events):
+        for turn in life.turns:
+            end, claim = turn.closed, turn.claimed
+            if isinstance(end, Ended) and turn.stopped is not None and end.state not in ENDED:
+                moved[id(end)] = msgspec.structs.replace(end, at=min(end.at, turn.stopped.at))
+            taken = [one for one in life.excess if isinstance(one, Reclaimed) and turn.is_named(one)]
+            if claim is not None and taken and taken[0].at < claim.at:
+                moved[id(claim)] = msgspec.structs.replace(claim, at=nextafter(taken[0].at, 0.0))
+    return [moved.get(id(event), event) for event in events]
+
+
+def _lives_of_many_claims(events: Sequence[Event]) -> Iterable[Life]:
+    """The lives of jobs that were claimed more than once."""
     claims = Counter(event.job for event in events if isinstance(event, Claimed))
     again = {job for job, count in claims.items() if count > 1}
-    history = History(event for event in events if getattr(event, "job", None) in again)
-    for life in history.lives.values():
+    return History(event for event in events if getattr(event, "job", None) in again).lives.values()
+
+
+def unanswered(events: Sequence[Event], crashes: Sequence[Span], faults: Sequence[Span]) -> Iterator[Ended]:
+    """The ends of claims that no line tells of, of jobs that were claimed again.
+
+    - A claim is not on disk when the worker is told of it. A server that crashes within :data:`FORGETS` seconds may forget it.
+    - A worker that was cut off while it sent a verdict, or returned a claim, is not told whether that was done. Without a fault
+      between the two claims there was no such cut. The attempt has stopped by then, or never started.
+
+    An attempt that still ran when its job was claimed again stays what it is, a violation, unless a crash may have forgotten it.
+    """
+    for life in _lives_of_many_claims(events):
         turns = sorted((turn for turn in life.turns if turn.claimed is not None), key=_since)
         for turn, later in pairwise(turns):
-            at = turn.since
-            if turn.closed is not None:
-                continue
-            if not any(begin - FORGETS <= at <= end for begin, end in crashes) and turn.started is not None:
-                if turn.stopped is None or turn.stopped.at > later.since:
-                    continue
-                at = turn.stopped.at
-            yield Ended(
-                at=at, job=life.job, worker=turn.worker, attempt=turn.attempt, state="ready", spent=False
-            )
+            if turn.closed is None and turn.superseded is None:
+                yield from _end(turn, later, life.job, crashes, faults)
+
+
+def _end(
+    turn: Turn, later: Turn, job: JobName, crashes: Sequence[Span], faults: Sequence[Span]
+) -> Iterator[Ended]:
+    """The end of one claim, if it may have ended before the later one."""
+    superseded = Ended(
+        at=turn.since, job=job, worker=turn.worker, attempt=turn.attempt, state=None, fence=turn.fence
+    )
+    if any(begin - FORGETS <= turn.since <= end and begin <= later.since for begin, end in crashes):
+        yield superseded
+    elif not any(begin <= later.since and turn.since <= end for begin, end in faults):
+        return
+    elif turn.started is None:
+        yield superseded
+    elif turn.stopped is not None and turn.stopped.at <= later.since:
+        yield msgspec.structs.replace(superseded, at=turn.stopped.at, state="ready", spent=False)
 
 
 def touched(events: Iterable[Event], spans: Sequence[Span]) -> frozenset[JobName]:

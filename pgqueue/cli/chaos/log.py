@@ -20,6 +20,8 @@ from pgqueue.values.history.events import Event
 FOLDER = "CHAOS_LOG"
 """The setting that tells a process where to write."""
 ENDING = ".jsonl"
+WORKER = "worker"
+"""What the names of the workers' files begin with."""
 _NAME = re.compile(r"-(\d+)[.]jsonl$")
 
 
@@ -30,7 +32,12 @@ def log_of_process(folder: Path, name: str) -> HistoryLog:
         folder: where; another process reads it there.
         name: what the file's name begins with.
     """
-    return HistoryLog(folder / f"{name}-{os.getpid()}{ENDING}")
+    return HistoryLog(path_of(folder, name, os.getpid()))
+
+
+def path_of(folder: Path, name: str, process: int) -> Path:
+    """The file of a process; it is there once the process has written."""
+    return folder / f"{name}-{process}{ENDING}"
 
 
 class Line(NamedTuple):

@@ -42,6 +42,7 @@ class Writing(Observer):
                     worker=str(claim.worker_id),
                     attempt=claim.attempt,
                     most=claim.max_attempts,
+                    fence=claim.fence,
                 )
                 for claim, name in self._named(claims)
             )
@@ -60,6 +61,7 @@ class Writing(Observer):
                     attempt=claim.attempt,
                     state=states[id(claim)],
                     spent=states[id(claim)] != "ready",
+                    fence=claim.fence,
                 )
                 for claim, name in self._named([one.claim for one in verdicts])
             )
@@ -70,7 +72,14 @@ class Writing(Observer):
         at = time.monotonic()
         self._log().write(
             *(
-                Ended(at=at, job=name, worker=str(claim.worker_id), attempt=claim.attempt, state=None)
+                Ended(
+                    at=at,
+                    job=name,
+                    worker=str(claim.worker_id),
+                    attempt=claim.attempt,
+                    state=None,
+                    fence=claim.fence,
+                )
                 for claim, name in self._named(claims)
             )
         )
@@ -86,6 +95,7 @@ class Writing(Observer):
                     worker=str(one.claim.worker_id),
                     attempt=one.claim.attempt,
                     state=_state(one),
+                    fence=one.claim.fence,
                 )
                 for one in verdicts
             )

@@ -3,21 +3,24 @@
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import count
 
 import msgspec
 import psycopg
 
+from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.chaos import tables
 from pgqueue.cli.chaos.faults import Fault
 from pgqueue.cli.chaos.fleet import Child
 from pgqueue.cli.chaos.judge import Judged, judge
+from pgqueue.cli.chaos.kinds import TICK
 from pgqueue.cli.chaos.load import Load
 from pgqueue.cli.chaos.log import lines
 from pgqueue.cli.chaos.overload import Overload, overload
 from pgqueue.cli.chaos.stage import Stage
+from pgqueue.cli.chaos.tasks import SCHEMA
 from pgqueue.errors import PgQueueError
 
 RECOVERS_WITHIN = 60.0
@@ -167,6 +170,7 @@ def _happen(stage: Stage, fault: Fault) -> Happened:
         served = max(served, stage.taken_over_at)
     if fault.after is not None:
         fault.after(stage)
+    stage.faults.append((began, time.monotonic() + stage.lease))
     return Happened(fault.name, ended - began, None if served is None else served - ended)
 
 
@@ -202,7 +206,9 @@ def _finish(stage: Stage, enqueuers: Sequence[Child], plan: Plan) -> None:
 
 
 def _drain(stage: Stage) -> None:
-    """Wait until all jobs have ended, or none has for STALLED_AFTER seconds."""
+    """Stop the schedule, and wait until all jobs have ended, or none has for STALLED_AFTER seconds."""
+    with closing(PgQueue(stage.dsn, schema=SCHEMA)) as queue, suppress(psycopg.Error, PgQueueError):
+        queue.schedules.pause(TICK)
     ended, since = stage.watch.ended, time.monotonic()
     while time.monotonic() - since < STALLED_AFTER:
         stage.hold(LOOK_EVERY)
@@ -227,4 +233,5 @@ def account(stage: Stage, outcome: Outcome) -> None:
             left=stage.fleet.left,
             forgotten=stage.forgotten,
             crashes=stage.crashes,
+            faults=stage.faults,
         )

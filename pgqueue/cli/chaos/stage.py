@@ -55,6 +55,7 @@ class Stage:
         cluster: the servers, if they are the run's own.
         lost: jobs that lost workers held, whose takeover is waited for.
         crashes: spans of the monotonic clock in which a server may have crashed: it may have forgotten the claims just before.
+        faults: spans of the monotonic clock in which an answer may not have reached a worker: of each fault, and a lease more.
         taken_over_at: when the last of them was, as far as was looked.
         forgotten: spans of the monotonic clock in which commits may have been lost, since no replica had to have them.
     """
@@ -73,6 +74,7 @@ class Stage:
     lost: list[Held] = field(default_factory=list)
     forgotten: list[tuple[float, float]] = field(default_factory=list)
     crashes: list[tuple[float, float]] = field(default_factory=list)
+    faults: list[tuple[float, float]] = field(default_factory=list)
     taken_over_at: float = 0.0
 
     @property

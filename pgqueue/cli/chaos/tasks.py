@@ -21,7 +21,7 @@ from pgqueue.app.context import Context
 from pgqueue.app.history_log import HistoryLog
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli.chaos.kinds import LIMIT, MOST_AT_ONCE, STEPS, TICK, name_of, step_of
-from pgqueue.cli.chaos.log import FOLDER, log_of_process
+from pgqueue.cli.chaos.log import FOLDER, WORKER, log_of_process
 from pgqueue.cli.chaos.observing import observer
 from pgqueue.values.history.events import Started, Stopped
 from pgqueue.values.limit import Limit
@@ -43,18 +43,18 @@ queue = PgQueue(schema=SCHEMA, history=timedelta.max)
 @cache
 def log() -> HistoryLog:
     """This worker's log."""
-    return log_of_process(Path(os.environ[FOLDER]), "worker")
+    return log_of_process(Path(os.environ[FOLDER]), WORKER)
 
 
 @contextmanager
 def logged(ctx: Context, name: str) -> Iterator[None]:
     """Log an attempt's start and its end."""
-    worker = str(ctx.job.worker_id)
-    log().write(Started(at=time.monotonic(), job=name, worker=worker, attempt=ctx.attempt))
+    worker, attempt, fence = str(ctx.job.worker_id), ctx.attempt, ctx.job.fence
+    log().write(Started(at=time.monotonic(), job=name, worker=worker, attempt=attempt, fence=fence))
     try:
         yield
     finally:
-        log().write(Stopped(at=time.monotonic(), job=name, worker=worker, attempt=ctx.attempt))
+        log().write(Stopped(at=time.monotonic(), job=name, worker=worker, attempt=attempt, fence=fence))
 
 
 if (writing := observer(log)) is not None:
