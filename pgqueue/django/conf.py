@@ -21,8 +21,10 @@ from pgqueue.values.nearest import remedy
 
 DEFAULT_ALIAS = "default"
 DEFAULT_MAX_WAIT = timedelta(minutes=5)
+NOT_IN_SETTINGS = frozenset({"self", "dsn", "replica", "shards"})
+"""The jobs are in the project's own database."""
 OPTIONS = frozenset(
-    name.upper() for name in inspect.signature(PgQueue.__init__).parameters if name not in {"self", "dsn"}
+    name.upper() for name in inspect.signature(PgQueue.__init__).parameters if name not in NOT_IN_SETTINGS
 )
 OURS = frozenset({"DATABASE", "HEALTH_MIN_WORKERS", "HEALTH_MAX_WAIT"})
 KINDS: Mapping[str, type | tuple[type, ...]] = {

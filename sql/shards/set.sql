@@ -2,5 +2,5 @@
 -- index: none
 -- locks: the shard's row
 -- run by: pgqueue shards init, add, finish
-insert into pgqueue.shard (number, members, moving) values (%(number)s, %(members)s::integer[], %(moving)s)
+insert into pgqueue.shard (number, members, moving) values (%(number)s::integer, %(members)s::integer[], %(moving)s::boolean)
 on conflict (number) do update set members = excluded.members, moving = excluded.moving

@@ -29,7 +29,7 @@ def test_a_task_name_is_registered_once() -> None:
     def first() -> None: ...
 
     with pytest.raises(
-        DuplicateTask, match=r"'send' at .*test_app_options.py:\d+ is registered already, by the function at"
+        DuplicateTask, match=r"'send' at .*test_app_options.py:\d+ is registered already, by task 'send' at"
     ):
 
         @queue.task(name="send")

@@ -86,7 +86,7 @@ def test_two_functions_of_one_name_are_shown_with_file_and_line() -> None:
     lines = [function.__code__.co_firstlineno for function in (stream, plain)]
     with pytest.raises(DuplicateTask) as refused:
         queue.task(name="send")(lambda: None)
-    assert f"by the function at {__file__}:{lines[1]}" in str(refused.value)
+    assert f"by task 'send' at {__file__}:{lines[1]}" in str(refused.value)
     assert f"'send' at {__file__}:" in str(refused.value)
 
 

@@ -9,7 +9,7 @@ from store.crowd import ask
 from store.drivers import partitions
 from store.samples import LEASE, worker_info
 
-from pgqueue.store import claim, leases, upkeep
+from pgqueue.store import leases, upkeep
 
 DAYS = ("job_history_20200101", "job_history_20200102", "job_history_20200103")
 ENDED = """
@@ -55,7 +55,7 @@ def test_whoever_goes_off_the_list_is_remembered_with_what_it_could_run(
             own.execute(how.encode())
         else:
             for one in crew:
-                ask(own, getattr(claim, how)(one.id))
+                ask(own, getattr(leases, how)(one.id))
         (now,) = _rows(own, "select now()")
 
     gone = "select id, started_at, concurrency, host, version, queues from pgqueue.former_workers order by id"

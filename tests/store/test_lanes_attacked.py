@@ -220,11 +220,11 @@ def test_a_worker_that_hangs_in_its_claim_stops_no_other_and_the_server_ends_it(
     """As the worker's connection has it: a transaction that is idle for 5 s is ended, and its locks are free."""
     hung = Lanes(lambda: queue.limits, lambda: queue.limiting)
     connection = psycopg.connect(dsn)
-    connection.execute("set idle_in_transaction_session_timeout = '200ms'")  # in the transaction that claims
     workers.claim(0, 0)  # the limit is stored
     send.enqueue(7)
     (claim,) = run(hung.claim(workers.ids[1], 9), Blocking(connection, catalogue_of("pgqueue"))).claims
     assert workers.claim(0, 9).again_in == limits.AGAIN
+    connection.execute("set idle_in_transaction_session_timeout = '200ms'")  # in the transaction that claims
     wait_until(lambda: claimed(workers) == [claim.id])
     with pytest.raises(psycopg.Error, match="idle-in-transaction"):
         connection.execute("select")
