@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 from click.testing import CliRunner
+from looking import wait_until
 from psycopg.conninfo import make_conninfo
 from servers import on_the_oldest, standby_of
 
