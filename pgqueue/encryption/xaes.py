@@ -1,8 +1,8 @@
 """XAES-256-GCM of one key: AES-256-GCM of ``cryptography``, with a key for each message that is derived from a nonce of 24 bytes.
 
 With one AES-GCM key and random nonces of 12 bytes at most 2**32 messages may be encrypted (NIST SP 800-38D, section 8.3). A
-queue that runs 1,000 jobs/s encrypts so many in 25 days. XAES-256-GCM (https://c2sp.org/XAES-256-GCM) derives the key of a
-message from the first half of its nonce, with CMAC as in NIST SP 800-108; so 2**80 messages are safe, and nobody has to
+queue that runs 1,000 jobs/s encrypts that number in 25 days. XAES-256-GCM (https://c2sp.org/XAES-256-GCM) derives the key of a
+message from the first half of its nonce, with CMAC as in NIST SP 800-108; so 2**80 messages are safe, and no program has to
 count. The derivation is two blocks of AES, and this file's only own arithmetic.
 
 Making OpenSSL's cipher costs 20 microseconds, and a block 1: so each thread keeps one.

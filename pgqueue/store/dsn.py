@@ -93,7 +93,7 @@ def hosts_of(dsn: str) -> int:
 
 
 def patience_per_host(dsn: str, within: float | None) -> dict[str, int]:
-    """The option of a connection that is to be made within so many seconds, where the DSN names several hosts.
+    """The option of a connection that is to be made within ``within`` seconds, where the DSN names several hosts.
 
     A host that lost its power answers nothing. With libpq's own patience it would take all the time there is, each time, and
     the host that has taken its place would never be asked.

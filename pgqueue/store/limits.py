@@ -109,7 +109,7 @@ def read_on(after: tuple[str, str], limit: int) -> Steps[Found]:
 
 @plan
 def queues(limit: int) -> Steps[list[str]]:
-    """The queues in which jobs wait in lanes; at most so many."""
+    """The queues in which jobs wait in lanes; at most ``limit``."""
     return [row[0] for row in (yield Statement("limits/queues", {"limit": limit}))]
 
 

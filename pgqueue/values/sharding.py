@@ -112,7 +112,7 @@ def _has_all(job: NewJob, by: set[str]) -> bool:
 
 
 def slots_of(total: int, wants: Sequence[int]) -> list[int]:
-    """How a process divides its slots among its shards: each wants so many, none gets less than 1, none idles for another.
+    """How a process divides its slots among its shards: each wants a number, none gets less than 1, none idles for another.
 
     Args:
         total: how many slots there are.

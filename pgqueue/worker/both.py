@@ -27,9 +27,9 @@ MOST = 60
 Found: TypeAlias = list[Claim] | None
 """None: the answer to a claim could not be handled."""
 Ready: TypeAlias = Callable[[Mapping[str, int], int], Awaitable[Found]]
-"""Claims ready jobs: up to so many of each queue, and so many in all."""
+"""Claims ready jobs: up to a number of each queue, and up to a number in all."""
 OfLanes: TypeAlias = Callable[[Lanes, int], Awaitable[Found]]
-"""Claims up to so many jobs from lanes."""
+"""Claims up to a number of jobs from lanes."""
 
 
 class Both:

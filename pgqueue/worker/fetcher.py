@@ -181,7 +181,7 @@ class Fetcher:
         return await self._handled(self._queues.claim(self._heartbeat.id, room), self._runners.add, room)
 
     async def _claimed_up_to(self, quotas: Mapping[str, int], room: int) -> list[Claim] | None:
-        """As :meth:`_claimed`, at most so many of each queue."""
+        """As :meth:`_claimed`, at most the quota of each queue."""
         plan = self._queues.claim_up_to(self._heartbeat.id, quotas, room)
         return await self._handled(plan, self._runners.add, room)
 

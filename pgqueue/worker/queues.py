@@ -99,7 +99,7 @@ class Queues:
 
     @plan
     def claim_up_to(self, worker: UUID, quotas: Mapping[str, int], room: int) -> Steps[list[Claim]]:
-        """Claim from these queues, of each at most so many, as another division says: :mod:`pgqueue.worker.both`."""
+        """Claim from these queues, of each at most its quota, as another division says: :mod:`pgqueue.worker.both`."""
         starts, began = self.marks.starts(), self._clock()
         claims = yield from claim.claim(worker, quotas, limit=room, marks=starts)
         self.marks.learn(starts, claims, self._clock() - began, queues=len(quotas))

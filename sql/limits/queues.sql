@@ -1,4 +1,4 @@
--- limits/queues: the queues in which jobs wait in lanes, found by skipping from queue to queue; at most so many.
+-- limits/queues: the queues in which jobs wait in lanes, found by skipping from queue to queue; at most the limit.
 -- index: jobs_lanes
 -- locks: none
 -- run by: a worker with weights or a strict order that serves patterns of queues

@@ -57,7 +57,7 @@ def silence(stage: Stage) -> Iterator[None]:
 
 @contextmanager
 def half(stage: Stage) -> Iterator[None]:
-    """Let requests arrive whose answers do not: what was asked is done, and nobody is told."""
+    """Let requests arrive whose answers do not: what was asked is done, and no client is told."""
     stage.proxy.silence("answers")
     try:
         yield

@@ -30,7 +30,7 @@ from pgqueue.cli.chaos.tasks import SCHEMA
 from pgqueue.errors import PgQueueError
 
 ROLL_BACK_EVERY = 20
-"""Each so many batches one is rolled back by its caller."""
+"""After this number of batches the caller rolls one back."""
 MOST_BEHIND = 10.0
 """Seconds of the load that are made good after an outage."""
 PAUSE = 0.1
