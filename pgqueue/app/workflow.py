@@ -34,7 +34,7 @@ from pgqueue.values.flow import (
     wait_job,
 )
 from pgqueue.values.job import NewJob
-from pgqueue.values.options import check_key, check_name
+from pgqueue.values.options import check_key, check_one_queue
 from pgqueue.values.signal import check_signal
 
 
@@ -173,7 +173,7 @@ class Workflow(Flow):
             InvalidOption: the name is taken, or a value is out of its range.
         """
         limit = as_limit("timeout", timeout)
-        job = wait_job(check_signal(signal or name), limit, check_name("queue", queue))
+        job = wait_job(check_signal(signal or name), limit, check_one_queue("queue", queue))
         return self._put(name, _Wait(job), self._rules(after, if_failed))
 
     def _put(

@@ -17,7 +17,7 @@ from pgqueue.cli.values import ABOVE_ZERO, LENGTH
 from pgqueue.cli.verbs import Group
 from pgqueue.store import control
 from pgqueue.store import queues as store
-from pgqueue.values.pattern import is_pattern
+from pgqueue.values.pattern import is_pattern, stands_for
 from pgqueue.values.queue_settings import EXISTING, WHEN_FULL, Existing, QueueSettings
 from pgqueue.values.standing import QueueStanding
 
@@ -37,6 +37,8 @@ HEADS = (
     "unknown",
 )
 
+MOST_SHOWN = 1_000
+"""Rows of the table: laying out 100,000 takes two minutes."""
 
 _several = click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
 why_option = click.option("--why", help="Why, for people to read.")
@@ -49,15 +51,26 @@ def queues() -> None:
 
 
 @queues.command("list")
+@click.argument("names", metavar="[QUEUE]...", nargs=-1)
 @json_option
 @with_queue
-def list_queues(queue: PgQueue, /, *, as_json: bool) -> None:
-    """List the queues: jobs by state, how long the oldest ready job has waited, jobs ended per second."""
-    found = _standings(queue)
+def list_queues(queue: PgQueue, /, *, names: tuple[str, ...], as_json: bool) -> None:
+    """List the queues: jobs by state, how long the oldest ready job has waited, jobs ended per second.
+
+    A name with * in it is a pattern. The table shows 1,000 queues at most, --json all of them.
+    """
+    found = [
+        one for one in _standings(queue) if not names or any(stands_for(name, one.queue) for name in names)
+    ]
     if as_json:
         print_json(found)
         return
+    more, found = len(found) - MOST_SHOWN, found[:MOST_SHOWN]
     print_table(HEADS, [_row(one) for one in found], empty="no queues", shortened={"queue"})
+    if more > 0:
+        click.echo(
+            f"and {more:,} more queues: name some, as in `pgqueue queues list 'mail-*'`, or use --json"
+        )
     if any(one.estimated for one in found):
         click.echo("~: estimated from a sample, since there are many jobs")
     for one in found:

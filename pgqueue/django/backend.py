@@ -28,7 +28,7 @@ from pgqueue.django.backend_tasks import Policy, adopt, declared, policy_of
 from pgqueue.django.djangoqueue import project_queue
 from pgqueue.errors import ConfigurationError, InvalidOption, JobNotFound
 from pgqueue.values.job import ARGS_NOT_KEPT, Job
-from pgqueue.values.options import check_name
+from pgqueue.values.options import check_one_queue
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -199,7 +199,7 @@ def _declared_at(path: str) -> AnyTask:
 
 def _problem_with_queue(name: str) -> str | None:
     try:
-        project_queue().require_queue(check_name("queue", name))
+        project_queue().require_queue(check_one_queue("queue", name))
     except ConfigurationError as error:
         return str(error)
     return None

@@ -16,7 +16,7 @@ from typing import Final, Literal, TypeAlias, get_args
 from pgqueue.errors import InvalidOption
 from pgqueue.store.catalogue import in_schema
 from pgqueue.values.nearest import remedy
-from pgqueue.values.options import check_name, check_text
+from pgqueue.values.options import check_one_queue, check_text
 
 Role: TypeAlias = Literal["owner", "worker", "producer", "reader", "operator"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
@@ -154,7 +154,7 @@ def _check(
     if not queues:
         raise InvalidOption("--queues: name a queue")
     for queue in queues:
-        check_name("queue", queue)
+        check_one_queue("queue", queue)
     wide = sorted({*also} - FOR_NAMED_QUEUES)
     if wide:
         raise InvalidOption(

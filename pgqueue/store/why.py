@@ -1,7 +1,7 @@
 """The plan that finds why a job does not run.
 
 One statement finds what decides for most jobs. A job under limits, in a flow, or behind more jobs than are counted takes one or
-two more. Between them the job may have started, ended, or gone: a statement that finds nothing adds nothing.
+two more, and so does one that nothing keeps from its start. Between them the job may have started, ended, or gone: a statement that finds nothing adds nothing.
 How the facts are said is decided in :mod:`pgqueue.values.why`.
 """
 
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.store.standings import SAMPLED_PAGES, WHOLE_PAGES
 from pgqueue.values.standing import WHOLE, share
-from pgqueue.values.why import Why, explain
+from pgqueue.values.why import Why, explain, is_free
 from pgqueue.values.why_facts import MOST_AHEAD, Facts, HeldPlace, LimitFacts, NodeFacts, opens_in
 
 NODE = "node:"
@@ -38,6 +38,8 @@ def why(job_id: int, *, now: datetime | None = None) -> Steps[Why]:
         facts = _in_flow(facts, (yield Statement("why_node", {"id": job_id})))
     if (facts.ahead or 0) >= MOST_AHEAD:
         facts = yield from _behind_many(job_id, facts)
+    if is_free(facts):
+        facts = _locked(facts, (yield Statement("why_locked", {"id": job_id})))
     return explain(job_id, facts)
 
 
@@ -72,6 +74,13 @@ def _in_flow(facts: Facts, rows: Sequence[Row]) -> Facts:
     flow, _, behind, *_ = rows[0]
     nodes = [NodeFacts(*row[3:]) for row in rows if row[3] is not None]
     return replace(facts, flow=flow, flow_behind=behind, nodes=nodes)
+
+
+def _locked(facts: Facts, rows: Sequence[Row]) -> Facts:
+    if not rows:
+        return facts
+    pid, application, seconds = rows[0]
+    return replace(facts, locked_by=pid, locked_by_application=application or None, locked_for=seconds)
 
 
 def _behind_many(job_id: int, facts: Facts) -> Steps[Facts]:

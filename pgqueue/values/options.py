@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 from pgqueue.errors import InvalidOption, as_delay, as_limit
-from pgqueue.values.pattern import is_pattern
+from pgqueue.values.pattern import EXCLUDES, is_pattern
 from pgqueue.values.unique import Debounce, Throttle, Unique
 
 PRIORITIES = range(-100, 101)
@@ -60,7 +60,7 @@ class JobOptions:
 
     def __post_init__(self) -> None:
         """Refuse values that are out of range."""
-        check_name("queue", self.queue)
+        check_one_queue("queue", self.queue)
         if self.priority is not None:
             check_number("priority", self.priority, PRIORITIES)
         if self.max_attempts is not None:
@@ -105,11 +105,11 @@ def check_one_queue(what: str, name: str) -> str:
     """Check a queue's name where one queue is meant, and return it.
 
     Raises:
-        InvalidOption: it is no valid name, or it is a pattern: a queue of this very name could be told from no other.
+        InvalidOption: it is no valid name, a pattern, or begins with ``!``: workers and operators could name no such queue.
     """
-    if is_pattern(check_name(what, name)):
+    if is_pattern(check_name(what, name)) or name.startswith(EXCLUDES):
         raise InvalidOption(
-            f"{what}={name!r}: name one queue. A pattern says which queues are paused, drained or resumed, and of which queues jobs are"
+            f"{what}={name!r}: name one queue. * and a leading ! say which of several queues workers serve and operators change"
         )
     return name
 
@@ -135,7 +135,7 @@ def check_queues(names: Iterable[str]) -> list[str]:
     """
     if isinstance(names, str):
         raise InvalidOption(f"queues={names!r}: give a list of names, [{names!r}]")
-    checked = [check_name("queue", name) for name in dict.fromkeys(names)]
+    checked = [check_one_queue("queue", name) for name in dict.fromkeys(names)]
     if not checked:
         raise InvalidOption("queues=[]: name at least one queue, or None for all")
     return checked

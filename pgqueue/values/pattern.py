@@ -7,6 +7,9 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
+EXCLUDES = "!"
+"""What an entry begins with whose queues a worker does not serve."""
+
 
 def is_pattern(text: str) -> bool:
     """Whether it names queues by a pattern."""

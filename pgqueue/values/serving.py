@@ -15,7 +15,7 @@ import msgspec
 from pgqueue.errors import InvalidOption, UnknownQueue
 from pgqueue.values.nearest import did_you_mean
 from pgqueue.values.options import check_name, one_of
-from pgqueue.values.pattern import is_pattern, stands_for
+from pgqueue.values.pattern import EXCLUDES, is_pattern, stands_for
 
 Order = Literal["shares", "strict"]
 ORDERS: tuple[Order, ...] = ("shares", "strict")
@@ -116,8 +116,10 @@ def serving(
 def is_served(entries: Iterable[str] | None, queue: str) -> bool:
     """Whether a worker serves a queue whose row has these entries: see :attr:`Serving.entries`."""
     found = list(entries or ())
-    excluded = tuple(entry[1:] for entry in found if entry.startswith("!"))
-    return bool(Serving({entry: 1 for entry in found if not entry.startswith("!")}, excluded).weight(queue))
+    excluded = tuple(entry[1:] for entry in found if entry.startswith(EXCLUDES))
+    return bool(
+        Serving({entry: 1 for entry in found if not entry.startswith(EXCLUDES)}, excluded).weight(queue)
+    )
 
 
 def _read(given: Iterable[str] | Mapping[str, int] | None) -> tuple[dict[str, int], tuple[str, ...]]:
@@ -129,7 +131,7 @@ def _read(given: Iterable[str] | Mapping[str, int] | None) -> tuple[dict[str, in
     weights: dict[str, int] = {}
     excluded = []
     for entry, weight in pairs:
-        excludes = isinstance(entry, str) and entry.startswith("!")
+        excludes = isinstance(entry, str) and entry.startswith(EXCLUDES)
         name = check_name("queue", entry[1:] if excludes else entry)
         if excludes:
             if weight is not None:

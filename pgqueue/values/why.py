@@ -66,6 +66,12 @@ def explain(job_id: int, facts: Facts | None) -> Why:
     return Why(job_id, state, causes[0], sentence, {"causes": [*dict.fromkeys(causes)], **evidence})
 
 
+def is_free(facts: Facts) -> bool:
+    """Whether a job waits, and nothing that is known keeps it from its start."""
+    waits = facts.state in ("scheduled", "ready") or facts.in_lane
+    return waits and not facts.in_memory and next(obstacles(facts), None) is None
+
+
 def retold(why: Why, hide: Callable[[dict[str, Any]], dict[str, Any]]) -> Why:
     """The same with other evidence, and a sentence that was made of it.
 

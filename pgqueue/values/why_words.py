@@ -30,6 +30,7 @@ Reason: TypeAlias = Literal[
     "worker blocked",
     "task unknown",
     "no free slot",
+    "locked",
     "waiting",
 ]
 LONGEST_MESSAGE = 200
@@ -57,6 +58,8 @@ def obstacles(facts: Facts) -> Iterator[Cause]:
     else:
         yield from _workers(facts)
         yield from _limits(facts)
+        if facts.locked_by is not None:
+            yield Cause("locked", _locked(facts))
 
 
 def _workers(facts: Facts) -> Iterator[Cause]:
@@ -171,6 +174,15 @@ def _turn(facts: Facts) -> str:
     before = f"behind {_jobs(facts.ahead_in_lane)} of its key" if facts.ahead_in_lane else ""
     others = f"in turn with {_jobs(facts.in_other_lanes)} of other keys" if facts.in_other_lanes else ""
     return f"it is next {others}" if not before else ", and ".join(filter(None, (f"it is {before}", others)))
+
+
+def _locked(facts: Facts) -> str:
+    named = f" ({facts.locked_by_application})" if facts.locked_by_application else ""
+    since = "" if facts.locked_for is None else f", which has been open for {spoken(facts.locked_for)}"
+    return (
+        f"its row is locked by a transaction of session {facts.locked_by}{named}{since}: workers skip locked jobs. "
+        f"End that transaction, or run select pg_terminate_backend({facts.locked_by})"
+    )
 
 
 def blocked(job_id: int, facts: Facts) -> Cause:

@@ -1,3 +1,4 @@
+import json
 import re
 import socket
 import sys
@@ -12,7 +13,7 @@ from cli.commands import cells, pgqueue, printed
 from looking import ask
 
 from pgqueue import PgQueue
-from pgqueue.cli import output
+from pgqueue.cli import output, queues
 from pgqueue.store.leases import WorkerInfo, register
 
 
@@ -36,6 +37,23 @@ def test_list_counts_the_jobs_of_each_queue(dsn: str) -> None:
         ["empty", "paused", "0", "0", "0", "0", "0", "0"],
         ["mail", "paused", "0", "0", "0", "0", "1", "0"],
     ]
+
+
+@pytest.mark.usefixtures("lines")
+def test_list_shows_the_queues_that_are_named(dsn: str) -> None:
+    listed = cells(pgqueue("queues", "list", "m*", "empty", "none", dsn=dsn))
+    assert [row[0] for row in listed] == ["empty", "mail"]
+    found = json.loads(pgqueue("queues", "list", "m*", "--json", dsn=dsn).stdout)
+    assert [one["queue"] for one in found] == ["mail"]
+
+
+@pytest.mark.usefixtures("lines")
+def test_a_long_list_says_how_many_queues_it_does_not_show(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queues, "MOST_SHOWN", 1)
+    shown = pgqueue("queues", "list", dsn=dsn).stdout
+    assert "default" in shown
+    assert "empty" not in shown
+    assert "and 2 more queues: name some" in shown
 
 
 def test_list_names_workers_with_a_blocked_event_loop(dsn: str) -> None:

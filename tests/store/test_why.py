@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
+import psycopg
 import pytest
 from looking import ask
 from msgspec.structs import astuple
@@ -212,6 +213,25 @@ def test_a_job_of_a_flow_whose_rows_are_gone_says_what_is_left(queue: PgQueue, n
     assert queue.why(waits).sentence.startswith("it is blocked, and waits for 'node:")
     ask(queue, "delete from pgqueue.waits")
     assert "nothing is recorded that it waits for" in queue.why(waits).sentence
+
+
+def test_a_job_whose_row_is_locked_names_the_session_that_holds_it(
+    queue: PgQueue, note: Any, dsn: str
+) -> None:
+    job = note.enqueue()
+    worker(queue)
+    with psycopg.connect(dsn, application_name="report") as other:
+        other.execute("select from pgqueue.jobs where id = %s for update", [job.id])
+        found = queue.why(job.id)
+        assert (found.reason, found.evidence["locked_by"]) == ("locked", other.info.backend_pid)
+        assert f"by a transaction of session {other.info.backend_pid} (report), which has" in found.sentence
+        queue.pause("default")
+        assert queue.why(job.id).evidence["causes"] == ["paused"]
+        queue.resume("default")
+        other.rollback()
+        assert queue.why(job.id).reason == "waiting"
+        other.execute("update pgqueue.jobs set priority = 3 where id = %s", [job.id])
+        assert queue.why(job.id).reason == "locked"
 
 
 BEHIND = Facts("ready", "default", "note", NOON, 0, 3, ahead=MOST_AHEAD)

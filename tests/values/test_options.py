@@ -50,6 +50,8 @@ EAST, WEST = (timezone(timedelta(hours=hours)) for hours in (14, -12))
         ({"queue": 5}, "queue=5: a name has 1 to 200 characters"),
         ({"queue": "列" * 84}, "a name has 1 to 200 characters and at most 249 bytes"),
         ({"queue": "a\ud800"}, "use a string without NUL (\\x00) and half surrogate pairs"),
+        ({"queue": "mail-*"}, "queue='mail-*': name one queue"),
+        ({"queue": "!mail"}, "queue='!mail': name one queue"),
         ({"queue": "__HIVE_DEFAULT_PARTITION__"}, "this name stands for no name in a lake"),
     ],
 )
@@ -79,7 +81,7 @@ def test_what_is_out_of_range_is_refused_with_the_value_and_the_remedy(
         {"queue": "列" * 83},
         {"unique_key": "x" * LONGEST_KEY},
         {"queue": "x" * LONGEST_NAME},
-        {"queue": "E-Mail_2/é.日本"},
+        {"queue": "E-Mail_2/é.日本!"},
     ],
 )
 def test_the_bounds_themselves_are_allowed(options: dict[str, Any]) -> None:

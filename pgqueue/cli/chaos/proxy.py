@@ -6,18 +6,19 @@ ports.
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 T = TypeVar("T")
+Pipe: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 LOCAL = "127.0.0.1"
 CHUNK = 1 << 16
 TURNS = 5
-"""Of the event loop, in which what was aborted is closed."""
+"""Of the event loop, in which connections that were just accepted begin, are refused, and what was aborted is closed."""
 
 
 class Address(NamedTuple):
@@ -53,7 +54,7 @@ class Proxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._servers: list[asyncio.Server] = []
-        self._pipes: set[asyncio.Task[None]] = set()
+        self._served: set[asyncio.Task[None]] = set()
         self._delay = 0.0
         self._refuses = False
         self._flows = {"requests": asyncio.Event(), "answers": asyncio.Event()}
@@ -104,52 +105,68 @@ class Proxy:
             self.ports.append(server.sockets[0].getsockname()[1])
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, to: Address) -> None:
+        """Keep a connection until one side ends it, or until it is cut. What a task opened is closed with it."""
+        task = cast("asyncio.Task[None]", asyncio.current_task())
+        self._served.add(task)
         self.opened += 1
         try:
             if self._refuses:
-                raise ConnectionRefusedError
+                return
             there, back = await to.connect()
-        except OSError:
-            writer.transport.abort()
+            try:
+                await self._pass_both((reader, back), (there, writer))
+            finally:
+                back.transport.abort()
+        except (OSError, asyncio.CancelledError):  # asyncio would log that it was cut
             return
-        for name, source, sink in (("requests", reader, back), ("answers", there, writer)):
-            pipe = asyncio.create_task(self._pass_on(self._flows[name], source, sink))
-            self._pipes.add(pipe)
-            pipe.add_done_callback(self._pipes.discard)
+        finally:
+            writer.transport.abort()
+            self._served.discard(task)
+
+    async def _pass_both(self, requests: Pipe, answers: Pipe) -> None:
+        pipes = [
+            asyncio.create_task(self._pass_on(self._flows["requests"], *requests)),
+            asyncio.create_task(self._pass_on(self._flows["answers"], *answers)),
+        ]
+        try:
+            await asyncio.wait(pipes, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await _end(pipes)
 
     async def _pass_on(
         self, flow: asyncio.Event, source: asyncio.StreamReader, sink: asyncio.StreamWriter
     ) -> None:
-        try:
-            with suppress(OSError):
-                while data := await source.read(CHUNK):
-                    if self._delay:
-                        await asyncio.sleep(self._delay)
-                    await flow.wait()
-                    sink.write(data)
-                    await sink.drain()
-        finally:
-            sink.transport.abort()
+        with suppress(OSError):
+            while data := await source.read(CHUNK):
+                if self._delay:
+                    await asyncio.sleep(self._delay)
+                await flow.wait()
+                sink.write(data)
+                await sink.drain()
 
     async def _silence(self, directions: Sequence[str]) -> None:
         for name, flow in self._flows.items():
             (flow.clear if name in directions else flow.set)()
 
     async def _cut(self) -> None:
-        pipes = list(self._pipes)
-        for pipe in pipes:
-            pipe.cancel()
-        await asyncio.gather(*pipes, return_exceptions=True)
+        await _end(list(self._served))
 
     async def _close(self) -> None:
+        self._refuses = True
         for server in self._servers:
             server.close()
-        await self._cut()
         for _ in range(TURNS):
+            await self._cut()
             await asyncio.sleep(0)
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+async def _end(tasks: Collection[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def addresses_of(dsn: str) -> list[Address]:
