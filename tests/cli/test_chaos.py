@@ -2,6 +2,8 @@
 
 import json
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from pgqueue.cli.chaos.report import complaints
 from pgqueue.cli.chaos.run import Outcome
 from pgqueue.cli.chaos.stage import Stage
 from pgqueue.cli.main import main
+from pgqueue.errors import ConnectionFailed
 from pgqueue.values.history.events import (
     Claimed,
     Ended,
@@ -234,6 +237,25 @@ def test_a_worker_that_ends_by_itself_is_told_of_unless_it_never_came_to_work(
 def test_a_fault_after_which_work_does_not_go_on_is_a_broken_promise() -> None:
     outcome = Outcome(happened=[run.Happened("cut", 1.0, None)])
     assert complaints(outcome) == ["promise 6: after cut work did not go on within 60 s"]
+
+
+def test_a_fault_waits_for_its_connection_while_workers_have_all(dsn: str) -> None:
+    class Full(Stage):
+        refusals = 2
+
+        def __init__(self) -> None: ...
+
+        @contextmanager
+        def connection(self) -> Iterator[psycopg.Connection[Any]]:
+            if self.refusals:
+                self.refusals -= 1
+                raise ConnectionFailed("remaining connection slots are reserved")
+            with psycopg.connect(dsn) as connection:
+                yield connection
+
+    stage = Full()
+    with stage.connection_of_a_fault() as connection:
+        assert (connection.closed, stage.refusals) == (False, 0)
 
 
 def test_an_unknown_fault_is_refused_with_the_near_one_and_the_list_tells_what_each_does() -> None:

@@ -28,7 +28,7 @@ Connection: TypeAlias = psycopg.Connection[Any]
 ROLE: LiteralString = "chaos"
 SETTINGS = {
     "fsync": "off",
-    "max_connections": "120",
+    "max_connections": "200",
     "wal_keep_size": "256MB",
     "max_wal_size": "512MB",
     "wal_retrieve_retry_interval": "200ms",  # a replica that waits 5 s after a restart would hold up each commit

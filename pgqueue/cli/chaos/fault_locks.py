@@ -19,7 +19,7 @@ TABLES = ("jobs", "workers", "job_history_default", "dead_jobs", "nodes", "edges
 @contextmanager
 def table_lock(stage: Stage) -> Iterator[None]:
     """Lock the table of jobs against all others, as a migration might."""
-    with stage.connection() as connection, connection.transaction():
+    with stage.connection_of_a_fault() as connection, connection.transaction():
         connection.execute(f"lock table {SCHEMA}.jobs in access exclusive mode")
         yield
 
@@ -27,7 +27,7 @@ def table_lock(stage: Stage) -> Iterator[None]:
 @contextmanager
 def row_locks(stage: Stage) -> Iterator[None]:
     """Lock the rows of jobs that are live now."""
-    with stage.connection() as connection, connection.transaction():
+    with stage.connection_of_a_fault() as connection, connection.transaction():
         connection.execute(ROWS)
         yield
 
@@ -35,7 +35,7 @@ def row_locks(stage: Stage) -> Iterator[None]:
 @contextmanager
 def snapshot(stage: Stage) -> Iterator[None]:
     """Hold a snapshot, as a long report or pg_dump does."""
-    with stage.connection() as connection, connection.transaction():
+    with stage.connection_of_a_fault() as connection, connection.transaction():
         connection.execute("set transaction isolation level repeatable read")
         connection.execute(f"select count(*) from {SCHEMA}.workers")
         yield
@@ -62,7 +62,7 @@ def timeouts(stage: Stage) -> Iterator[None]:
 @contextmanager
 def vacuum_full(stage: Stage) -> Iterator[None]:
     """Write the queue's tables anew."""
-    with stage.connection() as connection:
+    with stage.connection_of_a_fault() as connection:
         for table in TABLES:
             _maintain(connection, f"vacuum full {SCHEMA}.{table}")
     yield
@@ -71,7 +71,7 @@ def vacuum_full(stage: Stage) -> Iterator[None]:
 @contextmanager
 def reindex(stage: Stage) -> Iterator[None]:
     """Write the indices of the queue's tables anew."""
-    with stage.connection() as connection:
+    with stage.connection_of_a_fault() as connection:
         for table in TABLES:
             _maintain(connection, f"reindex table {SCHEMA}.{table}")
     yield

@@ -3,20 +3,21 @@
 import random
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, LiteralString, NamedTuple, TypeAlias
 from uuid import UUID
 
 import psycopg
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from pgqueue.cli.chaos.cluster import Cluster
 from pgqueue.cli.chaos.fleet import Child, Fleet
 from pgqueue.cli.chaos.proxy import Proxy
 from pgqueue.cli.chaos.tasks import SCHEMA
 from pgqueue.cli.chaos.watch import Watch
-from pgqueue.errors import PgQueueError
+from pgqueue.errors import ConnectionFailed, PgQueueError
 from pgqueue.store.database import Database
 
 Connection: TypeAlias = psycopg.Connection[Any]
@@ -28,6 +29,8 @@ where worker.pid = %s group by worker.id"""
 STILL_HELD: LiteralString = f"""
 select count(*) from {SCHEMA}.jobs where id = any(%s) and worker_id = %s and status = 'running'"""
 LOOK_EVERY = 0.1
+CONNECTS_WITHIN = 30.0
+"""Seconds in which a fault has to get a connection; later the run ends with an error."""
 
 
 class Held(NamedTuple):
@@ -98,6 +101,18 @@ class Stage:
         """A connection to the database itself, past the proxy."""
         with Database(self.dsn, schema=SCHEMA).connect() as connection:
             yield connection
+
+    @contextmanager
+    def connection_of_a_fault(self) -> Iterator[Connection]:
+        """The same for a fault: it waits while the workers have all connections that the server gives."""
+        wait = Retrying(
+            retry=retry_if_exception_type(ConnectionFailed),
+            wait=wait_fixed(LOOK_EVERY),
+            stop=stop_after_delay(CONNECTS_WITHIN),
+            reraise=True,
+        )
+        with ExitStack() as opened:
+            yield wait(lambda: opened.enter_context(self.connection()))
 
     def remember_jobs_of(self, worker: Child) -> None:
         """Have the recovery wait until no job is held any longer by a worker that is lost now."""
