@@ -277,8 +277,10 @@ class Database:
         self._unknown_settings |= settings_after(connection.info.server_version)
         try:
             run(self._verification(), connection.steps(self.catalogue))
-        except BaseException:
+        except BaseException as error:
             connection.close()
+            if isinstance(error, psycopg.OperationalError):
+                raise failure(error) from error
             raise
         return connection
 
@@ -288,8 +290,10 @@ class Database:
         self._unknown_settings |= settings_after(connection.info.server_version)
         try:
             await arun(self._verification(), connection.steps(self.catalogue))
-        except BaseException:
+        except BaseException as error:
             await connection.close()
+            if isinstance(error, psycopg.OperationalError):
+                raise failure(error) from error
             raise
         return connection
 

@@ -8,7 +8,7 @@ import pytest
 from looking import ask
 
 from pgqueue import PgQueue
-from pgqueue.errors import SchemaMissing
+from pgqueue.errors import ConnectionFailed, SchemaMissing
 from pgqueue.store.session import OWN, settings_after
 
 NEW_SETTINGS = {"transaction_timeout", "idle_session_timeout"}
@@ -92,3 +92,23 @@ def test_a_setting_is_left_out_before_the_version_that_brought_it() -> None:
     assert settings_after(14_00_00) == {"transaction_timeout"}
     assert settings_after(16_00_09) == {"transaction_timeout"}
     assert settings_after(17_00_00) == set()
+
+
+async def test_a_connection_that_is_lost_while_the_schema_is_checked_is_a_failed_connection(
+    queue: PgQueue, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect, aconnect = queue.database.connect, queue.database.aconnect
+
+    def lost(opened: Any) -> Any:
+        ask(dsn, "select pg_terminate_backend(%s, 5000)", opened.info.backend_pid)
+        return opened
+
+    async def alost() -> Any:
+        return lost(await aconnect())
+
+    monkeypatch.setattr(queue.database, "connect", lambda: lost(connect()))
+    monkeypatch.setattr(queue.database, "aconnect", alost)
+    with pytest.raises(ConnectionFailed, match="the connection was lost"):
+        queue.jobs()
+    with pytest.raises(ConnectionFailed, match="the connection was lost"):
+        await queue.ajobs()
