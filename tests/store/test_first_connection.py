@@ -109,6 +109,6 @@ async def test_a_connection_that_is_lost_while_the_schema_is_checked_is_a_failed
     monkeypatch.setattr(queue.database, "connect", lambda: lost(connect()))
     monkeypatch.setattr(queue.database, "aconnect", alost)
     with pytest.raises(ConnectionFailed, match="the connection was lost"):
-        queue.jobs()
+        queue.database.verify()
     with pytest.raises(ConnectionFailed, match="the connection was lost"):
-        await queue.ajobs()
+        await queue.database.averified()
