@@ -58,6 +58,17 @@ def test_a_process_looks_once_a_second_and_a_queue_without_a_bound_is_never_look
                      "enqueue_unique"]  # fmt: skip
 
 
+def test_a_process_that_raises_the_bound_enqueues_at_once(queue: PgQueue, now: list[float]) -> None:
+    send = queue.task(name="send", queue="mail")(lambda: None)
+    queue.control.set("mail", backlog=1, when_full="refuse")
+    send.enqueue()
+    now[0] += FRESH_FOR + 0.01
+    with pytest.raises(BacklogFull):
+        send.enqueue()
+    queue.control.set("mail", backlog=2)
+    send.enqueue()
+
+
 def test_a_change_acts_within_a_second(queue: PgQueue, now: list[float]) -> None:
     send = queue.task(name="send", queue="mail")(lambda: None)
     send.enqueue()

@@ -37,6 +37,15 @@ def test_a_pause_keeps_the_first_name_and_reason_and_goes_with_the_resume(queue:
     assert noted == [("ann", "pause", "mail", "SMTP is down"), ("bob", "resume", "mail", None)]
 
 
+def test_a_drain_keeps_the_first_name_and_reason_and_goes_with_the_resume(queue: PgQueue) -> None:
+    assert queue.control.drain("mail", why="it moves", by="ann")
+    assert not queue.control.drain("mail", why="again", by="bob")
+    drained = known(queue)["mail"]
+    assert (drained.drained_by, drained.drained_why) == ("ann", "it moves")
+    assert queue.resume("mail")
+    assert known(queue)["mail"].drained_at is None
+
+
 def test_a_pattern_stands_for_the_queues_that_there_are(queue: PgQueue) -> None:
     task = queue.task(name="send")(lambda: None)
     for name in ("mail-a", "mail-b", "reports", "mail.c"):
@@ -86,6 +95,21 @@ async def test_a_process_that_changes_a_queue_knows_it_at_once(queue: PgQueue) -
     await queue.control.adrain("mail")
     with pytest.raises(QueueDrained):
         await sent()
+
+
+def test_settings_that_change_nothing_are_not_noted(queue: PgQueue) -> None:
+    for _ in range(2):
+        queue.control.set("mail", priority=5)
+        queue.control.declare("mail", priority=5)
+    assert ask(queue, "select action, target from pgqueue.audit") == [("set", "mail")]
+
+
+def test_a_declaration_that_contradicts_itself_changes_nothing(queue: PgQueue) -> None:
+    with pytest.raises(InvalidOption, match="the queue has no backlog, so it is never full"):
+        queue.control.declare("mail", when_full="refuse")
+    with pytest.raises(InvalidOption, match="the queue has no ageing"):
+        queue.control.declare("mail", ageing_to=5)
+    assert known(queue) == {}
 
 
 def test_an_update_of_the_row_clears_who_paused_it(queue: PgQueue) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgqueue.values.serving import serving
-from pgqueue.values.shares import Shares, Strict, split_of
+from pgqueue.values.shares import MOST_ASKED, Shares, Strict, in_turn, split_of
 
 QUEUES = ("a", "b", "c")
 
@@ -119,3 +119,29 @@ def test_looks_of_one_job_without_a_memory_are_shared_by_the_weights_on_average(
         total += look(split, dict.fromkeys(QUEUES, 9), 1)
     shares = {queue: total[queue] / 5_000 for queue in QUEUES}
     assert all(abs(shares[queue] - share) < 0.03 for queue, share in (("a", 0.5), ("b", 0.1), ("c", 0.4)))
+
+
+def test_a_queue_that_comes_late_claims_no_more_than_its_share() -> None:
+    shares = Shares({"a": 1, "b": 1, "c": 1}.__getitem__)
+    look(shares, {"a": 500, "b": 500}, 600)
+    assert look(shares, dict.fromkeys(QUEUES, 100), 30) == {"a": 10, "b": 10, "c": 10}
+
+
+def test_a_queue_that_is_not_known_any_more_begins_anew() -> None:
+    shares = Shares({"a": 1, "b": 1}.__getitem__)
+    shares.learn({"a": 1, "b": 50}, {"a": 1, "b": 50}, 51)
+    assert shares.quotas(["a", "b"], 10) == {"a": 10, "b": 1}
+    shares.forget(["a"])
+    assert shares.quotas(["a", "b"], 10) == {"a": 5, "b": 5}
+
+
+def test_one_statement_asks_the_queues_that_are_not_due_for_one_job_each() -> None:
+    shares = Shares(lambda _: 1)
+    assert shares.quotas(["a", "b", "c"], 1) == {"a": 1, "b": 1, "c": 1}
+    assert len(shares.quotas([str(number) for number in range(500)], 1)) == MOST_ASKED
+
+
+def test_the_claims_of_one_look_start_in_turn_by_their_weights() -> None:
+    shares = Shares({"a": 2, "b": 1}.__getitem__)
+    claims = ["a1", "a2", "a3", "a4", "b1", "b2"]
+    assert in_turn(shares, claims, lambda claim: claim[0]) == ["a1", "a2", "b1", "a3", "a4", "b2"]
