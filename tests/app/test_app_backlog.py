@@ -8,7 +8,7 @@ from store.crowd import Deed, at_once
 from store.crowd import ask as run_on
 from store.samples import new_job
 
-from pgqueue import PgQueue
+from pgqueue import Limit, PgQueue
 from pgqueue.errors import BacklogFull, QueueDrained
 from pgqueue.store import backlog, enqueue
 from pgqueue.store.plan import Plan, Statement
@@ -98,6 +98,34 @@ def test_to_look_takes_a_twentieth_of_the_time_at_the_most(now: list[float]) -> 
     assert known.has_room("mail")
     now[0] += 0.02
     assert not known.has_room("mail")
+
+
+def test_a_process_that_was_refused_once_is_refused_by_every_way_to_enqueue(
+    queue: PgQueue, now: list[float]
+) -> None:
+    send = queue.task(name="send", queue="mail")(lambda: None)
+    queue.control.set("mail", backlog=2, when_full="refuse")
+    send.using(unique_key="a").enqueue()  # finds room, which is remembered until 1.0
+    now[0] = 0.9
+    send.enqueue()  # what it says of the queue is remembered until 1.9
+    now[0] = 1.1
+    with pytest.raises(BacklogFull):
+        send.using(unique_key="b").enqueue()
+    with pytest.raises(BacklogFull):
+        send.enqueue()
+
+
+def test_jobs_that_wait_for_a_limit_count_and_so_do_those_of_the_batch(queue: PgQueue) -> None:
+    limited = queue.task(name="limited", queue="mail", limit=Limit(1))(lambda: None)
+    plain = queue.task(name="plain", queue="other")(lambda: None)
+    for name in ("mail", "other"):
+        queue.control.set(name, backlog=2, when_full="refuse")
+    queue.enqueue_many([limited.call(), limited.call()])
+    with pytest.raises(BacklogFull):
+        queue.enqueue_many([limited.call()])
+    with pytest.raises(BacklogFull):  # none is ready yet
+        queue.enqueue_many(plain.call() for _ in range(3))
+    assert ask(queue, "select count(*) from pgqueue.jobs") == [(2,)]
 
 
 def test_a_full_queue_is_warned_of_once_a_minute(
