@@ -1,6 +1,7 @@
 """The report as a whole: what is planted in hand-made roll-ups is what the page and the tables say, and nothing else."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -453,8 +454,15 @@ def test_all_but_the_page_works_without_the_extra_report(tmp_path: Path) -> None
     )
     Lake(tmp_path).create(Origin("1", 2, "pgqueue"))
     words = ("pipeline", "report", "--lake", str(tmp_path))
+    without_java = os.environ | {
+        "JAVA_HOME": str(tmp_path)
+    }  # what is missing is said before Spark is started
     told = subprocess.run(  # noqa: S603 - our own words
-        [sys.executable, "-c", program, *words], capture_output=True, text=True, check=False
+        [sys.executable, "-c", program, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=without_java,
     )
     assert told.returncode == 2
     assert "a page needs jinja2 and matplotlib, and they are not installed" in told.stderr
