@@ -22,7 +22,7 @@ from pgqueue.values.storable import refuse_unstorable
 from pgqueue.values.unique import Unique
 
 PayloadKind = Literal["json", "text", "base64"]
-LOCKED = "it has a lock, and locks are not yet in pgqueue (--without-locks moves it without the lock)"
+LOCKED = "it has a lock, and pgqueue does not adopt locks (--without-locks moves the job and drops the lock)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

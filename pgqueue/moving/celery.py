@@ -154,8 +154,8 @@ class CeleryTask(Generic[P, R]):
         """Say that pgqueue has no signatures, or no such attribute."""
         if name in CANVAS:
             raise ConfigurationError(
-                f"{self.name}.{name}: signatures, chains, groups and chords are not yet in pgqueue; "
-                "enqueue the next task at the end of this one"
+                f"{self.name}.{name}: pgqueue has no signatures; use task.call(...) of the attribute 'task', "
+                "and put such calls into pgqueue.chain, pgqueue.group or pgqueue.Workflow"
             )
         raise AttributeError(
             f"pgqueue's stand-in for a Celery task has no {name!r}; see docs/moving/from-celery.md"

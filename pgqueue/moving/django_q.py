@@ -28,30 +28,31 @@ from pgqueue.values.job import Job, JobState
 from pgqueue.values.retry import Retry
 
 KNOWN = ("ack_failure", "cluster", "save")
-HOOK = "hooks are not yet in pgqueue; do it at the end of the function"
+HOOK = "use @queue.on('succeeded') or @queue.on('dead'); such a function gets the events of all tasks"
+GROUP = "use pgqueue.group([task.call(...), ...]).enqueue(); queue.find_task(path) returns the task"
 REMEDIES = {
     "broker": "there is no broker: jobs are in your database; omit it",
     "cached": "results are in your database; omit it",
-    "chain": "chains are not yet in pgqueue; enqueue the next task at the end of this one",
+    "chain": "use pgqueue.chain(first.call(...), second.call(...)).enqueue(); queue.find_task(path) returns the task",
     "failure_hook": HOOK,
-    "group": "groups are not yet in pgqueue",
+    "group": GROUP,
     "hook": HOOK,
-    "iter_cached": "groups are not yet in pgqueue",
-    "iter_count": "groups are not yet in pgqueue",
+    "iter_cached": GROUP,
+    "iter_count": GROUP,
     "sync": "call the function",
     "task_name": "a job has its task's name; keep the id that async_task returns",
     "timeout": "a time limit belongs to the function: cluster.register(function, timeout=...)",
     "timeout_hook": HOOK,
 }
 SCHEDULE_KNOWN = ("cluster", "next_run", "schedule_type")
-RECURRING = "recurring schedules are not yet in pgqueue; leave this one in Django-Q, or let cron call `pgqueue enqueue`"
+RECURRING = "the stand-in schedules once only; use @queue.schedule, or queue.schedules.add(name, task.call(...), cron)"
 SCHEDULE_REMEDIES = {
     "cron": RECURRING,
     "failure_hook": HOOK,
     "hook": HOOK,
     "intended_date_kwarg": RECURRING,
     "minutes": RECURRING,
-    "name": "for at most one live job use task.using(unique_key=...)",
+    "name": "the stand-in has no names; use queue.schedules.add(name, task.call(...), at=...)",
     "timeout_hook": HOOK,
 }
 ONCE = "O"

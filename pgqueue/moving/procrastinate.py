@@ -30,7 +30,7 @@ from pgqueue.values.unique import Unique
 P = ParamSpec("P")
 R = TypeVar("R")
 
-LOCK = "locks are not yet in pgqueue: two such jobs could run at once; leave these tasks in Procrastinate"
+LOCK = "use @queue.task(limit=Limit(1, by=..., ordered=True)), where by names the argument that the lock is made of"
 TASK_OPTIONS = ("aliases", "name", "priority", "queue", "queueing_lock", "retry")
 TASK_REMEDIES = {
     "lock": LOCK,
@@ -121,14 +121,14 @@ class App:
         return Deferrer(self.queue, self.queue.find_task(name)).configured(options)
 
     def periodic(self, **options: object) -> None:
-        """Raise an error: pgqueue has no schedules yet.
+        """Raise an error that names ``@queue.schedule``, with which pgqueue declares schedules.
 
         Raises:
             InvalidOption: always.
         """
         raise InvalidOption(
-            f"periodic({', '.join(f'{name}={value!r}' for name, value in options.items())}): schedules are not yet "
-            "in pgqueue; leave these tasks in Procrastinate, or let cron call `pgqueue enqueue`"
+            f"periodic({', '.join(f'{name}={value!r}' for name, value in options.items())}): use "
+            "@queue.schedule(...) above @queue.task, and ctx.scheduled_for in place of the parameter timestamp"
         )
 
 

@@ -39,14 +39,14 @@ FRONT = 100
 """The priority of ``at_front=True``: before every job of lower priority."""
 
 KNOWN = ("at_front", "retry")
-CALLBACK = "callbacks are not yet in pgqueue; do it at the end of the function"
+CALLBACK = "use pgqueue.group([task.call(...)], on_success=..., on_failure=...), or a hook: @queue.on('dead')"
 LIMIT = "a time limit belongs to the function: register(queue, function, timeout=...)"
 KEPT = "the queue sets how long ended jobs are kept: PgQueue(history=...)"
 REMEDIES = {
-    "depends_on": "jobs that wait for jobs are not yet in pgqueue; enqueue the next one at the end of this one",
+    "depends_on": "use pgqueue.chain(first.call(...), second.call(...)).enqueue(), or pgqueue.Workflow",
     "description": "a job has its task's name; omit it",
     "failure_ttl": KEPT,
-    "group_id": "groups are not yet in pgqueue",
+    "group_id": "use pgqueue.group([task.call(...), ...]).enqueue()",
     "job_id": "the database makes the ids; for at most one live job use task.using(unique_key=...)",
     "job_timeout": LIMIT,
     "meta": "pass the value as an argument, or use pgqueue's own task.using(meta=...)",
@@ -54,10 +54,10 @@ REMEDIES = {
     "on_stopped": CALLBACK,
     "on_success": CALLBACK,
     "pipeline": "to enqueue in your transaction, write task.using(connection=...).enqueue(...)",
-    "repeat": "schedules are not yet in pgqueue",
+    "repeat": "use queue.schedules.add(name, task.call(...), every=..., end=...), or @queue.schedule",
     "result_ttl": KEPT,
     "timeout": LIMIT,
-    "ttl": "jobs do not expire; check the time in the function, and return",
+    "ttl": "use task.using(expires_in=...).enqueue(...)",
 }
 STATUSES = MappingProxyType(
     {

@@ -170,7 +170,7 @@ def test_a_job_with_a_lock_stays_unless_told_otherwise(
 
     report = adopted("procrastinate", dsn=dsn, code=1)
 
-    assert "locks are not yet in pgqueue" in left(report)[0]
+    assert "pgqueue does not adopt locks" in left(report)[0]
     assert (waiting(own), ours(queue)) == ([1], [])
     adopted("procrastinate", "--without-locks", dsn=dsn)
     assert (waiting(own), len(ours(queue))) == ([], 1)

@@ -217,6 +217,6 @@ def test_what_procrastinate_does_not_know_either_is_refused_with_the_nearest(apa
         apart.configure_task("nobody's")
 
 
-def test_periodic_tasks_say_that_they_are_not_there_yet(apart: App) -> None:
-    with pytest.raises(InvalidOption, match="schedules are not yet in pgqueue"):
+def test_periodic_tasks_name_what_to_use_in_their_place(apart: App) -> None:
+    with pytest.raises(InvalidOption, match=r"use @queue\.schedule"):
         apart.periodic(cron="* * * * *")
