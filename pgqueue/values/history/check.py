@@ -32,7 +32,7 @@ RULES: tuple[Rule, ...] = (
 def check(events: Iterable[Event], rules: Rules = DEFAULT_RULES, *, most: int = 20) -> list[Violation]:
     """The violations of all promises, in the order of the promises.
 
-    It takes some seconds and about 1 GB for a history of 1,000,000 jobs.
+    A history of 1,174,643 jobs took less than 75 s, with the read of its log (docs/reliability.md).
 
     Args:
         events: the history, in any order: it is sorted by time.
