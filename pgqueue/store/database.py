@@ -80,8 +80,8 @@ class Database:
             schema: where the tables are.
             direct_dsn: how to reach the server itself, where ``dsn`` is a transaction pooler; for LISTEN.
                 By default the environment's PGQUEUE_DIRECT_DSN.
-            behind_pooler: ``dsn`` leads to a transaction pooler such as PgBouncer, where statements cannot
-                be prepared and notifications do not arrive.
+            behind_pooler: ``dsn`` leads to a transaction pooler such as PgBouncer, where notifications do not
+                arrive. Statements are not prepared, because not every pooler keeps them.
             pool_size: at most how many connections of each kind (blocking, awaitable) to keep.
 
         Raises:

@@ -151,10 +151,11 @@ class Enqueued(msgspec.Struct, frozen=True, gc=False):
 class Claim(msgspec.Struct, frozen=True, gc=False):
     """A job that a worker holds: ``worker_id``, and the fields of ``sql/claim.sql`` in its order.
 
-    ``(id, worker_id, fence)`` is the fence: every statement about this attempt names all three. ``fence`` is a number
-    that this worker never used before; all jobs of one claim statement share it. The attempt's number would not do:
-    a returned claim gives it back. Nor would a count kept with the job: a server that has lost the end of its log
-    gives out the same ids again, and the new job of an id may be claimed by the worker that still runs the old one.
+    ``(id, worker_id, fence)`` is the fence: every statement about this attempt names all three. ``fence``, the column
+    ``claims`` of the table, is a number that this worker never used before; all jobs of one claim statement share it.
+    The attempt's number would not do: a returned claim gives it back. Nor would a count kept with the job: a server that
+    has lost the end of its log gives out the same ids again, and the new job of an id may be claimed by the worker that
+    still runs the old one.
     ``failing_seconds`` is the time from the job's first failed attempt to this claim; 0 before any.
     ``at_end`` is a sum of bits of :class:`AtEnd`, or None.
     ``expires_in`` is the seconds from the claim until which an attempt has to be started, or None. ``asked_at`` is when this

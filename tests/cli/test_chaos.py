@@ -41,7 +41,7 @@ JOB = name_of("plain", 9)
 
 @pytest.mark.timeout(600)
 def test_every_promise_holds_under_faults_and_the_last_line_says_so() -> None:
-    """Three minutes that mostly wait: few jobs, and quiet between two faults."""
+    """Two minutes that mostly wait: few jobs, and quiet between two faults."""
     words = [
         "--faults",
         f"{CHEAP},{OF_SERVERS}",
