@@ -13,6 +13,7 @@ from pgqueue.values.retry import Retry
 
 RESULTS = "results are kept with the job's history; omit it, or keep none with PgQueue(history=timedelta(0))"
 JSON = "arguments and results are stored as JSON; omit it"
+CHAIN = "use pgqueue.chain(first.task.call(...), second.task.call(...)).enqueue()"
 ROUTING = "there is no broker to route through; use queue="
 TASK_REMEDIES = {
     "base": "there are no task classes; wrap the function, or give PgQueue(middleware=[...])",
@@ -28,7 +29,7 @@ TASK_REMEDIES = {
 }
 CALL_OPTIONS = ("countdown", "eta", "priority", "queue")
 CALL_REMEDIES = {
-    "chain": "use pgqueue.chain(first.task.call(...), second.task.call(...)).enqueue()",
+    "chain": CHAIN,
     "chord": "use pgqueue.group([...], on_success=second.task.call(...)).enqueue()",
     "compression": JSON,
     "connection": "to enqueue in your transaction, write task.task.using(connection=...).enqueue(...)",
@@ -37,7 +38,7 @@ CALL_REMEDIES = {
     "group_id": "use pgqueue.group([task.task.call(...), ...]).enqueue()",
     "headers": "pass the value as an argument, or use task.task.using(meta=...)",
     "ignore_result": RESULTS,
-    "link": "use pgqueue.chain(first.task.call(...), second.task.call(...)).enqueue()",
+    "link": CHAIN,
     "link_error": "use pgqueue.group([task.task.call(...)], on_failure=other.task.call(...)), or @queue.on('dead')",
     "retry": "an enqueue inserts a row in your database, or raises; omit it",
     "retry_policy": "an enqueue inserts a row in your database, or raises; omit it",

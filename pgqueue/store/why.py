@@ -1,7 +1,8 @@
 """The plan that finds why a job does not run.
 
 One statement finds what decides for most jobs. A job under limits, in a flow, or behind more jobs than are counted takes one or
-two more, and so does one that nothing keeps from its start. Between them the job may have started, ended, or gone: a statement that finds nothing adds nothing.
+two more, and so does one that nothing keeps from its start. Between them the job may have started, ended, or gone: a
+statement that finds nothing adds nothing.
 How the facts are said is decided in :mod:`pgqueue.values.why`.
 """
 

@@ -155,7 +155,7 @@ class Facts(msgspec.Struct, frozen=True):
         flow: the flow that it is part of, if it waits in one.
         flow_behind: the flow of the same key for which that one waits.
         nodes: what it waits for in that flow, up to 6 nodes; those that failed first.
-        locked_by: the process of the session that has locked its row; None: none was found, or another cause was.
+        locked_by: the process of the session that has locked its row; None: no lock was found, or none was looked for, since there is another cause.
         locked_by_application: the name that this session gave itself.
         locked_for: for how many seconds that session's transaction has been open; None: this may not be seen.
         in_memory: the queue is in memory, for a test.

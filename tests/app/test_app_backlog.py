@@ -67,6 +67,7 @@ def test_a_process_that_raises_the_bound_enqueues_at_once(queue: PgQueue, now: l
         send.enqueue()
     queue.control.set("mail", backlog=2)
     send.enqueue()
+    assert ask(queue, "select count(*) from pgqueue.jobs") == [(2,)]
 
 
 def test_a_change_acts_within_a_second(queue: PgQueue, now: list[float]) -> None:

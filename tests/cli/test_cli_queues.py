@@ -1,4 +1,3 @@
-import json
 import re
 import socket
 import sys
@@ -43,7 +42,7 @@ def test_list_counts_the_jobs_of_each_queue(dsn: str) -> None:
 def test_list_shows_the_queues_that_are_named(dsn: str) -> None:
     listed = cells(pgqueue("queues", "list", "m*", "empty", "none", dsn=dsn))
     assert [row[0] for row in listed] == ["empty", "mail"]
-    found = json.loads(pgqueue("queues", "list", "m*", "--json", dsn=dsn).stdout)
+    found = printed(pgqueue("queues", "list", "m*", "--json", dsn=dsn))
     assert [one["queue"] for one in found] == ["mail"]
 
 

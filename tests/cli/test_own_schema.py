@@ -22,7 +22,7 @@ def test_the_schema_is_dropped_on_a_new_connection_if_its_own_was_lost(dsn: str)
     assert ask(dsn, THERE) == [(0,)]
 
 
-def test_a_second_run_waits_for_no_first_one_and_changes_nothing(dsn: str) -> None:
+def test_a_second_run_is_refused_and_changes_nothing(dsn: str) -> None:
     database = Database(dsn, schema=NAME)
     with own_schema(database, "pgqueue try"):
         with (

@@ -454,9 +454,8 @@ def test_all_but_the_page_works_without_the_extra_report(tmp_path: Path) -> None
     )
     Lake(tmp_path).create(Origin("1", 2, "pgqueue"))
     words = ("pipeline", "report", "--lake", str(tmp_path))
-    without_java = os.environ | {
-        "JAVA_HOME": str(tmp_path)
-    }  # what is missing is said before Spark is started
+    # Without Java, too: what the page lacks is said before Spark is started.
+    without_java = os.environ | {"JAVA_HOME": str(tmp_path)}
     told = subprocess.run(  # noqa: S603 - our own words
         [sys.executable, "-c", program, *words],
         capture_output=True,

@@ -148,9 +148,9 @@ def test_both_engines_find_a_tenant_at_the_same_paths(
     for path in PATHS:
         config = Config(tenant=path)
         monkeypatch.setattr(in_duckdb, "MOST_ROWS", ENGINES["DuckDB"])
-        rollup(no_session, None, here, config, days=DAYS[:2])
+        rollup(no_session, None, here, config)
         monkeypatch.setattr(in_duckdb, "MOST_ROWS", ENGINES["Spark"])
-        rollup(spark, None, there, config, days=DAYS[:2])
+        rollup(spark, None, there, config)
         assert {row["tenant"] for row in figures(here, "tenants")} > {"a"}
         assert figures(here, "tenants") == figures(there, "tenants")
 

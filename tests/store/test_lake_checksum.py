@@ -3,6 +3,7 @@
 import re
 from importlib.resources import files
 
+import pytest
 from looking import ask
 
 from pgqueue import PgQueue
@@ -13,6 +14,8 @@ select '1969-12-31 23:59:59.999999+00' union all
 select '2040-01-01 00:00+00' union all
 select '2040-01-01 00:00:00.000001+00' union all
 select '9999-12-31 23:59:59.999999+00' union all
+select '2040-01-01 00:00+00'::timestamptz + number * interval '2900 days 1.234567 seconds' from generate_series(1, 1000) as number
+union all
 select '0001-01-01 00:00+00' union all
 select '2039-12-31 23:59:59.999999+00'::timestamptz - make_interval(secs => number * 0.000001) from generate_series(0, 20000) as number
 union all
@@ -21,10 +24,14 @@ from generate_series(1, 100000) as number
 """
 
 
-def test_every_instant_is_written_exactly(queue: PgQueue) -> None:
+COLUMNS = ["run_at", "created_at", "started_at", "ended_at"]
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_every_instant_is_written_exactly(queue: PgQueue, column: str) -> None:
     statement = files("pgqueue.sql").joinpath("pipeline/lake_checksum.sql").read_text(encoding="utf-8")
-    written = re.findall(r"case when run_at between .*?end", statement, re.DOTALL)
-    assert len(written) == 1
-    other = f"select count(*), count(*) filter (where {written[0]} <> (extract(epoch from run_at) * 1000000)::bigint) "
-    ((count, differing),) = ask(queue, f"{other} from ({INSTANTS}) as instants (run_at)")
-    assert (count, differing) == (120_007, 0)
+    (written,) = re.findall(rf"case when {column} between .*?\bend\b", statement, re.DOTALL)
+    exact = f"(extract(epoch from {column}) * 1000000)::bigint"
+    counts = f"select count(*), count(*) filter (where {written} is distinct from {exact})"
+    ((count, differing),) = ask(queue, f"{counts} from ({INSTANTS}) as instants ({column})")
+    assert (count, differing) == (121_007, 0)

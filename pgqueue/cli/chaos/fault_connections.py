@@ -68,6 +68,6 @@ def half(stage: Stage) -> Iterator[None]:
 @contextmanager
 def backends(stage: Stage) -> Iterator[None]:
     """Have the server end the run's backends."""
-    with suppress(psycopg.Error, PgQueueError), stage.connection() as connection:
+    with suppress(psycopg.Error, PgQueueError), stage.connection_of_a_fault() as connection:
         connection.execute(END_BACKENDS, [APPLICATION])
     yield

@@ -51,7 +51,7 @@ def stop(stage: Stage) -> Iterator[None]:
 @contextmanager
 def threads(stage: Stage) -> Iterator[None]:
     """Enqueue jobs that hold a thread each."""
-    with suppress(psycopg.Error, PgQueueError), stage.connection() as connection:
+    with suppress(psycopg.Error, PgQueueError), stage.connection_of_a_fault() as connection:
         tasks.queue.enqueue_many([tasks.hog.call(HOG_SECONDS) for _ in range(HOGS)], connection=connection)
     yield
 

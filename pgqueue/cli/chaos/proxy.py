@@ -18,7 +18,7 @@ Pipe: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 LOCAL = "127.0.0.1"
 CHUNK = 1 << 16
 TURNS = 5
-"""Of the event loop, in which connections that were just accepted begin, are refused, and what was aborted is closed."""
+"""Turns of the event loop at the end: in these, connections that were just accepted are refused, and aborted ones closed."""
 
 
 class Address(NamedTuple):
@@ -105,7 +105,7 @@ class Proxy:
             self.ports.append(server.sockets[0].getsockname()[1])
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, to: Address) -> None:
-        """Keep a connection until one side ends it, or until it is cut. What a task opened is closed with it."""
+        """Keep a connection until one side ends it, or until it is cut. Then both sides are closed."""
         task = cast("asyncio.Task[None]", asyncio.current_task())
         self._served.add(task)
         self.opened += 1
