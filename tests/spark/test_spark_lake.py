@@ -16,8 +16,9 @@ from spark.lake_history import DAY, ENDED, NEXT, died, ended, history_ids, lake_
 from pgqueue import PgQueue
 from pgqueue.errors import LakeError, NotVerified, PipelineError
 from pgqueue.spark.lake import frames, in_arrow
-from pgqueue.spark.lake.export import ExportOptions, export, final_below
+from pgqueue.spark.lake.export import ExportOptions, export
 from pgqueue.spark.lake.files import arrow_schema
+from pgqueue.spark.lake.final import final_below
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.prune import Fate, prune
 from pgqueue.spark.lake.status import DayState, status

@@ -3,7 +3,7 @@
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, LiteralString
 
@@ -18,7 +18,9 @@ from pgqueue import PgQueue
 from pgqueue.errors import ConnectionFailed, PipelineError
 from pgqueue.spark.lake import export as exports
 from pgqueue.spark.lake import in_arrow
+from pgqueue.spark.lake.ahead import DAYS
 from pgqueue.spark.lake.export import ExportOptions, export
+from pgqueue.spark.lake.final import final_below
 from pgqueue.spark.lake.lake import DEPLOY_SCHEMA, ENDED, ENDED_SCHEMA, ENDED_TABLE, WORKER_SCHEMA, Lake
 from pgqueue.spark.lake.table import Table
 from pgqueue.spark.lake.verify import Finding, verify
@@ -116,12 +118,11 @@ def test_a_dead_job_that_is_committed_after_the_export_has_looked_for_days_is_ex
     ids = [*ended(dsn, DAY, 2), *died(dsn, DAY, 2)]
     ids += died(dsn, NEXT, 3)
 
-    def final_below(*given: Any) -> Any:
+    def die_meanwhile(*given: Any) -> Any:
         ids.extend(died(dsn, DAY, 1))
-        return waited(*given)
+        return final_below(*given)
 
-    waited = exports.final_below
-    monkeypatch.setattr(exports, "final_below", final_below)
+    monkeypatch.setattr(exports, "final_below", die_meanwhile)
     lake = Lake(tmp_path / "lake")
     export(no_session, queue.database, lake)
     assert sorted(lake.dataset(ENDED, ENDED_TABLE).to_table()["id"].to_pylist()) == sorted(ids)
@@ -166,11 +167,11 @@ def test_an_interrupt_does_not_wait_for_a_read_that_waits_for_a_lock(
     assert [one.day for one in export(no_session, queue.database, lake)] == [DAY]
 
 
-def test_days_are_read_over_one_connection_and_after_an_error_over_another(
+def test_days_are_read_over_one_connection_of_each_thread_and_after_an_error_over_another(
     queue: PgQueue, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for day in (DAY, NEXT):
-        ended(dsn, day, 2)
+    for number in range(6):
+        ended(dsn, DAY + timedelta(days=number), 2)
     made: list[object] = []
 
     def counted(dsn: str) -> object:
@@ -178,14 +179,14 @@ def test_days_are_read_over_one_connection_and_after_an_error_over_another(
         return made[-1]
 
     monkeypatch.setattr(in_arrow, "connected", counted)
-    assert len(export(no_session, queue.database, Lake(tmp_path / "lake"))) == 2
-    assert len(made) == 1
+    assert len(export(no_session, queue.database, Lake(tmp_path / "lake"))) == 6
+    assert len(made) <= DAYS
 
     monkeypatch.setattr(in_arrow, "MOST_BYTES", 1)
     with pytest.raises(AssertionError, match="a session was started"):
         export(no_session, queue.database, Lake(tmp_path / "other"))
-    assert len(made) == 2
     monkeypatch.setattr(in_arrow, "MOST_BYTES", 1 << 20)
+    made.clear()
     reader = in_arrow.Reader(queue.database)
     with reader:
         reader.ended(DAY, since=0, below=2**40, dead=sql.SQL("true"))
@@ -197,5 +198,6 @@ def test_days_are_read_over_one_connection_and_after_an_error_over_another(
         with pytest.raises(ConnectionFailed):
             reader.ended(DAY, since=0, below=2**40, dead=sql.SQL("true"))
         rows = reader.ended(DAY, since=0, below=2**40, dead=sql.SQL("true"))
+    assert len(made) == 2
     assert rows is not None
     assert rows.num_rows == 2

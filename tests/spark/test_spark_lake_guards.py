@@ -22,7 +22,8 @@ from pgqueue.errors import (
     LakeTooNew,
     PipelineError,
 )
-from pgqueue.spark.lake.export import ExportOptions, final_below
+from pgqueue.spark.lake.export import ExportOptions
+from pgqueue.spark.lake.final import final_below
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.prune import Fate, prune
 from pgqueue.spark.lake.record import Batch, EndedDay, Verification

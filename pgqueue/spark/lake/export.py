@@ -6,7 +6,8 @@ export, which finds them by their transaction numbers and adds them to the day a
 that appear later (a user inserted history with an old time). An export never removes rows from the lake: jobs that were
 pruned from the database, and dead jobs that were revived or purged, stay in it.
 
-A small day is read and written by this process, through Arrow; a large one by Spark. The rows and their order are the same.
+Small days are read and written by this process, through Arrow, two at a time; then large ones by Spark, one after the other,
+each on all its cores. The rows and their order are the same. Days are committed one by one.
 No table is locked, and no snapshot is held while Spark reads.
 """
 
@@ -15,17 +16,19 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 import psycopg
 import pyarrow.compute as pc
-from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponential
 
 from pgqueue.errors import ConnectionFailed, DaysNotExported, Duration, InvalidOption, PipelineError, as_delay
 from pgqueue.spark.config import HiddenColumns
 from pgqueue.spark.java_errors import in_a_line
 from pgqueue.spark.lake import in_arrow
+from pgqueue.spark.lake.ahead import ahead
 from pgqueue.spark.lake.files import Written
+from pgqueue.spark.lake.final import final_below
 from pgqueue.spark.lake.lake import ENDED, ENDED_TABLE, Lake
 from pgqueue.spark.lake.record import Batch, EndedDay
 from pgqueue.spark.lake.steps import logged
@@ -142,39 +145,13 @@ def export(
                     "; ".join(map(str, exporter.open)),
                 )
                 tell_open(exporter.open)
-            exported: list[Exported] = []
-            with exporter.reader:
-                failed = _each(exporter, due, exported, tell)
+            exporter.export(due, tell)
             in_arrow.keep_workers(database, lake)
             in_arrow.keep_deploys(database, lake)
-            size.days, size.rows = len(exported), sum(one.history + one.dead for one in exported)
-            _require_all(failed, len(exported))
-    return exported
-
-
-def _each(
-    exporter: "_Exporter",
-    due: Collection[date],
-    exported: list[Exported],
-    tell: Callable[[Exported], object],
-) -> dict[date, str]:
-    """Export each day on its own, and note it in ``exported``; returns the days that failed, and why."""
-    failed: dict[date, str] = {}
-    for day in due:
-        exporter.lock.require_held()  # another export may have begun
-        try:
-            one = exporter.export(day)
-        except _NoSession as error:
-            raise error.why from None
-        except Exception as error:  # noqa: BLE001 - an error of one day must not stop the days after it
-            _require_server(error, exporter.lock)
-            failed[day] = f"{exporter.unfit(day)}{in_a_line(error)}"
-            log.error("day %s was not exported: %s; export continues with the next day", day, failed[day])  # noqa: TRY400 - raised below
-            continue
-        if one is not None:
-            exported.append(one)
-            tell(one)
-    return failed
+            size.days = len(exporter.exported)
+            size.rows = sum(one.history + one.dead for one in exporter.exported)
+            _require_all(exporter.failed, len(exporter.exported))
+    return exporter.exported
 
 
 class _NoSession(Exception):
@@ -218,6 +195,8 @@ class _Exporter:
         dead: the bounds of the dead jobs of each day, of those that were there when it was set.
         unseen_from: the dead jobs of transactions below this number were there.
         reader: reads small days.
+        exported: the days that were written.
+        failed: the days that could not be, and why.
     """
 
     def __init__(
@@ -241,6 +220,8 @@ class _Exporter:
         self.unseen_from = 0
         self.hidden = lake.hidden()
         self.reader = in_arrow.Reader(database, self.hidden)
+        self.exported: list[Exported] = []
+        self.failed: dict[date, str] = {}
 
     def due(self) -> list[date]:
         """The closed days with rows that are not in the lake; waits for open transactions that may add some.
@@ -264,24 +245,51 @@ class _Exporter:
             self.final, self.open = final_below(self.database, barrier, wait)
         return sorted(due | again)
 
-    def export(self, day: date) -> Exported | None:
-        """Write a day's rows, or its late rows; None: all of them are gone by now."""
-        started = time.monotonic()
-        former = None if day in self.options.again else self.former.get(day)
-        since = 0 if former is None else former.below
+    def export(self, due: Sequence[date], tell: Callable[[Exported], object]) -> None:
+        """Write days, each on its own: the small ones, read ahead, and then the large ones. ``tell`` is called with each."""
         self.lake.table(ENDED).require(ENDED_TABLE)
-        made = self._by_arrow(day, since) or self._by_spark(day, since)
-        if not made.files:
-            return None
+        with self.reader, ahead(self._by_arrow, due, self.reader.interrupt) as read:
+            large = [day for day, made in read if not self._try(day, made, tell)]
+        for day in large:  # the reader's connections are closed: Spark may take hours
+            self._try(day, partial(self._by_spark, day), tell)
+
+    def _try(self, day: date, make: "Callable[[], _Made | None]", tell: Callable[[Exported], object]) -> bool:
+        """Commit what is made of a day, or note why not; False: it is left to Spark."""
+        self.lock.require_held()  # another export may have begun
+        try:
+            made = make()
+            if made is None:
+                return False
+            if made.files:
+                self.exported.append(self._commit(day, made))
+        except _NoSession as error:
+            raise error.why from None
+        except Exception as error:  # noqa: BLE001 - an error of one day must not stop the days after it
+            _require_server(error, self.lock)
+            self._note_failure(day, error)
+            return True
+        if made.files:
+            tell(self.exported[-1])
+        return True
+
+    def _note_failure(self, day: date, error: Exception) -> None:
+        why = f"{self._unfit(day)}{in_a_line(error)}"
+        log.error("day %s was not exported: %s; export continues with the next day", day, why)
+        self.failed[day] = why
+
+    def _commit(self, day: date, made: "_Made") -> Exported:
+        """Have the files of a day count."""
+        started = time.monotonic()
         batch = Batch(
             generation=self.lake.table(ENDED).generation(day) + 1,
-            since=since,
+            since=self._since(day),
             below=self.final,
             highest=made.highest,
             exported_at=datetime.now(UTC),
             history=Checksum(made.history),
             dead=Checksum(made.dead),
         )
+        former = self._former(day)
         entry = EndedDay(
             table=ENDED,
             day=day,
@@ -299,10 +307,10 @@ class _Exporter:
             dead=made.dead,
             files=len(made.files),
             bytes=sum(one.bytes for one in made.files),
-            seconds=time.monotonic() - started,
+            seconds=made.seconds + time.monotonic() - started,
         )
 
-    def unfit(self, day: date) -> str:
+    def _unfit(self, day: date) -> str:
         """Which rows of a day no lake can hold, for a message; empty: none."""
         rows = self.database.run(plans.unfit(day))
         if not rows:
@@ -322,26 +330,29 @@ class _Exporter:
                 )
         return set(self.options.again)
 
-    def _by_arrow(self, day: date, since: int) -> "_Made | None":
+    def _by_arrow(self, day: date) -> "_Made | None":
         """Write a day's rows from this process; None: they have too many rows or bytes."""
+        started = time.monotonic()
         if self.rows[day] > min(in_arrow.MOST_ROWS, self.options.rows_per_file):
             return None
         found_by = where.dead_within(*self.dead.get(day, plans.NO_DEAD), self.unseen_from)
-        rows = self.reader.ended(day, since=since, below=self.final, dead=found_by)
+        rows = self.reader.ended(day, since=self._since(day), below=self.final, dead=found_by)
         if rows is None:
             return None
         dead = pc.sum(pc.equal(rows["outcome"], "dead")).as_py() or 0
         files = self.lake.write_rows(ENDED, day, rows)
-        return _Made(files, rows.num_rows - dead, dead, pc.max(rows["ended_in"]).as_py())
+        highest = pc.max(rows["ended_in"]).as_py()
+        return _Made(files, rows.num_rows - dead, dead, highest, time.monotonic() - started)
 
-    def _by_spark(self, day: date, since: int) -> "_Made":
+    def _by_spark(self, day: date) -> "_Made":
         """Have Spark write a day's rows, and check that it wrote as many as the database holds."""
         from pgqueue.spark.lake.frames import arranged, ended  # noqa: PLC0415 - needs PySpark
 
+        started = time.monotonic()
+        since = self._since(day)
         held = self._counts(day, since)
         if not held.rows:
-            return _Made([], 0, 0, None)
-        self.reader.close()  # Spark may take hours
+            return _Made([], 0, 0, None, 0)
         try:
             spark = self.spark()
         except Exception as error:
@@ -350,7 +361,16 @@ class _Exporter:
         files = self.lake.write(ENDED, arranged(frame, held.queues, self.options.rows_per_file))
         history, dead = self.lake.written(files)
         self._require(day, since, held, (history, dead))
-        return _Made(files, history, dead, held.highest)
+        return _Made(files, history, dead, held.highest, time.monotonic() - started)
+
+    def _former(self, day: date) -> EndedDay | None:
+        """What the lake has of a day, if that stays."""
+        return None if day in self.options.again else self.former.get(day)
+
+    def _since(self, day: date) -> int:
+        """The rows of transactions below this number are in the lake."""
+        former = self._former(day)
+        return 0 if former is None else former.below
 
     def _require(self, day: date, since: int, held: Counts, written: tuple[int, int]) -> None:
         """Check the number of rows that Spark wrote, of the history and of the dead jobs.
@@ -375,30 +395,10 @@ class _Exporter:
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """The files of a day, which do not count yet, and what is in them."""
+    """The files of a day, which do not count yet, what is in them, and the seconds that they took."""
 
     files: Sequence[Written]
     history: int
     dead: int
     highest: int | None
-
-
-def final_below(database: Database, barrier: int, wait: timedelta) -> tuple[int, Sequence[Session]]:
-    """Wait until every transaction up to the number ``barrier`` has ended, or the time has passed.
-
-    Args:
-        database: where the transactions are.
-        barrier: a number above those of all transactions in progress.
-        wait: for how long.
-
-    Returns:
-        The number below which all transactions have ended, and the open ones up to ``barrier``.
-    """
-    look = Retrying(
-        retry=retry_if_result(lambda lowest: lowest <= barrier),
-        wait=wait_exponential(multiplier=0.05, max=1),
-        stop=stop_after_delay(wait),
-        retry_error_callback=lambda state: state.outcome and state.outcome.result(),
-    )
-    lowest: int = look(lambda: database.run(plans.horizon()).xmin)
-    return lowest, () if lowest > barrier else database.run(plans.in_the_way(barrier))
+    seconds: float

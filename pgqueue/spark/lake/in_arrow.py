@@ -4,10 +4,11 @@ PostgreSQL sends the rows by ADBC, as it sends them to Spark's executors (:mod:`
 session is started.
 """
 
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from datetime import date
+from threading import Lock
 from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
@@ -35,69 +36,76 @@ MOST_BYTES = 512 << 20
 ORDER = ("queue", "task", "ended_at", "id")
 
 
+class _TooManyBytes(Exception):
+    """A day's rows need more memory than :data:`MOST_BYTES`."""
+
+
 class Reader:
-    """Reads small days of a database, over one connection: to connect takes as long as to read a small day."""
+    """Reads small days of a database, over one connection for each thread: to connect takes as long as to read a small day."""
 
     def __init__(self, database: Database, hidden: Hidden = NOTHING_HIDDEN) -> None:
         """Set the database, and what is not to be read as it is. No connection is made yet."""
         self._database = database
         self._hidden = hidden
-        self._connection: adbc.Connection | None = None
+        self._idle: deque[adbc.Connection] = deque()
+        self._busy: set[adbc.Connection] = set()
+        self._changes = Lock()
 
     def __enter__(self) -> Self:
         """Nothing is done yet."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the connection."""
-        self.close()
+        """Close the connections, once no thread reads any more."""
+        while self._idle:
+            self._idle.pop().close()
 
-    def close(self) -> None:
-        """Close the connection; the next day is read over another one."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+    def interrupt(self) -> None:
+        """Have the reads that run in other threads fail."""
+        with self._changes:  # no thread may close a connection meanwhile
+            for connection in self._busy:
+                connection.adbc_cancel()
 
     def ended(self, day: date, *, since: int, below: int, dead: sql.Composable) -> pa.Table | None:
         """The jobs that ended on a day, in transactions from ``since`` to below ``below``, sorted as Spark would; None: too many bytes.
 
-        ``dead`` is a condition that all the day's dead jobs meet, by which the database finds them.
+        ``dead`` is a condition that all the day's dead jobs meet, by which the database finds them. ADBC makes an error of its
+        own of an interrupt, so the main thread should not call this.
 
         Raises:
             PipelineError: a value has no place in a lake.
             DatabaseError: the database refused the statement, or the connection was lost.
         """
-        wanted = [where.on_day(TABLES["ended"], day), where.ended_between(since, below), dead]
-        with ThreadPoolExecutor(1) as thread:  # ADBC makes an error of its own of an interrupt
-            reading = thread.submit(self._read, wanted)
-            try:
-                return reading.result()
-            except KeyboardInterrupt:
-                if self._connection is not None:
-                    self._connection.adbc_cancel()
-                raise
-
-    def _read(self, wanted: Iterable[sql.Composable]) -> pa.Table | None:
         schema = read(ENDED_SCHEMA, self._hidden)
+        wanted = [where.on_day(TABLES["ended"], day), where.ended_between(since, below), dead]
         shape, asked = _asked(self._database, "ended", schema, wanted)
-        found: list[pa.RecordBatch] = []
-        size = 0
-        if self._connection is None:
-            self._connection = connected(self._database.dsn)
-        is_done = False
         try:
-            with closing(fetch_over(self._connection, asked)) as batches:
-                for batch in batches:
-                    size += batch.nbytes
-                    if size > MOST_BYTES:
-                        return None
-                    found.append(shape.fitted(batch))
-            is_done = True
-        finally:
-            if not is_done:
-                self.close()
+            with self._connected() as connection, closing(fetch_over(connection, asked)) as batches:
+                found = list(_fitting(map(shape.fitted, batches)))
+        except _TooManyBytes:
+            return None
         rows = in_arrow(pa.Table.from_batches(found, schema), ENDED_SCHEMA, self._hidden)
         return rows.sort_by([(name, "ascending") for name in ORDER])
+
+    @contextmanager
+    def _connected(self) -> "Iterator[adbc.Connection]":
+        """A connection that no other thread uses. If the block raises, it is of no more use."""
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = connected(self._database.dsn)
+        with self._changes:
+            self._busy.add(connection)
+        try:
+            yield connection
+        except BaseException:
+            with self._changes:
+                self._busy.remove(connection)
+                connection.close()
+            raise
+        with self._changes:
+            self._busy.remove(connection)
+        self._idle.append(connection)
 
 
 def keep_workers(database: Database, lake: Lake) -> None:
@@ -119,6 +127,20 @@ def keep_deploys(database: Database, lake: Lake) -> None:
     """Replace the lake's deploys with the database's."""
     rows = [dict(zip(DEPLOY_SCHEMA.names, row, strict=True)) for row in database.run(plans.deploys())]
     lake.replace(DEPLOYS, pa.Table.from_pylist(rows, DEPLOY_SCHEMA))
+
+
+def _fitting(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches of a small day.
+
+    Raises:
+        _TooManyBytes: it is not small.
+    """
+    size = 0
+    for batch in batches:
+        size += batch.nbytes
+        if size > MOST_BYTES:
+            raise _TooManyBytes
+        yield batch
 
 
 def _asked(

@@ -12,9 +12,8 @@ A day that agrees is recorded in the lake and in the database's ``lake_days``: f
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from enum import StrEnum
@@ -24,6 +23,7 @@ import msgspec
 
 from pgqueue.errors import LakeError, NotVerified
 from pgqueue.spark.lake import in_duckdb
+from pgqueue.spark.lake.ahead import ahead
 from pgqueue.spark.lake.checksum import IS_DEAD, InFiles, digest, in_files
 from pgqueue.spark.lake.lake import ENDED, ENDED_SCHEMA, Lake
 from pgqueue.spark.lake.record import EndedDay, Verification
@@ -102,10 +102,12 @@ def verify(
         verifier = _Verifier(when_needed(spark), database, lake, lock)
         found = []
         with logged(lake, "verify") as size:
-            for entry in verifier.due(days, everything=everything or days is not None):
-                found.append(verifier.verify(entry))
-                size.days, size.rows = size.days + 1, size.rows + entry.rows
-                tell(found[-1])
+            due = verifier.due(days, everything=everything or days is not None)
+            with ahead(verifier.read, due) as read:
+                for entry, result in read:
+                    found.append(verifier.verify(entry, *(result() or verifier.read_by_spark(entry))))
+                    size.days, size.rows = size.days + 1, size.rows + entry.rows
+                    tell(found[-1])
     return found
 
 
@@ -143,21 +145,30 @@ class _Verifier:
         wanted = [entry for entry in entries if days is None or entry.day in days]
         return [entry for entry in wanted if everything or not self._is_noted(entry)]
 
-    def verify(self, entry: EndedDay) -> Verified:
-        """Compare a day, and record it if it agrees."""
+    def read(self, entry: EndedDay) -> tuple[Contents, InFiles | LakeError] | None:
+        """What the database holds of a small day, and what its files hold, read by DuckDB; None: the day is large."""
+        if entry.rows > in_duckdb.MOST_ROWS:
+            return None
+        with ThreadPoolExecutor(1) as beside:  # DuckDB takes as long as the database, and uses another core
+            in_files = beside.submit(self._in_files, entry)
+            return self._held(entry), in_files.result()
+
+    def read_by_spark(self, entry: EndedDay) -> tuple[Contents, InFiles | LakeError]:
+        """As :meth:`read`, of a day of any size. An interrupt ends Spark's work only in the main thread."""
         day = _day_of(entry)
-        pruned_below = self._known(day).pruned_below
-        with self._read(entry, pruned_below) as read:
-            held = self.database.run(
-                plans.contents(
-                    day,
-                    since=pruned_below,
-                    below=entry.below,
-                    dead=self.dead.get(day, plans.NO_DEAD),
-                    hidden=self.hidden,
-                )
-            )
-            found, reason = _files(entry, read)
+        held = self._held(entry)
+        try:
+            return held, in_files(self.lake.ended(self.spark(), [day]), self._known(day).pruned_below)
+        except Exception as error:
+            said = UNREADABLE.search(str(error))
+            if said is None:
+                raise
+            return held, LakeError(f"a file cannot be read: {said[0]}")
+
+    def verify(self, entry: EndedDay, held: Contents, read: InFiles | LakeError) -> Verified:
+        """Compare what was read of a day, and record it if it agrees."""
+        day = _day_of(entry)
+        found, reason = _files(entry, read)
         gone = not held.history.rows and found.standing.rows > 0
         reason = reason or self._dead_differ(entry, held.dead, found.dead)
         if not reason and not gone:
@@ -181,29 +192,27 @@ class _Verifier:
     def _known(self, day: date) -> Known:
         return self.known.get(day, Known(day, 0, 0, ""))
 
-    @contextmanager
-    def _read(self, entry: EndedDay, pruned_below: int) -> Iterator[Callable[[], InFiles]]:
-        """What returns the figures of the files, or raises a LakeError.
-
-        DuckDB takes as long as the database and uses another core, so it starts at once. Spark starts when it is called: an
-        interrupt would wait for it.
-        """
-        if entry.rows > in_duckdb.MOST_ROWS:
-            yield lambda: self._read_by_spark(entry, pruned_below)
-            return
+    def _in_files(self, entry: EndedDay) -> InFiles | LakeError:
+        """What the files of a small day hold, or why they cannot be read."""
         named = [file.path.removeprefix(f"{ENDED}/") for file in entry.files]
-        place = self.lake.folder.at(ENDED)
-        with ThreadPoolExecutor(1) as beside:
-            yield beside.submit(in_duckdb.in_files, place, named, ENDED_SCHEMA, pruned_below).result
-
-    def _read_by_spark(self, entry: EndedDay, pruned_below: int) -> InFiles:
+        pruned_below = self._known(_day_of(entry)).pruned_below
         try:
-            return in_files(self.lake.ended(self.spark(), [_day_of(entry)]), pruned_below)
-        except Exception as error:
-            said = UNREADABLE.search(str(error))
-            if said is None:
-                raise
-            raise LakeError(f"a file cannot be read: {said[0]}") from error
+            return in_duckdb.in_files(self.lake.folder.at(ENDED), named, ENDED_SCHEMA, pruned_below)
+        except LakeError as error:
+            return error
+
+    def _held(self, entry: EndedDay) -> Contents:
+        """What the database holds of a day."""
+        day = _day_of(entry)
+        return self.database.run(
+            plans.contents(
+                day,
+                since=self._known(day).pruned_below,
+                below=entry.below,
+                dead=self.dead.get(day, plans.NO_DEAD),
+                hidden=self.hidden,
+            )
+        )
 
     def _dead_differ(self, entry: EndedDay, standing: Checksum, exported: Checksum) -> str:
         """How the database's remaining dead jobs differ from the lake's; empty: they agree."""
@@ -239,12 +248,10 @@ class _Verifier:
         self.lake.passed("noted")
 
 
-def _files(entry: EndedDay, read: Callable[[], InFiles]) -> tuple[InFiles, str]:
+def _files(entry: EndedDay, found: InFiles | LakeError) -> tuple[InFiles, str]:
     """What the files hold, and how that differs from what was exported and verified; empty: they agree."""
-    try:
-        found = read()
-    except LakeError as error:
-        return InFiles(), f"{error}; {_again(entry)}"
+    if isinstance(found, LakeError):
+        return InFiles(), f"{found}; {_again(entry)}"
     if (found.history.rows, found.dead.rows) != (entry.history, entry.dead):
         return found, (
             f"its files hold {found.history.rows} rows of the history and {found.dead.rows} dead jobs, and {entry.history} "
