@@ -1,13 +1,9 @@
 """Small days are exported by this process, large ones by Spark: the same rows in the same order."""
 
-import os
-import signal
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, LiteralString
 
-import psycopg
 import pytest
 from looking import ask
 from psycopg import sql
@@ -22,7 +18,6 @@ from pgqueue.spark.lake.ahead import DAYS
 from pgqueue.spark.lake.export import ExportOptions, export
 from pgqueue.spark.lake.final import final_below
 from pgqueue.spark.lake.lake import DEPLOY_SCHEMA, ENDED, ENDED_SCHEMA, ENDED_TABLE, WORKER_SCHEMA, Lake
-from pgqueue.spark.lake.table import Table
 from pgqueue.spark.lake.verify import Finding, verify
 from pgqueue.spark.reading.fetching import connected
 
@@ -138,33 +133,6 @@ def test_a_day_whose_rows_another_server_numbered_is_not_exported_without_them(
 
     with pytest.raises(PipelineError, match="they came with a dump from another server"):
         export(no_session, queue.database, Lake(tmp_path / "lake"))
-
-
-def test_an_interrupt_does_not_wait_for_a_read_that_waits_for_a_lock(
-    queue: PgQueue, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ended(dsn, DAY, 2)
-    lake = Lake(tmp_path / "lake")
-
-    with psycopg.connect(dsn) as blocking, ThreadPoolExecutor(1) as beside:
-
-        def interrupt() -> None:
-            while not ask(dsn, "select 1 from pg_stat_activity where wait_event_type = 'Lock'"):
-                pass
-            os.kill(os.getpid(), signal.SIGINT)
-
-        def locked(*_: object) -> None:
-            blocking.execute("lock table pgqueue.job_history in access exclusive mode")
-            beside.submit(interrupt)
-
-        monkeypatch.setattr(Table, "require", locked)
-        with pytest.raises(KeyboardInterrupt):
-            export(no_session, queue.database, lake)
-        assert ask(dsn, "select 1 from pg_locks where mode = 'AccessExclusiveLock' and granted"), (
-            "it is still locked"
-        )
-    monkeypatch.undo()
-    assert [one.day for one in export(no_session, queue.database, lake)] == [DAY]
 
 
 def test_days_are_read_over_one_connection_of_each_thread_and_after_an_error_over_another(

@@ -154,14 +154,6 @@ def export(
     return exporter.exported
 
 
-class _NoSession(Exception):
-    """Spark did not start, so no other day is tried; ``why`` is its error."""
-
-    def __init__(self, why: Exception) -> None:
-        super().__init__()
-        self.why = why
-
-
 def _require_server(error: Exception, lock: WriterLock) -> None:
     """Raise if an error is not the day's: the server is gone, or it fails (no disk, no memory, shutting down).
 
@@ -246,12 +238,14 @@ class _Exporter:
         return sorted(due | again)
 
     def export(self, due: Sequence[date], tell: Callable[[Exported], object]) -> None:
-        """Write days, each on its own: the small ones, read ahead, and then the large ones. ``tell`` is called with each."""
+        """Write days, each on its own, the small ones first; ``tell`` is called with each."""
         self.lake.table(ENDED).require(ENDED_TABLE)
         with self.reader, ahead(self._by_arrow, due, self.reader.interrupt) as read:
             large = [day for day, made in read if not self._try(day, made, tell)]
-        for day in large:  # the reader's connections are closed: Spark may take hours
-            self._try(day, partial(self._by_spark, day), tell)
+        if large:  # the reader's connections are closed: Spark may take hours
+            spark = self.spark()
+            for day in large:
+                self._try(day, partial(self._by_spark, spark, day), tell)
 
     def _try(self, day: date, make: "Callable[[], _Made | None]", tell: Callable[[Exported], object]) -> bool:
         """Commit what is made of a day, or note why not; False: it is left to Spark."""
@@ -262,8 +256,6 @@ class _Exporter:
                 return False
             if made.files:
                 self.exported.append(self._commit(day, made))
-        except _NoSession as error:
-            raise error.why from None
         except Exception as error:  # noqa: BLE001 - an error of one day must not stop the days after it
             _require_server(error, self.lock)
             self._note_failure(day, error)
@@ -344,7 +336,7 @@ class _Exporter:
         highest = pc.max(rows["ended_in"]).as_py()
         return _Made(files, rows.num_rows - dead, dead, highest, time.monotonic() - started)
 
-    def _by_spark(self, day: date) -> "_Made":
+    def _by_spark(self, spark: "SparkSession", day: date) -> "_Made":
         """Have Spark write a day's rows, and check that it wrote as many as the database holds."""
         from pgqueue.spark.lake.frames import arranged, ended  # noqa: PLC0415 - needs PySpark
 
@@ -353,10 +345,6 @@ class _Exporter:
         held = self._counts(day, since)
         if not held.rows:
             return _Made([], 0, 0, None, 0)
-        try:
-            spark = self.spark()
-        except Exception as error:
-            raise _NoSession(error) from error
         frame = ended(spark, self.database, day, since=since, below=self.final, hidden=self.hidden)
         files = self.lake.write(ENDED, arranged(frame, held.queues, self.options.rows_per_file))
         history, dead = self.lake.written(files)

@@ -31,11 +31,13 @@ from pgqueue.spark.lake.steps import logged
 from pgqueue.spark.lake.writer_lock import WriterLock, writer_lock
 from pgqueue.spark.session import SessionOrStart, when_needed
 from pgqueue.store.database import Database
+from pgqueue.store.in_threads import InThreads
 from pgqueue.store.pipeline import lake as plans
 from pgqueue.store.pipeline.lake import Checksum, Contents, Known
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
 
 UNREADABLE = re.compile(r"\[FAILED_READ_FILE.*|\[PATH_NOT_FOUND.*")
 """Spark's message for a file that cannot be read; several Python errors carry it."""
@@ -103,9 +105,10 @@ def verify(
         found = []
         with logged(lake, "verify") as size:
             due = verifier.due(days, everything=everything or days is not None)
-            with ahead(verifier.read, due) as read:
+            with ahead(verifier.read, due, verifier.in_threads.interrupt) as read:
                 for entry, result in read:
-                    found.append(verifier.verify(entry, *(result() or verifier.read_by_spark(entry))))
+                    held, in_files = result()
+                    found.append(verifier.verify(entry, held, in_files or verifier.read_by_spark(entry)))
                     size.days, size.rows = size.days + 1, size.rows + entry.rows
                     tell(found[-1])
     return found
@@ -134,6 +137,7 @@ class _Verifier:
         self.known = database.run(plans.known())
         self.hidden = lake.hidden()
         self.dead = database.run(plans.dead_bounds())
+        self.in_threads = InThreads(database)
 
     def due(self, days: Collection[date] | None, *, everything: bool) -> list[EndedDay]:
         """The days to compare."""
@@ -145,25 +149,24 @@ class _Verifier:
         wanted = [entry for entry in entries if days is None or entry.day in days]
         return [entry for entry in wanted if everything or not self._is_noted(entry)]
 
-    def read(self, entry: EndedDay) -> tuple[Contents, InFiles | LakeError] | None:
-        """What the database holds of a small day, and what its files hold, read by DuckDB; None: the day is large."""
+    def read(self, entry: EndedDay) -> tuple[Contents, InFiles | LakeError | None]:
+        """What the database holds of a day, and what its files hold; None: Spark has to read them. Called in a thread."""
         if entry.rows > in_duckdb.MOST_ROWS:
-            return None
+            return self._held(entry), None
         with ThreadPoolExecutor(1) as beside:  # DuckDB takes as long as the database, and uses another core
-            in_files = beside.submit(self._in_files, entry)
+            in_files = beside.submit(self._by_duckdb, entry)
             return self._held(entry), in_files.result()
 
-    def read_by_spark(self, entry: EndedDay) -> tuple[Contents, InFiles | LakeError]:
-        """As :meth:`read`, of a day of any size. An interrupt ends Spark's work only in the main thread."""
+    def read_by_spark(self, entry: EndedDay) -> InFiles | LakeError:
+        """What the files of a large day hold, or why they cannot be read. An interrupt ends Spark's work in the main thread only."""
         day = _day_of(entry)
-        held = self._held(entry)
         try:
-            return held, in_files(self.lake.ended(self.spark(), [day]), self._known(day).pruned_below)
+            return in_files(self.lake.ended(self.spark(), [day]), self._known(day).pruned_below)
         except Exception as error:
             said = UNREADABLE.search(str(error))
             if said is None:
                 raise
-            return held, LakeError(f"a file cannot be read: {said[0]}")
+            return LakeError(f"a file cannot be read: {said[0]}")
 
     def verify(self, entry: EndedDay, held: Contents, read: InFiles | LakeError) -> Verified:
         """Compare what was read of a day, and record it if it agrees."""
@@ -192,19 +195,10 @@ class _Verifier:
     def _known(self, day: date) -> Known:
         return self.known.get(day, Known(day, 0, 0, ""))
 
-    def _in_files(self, entry: EndedDay) -> InFiles | LakeError:
-        """What the files of a small day hold, or why they cannot be read."""
-        named = [file.path.removeprefix(f"{ENDED}/") for file in entry.files]
-        pruned_below = self._known(_day_of(entry)).pruned_below
-        try:
-            return in_duckdb.in_files(self.lake.folder.at(ENDED), named, ENDED_SCHEMA, pruned_below)
-        except LakeError as error:
-            return error
-
     def _held(self, entry: EndedDay) -> Contents:
         """What the database holds of a day."""
         day = _day_of(entry)
-        return self.database.run(
+        return self.in_threads.run(
             plans.contents(
                 day,
                 since=self._known(day).pruned_below,
@@ -213,6 +207,15 @@ class _Verifier:
                 hidden=self.hidden,
             )
         )
+
+    def _by_duckdb(self, entry: EndedDay) -> InFiles | LakeError:
+        """What the files of a small day hold, or why they cannot be read."""
+        named = [file.path.removeprefix(f"{ENDED}/") for file in entry.files]
+        pruned_below = self._known(_day_of(entry)).pruned_below
+        try:
+            return in_duckdb.in_files(self.lake.folder.at(ENDED), named, ENDED_SCHEMA, pruned_below)
+        except LakeError as error:
+            return error
 
     def _dead_differ(self, entry: EndedDay, standing: Checksum, exported: Checksum) -> str:
         """How the database's remaining dead jobs differ from the lake's; empty: they agree."""

@@ -1,0 +1,45 @@
+"""Plans that threads run, and that the main thread can end: an interrupt reaches no other thread."""
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+
+import psycopg
+
+from pgqueue.store.database import Database
+from pgqueue.store.dsn import failure
+from pgqueue.store.plan import Plan, run
+
+if TYPE_CHECKING:
+    from pgqueue.store.connection import OwnConnection
+
+T = TypeVar("T")
+
+
+class InThreads:
+    """A database as several threads use it."""
+
+    def __init__(self, database: Database) -> None:
+        """Set the database."""
+        self._database = database
+        self._asked: set[OwnConnection] = set()
+
+    def run(self, plan: Plan[T]) -> T:
+        """Run a plan as :meth:`Database.run` does.
+
+        Raises:
+            DatabaseError: as there, or it was interrupted.
+        """
+        with self._database.pooled() as connection:
+            self._asked.add(connection)
+            try:
+                return run(plan, connection.steps(self._database.catalogue))
+            except psycopg.OperationalError as error:
+                raise failure(error) from error
+            finally:
+                self._asked.discard(connection)
+
+    def interrupt(self) -> None:
+        """Have the statements fail that threads wait for."""
+        for connection in tuple(self._asked):
+            with suppress(psycopg.Error):  # what waits on a lost connection fails by itself
+                connection.cancel_safe()
