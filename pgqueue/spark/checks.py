@@ -16,8 +16,9 @@ import pyarrow as pa
 from pgqueue.errors import ConfigurationError
 from pgqueue.spark.config import Check, HiddenColumns
 from pgqueue.spark.lake import in_duckdb
+from pgqueue.spark.lake.columns import ENDED, ENDED_TABLE
 from pgqueue.spark.lake.hidden import named_in, require_shown
-from pgqueue.spark.lake.lake import ENDED, ENDED_TABLE, Lake
+from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.record import EndedDay
 from pgqueue.spark.lake.steps import logged
 from pgqueue.spark.lake.writer_lock import writer_lock

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pgqueue.spark.lake.lake import ENDED, ENDED_COLUMNS, ENDED_TABLE, WORKER_SCHEMA, WORKERS, Lake
+from pgqueue.spark.lake.columns import ENDED, ENDED_COLUMNS, ENDED_TABLE, WORKER_SCHEMA, WORKERS
+from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.record import Batch, EndedDay
 from pgqueue.spark.rollup import in_duckdb
 from pgqueue.spark.rollup.tables import SCHEMAS, folder

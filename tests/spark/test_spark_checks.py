@@ -13,8 +13,9 @@ from pgqueue import PgQueue
 from pgqueue.errors import ConfigurationError
 from pgqueue.spark.checks import CHECKS, OWN, SCHEMA, check
 from pgqueue.spark.config import Check, parse
+from pgqueue.spark.lake.columns import ENDED, ENDED_SCHEMA, ENDED_TABLE
 from pgqueue.spark.lake.export import export
-from pgqueue.spark.lake.lake import ENDED, ENDED_SCHEMA, ENDED_TABLE, Lake
+from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.record import Batch, EndedDay
 from pgqueue.store.pipeline.lake import Checksum
 

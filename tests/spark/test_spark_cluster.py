@@ -27,8 +27,9 @@ from pgqueue.errors import SparkMissing
 from pgqueue.spark import session as sessions
 from pgqueue.spark.config import Config
 from pgqueue.spark.lake import in_arrow, in_duckdb
+from pgqueue.spark.lake.columns import ENDED, ENDED_TABLE
 from pgqueue.spark.lake.export import export
-from pgqueue.spark.lake.lake import ENDED, ENDED_TABLE, Lake
+from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.verify import Finding, verify
 from pgqueue.spark.rollup import in_duckdb as rollup_in_duckdb
 from pgqueue.spark.rollup.rollup import rollup

@@ -16,10 +16,11 @@ from pgqueue import PgQueue
 from pgqueue.errors import ConfigurationError, InvalidOption, LakeError
 from pgqueue.spark.config import Config
 from pgqueue.spark.erasing import erase_everywhere, of_tenant
+from pgqueue.spark.lake.columns import ENDED, ENDED_SCHEMA
 from pgqueue.spark.lake.erase import Condition, Erased, erase, of_key
 from pgqueue.spark.lake.export import ExportOptions, export
 from pgqueue.spark.lake.files import Written
-from pgqueue.spark.lake.lake import ENDED, ENDED_SCHEMA, Lake
+from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.prune import Fate, prune
 from pgqueue.spark.lake.verify import Finding, verify
 from pgqueue.spark.rollup.rollup import rollup

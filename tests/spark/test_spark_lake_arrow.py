@@ -15,9 +15,10 @@ from pgqueue.errors import ConnectionFailed, PipelineError
 from pgqueue.spark.lake import export as exports
 from pgqueue.spark.lake import in_arrow
 from pgqueue.spark.lake.ahead import DAYS
+from pgqueue.spark.lake.columns import DEPLOY_SCHEMA, ENDED, ENDED_SCHEMA, ENDED_TABLE, WORKER_SCHEMA
 from pgqueue.spark.lake.export import ExportOptions, export
 from pgqueue.spark.lake.final import final_below
-from pgqueue.spark.lake.lake import DEPLOY_SCHEMA, ENDED, ENDED_SCHEMA, ENDED_TABLE, WORKER_SCHEMA, Lake
+from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.verify import Finding, verify
 from pgqueue.spark.reading.fetching import connected
 

@@ -13,10 +13,11 @@ from pgqueue import PgQueue
 from pgqueue.errors import LakeError
 from pgqueue.spark.lake import checksum, files, in_duckdb
 from pgqueue.spark.lake.checksum import InFiles
+from pgqueue.spark.lake.columns import ENDED_COLUMNS, ENDED_SCHEMA
 from pgqueue.spark.lake.export import export
 from pgqueue.spark.lake.files import written_file
 from pgqueue.spark.lake.folder import Folder
-from pgqueue.spark.lake.lake import ENDED_COLUMNS, ENDED_SCHEMA, Lake
+from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.verify import Finding, verify
 
 if TYPE_CHECKING:

@@ -13,11 +13,12 @@ from spark.lake_history import DAY, NEXT, died, ended
 from pgqueue import PgQueue
 from pgqueue.errors import InvalidOption, LakeError
 from pgqueue.spark.config import Config
+from pgqueue.spark.lake.columns import ENDED, ENDED_SCHEMA
 from pgqueue.spark.lake.compact import Compacted, compact
 from pgqueue.spark.lake.drop import drop
 from pgqueue.spark.lake.export import export
 from pgqueue.spark.lake.files import Written
-from pgqueue.spark.lake.lake import ENDED, ENDED_SCHEMA, Lake
+from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.prune import Fate, prune
 from pgqueue.spark.lake.status import DayState, status
 from pgqueue.spark.lake.verify import Finding, verify

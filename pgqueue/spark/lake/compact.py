@@ -10,10 +10,11 @@ from datetime import date
 
 from pgqueue.errors import LakeError
 from pgqueue.spark.lake import in_duckdb
+from pgqueue.spark.lake.columns import ENDED, ENDED_SCHEMA, ENDED_TABLE
 from pgqueue.spark.lake.export import ROWS_PER_FILE
 from pgqueue.spark.lake.files import Written, rows_of
 from pgqueue.spark.lake.in_arrow import ORDER
-from pgqueue.spark.lake.lake import ENDED, ENDED_SCHEMA, ENDED_TABLE, Lake
+from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.record import DataFile, EndedDay
 from pgqueue.spark.lake.steps import logged
 from pgqueue.spark.lake.writer_lock import writer_lock

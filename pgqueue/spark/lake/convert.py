@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 
 from pgqueue.errors import LakeError, LakeOfAnother
+from pgqueue.spark.lake.columns import ENDED, ENDED_SCHEMA
 from pgqueue.spark.lake.files import PARTITION, Written, shaped, written_file
 from pgqueue.spark.lake.folder import UNFINISHED, opened
-from pgqueue.spark.lake.lake import ABOUT, ENDED, ENDED_SCHEMA, MARKER, Lake
+from pgqueue.spark.lake.lake import ABOUT, MARKER, Lake
 from pgqueue.spark.lake.record import BEFORE_DELTA, FORMAT, Batch, DataFile, Day, EndedDay, Marker, encode
 from pgqueue.spark.lake.records import Records
 from pgqueue.spark.lake.table import Table

@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection
 from datetime import UTC, date, datetime
 
 from pgqueue.errors import Duration, as_delay
-from pgqueue.spark.lake.lake import ENDED, ENDED_TABLE, Lake
+from pgqueue.spark.lake.columns import ENDED, ENDED_TABLE
+from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.prune import Fate, Pruned
 from pgqueue.spark.lake.record import EndedDay
 from pgqueue.spark.lake.writer_lock import writer_lock

@@ -24,9 +24,10 @@ from pyarrow import dataset
 from pgqueue.errors import InvalidOption, LakeError
 from pgqueue.spark.lake import in_duckdb
 from pgqueue.spark.lake.checksum import InFiles
+from pgqueue.spark.lake.columns import ENDED, ENDED_SCHEMA, ENDED_TABLE
 from pgqueue.spark.lake.files import Written, rows_of
 from pgqueue.spark.lake.hidden import hash_of, require_shown
-from pgqueue.spark.lake.lake import ENDED, ENDED_SCHEMA, ENDED_TABLE, Lake
+from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.record import Batch, EndedDay, Erasure
 from pgqueue.spark.lake.steps import Size, logged
 from pgqueue.spark.lake.writer_lock import WriterLock, writer_lock

@@ -27,9 +27,10 @@ from pgqueue.spark.config import HiddenColumns
 from pgqueue.spark.java_errors import in_a_line
 from pgqueue.spark.lake import in_arrow
 from pgqueue.spark.lake.ahead import ahead
+from pgqueue.spark.lake.columns import ENDED, ENDED_TABLE
 from pgqueue.spark.lake.files import Written
 from pgqueue.spark.lake.final import final_below
-from pgqueue.spark.lake.lake import ENDED, ENDED_TABLE, Lake
+from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.record import Batch, EndedDay
 from pgqueue.spark.lake.steps import logged
 from pgqueue.spark.lake.writer_lock import WriterLock, writer_lock

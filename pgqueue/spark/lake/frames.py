@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
+from pgqueue.spark.lake.columns import ENDED_COLUMNS
 from pgqueue.spark.lake.hidden import in_spark
-from pgqueue.spark.lake.lake import ENDED_COLUMNS
 from pgqueue.store.database import Database
 from pgqueue.store.pipeline.lake import Hidden
 

@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 from psycopg import sql
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from pgqueue.spark.lake.columns import DEPLOY_SCHEMA, DEPLOYS, ENDED_SCHEMA, WORKER_SCHEMA, WORKERS
 from pgqueue.spark.lake.hidden import in_arrow, read
-from pgqueue.spark.lake.lake import DEPLOY_SCHEMA, DEPLOYS, ENDED_SCHEMA, WORKER_SCHEMA, WORKERS, Lake
+from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.reading.columns import Shape
 from pgqueue.spark.reading.fetching import Fetch, connected, fetch, fetch_over
 from pgqueue.store.database import Database

@@ -25,12 +25,20 @@ from pyarrow import dataset
 from pgqueue.errors import LakeError, LakeOfAnother
 from pgqueue.spark.config import HiddenColumns
 from pgqueue.spark.lake import files, hidden
+from pgqueue.spark.lake.columns import (
+    DEPLOY_COLUMNS,
+    DEPLOYS,
+    ENDED,
+    ENDED_COLUMNS,
+    ENDED_SCHEMA,
+    WORKER_COLUMNS,
+    WORKERS,
+)
 from pgqueue.spark.lake.files import Written, arrow_schema
 from pgqueue.spark.lake.folder import UNFINISHED, Folder
 from pgqueue.spark.lake.record import FORMAT, HIDING, Day, EndedDay, Marker, decode, encode
 from pgqueue.spark.lake.records import Records
 from pgqueue.spark.lake.table import KEPT_HOURS, Table
-from pgqueue.store.pipeline.extract_tables import TABLES, Kind
 from pgqueue.store.pipeline.lake import Hidden, Origin
 
 if TYPE_CHECKING:
@@ -40,47 +48,6 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound=Day)
 
-ENDED = "ended"
-WORKERS = "workers"
-DEPLOYS = "deploys"
-TYPES: Mapping[Kind, str] = {
-    Kind.BIGINT: "bigint",
-    Kind.INTEGER: "int",
-    Kind.SMALLINT: "smallint",
-    Kind.TEXT: "string",
-    Kind.JSON: "string",
-    Kind.TIMESTAMP: "timestamp",
-    Kind.DATE: "date",
-}
-ENDED_COLUMNS: Mapping[str, str] = {name: TYPES[kind] for name, kind in TABLES["ended"].columns.items()}
-ARROW_TYPES = {
-    "bigint": pa.int64(),
-    "int": pa.int32(),
-    "smallint": pa.int16(),
-    "string": pa.string(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "date": pa.date32(),
-}
-
-
-def _in_arrow(columns: Mapping[str, str]) -> pa.Schema:
-    return pa.schema([(name, ARROW_TYPES[kind]) for name, kind in columns.items()])
-
-
-ENDED_TABLE = _in_arrow(ENDED_COLUMNS)
-ENDED_SCHEMA = pa.schema([field for field in ENDED_TABLE if field.name != files.PARTITION])
-"""The columns of ended jobs, as their files have them: without the day."""
-WORKER_COLUMNS: Mapping[str, str] = {
-    "id": "string",
-    "started_at": "timestamp",
-    "ended_at": "timestamp",
-    "concurrency": "int",
-    "host": "string",
-    "version": "string",
-    "queues": "string",
-}
-DEPLOY_COLUMNS: Mapping[str, str] = {"deployed_at": "timestamp", "version": "string"}
-WORKER_SCHEMA, DEPLOY_SCHEMA = _in_arrow(WORKER_COLUMNS), _in_arrow(DEPLOY_COLUMNS)
 ABOUT = "_pgqueue"
 MARKER = f"{ABOUT}/lake.json"
 

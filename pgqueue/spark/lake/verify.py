@@ -25,7 +25,8 @@ from pgqueue.errors import LakeError, NotVerified
 from pgqueue.spark.lake import in_duckdb
 from pgqueue.spark.lake.ahead import ahead
 from pgqueue.spark.lake.checksum import IS_DEAD, InFiles, digest, in_files
-from pgqueue.spark.lake.lake import ENDED, ENDED_SCHEMA, Lake
+from pgqueue.spark.lake.columns import ENDED, ENDED_SCHEMA
+from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.record import EndedDay, Verification
 from pgqueue.spark.lake.steps import logged
 from pgqueue.spark.lake.writer_lock import WriterLock, writer_lock

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pgqueue.errors import LakeError
-from pgqueue.spark.lake.lake import ENDED, ENDED_TABLE, WORKER_SCHEMA, WORKERS
+from pgqueue.spark.lake.columns import ENDED, ENDED_TABLE, WORKER_SCHEMA, WORKERS
 from pgqueue.spark.rollup import sketches
 from pgqueue.spark.rollup.attempts import FAILED, READS, failed
 from pgqueue.spark.rollup.engine import statement

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pgqueue.errors import InvalidOption, LakeError
-from pgqueue.spark.lake.lake import ENDED, ENDED_TABLE, Lake
+from pgqueue.spark.lake.columns import ENDED, ENDED_TABLE
+from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.whatif.settings import QUEUE, TASK, Limited, Moved, Settings
 from pgqueue.values.nearest import did_you_mean
 
