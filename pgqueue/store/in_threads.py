@@ -1,6 +1,6 @@
 """Plans that threads run, and that the main thread can end: an interrupt reaches no other thread."""
 
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 import psycopg
@@ -24,12 +24,12 @@ class InThreads:
         self._asked: set[OwnConnection] = set()
 
     def run(self, plan: Plan[T]) -> T:
-        """Run a plan as :meth:`Database.run` does.
+        """Run a plan on a connection of its own: those of the pool are the caller's, who may keep few.
 
         Raises:
-            DatabaseError: as there, or it was interrupted.
+            DatabaseError: as :meth:`Database.run`, or it was interrupted.
         """
-        with self._database.pooled() as connection:
+        with closing(self._database.connect()) as connection:
             self._asked.add(connection)
             try:
                 return run(plan, connection.steps(self._database.catalogue))

@@ -66,3 +66,8 @@ def total(shares: Iterable[Checksum]) -> Checksum:
 def end_of(day: date) -> datetime:
     """The instant at which a day is over."""
     return datetime.combine(day, datetime.min.time(), UTC) + timedelta(days=1)
+
+
+def no_session() -> "SparkSession":
+    """Given in place of a session where none may be started."""
+    raise AssertionError("a session was started")

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -14,9 +14,6 @@ from pgqueue.spark.lake.record import Batch, EndedDay
 from pgqueue.spark.rollup import in_duckdb
 from pgqueue.spark.rollup.tables import SCHEMAS, folder
 from pgqueue.store.pipeline.lake import NOTHING, Origin
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Job = dict[str, Any]
 Rows = list[dict[str, Any]]
@@ -119,8 +116,3 @@ def figures(lake: Lake, table: str) -> Rows:
     """The rows of a roll-up table, without the sketches: the same values make other bytes in another order."""
     rows = rolled_up(lake, table)
     return [{name: value for name, value in row.items() if not name.endswith("_sketch")} for row in rows]
-
-
-def no_session() -> "SparkSession":
-    """Given in place of a session where none may be started."""
-    raise AssertionError("a session was started")

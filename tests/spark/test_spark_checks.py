@@ -2,12 +2,12 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from cli.commands import pgqueue, printed
 from looking import ask
-from spark.lake_history import DAY, NEXT, died, ended
+from spark.lake_history import DAY, NEXT, died, ended, no_session
 
 from pgqueue import PgQueue
 from pgqueue.errors import ConfigurationError
@@ -18,9 +18,6 @@ from pgqueue.spark.lake.export import export
 from pgqueue.spark.lake.lake import Lake
 from pgqueue.spark.lake.record import Batch, EndedDay
 from pgqueue.store.pipeline.lake import Checksum
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 AT = datetime(2026, 1, 20, 12, tzinfo=UTC)
 GOOD: dict[str, Any] = {
@@ -45,10 +42,6 @@ BAD: dict[str, dict[str, Any]] = {
     "unknown_outcome": {"outcome": "Succeeded"},
     "doubled": {"id": 1},
 }
-
-
-def no_session() -> "SparkSession":
-    raise AssertionError("a session was started")
 
 
 @pytest.fixture

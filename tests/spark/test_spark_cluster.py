@@ -17,8 +17,8 @@ from cli.commands import pgqueue
 from databases import Copies, dsn_of
 from looking import ask, wait_until
 from spark import cluster_app
-from spark.lake_history import DAY, NEXT, died, ended
-from spark.rollup_days import figures, no_session
+from spark.lake_history import DAY, NEXT, died, ended, no_session
+from spark.rollup_days import figures
 from spark.standalone import standalone
 
 from pgqueue import PgQueue

@@ -10,7 +10,7 @@ import pytest
 from cli.commands import pgqueue, printed
 from looking import ask
 from pyarrow import parquet
-from spark.lake_history import DAY, NEXT, died, ended, history_ids
+from spark.lake_history import DAY, NEXT, died, ended, history_ids, no_session
 
 from pgqueue import PgQueue
 from pgqueue.errors import ConfigurationError, InvalidOption, LakeError
@@ -27,7 +27,6 @@ from pgqueue.spark.rollup.rollup import rollup
 
 if TYPE_CHECKING:
     from click.testing import Result
-    from pyspark.sql import SparkSession
 
 WHO = "Ada 'x' Ž of-the-test"
 CONFIG = Config(tenant="$['customer id']")
@@ -38,10 +37,6 @@ update pgqueue.{table} set args = (select args from args)::{type}, task = 'bill'
     errors = jsonb_build_array(jsonb_build_object('attempt', 1, 'type', 'KeyError', 'error', 'no account of ' || %(who)s::text,
                                                   'failed_at', '2026-01-20T00:00:01Z'))
 where id = any(%(ids)s)"""
-
-
-def no_session() -> "SparkSession":
-    raise AssertionError("a session was started")
 
 
 def marked(dsn: str, table: str, ids: list[int], who: str = WHO) -> list[int]:

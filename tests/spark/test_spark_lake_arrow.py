@@ -8,7 +8,7 @@ import pytest
 from looking import ask
 from psycopg import sql
 from pyarrow import dataset
-from spark.lake_history import DAY, NEXT, died, ended, lake_ids
+from spark.lake_history import DAY, NEXT, died, ended, lake_ids, no_session
 
 from pgqueue import PgQueue
 from pgqueue.errors import ConnectionFailed, PipelineError
@@ -32,10 +32,6 @@ update pgqueue.job_history set meta = case when id % 2 = 0 then '{"trace": "\\u2
     run_at = case when id % 3 = 0 then timestamptz '0001-01-01 00:00+00' else '9999-12-31 23:59:59.999999+00' end,
     args = case when id % 4 = 0 then '{"n": 1e400, "s": "\\ud83c\\udf89"}' else '[]' end::json,
     finished_at = case when id % 5 = 0 then date_trunc('day', finished_at, 'UTC') else finished_at end"""
-
-
-def no_session() -> "SparkSession":
-    raise AssertionError("a session was started")
 
 
 def test_both_engines_write_the_same_rows_in_the_same_order(

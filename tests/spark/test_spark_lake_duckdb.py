@@ -5,9 +5,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pyarrow as pa
 import pytest
-from spark.lake_history import DAY, died, ended
+from spark.lake_history import DAY, NEXT, died, ended, no_session
 
 from pgqueue import PgQueue
 from pgqueue.errors import LakeError
@@ -50,10 +51,6 @@ def hostile(seed: int, count: int) -> pa.Table:
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
     return Folder(str(tmp_path / "my lake é, 100 %"))
-
-
-def no_session() -> "SparkSession":
-    raise AssertionError("a session was started")
 
 
 def test_both_engines_have_the_same_sums_of_every_kind_of_value(
@@ -122,3 +119,24 @@ def test_a_file_that_is_gone_or_no_parquet_is_said_in_one_line(
 def test_a_file_that_cannot_be_read_is_a_lake_error(folder: Folder) -> None:
     with pytest.raises(LakeError, match="a file cannot be read"):
         in_duckdb.in_files(folder.at("ended"), ["day=2026-01-20/gone.parquet"], ENDED_SCHEMA, 0)
+
+
+def test_a_verify_needs_no_more_connections_of_the_pool_than_before_it_read_ahead(
+    dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = PgQueue(dsn, pool_size=1)
+    queue.database.pools.hurry(1.0)
+    for day in (DAY, NEXT):
+        ended(dsn, day, 1)
+    lake = Lake(tmp_path / "lake")
+    export(no_session, queue.database, lake)
+    with psycopg.connect(dsn) as other:
+        other.execute(f"lock table pgqueue.job_history_{NEXT:%Y%m%d}".encode())
+
+        def passed(_: Lake, point: str) -> None:
+            if point == "noted":  # the first day; a thread waits for the second one
+                other.rollback()
+
+        monkeypatch.setattr(Lake, "passed", passed)
+        assert [one.finding for one in verify(no_session, queue.database, lake)] == [Finding.VERIFIED] * 2
+    queue.close()

@@ -9,7 +9,7 @@ import pytest
 from docs.pages import DOCS, blocks
 from looking import ask
 from pyarrow import dataset
-from spark.lake_history import DAY, died, ended, history_ids
+from spark.lake_history import DAY, died, ended, history_ids, no_session
 
 from pgqueue import PgQueue
 from pgqueue.errors import ConfigurationError, LakeError
@@ -33,10 +33,6 @@ HIDE = HiddenColumns(leave_out=("errors", "result"), hashed=("args", "meta", "un
 ODD = """
 update pgqueue.job_history set meta = case when id % 2 = 0 then '{"trace": "\\u2028"}'::jsonb end,
     unique_key = case when id % 3 = 0 then e'kéy \\x1f \\x1e 邮' else unique_key end"""
-
-
-def no_session() -> "SparkSession":
-    raise AssertionError("a session was started")
 
 
 @pytest.fixture(autouse=True)

@@ -2,13 +2,13 @@
 
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from cli.commands import pgqueue
 from looking import ask
-from spark.lake_history import DAY, NEXT, died, ended
+from spark.lake_history import DAY, NEXT, died, ended, no_session
 
 from pgqueue import PgQueue
 from pgqueue.errors import InvalidOption, LakeError
@@ -24,14 +24,7 @@ from pgqueue.spark.lake.status import DayState, status
 from pgqueue.spark.lake.verify import Finding, verify
 from pgqueue.spark.rollup.rollup import rollup
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 LATER = datetime(2028, 1, 20, 12, tzinfo=UTC)
-
-
-def no_session() -> "SparkSession":
-    raise AssertionError("a session was started")
 
 
 @pytest.fixture

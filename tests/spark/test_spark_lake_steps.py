@@ -1,12 +1,12 @@
 """Each run of a step is a row: how long it took, how much it did, how it ended."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from cli.commands import pgqueue, printed
 from looking import ask
-from spark.lake_history import DAY, NEXT, ended
+from spark.lake_history import DAY, NEXT, ended, no_session
 
 from pgqueue import PgQueue
 from pgqueue.errors import DaysNotExported, LakeError, LakeOfAnother
@@ -21,13 +21,6 @@ from pgqueue.spark.lake.table import Table
 from pgqueue.spark.lake.verify import verify
 from pgqueue.spark.rollup.rollup import rollup
 from pgqueue.store.pipeline.lake import Origin
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-
-def no_session() -> "SparkSession":
-    raise AssertionError("a session was started")
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from looking import ask
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from psycopg.errors import InsufficientPrivilege
-from spark.lake_history import DAY, NEXT, died, ended, history_ids
+from spark.lake_history import DAY, NEXT, died, ended, history_ids, no_session
 
 from pgqueue import PgQueue
 from pgqueue.spark.checks import check
@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROLES = ("app_pipeline", "app_reader")
-
-
-def no_session() -> "SparkSession":
-    raise AssertionError("a session was started")
 
 
 @pytest.fixture

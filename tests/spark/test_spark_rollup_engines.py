@@ -8,19 +8,8 @@ from typing import TYPE_CHECKING, Any
 import datasketches  # type: ignore[import-untyped]  # it has no types
 import pyarrow as pa
 import pytest
-from spark.rollup_days import (
-    ENGINES,
-    Job,
-    at,
-    error,
-    figures,
-    job,
-    new_lake,
-    no_session,
-    put,
-    put_workers,
-    rolled_up,
-)
+from spark.lake_history import no_session
+from spark.rollup_days import ENGINES, Job, at, error, figures, job, new_lake, put, put_workers, rolled_up
 
 from pgqueue.errors import LakeError
 from pgqueue.spark.config import Config, Cost, Slo

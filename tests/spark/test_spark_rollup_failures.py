@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spark.rollup_days import Job, Rows, at, error, job, new_lake, no_session, put, rolled_up
+from spark.lake_history import no_session
+from spark.rollup_days import Job, Rows, at, error, job, new_lake, put, rolled_up
 
 from pgqueue.spark.config import Config
 from pgqueue.spark.lake.lake import Lake

@@ -9,7 +9,8 @@ import psycopg
 import pytest
 from cli.commands import pgqueue, printed
 from psycopg.rows import dict_row
-from spark.rollup_days import Job, at, error, figures, job, new_lake, no_session, put, put_workers, rolled_up
+from spark.lake_history import no_session
+from spark.rollup_days import Job, at, error, figures, job, new_lake, put, put_workers, rolled_up
 
 from pgqueue.errors import LakeError, LakeOfAnother, PipelineError
 from pgqueue.spark.config import Config, parse

@@ -11,7 +11,8 @@ import pytest
 from cli.commands import pgqueue
 from looking import ask, until
 from running import Running
-from spark.rollup_days import Job, at, job, new_lake, no_session, put
+from spark.lake_history import no_session
+from spark.rollup_days import Job, at, job, new_lake, put
 from spark.test_spark_report import Outline
 from spark.whatif_worker import PLACES, Worked, add_jobs
 
