@@ -101,15 +101,6 @@ class Sharded(Database):
         self._places.forget()
         return await self._adrive(self._places.known())
 
-    def first_of(self, known: Sequence[Shard]) -> Database | None:
-        """The database on which schedules live; None: it does not answer.
-
-        Args:
-            known: what :meth:`shards` returned.
-        """
-        members = max((one.state.members for one in known if one.state is not None), key=len, default=(0,))
-        return next((one.database for one in known if one.state and one.state.number == members[0]), None)
-
     def verify(self) -> None:
         """Check that a shard answers, and that the tables of those that answer are of this release.
 

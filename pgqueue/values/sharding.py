@@ -35,6 +35,11 @@ class ShardState(msgspec.Struct, frozen=True):
     members: tuple[int, ...]
     moving: bool
 
+    @property
+    def is_first(self) -> bool:
+        """Whether it is the shard on which the schedules live."""
+        return self.number == self.members[0]
+
     def homes(self, key: str) -> tuple[int, ...]:
         """The shards to ask for a key, in order: while it moves, its former home decides, and is first."""
         home = home_of(key, self.members)

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -249,6 +250,49 @@ async def test_a_worker_serves_the_shards_that_answer_and_the_other_when_it_does
     await runner
     await queue.aclose()
     queue.close()
+
+
+async def test_a_worker_that_starts_while_the_first_shard_is_away_keeps_its_schedules(
+    databases: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pgqueue.worker.sharded.AGAIN_AFTER", 0.05)
+    monkeypatch.setattr("pgqueue.store.places.AGAIN_AFTER", 0.0)
+    dsns = databases(2)
+    queue = made(dsns)
+    resharding.declare(sharded_database(queue))
+    queue.schedule(every=timedelta(hours=1), name="hourly", arguments={"n": 1})(queue.find_task("plain"))
+    assert queue.schedules.apply().added == ("hourly",)
+    handles = [await queue.find_task("plain").aenqueue(n) for n in range(2)]
+    name = sql.Identifier(str(conninfo_to_dict(dsns[0])["dbname"]))
+    with psycopg.connect(dsns[1], autocommit=True) as connection:
+        connection.execute(sql.SQL("alter database {} allow_connections false").format(name))
+        connection.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s",
+            (conninfo_to_dict(dsns[0])["dbname"],),
+        )
+        worker = ShardedWorker(queue, concurrency=4)
+        runner = asyncio.create_task(worker.run())
+        assert await handles[1].aresult(30) == 1
+        connection.execute(sql.SQL("alter database {} allow_connections true").format(name))
+    assert await _when_it_answers(handles[0]) == 0
+    assert [one.name for one in queue.schedules.find()] == ["hourly"]
+    worker.stop()
+    await runner
+    await queue.aclose()
+    queue.close()
+
+
+def test_only_the_first_shard_stores_what_an_app_declares_of_schedules(three: PgQueue) -> None:
+    three.schedule(every=timedelta(hours=1), name="hourly", arguments={"n": 1})(three.find_task("plain"))
+    assert [three.shard(number).schedules.apply().added for number in range(3)] == [("hourly",), (), ()]
+    assert [len(three.shard(number).schedules.find()) for number in range(3)] == [1, 0, 0]
+    alone = PgQueue(sharded_database(three).of_number(1).dsn)  # as `pgqueue worker --dsn` of one database
+    alone.schedule(every=timedelta(hours=1), name="hourly")(_tick)
+    assert alone.schedules.apply().added == ()
+    alone.close()
+
+
+def _tick() -> None: ...
 
 
 async def _when_it_answers(handle: JobHandle[Any]) -> object:
