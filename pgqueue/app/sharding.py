@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Self, TypeVar
 
 from pgqueue.app.scheduling import Scheduling
-from pgqueue.errors import ConfigurationError, InvalidOption
+from pgqueue.errors import ConfigurationError
 from pgqueue.store.database import Database
 from pgqueue.store.places import Shard
 from pgqueue.store.sharded import Sharded
@@ -96,17 +96,3 @@ def on_database(queue: Q, database: Database) -> Q:
         one.__dict__.pop(name, None)
     one.database = database
     return one
-
-
-def require_movable(queue: Sharding) -> None:
-    """Refuse schedules whose jobs have keys: a schedule stays on the first shard, and its jobs' keys may live on others.
-
-    Raises:
-        InvalidOption: there is one.
-    """
-    for one in queue.schedules.declared():
-        if one.job.unique_key is not None or one.job.lane is not None:
-            raise InvalidOption(
-                f"schedule {one.name!r}: with shards, the jobs of a schedule have no unique key and no limit; have its task "
-                f"enqueue {one.job.task} where the key lives"
-            )

@@ -14,6 +14,7 @@ import msgspec
 from pgqueue.errors import InvalidOption
 from pgqueue.values.job import NewJob
 from pgqueue.values.limiting import Limiting
+from pgqueue.values.schedule import NewSchedule
 from pgqueue.values.unique import as_names, derived_key
 
 ID_BITS: Final = 43
@@ -107,6 +108,19 @@ def require_one_home(job: NewJob, limitings: Mapping[str, Limiting | None]) -> N
         raise InvalidOption(
             f"{job.task}: with shards, its jobs live by the limit {first!r}, so its unique key must be made of arguments, "
             f"Unique(by=...), and have all of the limit's ({', '.join(sorted(by)) or 'it has none'})"
+        )
+
+
+def require_movable(schedule: NewSchedule) -> None:
+    """Refuse a schedule whose jobs have keys: it stays on the first shard, and its jobs' keys may live on others.
+
+    Raises:
+        InvalidOption: it is one.
+    """
+    if schedule.job.unique_key is not None or schedule.job.lane is not None:
+        raise InvalidOption(
+            f"schedule {schedule.name!r}: with shards, the jobs of a schedule have no unique key and no limit; have its task "
+            f"enqueue {schedule.job.task} where the key lives"
         )
 
 

@@ -11,12 +11,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.app.sharding import on_database, require_movable, sharded_database
+from pgqueue.app.sharding import on_database, sharded_database
 from pgqueue.errors import ConfigurationError, ConnectionFailed, SchemaError, ShardDown
 from pgqueue.store.sharded import Sharded
 from pgqueue.values.health import Vitals
 from pgqueue.values.load import Bounds, checked_bounds
-from pgqueue.values.sharding import slots_of
+from pgqueue.values.sharding import require_movable, slots_of
 from pgqueue.worker.joblog import worker_log
 from pgqueue.worker.worker import Worker
 
@@ -65,7 +65,8 @@ class ShardedWorker:
             raise ConfigurationError(
                 f"concurrency={self._total}: use at least {len(self._databases)}, one for each shard"
             )
-        require_movable(queue)
+        for schedule in queue.schedules.declared():
+            require_movable(schedule)
         self._options = options
         self._stops = 0
         self._stopping = asyncio.Event()

@@ -57,5 +57,26 @@ def test_a_queue_in_one_database_gets_a_second_shard(two: list[str], monkeypatch
     queue.close()
 
 
+def test_queues_and_schedules_are_listed_and_paused_on_all_shards(
+    two: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = ModuleType("sharded_app")
+    monkeypatch.setitem(sys.modules, "sharded_app", app)
+
+    def run(*words: str) -> Result:
+        app.queue = PgQueue(shards=two)  # type: ignore[attr-defined]  # the app's
+        app.queue.task(name="plain")(_echo)
+        return CliRunner().invoke(main, ["--app", "sharded_app:queue", *words])
+
+    assert run("shards", "init").exit_code == 0
+    added = run("schedules", "add", "nightly", "plain", "--args", '{"n": 1}', "--cron", "0 3 * * *")
+    assert added.stdout == "nightly: added\n"
+    assert run("schedules", "pause", "nightly").stdout == "nightly: paused\n"
+    assert run("queues", "pause", "mail", "post").stdout == "mail: paused\npost: paused\n"
+    for verb, shown in (("queues", "mail   paused"), ("schedules", "nightly  plain")):
+        listed = run(verb, "list")
+        assert (listed.exit_code, listed.stderr, shown in listed.stdout) == (0, "", True)
+
+
 def _echo(n: int) -> int:
     return n

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -17,7 +17,8 @@ from psycopg.conninfo import conninfo_to_dict
 from pgqueue import Context, JobHandle, Limit, PgQueue, Unique, chain
 from pgqueue.app.sharding import sharded_database
 from pgqueue.errors import ConfigurationError, ConnectionFailed, InvalidOption, ShardDown, WrongShard
-from pgqueue.store import resharding, shards
+from pgqueue.store import queues, resharding, shards
+from pgqueue.values.scheduled import Change
 from pgqueue.values.sharding import home_of, shard_of_id, slots_of
 from pgqueue.worker.sharded import ShardedWorker
 
@@ -293,6 +294,60 @@ def test_only_the_first_shard_stores_what_an_app_declares_of_schedules(three: Pg
 
 
 def _tick() -> None: ...
+
+
+def test_operators_steer_the_schedules_of_the_first_shard(three: PgQueue) -> None:
+    schedules, plain = three.schedules, three.find_task("plain")
+    schedules.add("nightly", plain.call(1), "0 3 * * *")
+    assert schedules.put("nightly", plain.call(2), "0 4 * * *", by="ann") == Change.CHANGED
+    assert (schedules.pause("nightly"), schedules.resume("nightly")) == (True, True)
+    fired = schedules.fire("nightly")
+    assert fired is not None
+    assert shard_of_id(fired.id) == 0
+    now = datetime.now(UTC)
+    assert len(schedules.backfill("nightly", now - timedelta(days=2), now)) == 2
+    assert len(schedules.runs("nightly")) == 3
+    assert [one.name for one in three.insight.schedules()] == ["nightly"]
+    assert schedules.remove("nightly")
+    assert [len(three.shard(number).schedules.find()) for number in range(3)] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("task", ["keyed", "limited"])
+def test_a_schedule_whose_jobs_have_keys_is_refused_at_run_time_too(three: PgQueue, task: str) -> None:
+    with pytest.raises(InvalidOption, match="no unique key and no limit"):
+        three.schedules.put("of ann", three.find_task(task).call(1), "0 3 * * *", by="ann")
+
+
+def test_a_pattern_pauses_its_queues_on_shards_too_that_have_none_of_their_jobs(three: PgQueue) -> None:
+    plain = three.find_task("plain")
+    for name in ("mail-a", "mail-b", "post"):
+        plain.using(queue=name).enqueue(1)  # each on another shard
+    assert three.database.run(queues.pause("mail-*")) == ["mail-a", "mail-b"]
+    assert three.database.run(queues.drain("mail-*")) == ["mail-a", "mail-b"]
+    for number in range(3):
+        held = {one.queue: one.paused_at is not None for one in three.shard(number).control.known()}
+        assert held == {"mail-a": True, "mail-b": True}
+    three.shard(0).resume("mail-a")
+    assert three.database.run(queues.resume("mail-*")) == ["mail-a", "mail-b"]
+
+
+def test_what_holds_for_a_queue_on_one_shard_is_shown_of_all(three: PgQueue) -> None:
+    three.find_task("plain").enqueue(1)
+    three.shard(1).database.run(queues.pause("default", why="disk", by="ann"))
+    three.shard(2).database.run(queues.drain("default", by="bob"))
+    three.shard(2).control.set("default", priority=3)
+    with three.shard(1).database.connect() as connection:
+        connection.execute(UNKNOWN)
+    (one,) = three.standings()
+    assert (one.ready, one.paused_by, one.paused_why, one.drained_by) == (1, "ann", "disk", "bob")
+    assert one.settings.priority == 3
+    assert (one.unknown, one.unknown_tasks) == (1, ("gone",))
+
+
+UNKNOWN = """
+insert into pgqueue.jobs (task, queue, args, status, run_at, unknown_since)
+values ('gone', 'default', '{}', 'scheduled', now() + interval '15 s', now())
+"""
 
 
 async def _when_it_answers(handle: JobHandle[Any]) -> object:
