@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,10 +14,11 @@ from databases import Copies, dsn_of
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from pgqueue import Context, JobHandle, Limit, PgQueue, Unique, chain
+from pgqueue import Context, JobHandle, Limit, PgQueue, Rate, Unique, chain
 from pgqueue.app.sharding import sharded_database
 from pgqueue.errors import ConfigurationError, ConnectionFailed, InvalidOption, ShardDown, WrongShard
 from pgqueue.store import queues, resharding, shards
+from pgqueue.store.database import Database
 from pgqueue.values.scheduled import Change
 from pgqueue.values.sharding import home_of, shard_of_id, slots_of
 from pgqueue.worker.sharded import ShardedWorker
@@ -390,6 +391,131 @@ def test_whatever_adds_a_job_the_database_refuses_a_key_of_another_shard(three: 
     with pytest.raises(psycopg.DatabaseError, match="with all shards in its list"):
         former.find_task("plain").using(unique_key=f"mine {foreign}").enqueue(1)
     former.close()
+
+
+SAID = """
+select (select jsonb_agg(to_jsonb(queues) - 'created_at' order by name) from pgqueue.queues),
+       (select jsonb_agg(to_jsonb(limits) order by name) from pgqueue.limits)
+"""
+TIMES = {"paused_at", "drained_at", "set_at"}
+
+
+def said_on(database: Database) -> list[list[dict[str, Any]]]:
+    """What operators have said of queues and limits on a shard; of instants only whether there is one."""
+    with database.connect() as connection:
+        found = connection.execute(SAID).fetchall()[0]
+    return [
+        [{key: bool(value) if key in TIMES else value for key, value in row.items()} for row in rows or ()]
+        for rows in found
+    ]
+
+
+def say(queue: PgQueue) -> None:
+    """What operators say of queues and limits."""
+    queue.control.set(
+        "mail",
+        priority=3,
+        max_attempts=4,
+        timeout=5,
+        keep_history=False,
+        keep_dead=6,
+        backlog=7,
+        when_full="warn",
+        ageing=8,
+        ageing_to=9,
+    )
+    queue.pause("mail", why="disk", by="ann")
+    queue.control.drain("mail", why="moves", by="bob")
+    queue.control.limits.set("task:limited:n", Limit(7), by="cyd")
+    queue.control.limits.set("queue:mail", Rate("9/minute"), by="dee")
+    queue.control.limits.weigh({"n": 1}, 5, by="eve")
+
+
+async def serve(queue: PgQueue) -> None:
+    """Run a worker until it has run a job, so that it has stored the limits of its tasks on each database."""
+    worker = ShardedWorker(queue, concurrency=4)
+    runner = asyncio.create_task(worker.run())
+    await (await queue.find_task("limited").aenqueue(1)).aresult(30)
+    worker.stop()
+    await runner
+    await queue.aclose()
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[..., PgQueue]]:
+    """``opened(dsns)``: a queue on these, closed at the end."""
+    with ExitStack() as stack:
+        yield lambda *dsns: stack.enter_context(closing(made(dsns)))
+
+
+def test_an_added_shard_has_what_operators_have_said_of_queues_and_limits(
+    databases: Databases, opened: Callable[..., PgQueue]
+) -> None:
+    one, other, third = databases(3)
+    old, queue = opened(one, other), opened(one, other, third)
+    resharding.declare(sharded_database(old))
+    say(old)
+    resharding.add(sharded_database(queue))
+    known = said_on(sharded_database(queue).of_number(0))
+    assert [len(rows) for rows in known] == [1, 3]
+    assert said_on(sharded_database(queue).of_number(2)) == known
+
+
+async def test_it_has_them_though_workers_and_apps_have_declared_their_own_there_before(
+    databases: Databases, opened: Callable[..., PgQueue]
+) -> None:
+    one, other, third = databases(3)
+    old, queue = opened(one, other), opened(one, other, third)
+    resharding.declare(sharded_database(old))
+    say(old)
+    with closing(made_of_one(third)) as app:  # as an app with the longer list does there, too
+        app.control.declare("mail", priority=1)
+    await serve(queue)
+    resharding.add(sharded_database(queue))
+    assert said_on(sharded_database(queue).of_number(2)) == said_on(sharded_database(queue).of_number(0))
+
+
+@pytest.fixture
+def interrupted(
+    databases: Databases, opened: Callable[..., PgQueue], monkeypatch: pytest.MonkeyPatch
+) -> list[str]:
+    """Three databases: two are shards, and the third was declared one when `pgqueue shards add` was interrupted."""
+    one, other, third = databases(3)
+    old = opened(one, other)
+    resharding.declare(sharded_database(old))
+    say(old)
+    with monkeypatch.context() as broken:
+        broken.setattr(shards, "settings", lambda: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            resharding.add(sharded_database(opened(one, other, third)))
+    return [one, other, third]
+
+
+def test_it_has_them_though_the_first_try_to_add_it_was_interrupted(
+    interrupted: list[str], opened: Callable[..., PgQueue]
+) -> None:
+    queue = opened(*reversed(interrupted))
+    resharding.add(sharded_database(queue))
+    assert said_on(sharded_database(queue).of_number(2)) == said_on(sharded_database(queue).of_number(0))
+
+
+def test_another_database_is_not_added_before_the_one_whose_addition_was_interrupted(
+    interrupted: list[str], databases: Databases, opened: Callable[..., PgQueue]
+) -> None:
+    queue = opened(*interrupted, *databases(1))
+    with pytest.raises(ConfigurationError, match="2 databases of the list are no shards"):
+        resharding.add(sharded_database(queue))
+
+
+def test_the_shards_of_a_new_queue_have_what_was_said_on_the_first(
+    databases: Databases, opened: Callable[..., PgQueue]
+) -> None:
+    one, other = databases(2)
+    with closing(made_of_one(one)) as alone:
+        alone.pause("mail", why="disk", by="ann")
+    queue = opened(one, other)
+    resharding.declare(sharded_database(queue))
+    assert [row["paused_by"] for row in said_on(sharded_database(queue).of_number(1))[0]] == ["ann"]
 
 
 @pytest.fixture
