@@ -82,11 +82,13 @@ def _merged(places: Places, plan: Plan[Any]) -> Route[Any]:
         try:
             answers.append((yield Ask(one.database, plan, OWN_CONNECTION)))
         except ConnectionFailed as error:
-            missing.append(f"{one.dsn}: {error}")
+            missing.append((one.dsn, str(error)))
     if not answers:
-        raise ShardDown(f"no shard answers: {missing[0]}")
-    for said in missing:
-        log.warning("a shard does not answer: what is shown lacks its jobs", extra={"shard": said})
+        raise ShardDown(f"no shard answers: {': '.join(missing[0])}")
+    for dsn, said in missing:
+        log.warning(
+            "%s does not answer: what is shown lacks its jobs", dsn, extra={"shard": dsn, "error": said}
+        )
     return MERGED[plan.name](answers, plan.arguments)
 
 

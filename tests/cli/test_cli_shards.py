@@ -5,12 +5,15 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
+import psycopg
 import pytest
 from click.testing import CliRunner, Result
 from databases import Copies, dsn_of
 
 from pgqueue import PgQueue, Unique
 from pgqueue.cli.main import main
+from pgqueue.store.dsn import connect_within, without_secrets
+from pgqueue.store.sharded import CONNECT_WITHIN
 from pgqueue.values.sharding import home_of, shard_of_id
 
 
@@ -76,6 +79,38 @@ def test_queues_and_schedules_are_listed_and_paused_on_all_shards(
     for verb, shown in (("queues", "mail   paused"), ("schedules", "nightly  plain")):
         listed = run(verb, "list")
         assert (listed.exit_code, listed.stderr, shown in listed.stdout) == (0, "", True)
+
+
+def test_messages_about_one_of_several_databases_say_which(
+    two: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = ModuleType("sharded_app")
+    monkeypatch.setitem(sys.modules, "sharded_app", app)
+
+    def run(*words: str) -> Result:
+        app.queue = PgQueue(shards=[two[0], AWAY])  # type: ignore[attr-defined]  # the app's
+        return CliRunner().invoke(main, ["--app", "sharded_app:queue", *words])
+
+    with psycopg.connect(two[1]) as connection:
+        connection.execute("drop schema pgqueue cascade")
+    where = [without_secrets(connect_within(dsn, CONNECT_WITHIN)) for dsn in two]
+    app.queue = PgQueue(shards=two)  # type: ignore[attr-defined]  # the app's
+    checked = CliRunner().invoke(main, ["--app", "sharded_app:queue", "migrate", "--check"])
+    assert checked.stdout.startswith(f'{where[0]}: schema "pgqueue" is at revision')
+    assert checked.stderr.startswith(f'pgqueue: {where[1]}: schema "pgqueue" has no tables yet')
+    listed = CliRunner().invoke(main, ["--app", "sharded_app:queue", "shards", "list"])
+    assert f'{where[1]}: schema "pgqueue" has no tables yet' in listed.stderr
+    migrated = CliRunner().invoke(main, ["--app", "sharded_app:queue", "migrate"])
+    assert [line.partition(": schema")[0] for line in migrated.stdout.splitlines()] == where
+
+    app.queue = PgQueue(shards=two)  # type: ignore[attr-defined]  # the app's
+    assert CliRunner().invoke(main, ["--app", "sharded_app:queue", "shards", "init"]).exit_code == 0
+    assert run("queues", "list").stderr == "no queues\n"
+    assert "host=127.0.0.1 port=1 does not answer: what is shown lacks its jobs" in caplog.text
+    assert "check PgQueue(shards=[...]), and that the server runs" in run("migrate").stderr
+
+
+AWAY = "postgresql://127.0.0.1:1/none"
 
 
 def _echo(n: int) -> int:
