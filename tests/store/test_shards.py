@@ -17,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict
 from pgqueue import Context, JobHandle, Limit, PgQueue, Rate, Unique, chain
 from pgqueue.app.sharding import sharded_database
 from pgqueue.errors import ConfigurationError, ConnectionFailed, InvalidOption, ShardDown, WrongShard
-from pgqueue.store import queues, resharding, shards
+from pgqueue.store import queues, resharding, shards, ticks
 from pgqueue.store.database import Database
 from pgqueue.values.scheduled import Change
 from pgqueue.values.sharding import home_of, shard_of_id, slots_of
@@ -317,6 +317,16 @@ def test_operators_steer_the_schedules_of_the_first_shard(three: PgQueue) -> Non
 def test_a_schedule_whose_jobs_have_keys_is_refused_at_run_time_too(three: PgQueue, task: str) -> None:
     with pytest.raises(InvalidOption, match="no unique key and no limit"):
         three.schedules.put("of ann", three.find_task(task).call(1), "0 3 * * *", by="ann")
+
+
+def test_a_schedule_whose_key_lives_on_another_shard_is_set_aside_and_the_others_fire(three: PgQueue) -> None:
+    first, keyed = three.shard(0), three.find_task("keyed")
+    n = next(n for n in range(99) if home_of(f'keyed{{"n":{n}}}', (0, 1, 2)) != 0)
+    first.schedules.add("a", keyed.call(n), every=1)  # as one that was stored before there were shards
+    first.schedules.add("b", three.find_task("plain").call(1), every=1)
+    fired = first.database.run(ticks.fire_due(now=datetime.now(UTC) + timedelta(seconds=5)))
+    assert [(name, "lives on shard" in why) for name, why in fired.set_aside] == [("a", True)]
+    assert {first.job(one).task for one in fired.jobs} == {"plain"}
 
 
 def test_a_pattern_pauses_its_queues_on_shards_too_that_have_none_of_their_jobs(three: PgQueue) -> None:
