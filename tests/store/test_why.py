@@ -236,6 +236,35 @@ def test_a_job_whose_row_is_locked_names_the_session_that_holds_it(
         assert queue.why(job.id).reason == "locked"
 
 
+def test_a_job_that_is_locked_in_a_released_savepoint_names_the_session_unless_two_may_hold_it(
+    queue: PgQueue, note: Any, dsn: str
+) -> None:
+    """Each plan on the caller's connection is run in a savepoint, so an enqueue that replaces a job locks it so."""
+    job, another = note.enqueue(), note.enqueue()
+    worker(queue)
+    lock = "select from pgqueue.jobs where id = %s for update"
+    with (
+        psycopg.connect(dsn, application_name="report") as other,
+        psycopg.connect(dsn) as later,
+        psycopg.connect(dsn) as without,
+    ):
+        without.execute("select pg_current_xact_id()")
+        other.execute("select 1")
+        with other.transaction():
+            other.execute(lock, [job.id])
+        assert queue.why(job.id).evidence["locked_by"] == other.info.backend_pid
+        assert queue.why(another.id).reason == "waiting"
+        later.execute(lock, [another.id])
+        assert queue.why(another.id).evidence["locked_by"] == later.info.backend_pid
+        assert queue.why(job.id).evidence["locked_by"] == other.info.backend_pid
+        other.rollback()
+        assert queue.why(job.id).reason == "waiting"
+        other.execute("select 1")
+        with other.transaction():
+            other.execute(lock, [job.id])
+        assert queue.why(job.id).evidence.get("locked_by") is None, "it may be each of two"
+
+
 def test_a_session_that_never_used_the_table_is_not_said_to_lock_a_job() -> None:
     """The row of a job that two transactions lock has the number of their pair, which may be that of a third transaction."""
     with embedded_server() as server, closing(PgQueue(server)) as queue:
