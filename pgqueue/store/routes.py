@@ -24,7 +24,6 @@ from pgqueue.store.plan import Plan
 from pgqueue.values.flow import NewFlow
 from pgqueue.values.job import Enqueued, NewJob
 from pgqueue.values.pattern import is_pattern
-from pgqueue.values.schedule import NewSchedule
 from pgqueue.values.sharding import ShardState, home_of, key_of, require_movable, shard_of_id
 
 log = logging.getLogger("pgqueue.shards")
@@ -94,8 +93,8 @@ def _merged(places: Places, plan: Plan[Any]) -> Route[Any]:
 
 def _first(places: Places, plan: Plan[Any]) -> Route[Any]:
     """Schedules live on the first shard, and none has jobs with keys, which may have to live on another."""
-    if isinstance(new := doing(plan).arguments.get("new"), NewSchedule):
-        require_movable(new)
+    if (asked := doing(plan)).name == "schedules.put":
+        require_movable(asked.arguments["new"])
     return (yield from places.on_shard((yield from places.map()).members[0], plan))
 
 

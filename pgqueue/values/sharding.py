@@ -7,15 +7,17 @@ shard that is added takes an equal part of the keys from each of the others, and
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from pgqueue.errors import InvalidOption
 from pgqueue.values.job import NewJob
 from pgqueue.values.limiting import Limiting
-from pgqueue.values.schedule import NewSchedule
 from pgqueue.values.unique import as_names, derived_key
+
+if TYPE_CHECKING:
+    from pgqueue.values.schedule import NewSchedule
 
 ID_BITS: Final = 43
 """Of an id, these say which job of its shard; those above, which shard. 1,024 shards of 8.8e12 jobs each are below 2**53, up
@@ -111,7 +113,7 @@ def require_one_home(job: NewJob, limitings: Mapping[str, Limiting | None]) -> N
         )
 
 
-def require_movable(schedule: NewSchedule) -> None:
+def require_movable(schedule: "NewSchedule") -> None:
     """Refuse a schedule whose jobs have keys: it stays on the first shard, and its jobs' keys may live on others.
 
     Raises:
