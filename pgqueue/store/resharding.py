@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pgqueue.errors import ConfigurationError
 from pgqueue.store import shards
 from pgqueue.store.database import Database
+from pgqueue.store.plan import run
 from pgqueue.store.schema import statements
 from pgqueue.store.sharded import Sharded
 from pgqueue.values.sharding import MOST_SHARDS, ShardState
@@ -115,6 +116,7 @@ def _states(queue: Sharded) -> list[ShardState]:
 
 
 def _install(database: Database) -> None:
-    """The guard's table, functions and triggers; all or none."""
+    """The guard's table, functions and triggers; all or none. Two at once would make the same table, and one would fail."""
     with database.connect() as connection, connection.transaction():
+        run(shards.alone(), connection.steps(database.catalogue))
         connection.execute(statements(GUARD, database.catalogue.schema).encode())

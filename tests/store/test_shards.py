@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime, timedelta
+from threading import Barrier
 from typing import Any
 
 import psycopg
@@ -20,7 +21,7 @@ from pgqueue.errors import ConfigurationError, ConnectionFailed, InvalidOption, 
 from pgqueue.store import queues, resharding, shards, ticks
 from pgqueue.store.database import Database
 from pgqueue.values.scheduled import Change
-from pgqueue.values.sharding import home_of, shard_of_id, slots_of
+from pgqueue.values.sharding import ShardState, home_of, shard_of_id, slots_of
 from pgqueue.worker.sharded import ShardedWorker
 
 Databases = Callable[[int], list[str]]
@@ -515,6 +516,21 @@ def test_another_database_is_not_added_before_the_one_whose_addition_was_interru
     queue = opened(*interrupted, *databases(1))
     with pytest.raises(ConfigurationError, match="2 databases of the list are no shards"):
         resharding.add(sharded_database(queue))
+
+
+def test_a_shard_can_be_declared_by_several_operators_at_once(
+    databases: Databases, opened: Callable[..., PgQueue]
+) -> None:
+    (dsn,) = databases(1)
+    queues, start = [opened(dsn) for _ in range(6)], Barrier(6)
+
+    def declare(queue: PgQueue) -> object:
+        sharded_database(queue).databases[0].verify()
+        start.wait()
+        return resharding.declare(sharded_database(queue))
+
+    with ThreadPoolExecutor(6) as pool:
+        assert [*pool.map(declare, queues)] == [[ShardState(0, (0,), moving=False)]] * 6
 
 
 def test_the_shards_of_a_new_queue_have_what_was_said_on_the_first(
