@@ -110,6 +110,28 @@ def test_messages_about_one_of_several_databases_say_which(
     assert "check PgQueue(shards=[...]), and that the server runs" in run("migrate").stderr
 
 
+def test_a_shard_can_be_taken_down_to_no_tables_and_installed_again(
+    two: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = ModuleType("sharded_app")
+    monkeypatch.setitem(sys.modules, "sharded_app", app)
+    for words in (["shards", "init"], ["migrate", "--to", "base"], ["migrate"], ["shards", "init"]):
+        app.queue = PgQueue(shards=two)  # type: ignore[attr-defined]  # the app's
+        done = CliRunner().invoke(main, ["--app", "sharded_app:queue", *words])
+        assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout == "shard 0 of 0, 1\nshard 1 of 0, 1\n"
+
+
+def test_a_replica_is_refused_for_a_queue_with_shards_in_its_own_words(
+    two: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = ModuleType("sharded_app")
+    monkeypatch.setitem(sys.modules, "sharded_app", app)
+    app.queue = PgQueue(shards=two)  # type: ignore[attr-defined]  # the app's
+    words = ["--app", "sharded_app:queue", "--replica-dsn", two[0], "queues", "list"]
+    assert "no replica is read for a queue with shards" in CliRunner().invoke(main, words).stderr
+
+
 AWAY = "postgresql://127.0.0.1:1/none"
 
 
