@@ -21,6 +21,8 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take it away."""
-    for part in (LOCKS, *reversed(PARTS)):
+    """Take it away; of a shard its guard, too, which reads the lanes of jobs."""
+    run_revision_file(f"0007_{LOCKS}.down")
+    run_revision_file("shard_guard.down")
+    for part in reversed(PARTS):
         run_revision_file(f"0007_{part}.down")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Self, TypeVar
 
 from pgqueue.app.scheduling import Scheduling
-from pgqueue.errors import ConfigurationError, InvalidOption
+from pgqueue.errors import ConfigurationError
 from pgqueue.store.database import Database
 from pgqueue.store.places import Shard
 from pgqueue.store.sharded import Sharded
@@ -35,14 +35,11 @@ class Sharding(Scheduling):
             ShardDown: it does not answer, or is not in the list.
             ConfigurationError: the queue has no shards.
         """
-        sharded = sharded_database(self)
-        return on_database(self, sharded.of_number(number), first=number == sharded.members()[0])
+        return on_database(self, sharded_database(self).of_number(number))
 
     async def ashard(self, number: int) -> Self:
         """As :meth:`shard`, awaited."""
-        sharded = sharded_database(self)
-        found = await sharded.aof_number(number)
-        return on_database(self, found, first=number == (await sharded.amembers())[0])
+        return on_database(self, await sharded_database(self).aof_number(number))
 
     def shard_of(self, key: str) -> int:
         """The number of the shard on which a key lives: a unique key, or a limit's key as it is stored.
@@ -87,32 +84,15 @@ def sharded_database(queue: Sharding) -> Sharded:
     return database
 
 
-def on_database(queue: Q, database: Database, *, first: bool) -> Q:
+def on_database(queue: Q, database: Database) -> Q:
     """The same queue, its tasks and hooks, on one of its databases.
 
     Args:
         queue: the queue.
         database: which.
-        first: whether the schedules that the app declares are stored there.
     """
     one = copy.copy(queue)
     for name in MADE_OF_THE_DATABASE:
         one.__dict__.pop(name, None)
     one.database = database
-    if not first:
-        one._declared = {}  # noqa: SLF001 - of this module's class
     return one
-
-
-def require_movable(queue: Sharding) -> None:
-    """Refuse schedules whose jobs have keys: a schedule stays on the first shard, and its jobs' keys may live on others.
-
-    Raises:
-        InvalidOption: there is one.
-    """
-    for one in queue.schedules.declared():
-        if one.job.unique_key is not None or one.job.lane is not None:
-            raise InvalidOption(
-                f"schedule {one.name!r}: with shards, the jobs of a schedule have no unique key and no limit; have its task "
-                f"enqueue {one.job.task} where the key lives"
-            )

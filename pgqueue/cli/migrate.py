@@ -7,6 +7,7 @@ from pgqueue.cli.app import with_queue
 from pgqueue.errors import SchemaError
 from pgqueue.store import schema
 from pgqueue.store.database import Database
+from pgqueue.store.dsn import without_secrets
 from pgqueue.store.sharded import Sharded
 
 
@@ -29,22 +30,28 @@ def migrate(queue: PgQueue, /, *, to: str | None, sql: bool, check: bool) -> Non
     if sql:
         schema.upgrade_script(schema=database.catalogue.schema, revision=revision)
         return
-    for one in database.databases if isinstance(database, Sharded) else [database]:
+    several = database.databases if isinstance(database, Sharded) else []
+    for one in several or [database]:
+        where = f"{without_secrets(one.dsn)}: " if several else ""
         if check:
-            _check(one)
+            _check(one, where)
         else:
-            one.connect().close()  # its error is one line, without the password
-            direct = one.listen_dsn or one.dsn  # past a pooler, where a way is known
-            schema.migrate(direct, schema=one.catalogue.schema, revision=revision)
-            reached = to or one.run(schema.verify(one.catalogue.schema))
-            click.echo(f'schema "{one.catalogue.schema}" is at revision {reached}')
+            _migrate(one, revision, to, where)
 
 
-def _check(database: Database) -> None:
+def _migrate(database: Database, revision: str, to: str | None, where: str) -> None:
+    database.connect().close()  # its error is one line, without the password
+    direct = database.listen_dsn or database.dsn  # past a pooler, where a way is known
+    schema.migrate(direct, schema=database.catalogue.schema, revision=revision)
+    reached = to or database.run(schema.verify(database.catalogue.schema))
+    click.echo(f'{where}schema "{database.catalogue.schema}" is at revision {reached}')
+
+
+def _check(database: Database, where: str) -> None:
     name = database.catalogue.schema
     try:
         revision = database.run(schema.verify(name))
     except SchemaError as error:
-        click.echo(f"pgqueue: {error}", err=True)
+        click.echo(f"pgqueue: {where}{error}", err=True)
         click.get_current_context().exit(1)
-    click.echo(f'schema "{name}" is at revision {revision}')
+    click.echo(f'{where}schema "{name}" is at revision {revision}')

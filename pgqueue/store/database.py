@@ -24,6 +24,7 @@ from pgqueue.store.dsn import (
     connection_errors,
     dsn_in_environment,
     failure,
+    failure_of_check,
     for_libpq,
     patience_per_host,
     read_only,
@@ -280,7 +281,7 @@ class Database:
         except BaseException as error:
             connection.close()
             if isinstance(error, psycopg.OperationalError):
-                raise failure(error) from error
+                raise failure_of_check(error) from error
             raise
         return connection
 
@@ -293,7 +294,7 @@ class Database:
         except BaseException as error:
             await connection.close()
             if isinstance(error, psycopg.OperationalError):
-                raise failure(error) from error
+                raise failure_of_check(error) from error
             raise
         return connection
 

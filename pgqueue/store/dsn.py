@@ -144,6 +144,16 @@ def failure(error: psycopg.OperationalError) -> DatabaseError:
     return DatabaseError(f"the database could not do it: {_reason(error)}")
 
 
+def failure_of_check(error: psycopg.OperationalError) -> DatabaseError:
+    """As :func:`failure`, of a new connection on which only the schema was checked: the caller's statement was not sent."""
+    found = failure(error)
+    if not isinstance(found, ConnectionFailed):
+        return found
+    return ConnectionFailed(
+        f"the connection was lost while the schema was checked: {_reason(error)}; nothing was done"
+    )
+
+
 def read_only(error: psycopg.Error) -> ConnectionFailed:
     """The error for a server that takes no writes: after a failover, the former primary."""
     said = str(error).strip().partition("\n")[0]

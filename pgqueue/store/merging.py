@@ -10,8 +10,8 @@ import msgspec
 from pgqueue.errors import InvalidOption
 from pgqueue.values.insight import ErrorGroup, Errors, Running
 from pgqueue.values.job import Job, QueueCount
-from pgqueue.values.standing import QueueStanding
-from pgqueue.values.workers import WorkerStatus
+from pgqueue.values.queue_settings import NO_SETTINGS
+from pgqueue.values.standing import WAITING, QueueStanding
 
 DIGITS = re.compile(r"\d+")
 Merge = Callable[[Sequence[Any], Mapping[str, Any]], Any]
@@ -36,14 +36,18 @@ def _counts(
 
 
 def _count(same: list[QueueCount]) -> QueueCount:
-    since = [one.unknown_since for one in same if one.unknown_since is not None]
-    return msgspec.structs.replace(
-        same[0],
-        count=sum(one.count for one in same),
-        unknown=sum(one.unknown for one in same),
-        unknown_tasks=tuple(sorted({name for one in same for name in one.unknown_tasks})),
-        unknown_since=min(since, default=None),
-    )
+    return msgspec.structs.replace(same[0], count=sum(one.count for one in same), **_unknown(same))
+
+
+def _unknown(same: Sequence[QueueCount] | Sequence[QueueStanding]) -> dict[str, Any]:
+    """The jobs of a queue whose tasks no worker knew."""
+    return {
+        "unknown": sum(one.unknown for one in same),
+        "unknown_tasks": tuple(sorted({name for one in same for name in one.unknown_tasks})),
+        "unknown_since": min(
+            (one.unknown_since for one in same if one.unknown_since is not None), default=None
+        ),
+    }
 
 
 def _standings(answers: Sequence[Sequence[QueueStanding]], _: Mapping[str, Any]) -> list[QueueStanding]:
@@ -52,14 +56,23 @@ def _standings(answers: Sequence[Sequence[QueueStanding]], _: Mapping[str, Any])
 
 
 def _standing(same: list[QueueStanding]) -> QueueStanding:
-    ages = [one.oldest_ready for one in same if one.oldest_ready is not None]
-    states = ("ready", "running", "scheduled", "blocked", "dead")
-    return msgspec.structs.replace(
-        same[0],
-        **{name: sum(getattr(one, name) for one in same) for name in states},
+    """The queue on all shards. One that is paused, drained or has settings on one shard only is shown so: its jobs there wait."""
+    paused = next((one for one in same if one.paused_at is not None), same[0])
+    drained = next((one for one in same if one.drained_at is not None), same[0])
+    return QueueStanding(
+        queue=same[0].queue,
+        paused_at=paused.paused_at,
+        paused_by=paused.paused_by,
+        paused_why=paused.paused_why,
+        drained_at=drained.drained_at,
+        drained_by=drained.drained_by,
+        drained_why=drained.drained_why,
+        settings=next((one.settings for one in same if one.settings != NO_SETTINGS), NO_SETTINGS),
+        **{name: sum(getattr(one, name) for one in same) for name in (*WAITING, "dead")},
         rate=sum(one.rate for one in same),
-        oldest_ready=max(ages, default=None),
+        oldest_ready=max((one.oldest_ready for one in same if one.oldest_ready is not None), default=None),
         estimated=any(one.estimated for one in same),
+        **_unknown(same),
     )
 
 
@@ -92,9 +105,13 @@ def _error_group(same: list[ErrorGroup]) -> ErrorGroup:
     )
 
 
-def _workers(answers: Sequence[Sequence[WorkerStatus]], _: Mapping[str, Any]) -> list[WorkerStatus]:
-    """A process has a worker on each shard."""
+def _all(answers: Sequence[Sequence[Any]], _: Mapping[str, Any]) -> list[Any]:
+    """Those of all shards: a process has a worker on each."""
     return [one for answer in answers for one in answer]
+
+
+def _any(answers: Sequence[set[str]], _: Mapping[str, Any]) -> set[str]:
+    return {one for answer in answers for one in answer}
 
 
 MERGED: Mapping[str, Merge] = {
@@ -103,6 +120,8 @@ MERGED: Mapping[str, Merge] = {
     "standings.queue_standings": _standings,
     "insight.running": _running,
     "insight.errors": _errors,
-    "workers.listed": _workers,
+    "workers.listed": _all,
+    "control.worker_problems": _all,
+    "control.worker_queues": _any,
 }
 """Plans that are asked of all shards, and how their answers become one."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import psycopg
 
-from pgqueue.errors import ConfigurationError, ConnectionFailed, ShardDown, WrongShard
+from pgqueue.errors import ConfigurationError, ConnectionFailed, SchemaError, ShardDown, WrongShard
 from pgqueue.store import shards
 from pgqueue.store.database import Database
 from pgqueue.store.dsn import without_secrets
@@ -162,6 +162,8 @@ class Places:
         except ConnectionFailed as error:
             self.note_away(database, error)
             return Shard(database, None, str(error))
+        except SchemaError as error:
+            raise SchemaError(f"{without_secrets(database.dsn)}: {error}") from error
 
     def _ask_those_away(self) -> Route[None]:
         """Ask again those that did not answer; the others stay as they are known."""

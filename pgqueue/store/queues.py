@@ -30,7 +30,12 @@ def names(pattern: str) -> Steps[list[str]]:
 
 @plan(transaction=True)
 def pause(
-    queue: str, *, why: str | None = None, by: str | None = None, now: datetime | None = None
+    queue: str,
+    *,
+    why: str | None = None,
+    by: str | None = None,
+    also: Sequence[str] = (),
+    now: datetime | None = None,
 ) -> Steps[list[str]]:
     """Stop queues from being claimed from; what runs goes on.
 
@@ -38,22 +43,28 @@ def pause(
         queue: a name that a job can have, or a pattern.
         why: why, for people to read.
         by: who, for people to read.
+        also: the queues of the pattern that other shards have.
         now: the instant; the database's own by default.
 
     Returns:
         The queues that were not paused before.
     """
-    found = yield from names(queue)
+    found = sorted({*(yield from names(queue)), *also})
     rows = yield Statement("queues/pause", {"queues": found, "why": why, "by": by, "now": now})
     return (yield from _noted("pause", queue, rows, why=why, by=by))
 
 
 @plan(transaction=True)
 def drain(
-    queue: str, *, why: str | None = None, by: str | None = None, now: datetime | None = None
+    queue: str,
+    *,
+    why: str | None = None,
+    by: str | None = None,
+    also: Sequence[str] = (),
+    now: datetime | None = None,
 ) -> Steps[list[str]]:
     """Refuse enqueues to queues, whose jobs go on; parameters as for :func:`pause`. Those that were not drained before."""
-    found = yield from names(queue)
+    found = sorted({*(yield from names(queue)), *also})
     rows = yield Statement("queues/drain", {"queues": found, "why": why, "by": by, "now": now})
     return (yield from _noted("drain", queue, rows, why=why, by=by))
 

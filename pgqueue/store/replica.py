@@ -20,6 +20,7 @@ from pgqueue.store.database import Database
 from pgqueue.store.dsn import connect_within
 from pgqueue.store.joining import OWN_CONNECTION
 from pgqueue.store.plan import Plan, Statement, Steps, plan
+from pgqueue.store.sharded import Sharded
 from pgqueue.values.replica import ReplicaStatus
 from pgqueue.values.replica import status as status_of
 
@@ -163,8 +164,12 @@ def with_replica(database: Database, replica: str) -> Database:
     """The same database, with a replica that answers looks.
 
     Raises:
-        ConfigurationError: it is a framework's, whose connections are the framework's.
+        ConfigurationError: it is a framework's, whose connections are the framework's; or several, which have no replica.
     """
+    if isinstance(database, Sharded):
+        raise ConfigurationError(
+            "no replica is read for a queue with shards: name the replica of one shard as the database of this command (--dsn)"
+        )
     if type(database) not in {Database, Replicated}:
         raise ConfigurationError(
             "a replica can be read where the queue is a PgQueue, and this app's is a framework's: name the replica as the "

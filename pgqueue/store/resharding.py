@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pgqueue.errors import ConfigurationError
 from pgqueue.store import shards
 from pgqueue.store.database import Database
+from pgqueue.store.plan import run
 from pgqueue.store.schema import statements
 from pgqueue.store.sharded import Sharded
 from pgqueue.values.sharding import MOST_SHARDS, ShardState
@@ -39,6 +40,8 @@ def declare(queue: Sharded) -> list[ShardState]:
     for number, one in enumerate(queue.databases):
         _install(one)
         one.run(shards.declare(number, members))
+        if number:
+            one.run(shards.put_settings(queue.databases[0].run(shards.settings())))
     return _states(queue)
 
 
@@ -56,29 +59,24 @@ def add(queue: Sharded) -> list[ShardState]:
             "no database of the list is a shard: declare the first ones with `pgqueue shards init`"
         )
     longest = max((state.members for state in states), key=len)
-    new = next((state for state in states if state.number not in longest or state.members != longest), None)
-    undeclared = [one for one, state in known if state is None]
-    if len(undeclared) > 1:
-        raise ConfigurationError(f"{len(undeclared)} databases of the list are no shards: add one at a time")
-    if not undeclared and new is None:
+    new = [one for one, state in known if state is None or state.number not in longest]
+    if len(new) > 1:
+        raise ConfigurationError(f"{len(new)} databases of the list are no shards: add one at a time")
+    if not new and all(state.members == longest for state in states):
         raise ConfigurationError("every database of the list is a shard already")
-    if undeclared and any(state.moving for state in states):
+    if new and any(state.moving for state in states):
         raise ConfigurationError(
             "keys are still moving to the shard that was added last: end that with `pgqueue shards finish`"
         )
-    if undeclared:
+    if new:  # else the last try was interrupted, and the others are told again
         number = max(longest) + 1
         if number >= MOST_SHARDS:
             raise ConfigurationError(f"{MOST_SHARDS:,} shards are the most")
-        _install(undeclared[0])
-        undeclared[0].run(shards.declare(number, longest))
-        said = next(one for one, state in known if state is not None).run(shards.settings())
-        undeclared[0].run(shards.put_settings(said))
+        _install(new[0])
+        new[0].run(shards.declare(number, longest))
+        member = next(one for one, state in known if state is not None and state.number in longest)
+        new[0].run(shards.put_settings(member.run(shards.settings())))
         longest = (*longest, number)
-    elif all(state.number in longest for state in states):
-        pass  # it was interrupted: the others are told again
-    else:
-        longest = (*longest, next(state.number for state in states if state.number not in longest))
     _tell(queue, longest)
     return _states(queue)
 
@@ -118,6 +116,7 @@ def _states(queue: Sharded) -> list[ShardState]:
 
 
 def _install(database: Database) -> None:
-    """The guard's table, functions and triggers; all or none."""
+    """The guard's table, functions and triggers; all or none. Two at once would make the same table, and one would fail."""
     with database.connect() as connection, connection.transaction():
+        run(shards.alone(), connection.steps(database.catalogue))
         connection.execute(statements(GUARD, database.catalogue.schema).encode())

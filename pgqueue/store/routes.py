@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from pgqueue.errors import ConfigurationError, ConnectionFailed, ShardDown, WrongShard
-from pgqueue.store import shards
+from pgqueue.store import queues, shards
+from pgqueue.store.audit import doing
 from pgqueue.store.database import Database
 from pgqueue.store.joining import OWN_CONNECTION
 from pgqueue.store.merging import MERGED
@@ -22,7 +23,8 @@ from pgqueue.store.places import Ask, Places, Route
 from pgqueue.store.plan import Plan
 from pgqueue.values.flow import NewFlow
 from pgqueue.values.job import Enqueued, NewJob
-from pgqueue.values.sharding import ShardState, home_of, key_of, shard_of_id
+from pgqueue.values.pattern import is_pattern
+from pgqueue.values.sharding import ShardState, home_of, key_of, require_movable, shard_of_id
 
 log = logging.getLogger("pgqueue.shards")
 
@@ -36,17 +38,18 @@ def route(places: Places, plan: Plan[Any]) -> Route[Any]:
     Raises:
         ConfigurationError: it is not done over several shards.
     """
-    found = ROUTES.get(plan.name)
+    asked = doing(plan)  # also of a plan that the audit notes
+    found = ROUTES.get(asked.name)
     if found is not None:
         return found(places, plan)
-    if plan.name in MERGED:
+    if asked.name in MERGED:
         return _merged(places, plan)
-    arguments = plan.arguments
+    arguments = asked.arguments
     for name in ("job_id", "flow_id"):
         if isinstance(arguments.get(name), int):
             return places.on_shard(shard_of_id(arguments[name]), plan)
     raise ConfigurationError(
-        f"{plan.name} is not done over several shards: use queue.shard(n), the queue on one shard; in the shell "
+        f"{asked.name} is not done over several shards: use queue.shard(n), the queue on one shard; in the shell "
         "give --dsn of one database"
     )
 
@@ -78,22 +81,28 @@ def _merged(places: Places, plan: Plan[Any]) -> Route[Any]:
         try:
             answers.append((yield Ask(one.database, plan, OWN_CONNECTION)))
         except ConnectionFailed as error:
-            missing.append(f"{one.dsn}: {error}")
+            missing.append((one.dsn, str(error)))
     if not answers:
-        raise ShardDown(f"no shard answers: {missing[0]}")
-    for said in missing:
-        log.warning("a shard does not answer: what is shown lacks its jobs", extra={"shard": said})
+        raise ShardDown(f"no shard answers: {': '.join(missing[0])}")
+    for dsn, said in missing:
+        log.warning(
+            "%s does not answer: what is shown lacks its jobs", dsn, extra={"shard": dsn, "error": said}
+        )
     return MERGED[plan.name](answers, plan.arguments)
 
 
 def _first(places: Places, plan: Plan[Any]) -> Route[Any]:
-    """Schedules live on the first shard."""
+    """Schedules live on the first shard, and none has jobs with keys, which may have to live on another."""
+    if (asked := doing(plan)).name == "schedules.put":
+        require_movable(asked.arguments["new"])
     return (yield from places.on_shard((yield from places.map()).members[0], plan))
 
 
 def _everywhere(places: Places, plan: Plan[Any]) -> Route[Any]:
     """What is said of queues and limits holds on every shard; all must answer, and it can be said again."""
     answer: Any = None
+    if plan.name in OF_PATTERNS and is_pattern(pattern := plan.arguments["queue"]):
+        plan = plan.but(also=(yield from _names(places, pattern)))
     for one in (yield from places.known()):
         try:
             said = yield Ask(one.database, plan, OWN_CONNECTION)
@@ -101,8 +110,25 @@ def _everywhere(places: Places, plan: Plan[Any]) -> Route[Any]:
             raise ShardDown(
                 f"{one.dsn} does not answer, and what was said holds on the shards before it: say it again ({error})"
             ) from error
-        answer = answer or said
+        answer = sorted({*(answer or ()), *said}) if isinstance(said, list) else answer or said
     return answer
+
+
+def _names(places: Places, pattern: str) -> Route[list[str]]:
+    """The queues that a pattern stands for on any shard: on each of them jobs of these queues may be added later.
+
+    Raises:
+        ShardDown: a shard does not answer. Nothing was changed.
+    """
+    found: set[str] = set()
+    for one in (yield from places.known()):
+        try:
+            found |= {*(yield Ask(one.database, queues.names(pattern), OWN_CONNECTION))}
+        except ConnectionFailed as error:
+            raise ShardDown(
+                f"{one.dsn} does not answer, so its queues are not known, and nothing was changed: {error}"
+            ) from error
+    return sorted(found)
 
 
 def _enqueued(places: Places, plan: Plan[Any]) -> Route[Enqueued]:
@@ -250,10 +276,16 @@ EVERYWHERE = frozenset(
     }
 )
 """Plans by which operators say something of queues or limits."""
+OF_PATTERNS = frozenset({"queues.pause", "queues.drain"})
+"""Those of them that act on the queues of a pattern, also on shards that have no job of such a queue yet."""
 KEYED = frozenset({"enqueue.enqueue", "enqueue.enqueue_many", "flows.add"})
 """Plans that add jobs."""
 FIRST = frozenset(
-    f"schedules.{name}" for name in ("apply", "listed", "dated", "pause", "resume", "remove", "fire")
+    {
+        *(f"schedules.{name}" for name in ("apply", "put", "listed", "dated", "pause", "resume", "remove")),
+        *(f"ticks.{name}" for name in ("fire", "backfill", "runs")),
+        "insight.schedules",
+    }
 )
 """Plans about schedules."""
 Routing: TypeAlias = Callable[[Places, Plan[Any]], Route[Any]]

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from msgspec import structs
 
 from pgqueue.errors import UnknownSchedule
+from pgqueue.store import shards
 from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.values.options import check_text
 from pgqueue.values.readable import object_of
@@ -67,6 +68,8 @@ def apply(
 ) -> Steps[Applied]:
     """Store the schedules that an app declares, all or none, and remove those that its modules no longer declare.
 
+    Of several shards only the first has schedules. On another one none is stored, so that no tick fires twice.
+
     Args:
         declared: the schedules.
         modules: the modules whose schedules these are; those of other modules stay.
@@ -75,6 +78,9 @@ def apply(
     """
     yield Statement("schedules/apply_lock", {}, returns=False)
     clock = (yield Statement("clock", {"now": now}))[0][0]
+    shard = yield from shards.state()
+    if shard is not None and not shard.is_first:
+        declared = []
     removed = yield from _remove([], modules, [one.name for one in declared])
     declared = yield from _keeping_args(declared, same)
     changes = {}

@@ -24,6 +24,12 @@ CONNECT_WITHIN = 5
 """Seconds that a call waits for a connection to a shard."""
 
 
+class Member(Database):
+    """One of the databases."""
+
+    dsn_settings = "PgQueue(shards=[...])"
+
+
 class Sharded(Database):
     """The databases of one queue.
 
@@ -42,7 +48,7 @@ class Sharded(Database):
         if not given or len({*given}) < len(given):
             raise ConfigurationError(f"shards={len(given)} DSNs: give each database once, and at least one")
         super().__init__(given[0], **options)
-        self.databases = [Database(dsn, **options) for dsn in given]
+        self.databases: list[Database] = [Member(dsn, **options) for dsn in given]
         for one in self.databases:
             one.pools.hurry(CONNECT_WITHIN)
         self._places = Places(self.databases)
@@ -100,15 +106,6 @@ class Sharded(Database):
         """As :meth:`shards`, awaited."""
         self._places.forget()
         return await self._adrive(self._places.known())
-
-    def first_of(self, known: Sequence[Shard]) -> Database | None:
-        """The database on which schedules live; None: it does not answer.
-
-        Args:
-            known: what :meth:`shards` returned.
-        """
-        members = max((one.state.members for one in known if one.state is not None), key=len, default=(0,))
-        return next((one.database for one in known if one.state and one.state.number == members[0]), None)
 
     def verify(self) -> None:
         """Check that a shard answers, and that the tables of those that answer are of this release.

@@ -72,6 +72,12 @@ def remaining() -> Steps[int]:
     return int((yield Statement("shards/remaining", {}))[0][0])
 
 
+@plan
+def alone() -> Steps[None]:
+    """Wait until no other operator changes this shard; none does until the transaction ends."""
+    yield Statement("shards/alone", {}, returns=False)
+
+
 @plan(transaction=True)
 def declare(number: int, members: Sequence[int]) -> Steps[None]:
     """Say which shard this is. The guard must be installed.
@@ -79,6 +85,7 @@ def declare(number: int, members: Sequence[int]) -> Steps[None]:
     Raises:
         ConfigurationError: it is another shard already, or its jobs have ids of another one.
     """
+    yield from alone()
     found = _state((yield Statement("shards/state", {})))
     if found is not None:
         if found.number != number:
@@ -121,6 +128,7 @@ def settle(*, newest: bool = False) -> Steps[int]:
 
 
 def _locked() -> Steps[ShardState]:
+    yield from alone()
     found = _state((yield Statement("shards/lock", {})))
     if found is None:
         raise ConfigurationError(

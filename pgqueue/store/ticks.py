@@ -65,6 +65,7 @@ def fire_due(*, limit: int = LOOKED_AT, now: datetime | None = None) -> Steps[Fi
     due = [tick for look in looks for tick in look.ticks]
     answers = _Answers()
     if due:
+        yield Statement("schedules/guard", {}, returns=False)
         answers = _answers((yield Statement("schedules/fire_due", _noting(due, "tick", rows[0][0]))))
     jobs = [job_id for _, _, job_id in answers.noted if job_id is not None]
     looks = [_settled(look, row, answers) for look, row in zip(looks, rows, strict=False)]

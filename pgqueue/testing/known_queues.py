@@ -99,12 +99,28 @@ class KnownQueues:
         """All that were paused, drained or given settings."""
         return [one for _, one in sorted(self._known.items())]
 
-    def pause(self, queue: str, *, why: str | None, by: str | None, now: datetime) -> list[str]:
+    def pause(
+        self,
+        queue: str,
+        *,
+        why: str | None,
+        by: str | None,
+        also: Sequence[str],  # noqa: ARG002 - there are no shards
+        now: datetime,
+    ) -> list[str]:
         """Stop queues from being claimed from."""
         found = [name for name in self._matching(queue) if self.of(name).paused_at is None]
         return self._change(found, paused_at=now, paused_by=by, paused_why=why)
 
-    def drain(self, queue: str, *, why: str | None, by: str | None, now: datetime) -> list[str]:
+    def drain(
+        self,
+        queue: str,
+        *,
+        why: str | None,
+        by: str | None,
+        also: Sequence[str],  # noqa: ARG002 - there are no shards
+        now: datetime,
+    ) -> list[str]:
         """Refuse enqueues to queues."""
         found = [name for name in self._matching(queue) if self.of(name).drained_at is None]
         return self._change(found, drained_at=now, drained_by=by, drained_why=why)

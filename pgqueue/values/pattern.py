@@ -3,7 +3,6 @@
 ``pgqueue.serves`` in ``sql/schema/0007_queues.up.sql`` is the same rule in SQL.
 """
 
-import re
 from collections.abc import Iterable
 from functools import lru_cache
 
@@ -25,5 +24,17 @@ def matching(pattern: str, names: Iterable[str]) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def stands_for(pattern: str, name: str) -> bool:
-    """Whether a pattern stands for a name."""
-    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
+    """Whether a pattern stands for a name. A regular expression with six ``*`` takes 24 s to refuse 100 characters."""
+    begins, *parts = pattern.split("*")
+    if not parts:
+        return pattern == name
+    *middle, ends = parts
+    at, end = len(begins), len(name) - len(ends)
+    if at > end or not (name.startswith(begins) and name.endswith(ends)):
+        return False
+    for part in middle:  # each at the first place where it stands: a later one leaves less for the next
+        found = name.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True

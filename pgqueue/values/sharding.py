@@ -7,7 +7,7 @@ shard that is added takes an equal part of the keys from each of the others, and
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -15,6 +15,9 @@ from pgqueue.errors import InvalidOption
 from pgqueue.values.job import NewJob
 from pgqueue.values.limiting import Limiting
 from pgqueue.values.unique import as_names, derived_key
+
+if TYPE_CHECKING:
+    from pgqueue.values.schedule import NewSchedule
 
 ID_BITS: Final = 43
 """Of an id, these say which job of its shard; those above, which shard. 1,024 shards of 8.8e12 jobs each are below 2**53, up
@@ -34,6 +37,11 @@ class ShardState(msgspec.Struct, frozen=True):
     number: int
     members: tuple[int, ...]
     moving: bool
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is the shard on which the schedules live."""
+        return self.number == self.members[0]
 
     def homes(self, key: str) -> tuple[int, ...]:
         """The shards to ask for a key, in order: while it moves, its former home decides, and is first."""
@@ -102,6 +110,19 @@ def require_one_home(job: NewJob, limitings: Mapping[str, Limiting | None]) -> N
         raise InvalidOption(
             f"{job.task}: with shards, its jobs live by the limit {first!r}, so its unique key must be made of arguments, "
             f"Unique(by=...), and have all of the limit's ({', '.join(sorted(by)) or 'it has none'})"
+        )
+
+
+def require_movable(schedule: "NewSchedule") -> None:
+    """Refuse a schedule whose jobs have keys: it stays on the first shard, and its jobs' keys may live on others.
+
+    Raises:
+        InvalidOption: it is one.
+    """
+    if schedule.job.unique_key is not None or schedule.job.lane is not None:
+        raise InvalidOption(
+            f"schedule {schedule.name!r}: with shards, the jobs of a schedule have no unique key and no limit; have its task "
+            f"enqueue {schedule.job.task} where the key lives"
         )
 
 

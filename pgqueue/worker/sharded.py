@@ -11,12 +11,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pgqueue.app.pgqueue import PgQueue
-from pgqueue.app.sharding import on_database, require_movable, sharded_database
+from pgqueue.app.sharding import on_database, sharded_database
 from pgqueue.errors import ConfigurationError, ConnectionFailed, SchemaError, ShardDown
 from pgqueue.store.sharded import Sharded
 from pgqueue.values.health import Vitals
 from pgqueue.values.load import Bounds, checked_bounds
-from pgqueue.values.sharding import slots_of
+from pgqueue.values.sharding import require_movable, slots_of
 from pgqueue.worker.joblog import worker_log
 from pgqueue.worker.worker import Worker
 
@@ -65,12 +65,13 @@ class ShardedWorker:
             raise ConfigurationError(
                 f"concurrency={self._total}: use at least {len(self._databases)}, one for each shard"
             )
-        require_movable(queue)
+        for schedule in queue.schedules.declared():
+            require_movable(schedule)
         self._options = options
         self._stops = 0
         self._stopping = asyncio.Event()
         Worker(
-            on_database(queue, self._databases[0], first=True), concurrency=self._total, **options
+            on_database(queue, self._databases[0]), concurrency=self._total, **options
         )  # refuses wrong options
 
     def vitals(self) -> Vitals:
@@ -98,12 +99,10 @@ class ShardedWorker:
             ConnectionFailed: no shard answers at the start.
             ConfigurationError: no database that answers is a shard.
         """
-        database = sharded_database(self.queue)
-        known = await database.ashards()
-        first = database.first_of(known)
+        await sharded_database(self.queue).ashards()  # raises the errors
         keepers = [
-            asyncio.create_task(self._keep(place, first=one.database is first), name=f"pgqueue shard {place}")
-            for place, one in enumerate(known)
+            asyncio.create_task(self._keep(place), name=f"pgqueue shard {place}")
+            for place in range(len(self._databases))
         ]
         dividing = asyncio.create_task(self._divide(), name="pgqueue slots of shards")
         try:
@@ -113,9 +112,9 @@ class ShardedWorker:
                 task.cancel()
             await asyncio.gather(dividing, *keepers, return_exceptions=True)
 
-    async def _keep(self, place: int, *, first: bool) -> None:
+    async def _keep(self, place: int) -> None:
         """Keep a worker on one database: started again while its shard does not answer."""
-        queue = on_database(self.queue, self._databases[place], first=first)
+        queue = on_database(self.queue, self._databases[place])
         told = False
         while not self._stopping.is_set():
             share = self._total // len(self._databases)

@@ -108,7 +108,9 @@ async def test_a_connection_that_is_lost_while_the_schema_is_checked_is_a_failed
 
     monkeypatch.setattr(queue.database, "connect", lambda: lost(connect()))
     monkeypatch.setattr(queue.database, "aconnect", alost)
-    with pytest.raises(ConnectionFailed, match="the connection was lost"):
+    with pytest.raises(ConnectionFailed, match="the connection was lost") as verified:
         queue.database.verify()
-    with pytest.raises(ConnectionFailed, match="the connection was lost"):
+    with pytest.raises(ConnectionFailed, match="the connection was lost") as averified:
         await queue.database.averified()
+    for error in (verified.value, averified.value):
+        assert (error.maybe_done, str(error).endswith("; nothing was done")) == (False, True)

@@ -4,7 +4,9 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
+from datetime import UTC, datetime, timedelta
+from threading import Barrier
 from typing import Any
 
 import psycopg
@@ -13,11 +15,13 @@ from databases import Copies, dsn_of
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from pgqueue import Context, JobHandle, Limit, PgQueue, Unique, chain
+from pgqueue import Context, JobHandle, Limit, PgQueue, Rate, Unique, chain
 from pgqueue.app.sharding import sharded_database
 from pgqueue.errors import ConfigurationError, ConnectionFailed, InvalidOption, ShardDown, WrongShard
-from pgqueue.store import resharding, shards
-from pgqueue.values.sharding import home_of, shard_of_id, slots_of
+from pgqueue.store import queues, resharding, shards, ticks
+from pgqueue.store.database import Database
+from pgqueue.values.scheduled import Change
+from pgqueue.values.sharding import ShardState, home_of, shard_of_id, slots_of
 from pgqueue.worker.sharded import ShardedWorker
 
 Databases = Callable[[int], list[str]]
@@ -251,6 +255,113 @@ async def test_a_worker_serves_the_shards_that_answer_and_the_other_when_it_does
     queue.close()
 
 
+async def test_a_worker_that_starts_while_the_first_shard_is_away_keeps_its_schedules(
+    databases: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pgqueue.worker.sharded.AGAIN_AFTER", 0.05)
+    monkeypatch.setattr("pgqueue.store.places.AGAIN_AFTER", 0.0)
+    dsns = databases(2)
+    queue = made(dsns)
+    resharding.declare(sharded_database(queue))
+    queue.schedule(every=timedelta(hours=1), name="hourly", arguments={"n": 1})(queue.find_task("plain"))
+    assert queue.schedules.apply().added == ("hourly",)
+    handles = [await queue.find_task("plain").aenqueue(n) for n in range(2)]
+    name = sql.Identifier(str(conninfo_to_dict(dsns[0])["dbname"]))
+    with psycopg.connect(dsns[1], autocommit=True) as connection:
+        connection.execute(sql.SQL("alter database {} allow_connections false").format(name))
+        connection.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s",
+            (conninfo_to_dict(dsns[0])["dbname"],),
+        )
+        worker = ShardedWorker(queue, concurrency=4)
+        runner = asyncio.create_task(worker.run())
+        assert await handles[1].aresult(30) == 1
+        connection.execute(sql.SQL("alter database {} allow_connections true").format(name))
+    assert await _when_it_answers(handles[0]) == 0
+    assert [one.name for one in queue.schedules.find()] == ["hourly"]
+    worker.stop()
+    await runner
+    await queue.aclose()
+    queue.close()
+
+
+def test_only_the_first_shard_stores_what_an_app_declares_of_schedules(three: PgQueue) -> None:
+    three.schedule(every=timedelta(hours=1), name="hourly", arguments={"n": 1})(three.find_task("plain"))
+    assert [three.shard(number).schedules.apply().added for number in range(3)] == [("hourly",), (), ()]
+    assert [len(three.shard(number).schedules.find()) for number in range(3)] == [1, 0, 0]
+    alone = PgQueue(sharded_database(three).of_number(1).dsn)  # as `pgqueue worker --dsn` of one database
+    alone.schedule(every=timedelta(hours=1), name="hourly")(_tick)
+    assert alone.schedules.apply().added == ()
+    alone.close()
+
+
+def _tick() -> None: ...
+
+
+def test_operators_steer_the_schedules_of_the_first_shard(three: PgQueue) -> None:
+    schedules, plain = three.schedules, three.find_task("plain")
+    schedules.add("nightly", plain.call(1), "0 3 * * *")
+    assert schedules.put("nightly", plain.call(2), "0 4 * * *", by="ann") == Change.CHANGED
+    assert (schedules.pause("nightly"), schedules.resume("nightly")) == (True, True)
+    fired = schedules.fire("nightly")
+    assert fired is not None
+    assert shard_of_id(fired.id) == 0
+    now = datetime.now(UTC)
+    assert len(schedules.backfill("nightly", now - timedelta(days=2), now)) == 2
+    assert len(schedules.runs("nightly")) == 3
+    assert [one.name for one in three.insight.schedules()] == ["nightly"]
+    assert schedules.remove("nightly")
+    assert [len(three.shard(number).schedules.find()) for number in range(3)] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("task", ["keyed", "limited"])
+def test_a_schedule_whose_jobs_have_keys_is_refused_at_run_time_too(three: PgQueue, task: str) -> None:
+    with pytest.raises(InvalidOption, match="no unique key and no limit"):
+        three.schedules.put("of ann", three.find_task(task).call(1), "0 3 * * *", by="ann")
+
+
+def test_a_schedule_whose_key_lives_on_another_shard_is_set_aside_and_the_others_fire(three: PgQueue) -> None:
+    first, keyed = three.shard(0), three.find_task("keyed")
+    n = next(n for n in range(99) if home_of(f'keyed{{"n":{n}}}', (0, 1, 2)) != 0)
+    first.schedules.add("a", keyed.call(n), every=1)  # as one that was stored before there were shards
+    first.schedules.add("b", three.find_task("plain").call(1), every=1)
+    fired = first.database.run(ticks.fire_due(now=datetime.now(UTC) + timedelta(seconds=5)))
+    assert [(name, "lives on shard" in why) for name, why in fired.set_aside] == [("a", True)]
+    assert {first.job(one).task for one in fired.jobs} == {"plain"}
+
+
+def test_a_pattern_pauses_its_queues_on_shards_too_that_have_none_of_their_jobs(three: PgQueue) -> None:
+    plain = three.find_task("plain")
+    for name in ("mail-a", "mail-b", "post"):
+        plain.using(queue=name).enqueue(1)  # each on another shard
+    assert three.database.run(queues.pause("mail-*")) == ["mail-a", "mail-b"]
+    assert three.database.run(queues.drain("mail-*")) == ["mail-a", "mail-b"]
+    for number in range(3):
+        held = {one.queue: one.paused_at is not None for one in three.shard(number).control.known()}
+        assert held == {"mail-a": True, "mail-b": True}
+    three.shard(0).resume("mail-a")
+    assert three.database.run(queues.resume("mail-*")) == ["mail-a", "mail-b"]
+
+
+def test_what_holds_for_a_queue_on_one_shard_is_shown_of_all(three: PgQueue) -> None:
+    three.find_task("plain").enqueue(1)
+    three.shard(1).database.run(queues.pause("default", why="disk", by="ann"))
+    three.shard(2).database.run(queues.drain("default", by="bob"))
+    three.shard(2).control.set("default", priority=3)
+    with three.shard(1).database.connect() as connection:
+        connection.execute(UNKNOWN)
+    (one,) = three.standings()
+    assert (one.ready, one.paused_by, one.paused_why, one.drained_by) == (1, "ann", "disk", "bob")
+    assert one.settings.priority == 3
+    assert (one.unknown, one.unknown_tasks) == (1, ("gone",))
+
+
+UNKNOWN = """
+insert into pgqueue.jobs (task, queue, args, status, run_at, unknown_since)
+values ('gone', 'default', '{}', 'scheduled', now() + interval '15 s', now())
+"""
+
+
 async def _when_it_answers(handle: JobHandle[Any]) -> object:
     async with asyncio.timeout(30):
         while True:
@@ -291,6 +402,146 @@ def test_whatever_adds_a_job_the_database_refuses_a_key_of_another_shard(three: 
     with pytest.raises(psycopg.DatabaseError, match="with all shards in its list"):
         former.find_task("plain").using(unique_key=f"mine {foreign}").enqueue(1)
     former.close()
+
+
+SAID = """
+select (select jsonb_agg(to_jsonb(queues) - 'created_at' order by name) from pgqueue.queues),
+       (select jsonb_agg(to_jsonb(limits) order by name) from pgqueue.limits)
+"""
+TIMES = {"paused_at", "drained_at", "set_at"}
+
+
+def said_on(database: Database) -> list[list[dict[str, Any]]]:
+    """What operators have said of queues and limits on a shard; of instants only whether there is one."""
+    with database.connect() as connection:
+        found = connection.execute(SAID).fetchall()[0]
+    return [
+        [{key: bool(value) if key in TIMES else value for key, value in row.items()} for row in rows or ()]
+        for rows in found
+    ]
+
+
+def say(queue: PgQueue) -> None:
+    """What operators say of queues and limits."""
+    queue.control.set(
+        "mail",
+        priority=3,
+        max_attempts=4,
+        timeout=5,
+        keep_history=False,
+        keep_dead=6,
+        backlog=7,
+        when_full="warn",
+        ageing=8,
+        ageing_to=9,
+    )
+    queue.pause("mail", why="disk", by="ann")
+    queue.control.drain("mail", why="moves", by="bob")
+    queue.control.limits.set("task:limited:n", Limit(7), by="cyd")
+    queue.control.limits.set("queue:mail", Rate("9/minute"), by="dee")
+    queue.control.limits.weigh({"n": 1}, 5, by="eve")
+
+
+async def serve(queue: PgQueue) -> None:
+    """Run a worker until it has run a job, so that it has stored the limits of its tasks on each database."""
+    worker = ShardedWorker(queue, concurrency=4)
+    runner = asyncio.create_task(worker.run())
+    await (await queue.find_task("limited").aenqueue(1)).aresult(30)
+    worker.stop()
+    await runner
+    await queue.aclose()
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[..., PgQueue]]:
+    """``opened(dsns)``: a queue on these, closed at the end."""
+    with ExitStack() as stack:
+        yield lambda *dsns: stack.enter_context(closing(made(dsns)))
+
+
+def test_an_added_shard_has_what_operators_have_said_of_queues_and_limits(
+    databases: Databases, opened: Callable[..., PgQueue]
+) -> None:
+    one, other, third = databases(3)
+    old, queue = opened(one, other), opened(one, other, third)
+    resharding.declare(sharded_database(old))
+    say(old)
+    resharding.add(sharded_database(queue))
+    known = said_on(sharded_database(queue).of_number(0))
+    assert [len(rows) for rows in known] == [1, 3]
+    assert said_on(sharded_database(queue).of_number(2)) == known
+
+
+async def test_it_has_them_though_workers_and_apps_have_declared_their_own_there_before(
+    databases: Databases, opened: Callable[..., PgQueue]
+) -> None:
+    one, other, third = databases(3)
+    old, queue = opened(one, other), opened(one, other, third)
+    resharding.declare(sharded_database(old))
+    say(old)
+    with closing(made_of_one(third)) as app:  # as an app with the longer list does there, too
+        app.control.declare("mail", priority=1)
+    await serve(queue)
+    resharding.add(sharded_database(queue))
+    assert said_on(sharded_database(queue).of_number(2)) == said_on(sharded_database(queue).of_number(0))
+
+
+@pytest.fixture
+def interrupted(
+    databases: Databases, opened: Callable[..., PgQueue], monkeypatch: pytest.MonkeyPatch
+) -> list[str]:
+    """Three databases: two are shards, and the third was declared one when `pgqueue shards add` was interrupted."""
+    one, other, third = databases(3)
+    old = opened(one, other)
+    resharding.declare(sharded_database(old))
+    say(old)
+    with monkeypatch.context() as broken:
+        broken.setattr(shards, "settings", lambda: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            resharding.add(sharded_database(opened(one, other, third)))
+    return [one, other, third]
+
+
+def test_it_has_them_though_the_first_try_to_add_it_was_interrupted(
+    interrupted: list[str], opened: Callable[..., PgQueue]
+) -> None:
+    queue = opened(*reversed(interrupted))
+    resharding.add(sharded_database(queue))
+    assert said_on(sharded_database(queue).of_number(2)) == said_on(sharded_database(queue).of_number(0))
+
+
+def test_another_database_is_not_added_before_the_one_whose_addition_was_interrupted(
+    interrupted: list[str], databases: Databases, opened: Callable[..., PgQueue]
+) -> None:
+    queue = opened(*interrupted, *databases(1))
+    with pytest.raises(ConfigurationError, match="2 databases of the list are no shards"):
+        resharding.add(sharded_database(queue))
+
+
+def test_a_shard_can_be_declared_by_several_operators_at_once(
+    databases: Databases, opened: Callable[..., PgQueue]
+) -> None:
+    (dsn,) = databases(1)
+    queues, start = [opened(dsn) for _ in range(6)], Barrier(6)
+
+    def declare(queue: PgQueue) -> object:
+        sharded_database(queue).databases[0].verify()
+        start.wait()
+        return resharding.declare(sharded_database(queue))
+
+    with ThreadPoolExecutor(6) as pool:
+        assert [*pool.map(declare, queues)] == [[ShardState(0, (0,), moving=False)]] * 6
+
+
+def test_the_shards_of_a_new_queue_have_what_was_said_on_the_first(
+    databases: Databases, opened: Callable[..., PgQueue]
+) -> None:
+    one, other = databases(2)
+    with closing(made_of_one(one)) as alone:
+        alone.pause("mail", why="disk", by="ann")
+    queue = opened(one, other)
+    resharding.declare(sharded_database(queue))
+    assert [row["paused_by"] for row in said_on(sharded_database(queue).of_number(1))[0]] == ["ann"]
 
 
 @pytest.fixture

@@ -22,10 +22,10 @@ KEYS = ("index", "locks", "run by")
 STEPS = {"Statement", "Copy"}
 
 UNPLANNED = {
-    *(name for name, text in SQL.items() if re.search("^copy ", text, re.MULTILINE)),
+    *(name for name, text in SQL.items() if re.search("^(copy|do) ", text, re.MULTILINE)),
     *(name for name in SQL if name.startswith(("adopt/procrastinate", "adopt/pgqueuer"))),
 }
-"""COPY has no plan; and the tables of other queues are not there: ``test_cli_adopt`` brings them."""
+"""COPY and DO have no plan; and the tables of other queues are not there: ``test_cli_adopt`` brings them."""
 
 GIVEN = {
     "pipeline/sink_writes": {"limit": "10"},

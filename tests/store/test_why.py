@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -14,6 +14,8 @@ from msgspec.structs import astuple
 from store.samples import NOON
 
 from pgqueue import Limit, PgQueue, Rate, chain
+from pgqueue.embedded import embedded_server
+from pgqueue.store import schema
 from pgqueue.store import why as plans
 from pgqueue.store.plan import Row, Step, run
 from pgqueue.values.why_facts import MOST_AHEAD, Facts
@@ -232,6 +234,56 @@ def test_a_job_whose_row_is_locked_names_the_session_that_holds_it(
         assert queue.why(job.id).reason == "waiting"
         other.execute("update pgqueue.jobs set priority = 3 where id = %s", [job.id])
         assert queue.why(job.id).reason == "locked"
+
+
+def test_a_job_that_is_locked_in_a_released_savepoint_names_the_session_unless_two_may_hold_it(
+    queue: PgQueue, note: Any, dsn: str
+) -> None:
+    """Each plan on the caller's connection is run in a savepoint, so an enqueue that replaces a job locks it so."""
+    job, another = note.enqueue(), note.enqueue()
+    worker(queue)
+    lock = "select from pgqueue.jobs where id = %s for update"
+    with (
+        psycopg.connect(dsn, application_name="report") as other,
+        psycopg.connect(dsn) as later,
+        psycopg.connect(dsn) as without,
+    ):
+        without.execute("select pg_current_xact_id()")
+        other.execute("select 1")
+        with other.transaction():
+            other.execute(lock, [job.id])
+        assert queue.why(job.id).evidence["locked_by"] == other.info.backend_pid
+        assert queue.why(another.id).reason == "waiting"
+        later.execute(lock, [another.id])
+        assert queue.why(another.id).evidence["locked_by"] == later.info.backend_pid
+        assert queue.why(job.id).evidence["locked_by"] == other.info.backend_pid
+        other.rollback()
+        assert queue.why(job.id).reason == "waiting"
+        other.execute("select 1")
+        with other.transaction():
+            other.execute(lock, [job.id])
+        assert queue.why(job.id).evidence.get("locked_by") is None, "it may be each of two"
+
+
+def test_a_session_that_never_used_the_table_is_not_said_to_lock_a_job() -> None:
+    """The row of a job that two transactions lock has the number of their pair, which may be that of a third transaction."""
+    with embedded_server() as server, closing(PgQueue(server)) as queue:
+        schema.migrate(server)
+        worker(queue)
+        with psycopg.connect(server) as other, psycopg.connect(server) as holder:
+            number = other.execute("select pg_current_xact_id()::text::bigint").fetchall()[0][0]
+            ask(
+                queue,
+                "insert into pgqueue.jobs (task, args) select 'note', '{}' from generate_series(1, %s)",
+                number,
+            )
+            holder.execute("select from pgqueue.jobs for share")
+            with psycopg.connect(server, autocommit=True) as pairing:
+                for job in range(1, number + 1):
+                    pairing.execute("select from pgqueue.jobs where id = %s for share", [job])
+                of_pair = "select id from pgqueue.jobs where xmax::text::bigint = %s"
+                ((job,),) = pairing.execute(of_pair, [number]).fetchall()
+            assert queue.why(job).evidence.get("locked_by") is None
 
 
 BEHIND = Facts("ready", "default", "note", NOON, 0, 3, ahead=MOST_AHEAD)

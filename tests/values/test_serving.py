@@ -1,8 +1,13 @@
 """What ``queues=`` says: names, weights, patterns, exclusions, order."""
 
+import re
+import subprocess
+import sys
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pgqueue.errors import InvalidOption, UnknownQueue
 from pgqueue.values.pattern import stands_for
@@ -100,3 +105,18 @@ def test_a_star_alone_is_special() -> None:
     assert not stands_for("a.c", "abc")
     assert stands_for("[x]?*", "[x]?")
     assert not stands_for("[x]*", "x")
+
+
+@given(st.text("ab*", max_size=8), st.text("ab\n", max_size=10))
+def test_a_pattern_stands_for_the_names_that_the_regular_expression_matches(pattern: str, name: str) -> None:
+    expression = ".*".join(map(re.escape, pattern.split("*")))
+    assert stands_for(pattern, name) == (re.fullmatch(expression, name, re.DOTALL) is not None)
+
+
+def test_a_pattern_of_many_stars_does_not_stop_a_worker() -> None:
+    """Compared in another process, since a regular expression takes longer than a test may, and cannot be interrupted."""
+    code = "from pgqueue.values.pattern import stands_for; print(stands_for('*a' * 20 + '*b', 'a' * 200))"
+    done = subprocess.run(  # noqa: S603 - our own words
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "False\n"
