@@ -25,6 +25,7 @@ from pgqueue.values.flow import NewFlow
 from pgqueue.values.job import Enqueued, NewJob
 from pgqueue.values.pattern import is_pattern
 from pgqueue.values.sharding import ShardState, home_of, key_of, require_movable, shard_of_id
+from pgqueue.values.signal import id_of_target, id_of_token
 
 log = logging.getLogger("pgqueue.shards")
 
@@ -47,7 +48,7 @@ def route(places: Places, plan: Plan[Any]) -> Route[Any]:
     arguments = asked.arguments
     for name in ("job_id", "flow_id"):
         if isinstance(arguments.get(name), int):
-            return places.on_shard(shard_of_id(arguments[name]), plan)
+            return _by_id(places, arguments[name], plan)
     raise ConfigurationError(
         f"{asked.name} is not done over several shards: use queue.shard(n), the queue on one shard; in the shell "
         "give --dsn of one database"
@@ -129,6 +130,24 @@ def _names(places: Places, pattern: str) -> Route[list[str]]:
                 f"{one.dsn} does not answer, so its queues are not known, and nothing was changed: {error}"
             ) from error
     return sorted(found)
+
+
+def _signal(places: Places, plan: Plan[Any]) -> Route[Any]:
+    """A signal to a job or a flow goes to its shard; one to a key goes to every shard, as jobs on any may wait for it."""
+    number = id_of_target(plan.arguments["target"])
+    return (yield from (_everywhere(places, plan) if number is None else _by_id(places, number, plan)))
+
+
+def _resolved(places: Places, plan: Plan[Any]) -> Route[Any]:
+    """A callback's token names its job. Any shard refuses one that names none of ours."""
+    number = id_of_token(plan.arguments["token"])
+    if number is None or shard_of_id(number) not in (yield from places.map()).members:
+        return (yield from _anywhere(places, plan))
+    return (yield from _by_id(places, number, plan))
+
+
+def _by_id(places: Places, number: int, plan: Plan[Any]) -> Route[Any]:
+    return (yield from places.on_shard(shard_of_id(number), plan))
 
 
 def _enqueued(places: Places, plan: Plan[Any]) -> Route[Enqueued]:
@@ -293,6 +312,8 @@ ROUTES: Mapping[str, Routing] = {
     "enqueue.enqueue": _enqueued,
     "enqueue.enqueue_many": _enqueued_many,
     "flows.add": _flow,
+    "signals.send": _signal,
+    "signals.resolve": _resolved,
     **dict.fromkeys(EVERYWHERE, _everywhere),
     **dict.fromkeys(FIRST, _first),
 }

@@ -4,6 +4,7 @@ A *target* is a text: ``job:ID``, ``flow:ID`` or ``key:TEXT``. A job that waits 
 ``signal:TARGET:NAME``, or ``timer:NAME``. A name has no colon, so a reason can be taken apart again.
 """
 
+from base64 import b64decode
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -54,6 +55,22 @@ def job_target(job_id: int) -> str:
 def flow_target(flow_id: int) -> str:
     """The target that is a whole chain, group or workflow."""
     return f"flow:{flow_id}"
+
+
+def id_of_target(target: str) -> int | None:
+    """The id of the job or the flow that a target is; None: it is a key."""
+    kind, _, text = target.partition(":")
+    return None if kind == "key" else int(text)
+
+
+def id_of_token(token: str) -> int | None:
+    """The id of the job that a callback's token names, which only the database can check; None: it names none."""
+    body = token.partition(".")[0]
+    try:
+        said = b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
+        return int(said.partition(b":")[0])
+    except ValueError:
+        return None
 
 
 def key_target(key: str) -> str:

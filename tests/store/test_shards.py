@@ -17,7 +17,15 @@ from psycopg.conninfo import conninfo_to_dict
 
 from pgqueue import Context, JobHandle, Limit, PgQueue, Rate, Unique, chain
 from pgqueue.app.sharding import sharded_database
-from pgqueue.errors import ConfigurationError, ConnectionFailed, InvalidOption, ShardDown, WrongShard
+from pgqueue.errors import (
+    ConfigurationError,
+    ConnectionFailed,
+    InvalidCallback,
+    InvalidOption,
+    ShardDown,
+    SignalRefused,
+    WrongShard,
+)
 from pgqueue.store import queues, resharding, shards, ticks
 from pgqueue.store.database import Database
 from pgqueue.values.scheduled import Change
@@ -157,6 +165,48 @@ async def test_a_worker_runs_the_jobs_of_all_shards_and_results_come_back(
     worker.stop()
     await runner
     await three.aclose()
+
+
+async def test_signals_reach_waiting_jobs_on_whichever_shard_they_are(three: PgQueue) -> None:
+    tokens: dict[int, str] = {}
+
+    @three.task(name="asks")
+    async def asks(ctx: Context) -> list[Any]:
+        tokens[ctx.job.id] = await ctx.acallback("paid")
+        return [
+            await ctx.await_for("own"),
+            await ctx.await_for("all", key="order:1"),
+            await ctx.await_for("paid"),
+        ]
+
+    handles = [await asks.aenqueue() for _ in range(3)]
+    assert len({shard_of_id(one.id) for one in handles}) == 3
+    assert [await three.asignal(one, "own", place) for place, one in enumerate(handles)] == [True] * 3
+    assert await three.asignal("order:1", "all", "text")
+    assert not await three.asignal("order:1", "all", "again")
+    worker = ShardedWorker(three, concurrency=6)
+    runner = asyncio.create_task(worker.run())
+    async with asyncio.timeout(30):
+        while len(tokens) < 3:  # noqa: ASYNC110 - the tasks tell nobody
+            await asyncio.sleep(0.01)
+    assert [await three.aresolve(tokens[one.id], 9) for one in handles] == [True] * 3
+    assert [await one.aresult(30) for one in handles] == [[place, "text", 9] for place in range(3)]
+    worker.stop()
+    await runner
+    await three.aclose()
+
+
+@pytest.mark.parametrize(
+    "token", ["", "x", "bm8.x", "LTE6Og.x", "OTk5OTk5OTk5OTk5OTk5OTk5OTk6Og.x", "\x00", "é.x"]
+)
+def test_a_token_that_no_shard_has_made_is_refused(three: PgQueue, token: str) -> None:
+    with pytest.raises(InvalidCallback):
+        three.resolve(token)
+
+
+def test_a_signal_to_a_job_that_never_was_is_refused_by_its_shard(three: PgQueue) -> None:
+    with pytest.raises(SignalRefused):
+        three.signal(three.find_task("plain").enqueue(1).id + 1_000, "own")
 
 
 def test_slots_go_to_the_shards_that_have_jobs() -> None:
