@@ -29,6 +29,9 @@ OWN: Mapping[str, str] = {
     # pgqueue's transactions never wait for the program, unless a task blocks the event loop. Then the server ends the
     # transaction and frees its locks, and the plan is run again.
     "idle_in_transaction_session_timeout": "5s",
+    # The setting above does not end a transaction whose answer the server cannot send, since the program or a proxy reads
+    # nothing. Such an answer holds jobs and limits locked; an answer of 20 MB is longer than what the system keeps of it.
+    "tcp_user_timeout": "10s",
 }
 """The settings of every connection that runs only pgqueue's statements."""
 SINCE: Mapping[str, int] = {"transaction_timeout": 17_00_00, "idle_session_timeout": 14_00_00}

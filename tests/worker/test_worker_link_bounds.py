@@ -11,20 +11,24 @@ from looking import ask, until
 from psycopg import errors
 from psycopg.conninfo import make_conninfo
 from running import Running
+from servers import free_port
 from worker.helping import ended
 from worker.proxy import Proxy
 
 from pgqueue import PgQueue
+from pgqueue.embedded import embedded_binaries, throwaway_server
 from pgqueue.errors import ConnectionFailed
 from pgqueue.store import upkeep
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.portions import LARGEST_ANSWER
+from pgqueue.store.session import OWN
 from pgqueue.worker.connection import LATE, Connections, WorkerConnection, passes
 from pgqueue.worker.worker import Worker
 
 SHORT = timedelta(seconds=3)
 ENQUEUE: LiteralString = "insert into pgqueue.jobs (queue, task) values ('default', %s)"
 ENDED: LiteralString = "select count(*) from pgqueue.job_history"
+LOCKED_ROWS: LiteralString = "select id from public.held for update skip locked"
 CONNECTED: LiteralString = """
     select count(*) from pg_stat_activity
     where application_name = 'pgqueue' and datname = current_database()"""
@@ -178,6 +182,27 @@ async def test_jobs_run_on_new_connections_when_all_have_gone_silent(
             ask(queue, ENQUEUE, note.name)
             await until(lambda: ask(queue, ENDED) == [(2,)])
             assert ask(queue, "select count(*) from pgqueue.workers where lease_until > now()") == [(1,)]
+
+
+async def test_an_answer_that_nobody_reads_holds_its_locks_for_a_bounded_time() -> None:
+    """A silent proxy: the server could not send the rest of the answer, and other workers passed over what it had locked."""
+    port = free_port()
+    with throwaway_server(embedded_binaries()) as server:
+        server.stop()
+        server.settings |= {"listen_addresses": "127.0.0.1", "port": str(port)}
+        server.start()
+        dsn = make_conninfo(host="127.0.0.1", port=str(port), user="postgres", dbname="postgres")
+        with psycopg.connect(dsn, autocommit=True) as other:
+            other.execute("create table public.held as select 1 as id")
+            short = {name: "200ms" if name == "tcp_user_timeout" else value for name, value in OWN.items()}
+            silent = PgQueue(dsn).database.connect(settings=short)
+            # Longer than all that the two ends of a connection keep of it: up to 32 MB with the settings of Linux.
+            silent.pgconn.send_query(
+                b"begin; select id from public.held for update; select repeat('x', 1000) from generate_series(1, 100000)"
+            )
+            await until(lambda: other.execute(LOCKED_ROWS).fetchall() == [])
+            await until(lambda: other.execute(LOCKED_ROWS).fetchall() == [(1,)])
+            silent.close()
 
 
 async def test_a_server_that_is_read_only_for_a_while_is_waited_for_and_loses_no_verdict(
