@@ -163,7 +163,7 @@ class TakeBase:
         """
         plans = [self._look_at_queues]
         if polled.in_lanes or polled.limited:
-            self._lanes.learn(limited=polled.limited, weights=polled.weights, seen=polled.in_lanes)
+            self._lanes.learn(limited=polled.limited, weighted=polled.weighted, seen=polled.in_lanes)
             plans.insert(next(_looks) % 2, self._look_at_lanes)
         for make in plans:
             if (room := self.count - len(self.held)) > 0:
