@@ -12,12 +12,14 @@ import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from pgqueue.store.plan import Statement, Steps, plan
+from pgqueue.store.plan import Plan, Statement, Steps, plan
+
+T = TypeVar("T")
 
 # A server that does not know a setting says so, and the connection is made without it (see Database).
 OWN: Mapping[str, str] = {
@@ -88,6 +90,16 @@ def widen(size: int) -> Steps[None]:
     some 100 turns of the event loop: more time than all else that a worker does with it.
     """
     yield Statement("widen", {"bytes": size})
+
+
+@plan(transaction=True)
+def ended_if_idle(whole: Plan[T], settings: Mapping[str, str]) -> Steps[T]:
+    """A plan whose transaction is ended by the server if it waits for its next statement, as these settings say.
+
+    For connections through a pooler, which start without settings. The setting ends with the transaction.
+    """
+    yield Statement("bound_idle", {"idle": settings["idle_in_transaction_session_timeout"]})
+    return (yield from whole)
 
 
 def cut_off(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:

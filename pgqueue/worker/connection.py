@@ -143,6 +143,7 @@ class WorkerConnection:
         bound: float | None = None,
     ) -> T:
         """Try a plan once; as for :meth:`run`, but every error is raised."""
+        plan = self._database.bounded(plan, self._settings)
         async with self._lock:
             try:
                 connection = self._connection or await self.connect()

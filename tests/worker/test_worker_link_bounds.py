@@ -41,6 +41,12 @@ def setting(name: str) -> Steps[str]:
     return str(rows[0][0])
 
 
+@plan(transaction=True)
+def setting_within(name: str) -> Steps[str]:
+    """What a setting is in a transaction on the connection that runs this plan."""
+    return (yield from setting(name))
+
+
 @pytest.fixture
 def asked(queue: PgQueue, monkeypatch: pytest.MonkeyPatch) -> PgQueue:
     """A queue whose catalogue has one statement more, which tells a setting."""
@@ -98,6 +104,18 @@ def test_behind_a_pooler_only_the_direct_connection_gets_settings() -> None:
     assert has_settings(direct)
     assert not has_settings(pooler)
     assert not has_settings(make_conninfo(pooler, connect_timeout=2))
+
+
+async def test_behind_a_pooler_the_server_ends_a_transaction_whose_worker_has_gone_silent(
+    asked: PgQueue, dsn: str
+) -> None:
+    """PgBouncer kept such a transaction, and with it the lock of a limit: no worker claimed a job under it any more."""
+    queue = PgQueue(dsn, behind_pooler=True)
+    queue.database.catalogue = asked.database.catalogue
+    link, name = WorkerConnection("test", queue.database), "idle_in_transaction_session_timeout"
+    found = [await link.run(plan) for plan in (setting_within(name), setting(name))]
+    await link.close()
+    assert found == ["5s", "0"], "and no transaction of another application has our setting"
 
 
 async def test_a_setting_that_the_server_does_not_know_is_left_out(asked: PgQueue) -> None:
