@@ -98,7 +98,8 @@ def ended_if_idle(whole: Plan[T], settings: Mapping[str, str]) -> Steps[T]:
 
     For connections through a pooler, which start without settings. The setting ends with the transaction.
     """
-    yield Statement("bound_idle", {"idle": settings["idle_in_transaction_session_timeout"]})
+    idle, unread = settings["idle_in_transaction_session_timeout"], settings["tcp_user_timeout"]
+    yield Statement("bound_idle", {"idle": idle, "unread": unread})
     return (yield from whole)
 
 

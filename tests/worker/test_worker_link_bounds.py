@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import LiteralString
 
@@ -202,25 +203,42 @@ async def test_jobs_run_on_new_connections_when_all_have_gone_silent(
             assert ask(queue, "select count(*) from pgqueue.workers where lease_until > now()") == [(1,)]
 
 
-async def test_an_answer_that_nobody_reads_holds_its_locks_for_a_bounded_time() -> None:
-    """A silent proxy: the server could not send the rest of the answer, and other workers passed over what it had locked."""
-    port = free_port()
+@pytest.fixture
+def over_tcp() -> Iterator[str]:
+    """A server that is reached over TCP, as those of other tests are not."""
     with throwaway_server(embedded_binaries()) as server:
         server.stop()
-        server.settings |= {"listen_addresses": "127.0.0.1", "port": str(port)}
+        port = str(free_port())
+        server.settings |= {"listen_addresses": "127.0.0.1", "port": port}
         server.start()
-        dsn = make_conninfo(host="127.0.0.1", port=str(port), user="postgres", dbname="postgres")
-        with psycopg.connect(dsn, autocommit=True) as other:
-            other.execute("create table public.held as select 1 as id")
-            short = {name: "200ms" if name == "tcp_user_timeout" else value for name, value in OWN.items()}
-            silent = PgQueue(dsn).database.connect(settings=short)
-            # Longer than all that the two ends of a connection keep of it: up to 32 MB with the settings of Linux.
-            silent.pgconn.send_query(
-                b"begin; select id from public.held for update; select repeat('x', 1000) from generate_series(1, 100000)"
-            )
-            await until(lambda: other.execute(LOCKED_ROWS).fetchall() == [])
-            await until(lambda: other.execute(LOCKED_ROWS).fetchall() == [(1,)])
-            silent.close()
+        yield make_conninfo(host="127.0.0.1", port=port, user="postgres", dbname="postgres")
+
+
+async def test_an_answer_that_nobody_reads_holds_its_locks_for_a_bounded_time(over_tcp: str) -> None:
+    """A silent proxy: the server could not send the rest of the answer, and other workers passed over what it had locked."""
+    with psycopg.connect(over_tcp, autocommit=True) as other:
+        other.execute("create table public.held as select 1 as id")
+        short = {name: "200ms" if name == "tcp_user_timeout" else value for name, value in OWN.items()}
+        silent = PgQueue(over_tcp).database.connect(settings=short)
+        # Longer than all that the two ends of a connection keep of it: up to 36 MB with the settings of Linux.
+        silent.pgconn.send_query(
+            b"begin; select id from public.held for update; select repeat('x', 1000) from generate_series(1, 100000)"
+        )
+        await until(lambda: other.execute(LOCKED_ROWS).fetchall() == [])
+        await until(lambda: other.execute(LOCKED_ROWS).fetchall() == [(1,)])
+        silent.close()
+
+
+async def test_behind_a_pooler_that_time_is_bounded_too(
+    over_tcp: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, name = PgQueue(over_tcp, behind_pooler=True), "tcp_user_timeout"
+    text = b"select current_setting(%(name)s::text)"
+    monkeypatch.setitem(queue.database.catalogue._texts, "setting", text)  # noqa: SLF001 - as in the fixture
+    link = WorkerConnection("test", queue.database)
+    found = [await link.run(plan) for plan in (setting_within(name), setting(name))]
+    await link.close()
+    assert found == ["10000", "0"]
 
 
 async def test_a_server_that_is_read_only_for_a_while_is_waited_for_and_loses_no_verdict(
