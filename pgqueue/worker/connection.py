@@ -25,6 +25,7 @@ from pgqueue.store.dsn import LEAST_PATIENCE, hosts_of
 from pgqueue.store.plan import Plan, arun
 from pgqueue.store.portions import LARGEST_ANSWER
 from pgqueue.store.session import NO_SETTINGS, OWN, PLANNER, cut_off, widen
+from pgqueue.store.sweep import missed_partition
 from pgqueue.worker.joblog import worker_log
 
 T = TypeVar("T")
@@ -55,7 +56,7 @@ LATE = 1.0
 def passes(error: BaseException) -> bool:
     """Whether the same statement may succeed later."""
     if isinstance(error, psycopg.Error) and error.sqlstate is not None:
-        return error.sqlstate.startswith(LATER)
+        return error.sqlstate.startswith(LATER) or missed_partition(error)
     return isinstance(error, AWAY)
 
 
