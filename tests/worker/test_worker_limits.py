@@ -11,8 +11,9 @@ from running import Running
 from worker.helping import FOR_EVER, dismantle, ended
 
 from pgqueue import Limit, PgQueue, Rate
+from pgqueue.store import finish
 from pgqueue.values.job import Claim
-from pgqueue.values.verdict import Returned
+from pgqueue.values.verdict import Returned, Succeeded
 from pgqueue.worker.worker import Worker
 
 
@@ -147,6 +148,28 @@ async def test_the_places_of_a_lost_worker_come_back_with_its_jobs(queue: PgQueu
     async with running(queue):
         await ended(queue, *jobs)
     await dismantle(lost)
+
+
+async def test_a_place_that_becomes_free_without_a_notification_is_found_by_the_next_poll(
+    queue: PgQueue, running: Running
+) -> None:
+    """As where a worker of other queues has finished the last job of its queue under a shared limit."""
+
+    @queue.task(limit=Limit(1, name="shared"))
+    async def call() -> None: ...
+
+    elsewhere = await call.using(queue="theirs").aenqueue()
+    other = Worker(queue, poll=FOR_EVER, queues=["theirs"])
+    await other.parts.heartbeat.register()
+    claiming = other.parts.connections.claiming
+    (claim,) = (await claiming.run(other.parts.lanes.claim(other.id, 10))).claims
+    async with running(queue, queues=["ours"], poll=FOR_EVER, sweep=FOR_EVER) as worker:
+        ours = await call.using(queue="ours").aenqueue()
+        await until(lambda: worker.parts.fetcher.waits)
+        await claiming.run(finish.finish(other.id, [Succeeded(claim, 0.1)], keep=True))
+        worker.parts.signals.poll.set()
+        await ended(queue, ours, elsewhere)
+    await dismantle(other)
 
 
 async def test_a_limit_on_a_queue_holds_for_jobs_that_were_ready_before(
