@@ -105,6 +105,7 @@ class WorkerConnection:
         then: Callable[[T], object] | None = None,
         *,
         bound: float | None = None,
+        told: tuple[type[Exception], ...] = (),
     ) -> T:
         """Run a plan until it has been run.
 
@@ -115,6 +116,7 @@ class WorkerConnection:
             plan: what to run; in one transaction, if it needs one.
             then: called with the result before another plan can run on this connection.
             bound: the deadline of each try in seconds; by default the connection's.
+            told: errors that are raised to the caller, as those of the connection are.
 
         Returns:
             The plan's result.
@@ -125,11 +127,11 @@ class WorkerConnection:
         try:
             return await self.once(plan, then, bound=bound)
         except (psycopg.Error, ConnectionFailed) as error:
-            if not self._tries_again(error):
+            if not self._tries_again(error) or isinstance(error, told):
                 raise
             self._log_loss(error)
         patient = AsyncRetrying(
-            retry=retry_if_exception(self._tries_again),
+            retry=retry_if_exception(lambda error: self._tries_again(error) and not isinstance(error, told)),
             wait=wait_exponential(multiplier=0.1, max=LONGEST_PAUSE) + wait_random(0, 0.1),
             before_sleep=self._log_retry,
             reraise=True,

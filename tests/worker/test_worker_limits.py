@@ -2,9 +2,10 @@
 
 import asyncio
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
+import psycopg
 import pytest
 from looking import ask, until
 from running import Running
@@ -150,6 +151,28 @@ async def test_the_places_of_a_lost_worker_come_back_with_its_jobs(queue: PgQueu
     await dismantle(lost)
 
 
+async def test_a_limit_that_another_transaction_has_locked_keeps_no_other_job_waiting(
+    queue: PgQueue, running: Running, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that has to store the limit waited for that transaction, and claimed nothing meanwhile."""
+    monkeypatch.setattr("pgqueue.worker.fetcher.LANES_LOCKED_FOR", 0.1)
+
+    @queue.task(limit=Limit(1, name="new"))
+    async def limited() -> None: ...
+
+    @queue.task
+    async def plain() -> None: ...
+
+    with psycopg.connect(dsn) as other:
+        other.execute("insert into pgqueue.limits (name, most, declared) values ('name:new', 1, 'other')")
+        async with running(queue, lease=timedelta(seconds=3), poll=timedelta(seconds=0.1)):
+            waits = await limited.aenqueue()
+            await ended(queue, *[await plain.aenqueue() for _ in range(3)])
+            assert not (await waits.astatus()).ended
+            other.rollback()
+            await ended(queue, waits)
+
+
 async def test_a_place_that_becomes_free_without_a_notification_is_found_by_the_next_poll(
     queue: PgQueue, running: Running
 ) -> None:
@@ -193,8 +216,10 @@ async def test_a_limit_on_a_queue_holds_for_jobs_that_were_ready_before(
 
 
 async def test_a_worker_whose_first_claim_failed_stores_limits_with_the_next_one(
-    queue: PgQueue, running: Running
+    queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("pgqueue.worker.fetcher.LANES_LOCKED_FOR", 0.1)
+
     @queue.task(name="send", limit=Limit(1))
     async def send() -> None: ...
 
