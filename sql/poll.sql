@@ -49,8 +49,7 @@ select due.promoted, due.refused,
        array(select name from pgqueue.queues where timeout is not null order by name),
        array(select extract(epoch from timeout)::float8 from pgqueue.queues where timeout is not null order by name),
        array(select substr(name, 7) from pgqueue.limits where starts_with(name, 'queue:') order by name),
-       array(select name from pgqueue.limits where starts_with(name, ' ') and most > 0 order by name),
-       array(select most::bigint from pgqueue.limits where starts_with(name, ' ') and most > 0 order by name),
+       exists (select from pgqueue.limits where starts_with(name, ' ') and most > 0),
        exists (select from pgqueue.jobs where in_lane),
        array(
            select seldom.work

@@ -147,12 +147,13 @@ class Take(TakeBase):
         self.unsettled.discard(verdict.claim.id)
 
     def _run(self, plan: Plan[Any]) -> Any:  # noqa: ANN401 - the plan's own result
+        bounded = self.database.bounded(plan, self.settings)
         with self._one_at_a_time:  # the time that a plan waits for another is not the database's silence
             if self._connection.closed:
                 self._connection = self.database.connect(settings=self.settings)
             try:
                 with within(self.answer_within, self._connection):
-                    return run(plan, self._connection.steps(self.database.catalogue))
+                    return run(bounded, self._connection.steps(self.database.catalogue))
             except psycopg.OperationalError as error:
                 raise _failure(self._connection, error) from error
 
@@ -244,12 +245,13 @@ class AsyncTake(TakeBase):
         self.unsettled.discard(verdict.claim.id)
 
     async def _run(self, plan: Plan[Any]) -> Any:  # noqa: ANN401 - the plan's own result
+        bounded = self.database.bounded(plan, self.settings)
         async with self._one_at_a_time:  # a wait for another plan is not the database's silence
             if self._connection.closed:
                 self._connection = await self.database.aconnect(settings=self.settings)
             watch = asyncio.get_running_loop().call_later(self.answer_within, cut_off, self._connection)
             try:
-                return await arun(plan, self._connection.steps(self.database.catalogue))
+                return await arun(bounded, self._connection.steps(self.database.catalogue))
             except psycopg.OperationalError as error:
                 raise _failure(self._connection, error) from error
             finally:

@@ -113,7 +113,12 @@ class TakeBase:
         self.answer_within = max(SHORTEST_ANSWER_LIMIT, lease.total_seconds())
         # A take does not run a plan again, so its transaction may wait for a blocked event loop as long as a lease.
         idle = f"{min(self.answer_within, LONGEST_IDLE):.0f}s"
-        self.settings = {**OWN, **PLANNER, "idle_in_transaction_session_timeout": idle}
+        self.settings = {
+            **OWN,
+            **PLANNER,
+            "idle_in_transaction_session_timeout": idle,
+            "tcp_user_timeout": idle,
+        }
         self.keep = keep
         self._policy_of = policy_of
         self.observers = observers
@@ -158,7 +163,7 @@ class TakeBase:
         """
         plans = [self._look_at_queues]
         if polled.in_lanes or polled.limited:
-            self._lanes.learn(limited=polled.limited, weights=polled.weights, seen=polled.in_lanes)
+            self._lanes.learn(limited=polled.limited, weighted=polled.weighted, seen=polled.in_lanes)
             plans.insert(next(_looks) % 2, self._look_at_lanes)
         for make in plans:
             if (room := self.count - len(self.held)) > 0:

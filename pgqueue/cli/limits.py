@@ -12,6 +12,8 @@ from pgqueue.cli.values import Length
 from pgqueue.cli.verbs import Group
 from pgqueue.values.limit import Limit, Rate
 
+SHOWN = 200
+"""Keys, and jobs that hold places, which are shown to people: to print 100,000 rows takes a minute."""
 LOST = 1
 """The exit code of a recount that found places which lost workers hold."""
 
@@ -50,7 +52,7 @@ def list_limits(queue: PgQueue, /, *, as_json: bool) -> None:
 @json_option
 @with_queue
 def show(queue: PgQueue, /, *, limit: str, as_json: bool) -> None:
-    """Show a limit: its keys, and the jobs that hold its places, with their workers."""
+    """Show a limit: its keys, and the jobs that hold its places, with their workers; of each 200, with --json all."""
     found = queue.control.limits.get(limit)
     if as_json:
         print_json(msgspec.to_builtins(found))
@@ -59,8 +61,9 @@ def show(queue: PgQueue, /, *, limit: str, as_json: bool) -> None:
     click.echo(
         spelled_out(f"{of.name}: {of.numbers.said}; the code says: {of.numbers.declared or 'nothing'}")
     )
-    keys = [(one.key, one.running, one.waiting, one.next_start) for one in found.keys]
+    keys = [(one.key, one.running, one.waiting, one.next_start) for one in found.keys[:SHOWN]]
     print_table(("key", "running", "waiting", f"next start ({zone()})"), keys, empty="no keys")
+    _echo_left(len(found.keys), "keys")
     held = [
         (
             one.job_id,
@@ -69,9 +72,10 @@ def show(queue: PgQueue, /, *, limit: str, as_json: bool) -> None:
             one.worker or ("lost" if one.since else "waits for its retry"),
             one.since,
         )
-        for one in found.holders
+        for one in found.holders[:SHOWN]
     ]
     print_table(("job", "task", "keys", "worker", f"since ({zone()})"), held, empty="no job runs under it")
+    _echo_left(len(found.holders), "jobs that hold places")
 
 
 @limits.command("set")
@@ -144,3 +148,8 @@ def weigh(queue: PgQueue, /, *, share: str, weight: int | None) -> None:
         raise click.BadParameter(f"{share!r} is no JSON: {error}", param_hint="JSON") from error
     queue.control.limits.weigh(values, weight)
     click.echo(f"weight {weight or 1}")
+
+
+def _echo_left(count: int, what: str) -> None:
+    if count > SHOWN:
+        click.echo(f"and {count - SHOWN:,} more {what}; --json shows all", err=True)

@@ -33,7 +33,13 @@ from pgqueue.store.ends import Ends
 from pgqueue.store.joining import OWN_CONNECTION, Open, blocking_connection, open_transaction
 from pgqueue.store.plan import Plan, arun, run
 from pgqueue.store.pools import Pools, ataken, taken
-from pgqueue.store.session import NO_SETTINGS, settings_after, startup_options, unknown_settings
+from pgqueue.store.session import (
+    NO_SETTINGS,
+    ended_if_idle,
+    settings_after,
+    startup_options,
+    unknown_settings,
+)
 from pgqueue.values.queue_defaults import Known
 
 T = TypeVar("T")
@@ -329,6 +335,10 @@ class Database:
         if self.ends.connected:
             await asyncio.to_thread(self.ends.close)
         await self.pools.aclose()
+
+    def bounded(self, plan: Plan[T], settings: Mapping[str, str]) -> Plan[T]:
+        """The plan as it is run on a connection with these settings: behind a pooler, a transaction brings its own bound."""
+        return ended_if_idle(plan, settings) if self.behind_pooler and plan.kind.transaction else plan
 
     def connect_options(self, dsn: str, settings: Mapping[str, str] = NO_SETTINGS) -> dict[str, Any]:
         """How a connection is made: in autocommit mode, and with our defaults where the DSN says nothing."""

@@ -10,15 +10,7 @@ from pgqueue.store import audit
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.standings import SAMPLED_PAGES, WHOLE_PAGES
 from pgqueue.values.limit import QUEUE, Numbers
-from pgqueue.values.limit_status import (
-    Holder,
-    LaneCount,
-    LimitDetail,
-    LimitStatus,
-    counted,
-    keys_counted,
-    keys_under,
-)
+from pgqueue.values.limit_status import Holder, LimitDetail, LimitStatus, key_statuses
 from pgqueue.values.nearest import did_you_mean
 from pgqueue.values.standing import WHOLE, share
 
@@ -58,18 +50,20 @@ def show(name: str, declared: Mapping[str, Numbers], *, now: datetime | None = N
         InvalidOption: there is none of this name.
     """
     limit = named(name, (yield from _known(declared)))
-    lanes = yield from _lanes(now)
+    rows = yield Statement("limits/keys", {"name": name, "now": now})
+    counts = {key: (running, waiting) for key, running, _, waiting in rows}
+    limit = replace(
+        limit,
+        running=sum(row[1] for row in rows),
+        lost=sum(row[2] for row in rows),
+        waiting=sum(row[3] for row in rows),
+    )
     starts: dict[str, datetime | None] = {}
     if limit.numbers.every is not None:
         rows = yield Statement("limits/tats", {"name": name})
         starts = {key: next_start(tat, limit.numbers) for key, tat in rows}
-    rows = yield Statement("limits/holders", {})
-    holders = [
-        holder
-        for holder in (Holder(*row) for row in rows)
-        if any(key.limit == name for key in keys_under(holder.queue, holder.lane))
-    ]
-    return LimitDetail(counted([limit], lanes)[0], keys_counted(name, lanes, starts), holders)
+    holders = [Holder(*row) for row in (yield Statement("limits/holders", {"name": name}))]
+    return LimitDetail(limit, key_statuses(counts, starts), holders)
 
 
 @plan(transaction=True)
@@ -161,10 +155,6 @@ def _known(declared: Mapping[str, Numbers]) -> Steps[dict[str, LimitStatus]]:
     }
     new = {name: LimitStatus(name, numbers, None, None) for name, numbers in declared.items()}
     return dict(sorted((new | stored).items()))
-
-
-def _lanes(now: datetime | None) -> Steps[list[LaneCount]]:
-    return [LaneCount(*row) for row in (yield Statement("limits/lanes", {"now": now}))]
 
 
 def _set(

@@ -34,7 +34,7 @@ from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.gcra import HORIZON
 from pgqueue.values.job import Claim
 from pgqueue.values.lanes import Turns
-from pgqueue.values.limit import QUEUE, Numbers, lane_keys
+from pgqueue.values.limit import QUEUE, Numbers, lane_keys, share_of
 from pgqueue.values.limit_state import LimitState, Line, Waiting, line_of
 from pgqueue.values.limiting import Limiting
 
@@ -158,7 +158,7 @@ def take(
     room: int,
     *,
     declared: Mapping[str, Numbers],
-    weights: Mapping[str, int] = NO_WEIGHTS,
+    weighted: bool = False,
     turns: Turns | None = None,
     horizon: int = HORIZON,
     now: datetime | None = None,
@@ -170,11 +170,12 @@ def take(
         waiting: where from.
         room: at most how many.
         declared: limits that this program knows, by name, for those that the database does not know yet.
-        weights: of shares, by their keys; 1 where none is given.
+        weighted: whether shares may have weights.
         turns: what the shares were given in former claims of this worker.
         horizon: how many microseconds before their start jobs of rates are claimed.
         now: the instant; the database's own by default.
     """
+    weights = (yield from _weights(waiting)) if weighted else NO_WEIGHTS
     lines = [line_of(one, room, weights=weights) for one in waiting]
     names = {key.limit for line in lines for key in line.keys}
     said = yield from _locked(names, declared)
@@ -190,6 +191,14 @@ def take(
         again_in = AGAIN  # what the next jobs of these lanes cost is known then
     waits, since = yield from _appoint(state, starts, now)
     return Taken(claims, waits, since, min(filter(None, (again_in, state.next_in(lines))), default=None))
+
+
+def _weights(waiting: Sequence[Waiting]) -> Steps[Mapping[str, int]]:
+    """The weights of the shares of these lanes, where they are not 1."""
+    shares = {share_of(one.lane) for one in waiting} - {""}
+    if not shares:
+        return NO_WEIGHTS
+    return dict((yield Statement("limits/weights", {"shares": texts(sorted(shares))})))
 
 
 def _fill(

@@ -36,7 +36,7 @@ class Lanes:
     Attributes:
         limited: the queues that are limited as a whole, as the last poll said.
         seen: whether jobs waited in lanes at the last poll.
-        weights: of shares, as the last poll said, by their keys.
+        weighted: whether shares have weights, as the last poll said.
         unfinished: the round goes on: there are lanes behind the last ones that were looked at.
     """
 
@@ -57,7 +57,7 @@ class Lanes:
         """
         self.limited: Collection[str] = ()
         self.seen = False
-        self.weights: Mapping[str, int] = {}
+        self.weighted = False
         self.unfinished = False
         self._declared = declared
         self._tasks = tasks
@@ -78,7 +78,7 @@ class Lanes:
         if queue not in self._of:
             self._of[queue] = Lanes(self._declared, self._tasks, Serving({queue: 1}), self._clock)
         found = self._of[queue]
-        found.learn(limited=self.limited, weights=self.weights, seen=self.seen)
+        found.learn(limited=self.limited, weighted=self.weighted, seen=self.seen)
         return found
 
     @property
@@ -86,9 +86,9 @@ class Lanes:
         """Whether to look at lanes at all."""
         return self._told is None or self.seen or bool(self.limited) or bool(self._declared())
 
-    def learn(self, *, limited: Collection[str], weights: Mapping[str, int], seen: bool) -> None:
+    def learn(self, *, limited: Collection[str], weighted: bool, seen: bool) -> None:
         """Take note of what a poll said; as the attributes."""
-        self.limited, self.weights, self.seen = limited, weights, seen
+        self.limited, self.weighted, self.seen = limited, weighted, seen
 
     @plan(transaction=True)
     def claim(
@@ -131,7 +131,7 @@ class Lanes:
                 lanes,
                 room,
                 declared=self._declared(),
-                weights=self.weights,
+                weighted=self.weighted,
                 turns=self._turns,
                 horizon=horizon,
                 now=now,

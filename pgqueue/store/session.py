@@ -12,12 +12,14 @@ import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from pgqueue.store.plan import Statement, Steps, plan
+from pgqueue.store.plan import Plan, Statement, Steps, plan
+
+T = TypeVar("T")
 
 # A server that does not know a setting says so, and the connection is made without it (see Database).
 OWN: Mapping[str, str] = {
@@ -29,6 +31,9 @@ OWN: Mapping[str, str] = {
     # pgqueue's transactions never wait for the program, unless a task blocks the event loop. Then the server ends the
     # transaction and frees its locks, and the plan is run again.
     "idle_in_transaction_session_timeout": "5s",
+    # The setting above does not end a transaction whose answer the server cannot send, since the program or a proxy reads
+    # nothing. Such an answer holds jobs and limits locked; an answer of 20 MB is longer than what the system keeps of it.
+    "tcp_user_timeout": "10s",
 }
 """The settings of every connection that runs only pgqueue's statements."""
 SINCE: Mapping[str, int] = {"transaction_timeout": 17_00_00, "idle_session_timeout": 14_00_00}
@@ -85,6 +90,17 @@ def widen(size: int) -> Steps[None]:
     some 100 turns of the event loop: more time than all else that a worker does with it.
     """
     yield Statement("widen", {"bytes": size})
+
+
+@plan(transaction=True)
+def ended_if_idle(whole: Plan[T], settings: Mapping[str, str]) -> Steps[T]:
+    """A plan whose transaction is ended by the server if it waits for its next statement, as these settings say.
+
+    For connections through a pooler, which start without settings. The setting ends with the transaction.
+    """
+    idle, unread = settings["idle_in_transaction_session_timeout"], settings["tcp_user_timeout"]
+    yield Statement("bound_idle", {"idle": idle, "unread": unread})
+    return (yield from whole)
 
 
 def cut_off(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:

@@ -27,6 +27,7 @@ from pgqueue.values.verdict import Verdict, as_recorded, fallbacks
 log = logging.getLogger("pgqueue.upkeep")
 
 PAUSE = timedelta(minutes=1)
+DEFAULT_PARTITION = "job_history_default"
 TRIES = 5
 """How often a plan is run again after a deadlock."""
 
@@ -116,15 +117,26 @@ async def arun_sweep(steps: Sweep[T], run: Callable[[Plan[Any]], Awaitable[Any]]
         return end.value  # type: ignore[no-any-return]  # the same
 
 
+def missed_partition(error: BaseException) -> bool:
+    """Whether the history got the partition of its day while a row was on its way into the default partition.
+
+    Then PostgreSQL refuses the row, as one that violates the bounds of the default partition. The next try finds the new one.
+    """
+    return isinstance(error, psycopg.errors.CheckViolation) and error.diag.table_name == DEFAULT_PARTITION
+
+
 def again_after_deadlock(run: Callable[[Plan[T]], T]) -> Callable[[Plan[T]], T]:
-    """Run plans, and run one again that PostgreSQL rolled back since it and another transaction waited for each other."""
+    """Run plans, and run one again that PostgreSQL rolled back since it and another transaction waited for each other.
+
+    As well one that ended a job while its day got a partition: :func:`missed_partition`.
+    """
 
     def again(plan: Plan[T]) -> T:
         for _ in range(TRIES):
             try:
                 return run(plan)
             except (psycopg.Error, DatabaseError) as error:
-                _require_deadlock(error)
+                _require_again(error)
         return run(plan)
 
     return again
@@ -138,15 +150,16 @@ def aagain_after_deadlock(run: Callable[[Plan[T]], Awaitable[T]]) -> Callable[[P
             try:
                 return await run(plan)
             except (psycopg.Error, DatabaseError) as error:
-                _require_deadlock(error)
+                _require_again(error)
         return await run(plan)
 
     return again
 
 
-def _require_deadlock(error: BaseException) -> None:
+def _require_again(error: BaseException) -> None:
+    """Raise an error after which another try is of no use."""
     cause = error if isinstance(error, psycopg.Error) else error.__cause__
-    if not isinstance(cause, psycopg.errors.DeadlockDetected):
+    if not isinstance(cause, psycopg.errors.DeadlockDetected) and not (cause and missed_partition(cause)):
         raise error
 
 

@@ -22,7 +22,6 @@ from pgqueue.values.verdict import lost as lost_verdict
 
 DAYS_AHEAD = 7
 NO_TIMEOUTS: Mapping[str, float] = MappingProxyType({})
-NO_WEIGHTS: Mapping[str, int] = MappingProxyType({})
 PROMOTED_AT_ONCE = 5_000
 DELETED_AT_ONCE = 10_000
 
@@ -42,7 +41,7 @@ class Polled(msgspec.Struct, frozen=True):
             blocked job has one.
         timeouts: how many seconds an attempt may take whose task names no timeout, by queue.
         limited: the queues that are limited as a whole.
-        weights: of shares, by their keys, where an operator has set one.
+        weighted: whether an operator has set the weight of a share.
         in_lanes: whether limited jobs wait in lanes.
         seldom: what else there is to do, by the names in poll.sql: ``expire`` jobs, ``age`` jobs, look at ``alerts``, and look at
             ``workers`` of which one does not look for jobs. Empty if that was not asked.
@@ -58,7 +57,7 @@ class Polled(msgspec.Struct, frozen=True):
     wait_in: float | None = None
     timeouts: Mapping[str, float] = NO_TIMEOUTS
     limited: Sequence[str] = ()
-    weights: Mapping[str, int] = NO_WEIGHTS
+    weighted: bool = False
     in_lanes: bool = False
     seldom: Sequence[str] = ()
 
@@ -97,12 +96,12 @@ def poll(
             break
     if count:
         yield from wake()
-    timed, timeouts, limited, shares, weights, in_lanes, due = of_queues
+    timed, timeouts, limited, weighted, in_lanes, due = of_queues
     return Polled(
         *(count, next_in, lost, ready, all_refused, schedule_in, flow_work, wait_in),
         timeouts=dict(zip(timed, timeouts, strict=True)),
         limited=tuple(limited),
-        weights=dict(zip(shares, weights, strict=True)),
+        weighted=weighted,
         in_lanes=in_lanes,
         seldom=tuple(due),
     )

@@ -58,7 +58,7 @@ def next_claim(
         pass
     yield from queues.age(now=now)
     claims = yield from claim.look(worker.id, served, 1, portions=Portions(), split=split, now=now)
-    lanes.learn(limited=polled.limited, weights=polled.weights, seen=polled.in_lanes)
+    lanes.learn(limited=polled.limited, weighted=polled.weighted, seen=polled.in_lanes)
     if not claims and (polled.in_lanes or polled.limited):
         claims = [*(yield from lanes.claim(worker.id, 1, horizon=0, now=now)).claims]
     timeouts = {queue: timedelta(seconds=seconds) for queue, seconds in polled.timeouts.items()}

@@ -46,7 +46,7 @@ class LimitStatus(msgspec.Struct, frozen=True):
     estimated: bool = False
 
 
-class KeyStatus(msgspec.Struct, frozen=True):
+class KeyStatus(msgspec.Struct, frozen=True, gc=False):
     """One key of a limit: how many jobs of it run and wait, and from when on the next may start, of a rate."""
 
     key: str
@@ -108,8 +108,20 @@ def keys_counted(
             if key.limit == name:
                 running[key.text] += lane.running
                 waiting[key.text] += lane.waiting
+    return key_statuses({key: (running[key], waiting[key]) for key in running}, next_starts)
+
+
+def key_statuses(
+    counts: Mapping[str, tuple[int, int]], next_starts: Mapping[str, datetime | None]
+) -> list[KeyStatus]:
+    """Keys, those with the most jobs first.
+
+    Args:
+        counts: how many jobs of each key run, and how many wait.
+        next_starts: from when on the next job of a key may start, of a rate.
+    """
     found = [
-        KeyStatus(key, running[key], waiting[key], next_starts.get(key))
-        for key in running.keys() | waiting.keys() | next_starts.keys()
+        KeyStatus(key, *counts.get(key, (0, 0)), next_starts.get(key))
+        for key in counts.keys() | next_starts.keys()
     ]
     return sorted(found, key=lambda one: (-one.running - one.waiting, one.key))

@@ -25,6 +25,7 @@ from pgqueue.store.dsn import LEAST_PATIENCE, hosts_of
 from pgqueue.store.plan import Plan, arun
 from pgqueue.store.portions import LARGEST_ANSWER
 from pgqueue.store.session import NO_SETTINGS, OWN, PLANNER, cut_off, widen
+from pgqueue.store.sweep import missed_partition
 from pgqueue.worker.joblog import worker_log
 
 T = TypeVar("T")
@@ -55,7 +56,7 @@ LATE = 1.0
 def passes(error: BaseException) -> bool:
     """Whether the same statement may succeed later."""
     if isinstance(error, psycopg.Error) and error.sqlstate is not None:
-        return error.sqlstate.startswith(LATER)
+        return error.sqlstate.startswith(LATER) or missed_partition(error)
     return isinstance(error, AWAY)
 
 
@@ -104,6 +105,7 @@ class WorkerConnection:
         then: Callable[[T], object] | None = None,
         *,
         bound: float | None = None,
+        told: tuple[type[Exception], ...] = (),
     ) -> T:
         """Run a plan until it has been run.
 
@@ -114,6 +116,7 @@ class WorkerConnection:
             plan: what to run; in one transaction, if it needs one.
             then: called with the result before another plan can run on this connection.
             bound: the deadline of each try in seconds; by default the connection's.
+            told: errors that are raised to the caller, as those of the connection are.
 
         Returns:
             The plan's result.
@@ -124,11 +127,11 @@ class WorkerConnection:
         try:
             return await self.once(plan, then, bound=bound)
         except (psycopg.Error, ConnectionFailed) as error:
-            if not self._tries_again(error):
+            if not self._tries_again(error) or isinstance(error, told):
                 raise
             self._log_loss(error)
         patient = AsyncRetrying(
-            retry=retry_if_exception(self._tries_again),
+            retry=retry_if_exception(lambda error: self._tries_again(error) and not isinstance(error, told)),
             wait=wait_exponential(multiplier=0.1, max=LONGEST_PAUSE) + wait_random(0, 0.1),
             before_sleep=self._log_retry,
             reraise=True,
@@ -143,6 +146,7 @@ class WorkerConnection:
         bound: float | None = None,
     ) -> T:
         """Try a plan once; as for :meth:`run`, but every error is raised."""
+        plan = self._database.bounded(plan, self._settings)
         async with self._lock:
             try:
                 connection = self._connection or await self.connect()

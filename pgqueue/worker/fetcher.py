@@ -26,7 +26,7 @@ from pgqueue.values.serving import Serving
 from pgqueue.worker.both import MOST, MOST_QUEUES, Both
 from pgqueue.worker.claims import Claims
 from pgqueue.worker.completer import Completer
-from pgqueue.worker.connection import WorkerConnection
+from pgqueue.worker.connection import LOCKED, WorkerConnection
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.joblog import worker_log
 from pgqueue.worker.queues import Queues
@@ -52,6 +52,8 @@ FADING = 0.1
 SHORTEST_SAMPLE = 0.01
 """Seconds. Samples closer than this are ignored: jobs that end in one batch would look like a high rate."""
 
+LANES_LOCKED_FOR = 5.0
+"""Seconds for which nothing is claimed from lanes after another transaction had locked what a claim has to store."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 """Seconds for which nothing is claimed after the second answer in a row that could not be handled. It doubles with each."""
 
@@ -101,6 +103,7 @@ class Fetcher:
         self._both = Both(queues, lanes, served)
         self._again_in: float | None = None
         self._lanes_unfinished = False
+        self._lanes_locked_until = 0.0
         self._signals = signals
         self._rate = Rate()
         self._portions = Portions()
@@ -223,23 +226,49 @@ class Fetcher:
 
     async def _claimed_from_lanes(self, lanes: Lanes, room: int) -> list[Claim] | None:
         """As :meth:`_claimed`, limited jobs."""
-        taken = await self._handled(lanes.claim(self._heartbeat.id, room), self._add_taken, room)
+        if (left := self._lanes_locked_until - time.monotonic()) > 0:
+            self._look_again_in(left)
+            return []
+        try:
+            taken = await self._handled(
+                lanes.claim(self._heartbeat.id, room), self._add_taken, room, told=LOCKED
+            )
+        except LOCKED as error:
+            # A claim from lanes waits only where it has to store limits that are new or have changed.
+            self._lanes_locked_until = time.monotonic() + LANES_LOCKED_FOR
+            self._look_again_in(LANES_LOCKED_FOR)
+            log.warning(
+                "limited jobs wait: another transaction has limits locked that this worker has to store",
+                extra={"seconds": LANES_LOCKED_FOR, "error": str(error).strip()},
+            )
+            return []
         if taken is None:
             return None
         lanes.claimed()
-        self._again_in = min(filter(None, (self._again_in, taken.again_in)), default=None)
+        self._look_again_in(taken.again_in)
         self._lanes_unfinished |= lanes.unfinished
         self._signals.in_lanes = True
         return [*taken.claims]
+
+    def _look_again_in(self, seconds: float | None) -> None:
+        """More may be claimed from lanes after this many seconds; None: not before jobs end or are added."""
+        self._again_in = min(filter(None, (self._again_in, seconds)), default=None)
 
     def _add_taken(self, taken: Taken) -> None:
         if taken.claims:
             self._runners.add(taken.claims, taken.waits, taken.since)
 
-    async def _handled(self, plan: Plan[T], then: Callable[[T], object], room: int) -> T | None:
+    async def _handled(
+        self,
+        plan: Plan[T],
+        then: Callable[[T], object],
+        room: int,
+        *,
+        told: tuple[type[Exception], ...] = (),
+    ) -> T | None:
         """Claim; None: jobs were claimed and the answer could not be handled; their claims have been ended."""
         try:
-            return await self._connection.run(plan, then=then)
+            return await self._connection.run(plan, then=then, told=told)
         except Exception as error:
             if isinstance(error, PgQueueError) or getattr(error, "sqlstate", None) is not None:
                 raise  # the server refused, or is away: nothing was claimed

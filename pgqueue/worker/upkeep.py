@@ -231,7 +231,7 @@ class Upkeep:
             log.error(
                 "jobs set aside: the database refused to put them in line", extra={"jobs": polled.refused}
             )
-        self._lanes.learn(limited=polled.limited, weights=polled.weights, seen=polled.in_lanes)
+        self._lanes.learn(limited=polled.limited, weighted=polled.weighted, seen=polled.in_lanes)
         if polled.count or polled.ready or polled.in_lanes:
             self._signals.look.set()
         elif self._fetcher.waits:

@@ -41,6 +41,7 @@ from pgqueue.values.serving import Order, serving
 from pgqueue.values.workers import End
 from pgqueue.worker import joblog
 from pgqueue.worker.attempt import Stop
+from pgqueue.worker.connection import LONG_READ
 from pgqueue.worker.executor import UNKNOWN_AFTER
 from pgqueue.worker.joblog import worker_log
 from pgqueue.worker.parts import Inspection, Options, Parts
@@ -48,6 +49,8 @@ from pgqueue.worker.signals import listen_for_ever
 
 log = worker_log()
 
+DECLARED_WITHIN = 5.0
+"""Seconds for which a start waits until the app's schedules and alerts are stored."""
 LAST_STEP_TIMEOUT = 2.0
 """Seconds that each of the last steps of a stopping worker may take, after the grace."""
 
@@ -136,6 +139,7 @@ class Worker:
         queue.alerts.declared()  # and tasks that cannot be told
         builtin.register(queue)
         self.parts = Parts(queue, options)
+        self._declaring: asyncio.Task[None] | None = None
 
     @property
     def id(self) -> UUID:
@@ -177,6 +181,8 @@ class Worker:
                 async with self.queue.hooks.serving(self._event, self.parts.signals.stopping):
                     await self._work()
         finally:
+            if self._declaring is not None:
+                await _cancel(self._declaring)
             await self.parts.slots.close()
             await self.parts.close()
 
@@ -218,8 +224,7 @@ class Worker:
         await self.parts.heartbeat.start()
         await self.parts.series.start()
         await self._store_retention()
-        await self._apply_schedules()
-        await self._apply_alerts()
+        await self._store_declared_soon()
         joblog.started(
             self.id, connection.info, self.queues, [name for name in self.queue.tasks if name not in BUILTIN]
         )
@@ -238,19 +243,29 @@ class Worker:
             extra = {"history": kept.history, "dead": kept.dead, "history_args": kept.history_args}
             log.warning("retention changed", extra=extra)
 
-    async def _apply_schedules(self) -> None:
-        """Store the schedules that the app declares. A failure is logged: the worker runs jobs all the same."""
-        try:
-            schedules.said(await self.parts.connections.claiming.run(self.queue.schedules.application()))
-        except (psycopg.Error, PgQueueError):
-            log.exception("the schedules that this app declares could not be stored")
+    async def _store_declared_soon(self) -> None:
+        """Store what the app declares; if another transaction has it locked, the worker starts before that is done."""
+        self._declaring = asyncio.create_task(self._store_declared(), name="pgqueue declaring")
+        await asyncio.wait((self._declaring,), timeout=DECLARED_WITHIN)
+        if self._declaring.done():
+            self._declaring.result()
+        else:
+            log.warning(
+                "the schedules and alerts that this app declares are not stored yet: another transaction may have "
+                "them locked; the worker runs jobs meanwhile"
+            )
 
-    async def _apply_alerts(self) -> None:
-        """Store the alerts that the app declares. A failure is logged: the worker runs jobs all the same."""
-        try:
-            alerts.said(await self.parts.connections.claiming.run(self.queue.alerts.application()))
-        except (psycopg.Error, PgQueueError):
-            log.exception("the alerts that this app declares could not be stored")
+    async def _store_declared(self) -> None:
+        """Store the schedules and alerts that the app declares. A failure is logged: the worker runs jobs all the same."""
+        async with self.parts.connections.for_once("declaring") as own:
+            try:
+                schedules.said(await own.run(self.queue.schedules.application(), bound=LONG_READ))
+            except (psycopg.Error, PgQueueError):
+                log.exception("the schedules that this app declares could not be stored")
+            try:
+                alerts.said(await own.run(self.queue.alerts.application(), bound=LONG_READ))
+            except (psycopg.Error, PgQueueError):
+                log.exception("the alerts that this app declares could not be stored")
 
     def _loops(self) -> list[Coroutine[Any, Any, None]]:
         loops = [self.parts.completer.run(), *(service.run() for service in self.parts.services)]

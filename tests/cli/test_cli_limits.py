@@ -1,5 +1,6 @@
 """``pgqueue limits`` and ``queue.control.limits``: look at limits, who holds their places, change their numbers, recount."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
@@ -8,6 +9,7 @@ from cli.commands import cells, only_row, pgqueue, printed
 from looking import ask
 
 from pgqueue import JobState, Limit, PgQueue, Rate
+from pgqueue.cli.limits import SHOWN
 from pgqueue.errors import InvalidOption
 from pgqueue.testing import drain
 
@@ -62,6 +64,30 @@ def test_show_names_the_keys_and_who_holds_places(limited: PgQueue) -> None:
     assert [(one.task, one.worker) for one in found.holders] == [("send", "web:42")] * 2
     with pytest.raises(InvalidOption, match="did you mean 'task:send:customer'"):
         limited.control.limits.get("task:send:custmer")
+
+
+def test_show_prints_a_bounded_number_of_keys_and_holders_and_json_has_all(queue: PgQueue, dsn: str) -> None:
+    """To print 100,000 keys took a minute."""
+
+    @queue.task(name="send", limit=Limit(2, by="customer"))
+    def send(customer: int) -> None: ...
+
+    queue.enqueue_many(send.call(number) for number in range(SHOWN + 5))
+    queue.control.limits.set(BY_CUSTOMER, Limit(3))  # stored, so that a command without the app knows it
+    ask(
+        dsn,
+        "update pgqueue.jobs set status = 'running', claimed_at = now() where lane <> %s",
+        f'{BY_CUSTOMER} {{"customer":3}}',
+    )
+    shown = pgqueue("limits", "show", BY_CUSTOMER, dsn=dsn)
+    assert len(shown.stdout.splitlines()) == 1 + 2 * (1 + SHOWN)
+    assert shown.stderr.splitlines() == [
+        "and 5 more keys; --json shows all",
+        "and 4 more jobs that hold places; --json shows all",
+    ]
+    found = json.loads(pgqueue("limits", "show", BY_CUSTOMER, "--json", dsn=dsn).stdout)
+    assert (len(found["keys"]), len(found["holders"])) == (SHOWN + 5, SHOWN + 4)
+    assert (found["limit"]["running"], found["limit"]["waiting"]) == (SHOWN + 4, 1)
 
 
 def test_a_rate_shows_when_its_next_job_may_start(queue: PgQueue) -> None:

@@ -20,7 +20,7 @@ def workers(queue: PgQueue) -> Workers:
 def claimed(workers: Workers) -> list[str]:
     """The tasks of the jobs that a worker claims that has just polled."""
     polled = do(workers.queue, upkeep.poll(now=NOON))
-    taken = workers.claim(0, 9, limited=polled.limited, weights=polled.weights, seen=polled.in_lanes)
+    taken = workers.claim(0, 9, limited=polled.limited, weighted=polled.weighted, seen=polled.in_lanes)
     return sorted(one.task for one in taken.claims)
 
 

@@ -2,17 +2,19 @@
 
 import asyncio
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
+import psycopg
 import pytest
 from looking import ask, until
 from running import Running
 from worker.helping import FOR_EVER, dismantle, ended
 
 from pgqueue import Limit, PgQueue, Rate
+from pgqueue.store import finish
 from pgqueue.values.job import Claim
-from pgqueue.values.verdict import Returned
+from pgqueue.values.verdict import Returned, Succeeded
 from pgqueue.worker.worker import Worker
 
 
@@ -149,6 +151,50 @@ async def test_the_places_of_a_lost_worker_come_back_with_its_jobs(queue: PgQueu
     await dismantle(lost)
 
 
+async def test_a_limit_that_another_transaction_has_locked_keeps_no_other_job_waiting(
+    queue: PgQueue, running: Running, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that has to store the limit waited for that transaction, and claimed nothing meanwhile."""
+    monkeypatch.setattr("pgqueue.worker.fetcher.LANES_LOCKED_FOR", 0.1)
+
+    @queue.task(limit=Limit(1, name="new"))
+    async def limited() -> None: ...
+
+    @queue.task
+    async def plain() -> None: ...
+
+    with psycopg.connect(dsn) as other:
+        other.execute("insert into pgqueue.limits (name, most, declared) values ('name:new', 1, 'other')")
+        async with running(queue, lease=timedelta(seconds=3), poll=timedelta(seconds=0.1)):
+            waits = await limited.aenqueue()
+            await ended(queue, *[await plain.aenqueue() for _ in range(3)])
+            assert not (await waits.astatus()).ended
+            other.rollback()
+            await ended(queue, waits)
+
+
+async def test_a_place_that_becomes_free_without_a_notification_is_found_by_the_next_poll(
+    queue: PgQueue, running: Running
+) -> None:
+    """As where a worker of other queues has finished the last job of its queue under a shared limit."""
+
+    @queue.task(limit=Limit(1, name="shared"))
+    async def call() -> None: ...
+
+    elsewhere = await call.using(queue="theirs").aenqueue()
+    other = Worker(queue, poll=FOR_EVER, queues=["theirs"])
+    await other.parts.heartbeat.register()
+    claiming = other.parts.connections.claiming
+    (claim,) = (await claiming.run(other.parts.lanes.claim(other.id, 10))).claims
+    async with running(queue, queues=["ours"], poll=FOR_EVER, sweep=FOR_EVER) as worker:
+        ours = await call.using(queue="ours").aenqueue()
+        await until(lambda: worker.parts.fetcher.waits)
+        await claiming.run(finish.finish(other.id, [Succeeded(claim, 0.1)], keep=True))
+        worker.parts.signals.poll.set()
+        await ended(queue, ours, elsewhere)
+    await dismantle(other)
+
+
 async def test_a_limit_on_a_queue_holds_for_jobs_that_were_ready_before(
     queue: PgQueue, running: Running
 ) -> None:
@@ -170,8 +216,10 @@ async def test_a_limit_on_a_queue_holds_for_jobs_that_were_ready_before(
 
 
 async def test_a_worker_whose_first_claim_failed_stores_limits_with_the_next_one(
-    queue: PgQueue, running: Running
+    queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("pgqueue.worker.fetcher.LANES_LOCKED_FOR", 0.1)
+
     @queue.task(name="send", limit=Limit(1))
     async def send() -> None: ...
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import LiteralString
 
@@ -11,20 +12,24 @@ from looking import ask, until
 from psycopg import errors
 from psycopg.conninfo import make_conninfo
 from running import Running
+from servers import free_port
 from worker.helping import ended
 from worker.proxy import Proxy
 
 from pgqueue import PgQueue
+from pgqueue.embedded import embedded_binaries, throwaway_server
 from pgqueue.errors import ConnectionFailed
 from pgqueue.store import upkeep
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.portions import LARGEST_ANSWER
+from pgqueue.store.session import OWN
 from pgqueue.worker.connection import LATE, Connections, WorkerConnection, passes
 from pgqueue.worker.worker import Worker
 
 SHORT = timedelta(seconds=3)
 ENQUEUE: LiteralString = "insert into pgqueue.jobs (queue, task) values ('default', %s)"
 ENDED: LiteralString = "select count(*) from pgqueue.job_history"
+LOCKED_ROWS: LiteralString = "select id from public.held for update skip locked"
 CONNECTED: LiteralString = """
     select count(*) from pg_stat_activity
     where application_name = 'pgqueue' and datname = current_database()"""
@@ -35,6 +40,12 @@ def setting(name: str) -> Steps[str]:
     """What a setting is on the connection that runs this plan."""
     rows = yield Statement("setting", {"name": name})
     return str(rows[0][0])
+
+
+@plan(transaction=True)
+def setting_within(name: str) -> Steps[str]:
+    """What a setting is in a transaction on the connection that runs this plan."""
+    return (yield from setting(name))
 
 
 @pytest.fixture
@@ -94,6 +105,18 @@ def test_behind_a_pooler_only_the_direct_connection_gets_settings() -> None:
     assert has_settings(direct)
     assert not has_settings(pooler)
     assert not has_settings(make_conninfo(pooler, connect_timeout=2))
+
+
+async def test_behind_a_pooler_the_server_ends_a_transaction_whose_worker_has_gone_silent(
+    asked: PgQueue, dsn: str
+) -> None:
+    """PgBouncer kept such a transaction, and with it the lock of a limit: no worker claimed a job under it any more."""
+    queue = PgQueue(dsn, behind_pooler=True)
+    queue.database.catalogue = asked.database.catalogue
+    link, name = WorkerConnection("test", queue.database), "idle_in_transaction_session_timeout"
+    found = [await link.run(plan) for plan in (setting_within(name), setting(name))]
+    await link.close()
+    assert found == ["5s", "0"], "and no transaction of another application has our setting"
 
 
 async def test_a_setting_that_the_server_does_not_know_is_left_out(asked: PgQueue) -> None:
@@ -178,6 +201,44 @@ async def test_jobs_run_on_new_connections_when_all_have_gone_silent(
             ask(queue, ENQUEUE, note.name)
             await until(lambda: ask(queue, ENDED) == [(2,)])
             assert ask(queue, "select count(*) from pgqueue.workers where lease_until > now()") == [(1,)]
+
+
+@pytest.fixture
+def over_tcp() -> Iterator[str]:
+    """A server that is reached over TCP, as those of other tests are not."""
+    with throwaway_server(embedded_binaries()) as server:
+        server.stop()
+        port = str(free_port())
+        server.settings |= {"listen_addresses": "127.0.0.1", "port": port}
+        server.start()
+        yield make_conninfo(host="127.0.0.1", port=port, user="postgres", dbname="postgres")
+
+
+async def test_an_answer_that_nobody_reads_holds_its_locks_for_a_bounded_time(over_tcp: str) -> None:
+    """A silent proxy: the server could not send the rest of the answer, and other workers passed over what it had locked."""
+    with psycopg.connect(over_tcp, autocommit=True) as other:
+        other.execute("create table public.held as select 1 as id")
+        short = {name: "200ms" if name == "tcp_user_timeout" else value for name, value in OWN.items()}
+        silent = PgQueue(over_tcp).database.connect(settings=short)
+        # Longer than all that the two ends of a connection keep of it: up to 36 MB with the settings of Linux.
+        silent.pgconn.send_query(
+            b"begin; select id from public.held for update; select repeat('x', 1000) from generate_series(1, 100000)"
+        )
+        await until(lambda: other.execute(LOCKED_ROWS).fetchall() == [])
+        await until(lambda: other.execute(LOCKED_ROWS).fetchall() == [(1,)])
+        silent.close()
+
+
+async def test_behind_a_pooler_that_time_is_bounded_too(
+    over_tcp: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, name = PgQueue(over_tcp, behind_pooler=True), "tcp_user_timeout"
+    text = b"select current_setting(%(name)s::text)"
+    monkeypatch.setitem(queue.database.catalogue._texts, "setting", text)  # noqa: SLF001 - as in the fixture
+    link = WorkerConnection("test", queue.database)
+    found = [await link.run(plan) for plan in (setting_within(name), setting(name))]
+    await link.close()
+    assert found == ["10000", "0"]
 
 
 async def test_a_server_that_is_read_only_for_a_while_is_waited_for_and_loses_no_verdict(
