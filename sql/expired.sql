@@ -5,7 +5,7 @@
 -- why: a job that a worker has claimed is ended by that worker, which looks before it starts the attempt
 select id, status = 'blocked', pgqueue.as_datetime(expires_at)::text
 from pgqueue.jobs
-where expires_at <= coalesce(%(now)s::timestamptz, now()) and status <> 'running'
+where expires_at <= coalesce(%(now)s::timestamptz, now()) and status <> 'running' and id <> all(%(but)s::bigint[])
 order by expires_at
 limit %(limit)s::integer
 for update skip locked

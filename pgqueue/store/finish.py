@@ -141,15 +141,27 @@ def cancel_waiting(job_ids: Sequence[int], *, now: datetime | None = None) -> St
 
 
 @plan(transaction=True)
-def expire(*, now: datetime | None = None) -> Steps[States]:
-    """End jobs as dead that were to be started by now and that no worker has; at most :data:`AT_ONCE`: then there may be more."""
-    found = yield Statement("expired", {"now": now, "limit": AT_ONCE})
+def expire(*, limit: int = AT_ONCE, but: Sequence[int] = (), now: datetime | None = None) -> Steps[States]:
+    """End jobs as dead that were to be started by now and that no worker has.
+
+    Args:
+        limit: at most how many; where so many are ended, there may be more.
+        but: jobs to leave alone.
+        now: the instant; the database's own by default.
+    """
+    found = yield Statement("expired", {"now": now, "limit": limit, "but": numbers(but)})
     if not found:
         return {}
     yield from admission.forget([row[0] for row in found if row[1]])
     rows = yield from expired({row[0]: row[2] for row in found}, now=now)
     yield from _settle(rows, {}, now=now)
     return states_of(rows)
+
+
+@plan
+def first_expired(*, but: Sequence[int] = (), now: datetime | None = None) -> Steps[list[int]]:
+    """The job that :func:`expire` would end first, if there is one."""
+    return [row[0] for row in (yield Statement("expired", {"now": now, "limit": 1, "but": numbers(but)}))]
 
 
 def _complete(worker: UUID, verdicts: Sequence[Any], *, keep: bool, now: datetime | None) -> Steps[States]:

@@ -60,7 +60,7 @@ def reclaiming(*, now: datetime | None = None) -> Sweep[Reclaimed]:
     try:
         states = yield upkeep.reclaim(judge=judge, now=now)
     except psycopg.Error as refusal:
-        _require_connection(refusal)
+        require_answer(refusal)
         log.warning("lost workers' jobs are ended one batch at a time: all at once was refused: %s", refusal)
         states = yield from _sweep_in_batches(judge, now)
     return Reclaimed(states, [as_recorded(judged[job_id], state) for job_id, state in states.items()])
@@ -76,7 +76,7 @@ def _sweep_in_batches(judge: lost.Judge, now: datetime | None) -> Sweep[States]:
         try:
             states |= yield _ending(found, batch, judge, now)
         except psycopg.Error as refusal:
-            _require_connection(refusal)
+            require_answer(refusal)
             if len(batch) > 1:
                 batches += [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
             elif ended := (yield from _end_by_fallback(found, batch[0], refusal, judge, now)):
@@ -163,7 +163,7 @@ def _require_again(error: BaseException) -> None:
         raise error
 
 
-def _require_connection(error: psycopg.Error) -> None:
+def require_answer(error: psycopg.Error) -> None:
     """Raise what the server did not say: then there is no connection left on which to go on."""
     if error.sqlstate is None:
         raise error
@@ -191,7 +191,7 @@ def _end_by_fallback(
     try:
         states = yield _ending(found, [job_id], fall_back, now)
     except psycopg.Error as again:
-        _require_connection(again)
+        require_answer(again)
         log.error(  # noqa: TRY400 - the refusal says it, where it came from does not
             "a lost worker's job cannot be ended, and is left as it is: %s",
             again,

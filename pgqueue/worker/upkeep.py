@@ -20,7 +20,6 @@ from pgqueue.app.observer import Observers
 from pgqueue.app.progress import Board
 from pgqueue.errors import ConnectionFailed
 from pgqueue.store import (
-    finish,
     flow_upkeep,
     following,
     leases,
@@ -31,6 +30,7 @@ from pgqueue.store import (
     ticks,
     upkeep,
 )
+from pgqueue.store.expiring import Expiring
 from pgqueue.store.plan import Plan
 from pgqueue.store.served_lanes import Lanes
 from pgqueue.store.sweep import arun_sweep, reclaiming
@@ -184,6 +184,7 @@ class Upkeep:
         self._drops_history = drops_history
         self._alerts = AlertLooks(connections, signals)
         self._others = OtherWorkers(connections)
+        self._expiring = Expiring()
         self._seldom_at = 0.0
         self._seldom = {work: asyncio.Event() for work in ("expire", "age", "alerts", "workers")}
 
@@ -300,7 +301,7 @@ class Upkeep:
 
     async def end_expired(self) -> float | None:
         """End jobs that were not started in time and that no worker has claimed, a portion in each transaction."""
-        states = await self._connections.upkeep.run(finish.expire())
+        states = await arun_sweep(self._expiring.portion(), self._connections.upkeep.run)
         if not states:
             return None
         log.warning("jobs are dead: not started in time", extra={"jobs": len(states)})

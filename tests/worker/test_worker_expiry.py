@@ -1,12 +1,12 @@
 """Jobs that have to be started in time: what a worker has claimed, what it takes, and what no worker has claimed."""
 
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import LiteralString, NamedTuple
 from uuid import UUID
 
 import msgspec
 import pytest
-from looking import ask
+from looking import ask, until
 from running import Running
 from worker.helping import FOR_EVER, claimed, dismantle
 
@@ -14,6 +14,8 @@ from pgqueue import Batch, JobState, PgQueue
 from pgqueue.errors import JobFailed
 from pgqueue.store import control, finish
 from pgqueue.store.ending import AT_ONCE
+from pgqueue.store.expiring import Expiring
+from pgqueue.store.sweep import run_sweep
 from pgqueue.values.job import Claim
 from pgqueue.values.verdict import expired
 from pgqueue.worker import upkeep
@@ -130,3 +132,61 @@ def test_those_that_nobody_claims_are_ended_in_pieces(queue: PgQueue) -> None:
     assert [len(queue.database.run(finish.expire(now=later))) for _ in range(3)] == [AT_ONCE, 5, 0]
     (row,) = ask(queue, "select count(*), count(distinct reason) from pgqueue.dead_jobs")
     assert row == (AT_ONCE + 5, 1)
+
+
+REFUSE: LiteralString = """
+create function public.refuse() returns trigger language plpgsql as $$
+begin
+    if new.args->>'number' in ('7', '30') then raise 'not this one'; end if;
+    return new;
+end $$;
+create trigger refuse before insert on pgqueue.dead_jobs for each row execute function public.refuse()"""
+
+
+def _numbers(queue: PgQueue, table: str) -> set[int]:
+    return {row[0] for row in ask(queue, f"select (args->>'number')::int from pgqueue.{table}")}
+
+
+def test_jobs_that_the_database_refuses_to_end_are_named_and_set_aside_and_the_others_end(
+    queue: PgQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    @queue.task(expires_in=60)
+    def work(number: int) -> None: ...
+
+    handles = [work.enqueue(number) for number in range(40)]
+    ask(queue, REFUSE)
+    later = queue.database.run(control.clock()) + timedelta(hours=1)
+    seconds = 0.0
+    expiring = Expiring(clock=lambda: seconds)
+    while run_sweep(expiring.portion(now=later), queue.database.run):
+        pass
+    assert _numbers(queue, "dead_jobs") == {*range(40)} - {7, 30}
+    assert _numbers(queue, "jobs") == {7, 30}
+    told = [
+        record
+        for record in caplog.records
+        if record.getMessage().startswith("an expired job cannot be ended")
+    ]
+    assert [record.__dict__["job"] for record in told] == [handles[7].id, handles[30].id]
+    assert "not this one" in told[0].getMessage()
+
+    ask(queue, "drop trigger refuse on pgqueue.dead_jobs")
+    assert not run_sweep(expiring.portion(now=later), queue.database.run), "they are set aside"
+    seconds = 61.0
+    assert len(run_sweep(expiring.portion(now=later), queue.database.run)) == 2
+
+
+async def test_a_worker_ends_the_jobs_beside_one_that_the_database_refuses_to_end(
+    queue: PgQueue, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "SELDOM_EVERY", 0.0)
+
+    @queue.task(queue="paused", expires_in=0.2)
+    def work(number: int) -> None: ...
+
+    queue.pause("paused")
+    ask(queue, REFUSE)
+    queue.enqueue_many(work.call(number) for number in range(12))
+    async with running(queue, poll=0.05):
+        await until(lambda: len(_numbers(queue, "dead_jobs")) == 11)
+    assert _numbers(queue, "jobs") == {7}
