@@ -17,7 +17,7 @@ from pgqueue.store.database import Database
 from pgqueue.store.dsn import without_secrets
 from pgqueue.store.joining import OWN_CONNECTION
 from pgqueue.store.plan import Plan
-from pgqueue.values.sharding import ShardState
+from pgqueue.values.sharding import MOST_SHARDS, ShardState
 
 T = TypeVar("T")
 
@@ -109,6 +109,8 @@ class Places:
                 if one.state is not None and one.state.number == number:
                     return one.database
         away = "; ".join(f"{one.dsn}: {one.error}" for one in (yield from self.known()) if one.error)
+        if number >= MOST_SHARDS:
+            raise ShardDown(f"there is no shard {number}: this id is of no job")
         raise ShardDown(
             f"shard {number} does not answer ({away}); jobs of other shards go on"
             if away
@@ -163,7 +165,7 @@ class Places:
             self.note_away(database, error)
             return Shard(database, None, str(error))
         except SchemaError as error:
-            raise SchemaError(f"{without_secrets(database.dsn)}: {error}") from error
+            raise type(error)(f"{without_secrets(database.dsn)}: {error}") from error
 
     def _ask_those_away(self) -> Route[None]:
         """Ask again those that did not answer; the others stay as they are known."""

@@ -39,9 +39,10 @@ def declare(queue: Sharded) -> list[ShardState]:
             )
     for number, one in enumerate(queue.databases):
         _install(one)
-        one.run(shards.declare(number, members))
-        if number:
+        # Later it has settings of its own. They are copied before it is a shard: an interrupted try copies them again.
+        if number and one.run(shards.state()) is None:
             one.run(shards.put_settings(queue.databases[0].run(shards.settings())))
+        one.run(shards.declare(number, members))
     return _states(queue)
 
 

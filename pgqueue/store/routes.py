@@ -56,7 +56,16 @@ def route(places: Places, plan: Plan[Any]) -> Route[Any]:
 
 
 def on_callers(database: Database, plan: Plan[Any], connection: object) -> Route[Any]:
-    """Run a plan on the caller's connection, or in a job's transaction, which cannot leave its shard."""
+    """Run a plan on the caller's connection, or in a job's transaction, which cannot leave its shard.
+
+    Raises:
+        WrongShard: what it adds belongs to another shard, or to several.
+    """
+    if plan.name == "signals.send" and id_of_target(plan.arguments["target"]) is None:
+        raise WrongShard(
+            "a signal to a key goes to every shard, and this transaction is on one: send it with connection=OWN_CONNECTION, "
+            "committed at once"
+        )
     if plan.name not in KEYED:
         return (yield Ask(database, plan, connection))
     keys = _keys(plan.arguments)
@@ -101,18 +110,29 @@ def _first(places: Places, plan: Plan[Any]) -> Route[Any]:
 
 def _everywhere(places: Places, plan: Plan[Any]) -> Route[Any]:
     """What is said of queues and limits holds on every shard; all must answer, and it can be said again."""
-    answer: Any = None
     if plan.name in OF_PATTERNS and is_pattern(pattern := plan.arguments["queue"]):
         plan = plan.but(also=(yield from _names(places, pattern)))
-    for one in (yield from places.known()):
-        try:
-            said = yield Ask(one.database, plan, OWN_CONNECTION)
-        except ConnectionFailed as error:
-            raise ShardDown(
-                f"{one.dsn} does not answer, and what was said holds on the shards before it: say it again ({error})"
-            ) from error
+    answer: Any = None
+    for said in (yield from _of_each(places, plan)):
         answer = sorted({*(answer or ()), *said}) if isinstance(said, list) else answer or said
     return answer
+
+
+def _of_each(places: Places, plan: Plan[Any]) -> Route[list[Any]]:
+    """The answer of each shard.
+
+    Raises:
+        ShardDown: one does not answer.
+    """
+    answers = []
+    for one in (yield from places.known()):
+        try:
+            answers.append((yield Ask(one.database, plan, OWN_CONNECTION)))
+        except ConnectionFailed as error:
+            raise ShardDown(
+                f"{one.dsn} does not answer, and what was stored is on the shards before it: repeat the call ({error})"
+            ) from error
+    return answers
 
 
 def _names(places: Places, pattern: str) -> Route[list[str]]:
@@ -133,9 +153,15 @@ def _names(places: Places, pattern: str) -> Route[list[str]]:
 
 
 def _signal(places: Places, plan: Plan[Any]) -> Route[Any]:
-    """A signal to a job or a flow goes to its shard; one to a key goes to every shard, as jobs on any may wait for it."""
+    """A signal to a job or a flow goes to its shard; one to a key goes to every shard, as jobs on any may wait for it.
+
+    It is the first if it is so on any shard: a call that failed on one of them can be repeated.
+    """
     number = id_of_target(plan.arguments["target"])
-    return (yield from (_everywhere(places, plan) if number is None else _by_id(places, number, plan)))
+    if number is not None:
+        return (yield from _by_id(places, number, plan))
+    answers = yield from _of_each(places, plan)
+    return "first" if "first" in answers else answers[0]
 
 
 def _resolved(places: Places, plan: Plan[Any]) -> Route[Any]:
@@ -252,7 +278,7 @@ def _anywhere(places: Places, plan: Plan[Any]) -> Route[Any]:
                 raise
             places.note_away(one.database, error)
             log.warning(
-                "a shard does not answer; another takes the job",
+                "a shard does not answer; another one is asked",
                 extra={"shard": one.dsn, "error": str(error)},
             )
             failure = error

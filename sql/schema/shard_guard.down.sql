@@ -1,4 +1,18 @@
--- Makes a shard a queue of its own again.
+-- Makes a shard a queue of its own again. The ids of its jobs say its number: one with jobs could not become that shard again.
+
+do $$
+begin
+    if to_regclass('pgqueue.shard') is not null then
+        if exists (select from pgqueue.shard where number > 0)
+           and (exists (select from pgqueue.jobs) or exists (select from pgqueue.dead_jobs)
+                or exists (select from pgqueue.job_history) or exists (select from pgqueue.flows))
+        then
+            raise object_in_use using
+                message = 'this database is a shard with jobs: their ids say which shard they are of',
+                hint = 'drop the schema, or keep it at revision 0007 or later';
+        end if;
+    end if;
+end $$;
 
 drop trigger if exists jobs_guard_added on pgqueue.jobs;
 drop trigger if exists jobs_guard_changed on pgqueue.jobs;

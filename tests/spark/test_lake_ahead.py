@@ -86,3 +86,24 @@ def test_after_an_error_of_the_caller_running_reads_are_interrupted_and_no_other
     with pytest.raises(KeyboardInterrupt), ahead(reads, range(9), interrupt) as found:
         fail(found)
     assert sorted(reads.begun) == [0, 1]
+
+
+def test_ctrl_c_again_and_again_does_not_leave_a_read_without_an_interrupt(reads: Reads) -> None:
+    """The first interrupts come to nothing: a read was between two statements, or the user pressed Ctrl-C meanwhile."""
+    tries: list[int] = []
+
+    def interrupt() -> None:
+        tries.append(1)
+        if len(tries) < 4:
+            raise KeyboardInterrupt
+        for event in reads.released.values():
+            event.set()
+
+    def fail(found: Iterator[tuple[int, Callable[[], int]]]) -> None:
+        next(found)
+        reads.wait_for(DAYS)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), ahead(reads, range(9), interrupt) as found:
+        fail(found)
+    assert len(tries) == 4

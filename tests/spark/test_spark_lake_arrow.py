@@ -1,11 +1,15 @@
 """Small days are exported by this process, large ones by Spark: the same rows in the same order."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, LiteralString
 
+import adbc_driver_manager
+import adbc_driver_postgresql.dbapi as adbc
+import psycopg
 import pytest
-from looking import ask
+from looking import ask, wait_until
 from psycopg import sql
 from pyarrow import dataset
 from spark.lake_history import DAY, NEXT, died, ended, lake_ids, no_session
@@ -166,3 +170,25 @@ def test_days_are_read_over_one_connection_of_each_thread_and_after_an_error_ove
     assert len(made) == 2
     assert rows is not None
     assert rows.num_rows == 2
+
+
+def test_an_interrupt_of_a_read_whose_server_is_gone_is_no_error(
+    queue: PgQueue, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = in_arrow.Reader(queue.database)
+    tried: list[object] = []
+
+    def cancel(connection: object) -> None:
+        tried.append(connection)
+        raise adbc.OperationalError("connect() failed", status_code=adbc_driver_manager.AdbcStatusCode.IO)
+
+    ended(dsn, DAY, 1)
+    with reader, psycopg.connect(dsn) as blocking, ThreadPoolExecutor(1) as thread:
+        blocking.execute("lock table pgqueue.job_history in access exclusive mode")
+        reading = thread.submit(reader.ended, DAY, since=0, below=2**40, dead=sql.SQL("true"))
+        wait_until(lambda: ask(dsn, "select 1 from pg_stat_activity where wait_event_type = 'Lock'"))
+        monkeypatch.setattr(adbc.Connection, "adbc_cancel", cancel)
+        reader.interrupt()
+        blocking.rollback()
+        assert reading.result(60) is not None
+    assert len(tried) == 1

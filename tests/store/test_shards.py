@@ -20,13 +20,14 @@ from pgqueue.app.sharding import sharded_database
 from pgqueue.errors import (
     ConfigurationError,
     ConnectionFailed,
+    DatabaseError,
     InvalidCallback,
     InvalidOption,
     ShardDown,
     SignalRefused,
     WrongShard,
 )
-from pgqueue.store import queues, resharding, shards, ticks
+from pgqueue.store import queues, resharding, schema, shards, ticks
 from pgqueue.store.database import Database
 from pgqueue.values.scheduled import Change
 from pgqueue.values.sharding import ShardState, home_of, shard_of_id, slots_of
@@ -207,6 +208,31 @@ def test_a_token_that_no_shard_has_made_is_refused(three: PgQueue, token: str) -
 def test_a_signal_to_a_job_that_never_was_is_refused_by_its_shard(three: PgQueue) -> None:
     with pytest.raises(SignalRefused):
         three.signal(three.find_task("plain").enqueue(1).id + 1_000, "own")
+
+
+def test_a_signal_to_a_key_is_not_sent_in_a_transaction_which_is_on_one_shard(three: PgQueue) -> None:
+    job = three.find_task("plain").enqueue(1)
+    with psycopg.connect(sharded_database(three).of_job(job.id).dsn) as connection:
+        with pytest.raises(WrongShard, match="a signal to a key goes to every shard"):
+            three.signal("order:1", "paid", connection=connection)
+        assert three.signal(job, "own", connection=connection)
+    assert not three.signal(job, "own")
+
+
+def test_a_signal_that_a_shard_has_missed_is_the_first_when_it_is_repeated(
+    three: PgQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    three.find_task("plain").enqueue(1)
+
+    def away(*_: object) -> None:
+        raise ConnectionFailed("away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sharded_database(three).of_number(2), "run", away)
+        with pytest.raises(ShardDown, match="repeat the call"):
+            three.signal("order:1", "paid")
+    assert three.signal("order:1", "paid")
+    assert not three.signal("order:1", "paid")
 
 
 def test_slots_go_to_the_shards_that_have_jobs() -> None:
@@ -592,6 +618,27 @@ def test_the_shards_of_a_new_queue_have_what_was_said_on_the_first(
     queue = opened(one, other)
     resharding.declare(sharded_database(queue))
     assert [row["paused_by"] for row in said_on(sharded_database(queue).of_number(1))[0]] == ["ann"]
+
+
+def test_shards_that_are_declared_again_keep_what_was_said_on_one_of_them(three: PgQueue) -> None:
+    for queue in ("mail", "post"):
+        three.pause(queue)
+        three.resume(queue)
+    three.shard(1).pause("mail")
+    resharding.declare(sharded_database(three))
+    assert [one.queue for one in three.shard(1).control.known() if one.paused_at] == ["mail"]
+    assert [one.queue for one in three.shard(2).control.known() if one.paused_at] == []
+
+
+def test_a_shard_with_jobs_is_not_taken_below_the_revision_that_knows_shards(three: PgQueue) -> None:
+    plain = three.find_task("plain")
+    three.enqueue_many(plain.call(n) for n in range(3))
+    while not three.shard(1).jobs():
+        plain.enqueue(1)
+    last = sharded_database(three).of_number(1)
+    with pytest.raises(DatabaseError, match="is a shard with jobs"):
+        schema.migrate(last.dsn, revision="0006")
+    assert last.run(shards.state()) == ShardState(1, (0, 1, 2), moving=False)
 
 
 @pytest.fixture

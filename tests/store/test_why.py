@@ -11,10 +11,11 @@ import psycopg
 import pytest
 from looking import ask
 from msgspec.structs import astuple
+from psycopg.conninfo import make_conninfo
 from store.samples import NOON
 
 from pgqueue import Limit, PgQueue, Rate, chain
-from pgqueue.embedded import embedded_server
+from pgqueue.embedded import embedded_binaries, embedded_server, throwaway_server
 from pgqueue.store import schema
 from pgqueue.store import why as plans
 from pgqueue.store.plan import Row, Step, run
@@ -284,6 +285,43 @@ def test_a_session_that_never_used_the_table_is_not_said_to_lock_a_job() -> None
                 of_pair = "select id from pgqueue.jobs where xmax::text::bigint = %s"
                 ((job,),) = pairing.execute(of_pair, [number]).fetchall()
             assert queue.why(job).evidence.get("locked_by") is None
+
+
+def test_no_session_is_named_for_a_prepared_transaction_nor_one_of_a_copy_of_the_database() -> None:
+    with throwaway_server(embedded_binaries()) as server:
+        with psycopg.connect(server.dsn, autocommit=True) as first:
+            first.execute("alter system set max_prepared_transactions = 1")
+            first.execute("create database original")
+            original = make_conninfo(server.dsn, dbname="original")
+            schema.migrate(original)
+            first.execute("create database copy template original")
+        server.stop()
+        server.start()
+        lock = "select from pgqueue.jobs where id = %s for update"
+        use = "select pg_current_xact_id() from (select from pgqueue.jobs where false for update) as none right join (select) as one on true"
+        with (
+            closing(PgQueue(original)) as queue,
+            psycopg.connect(make_conninfo(server.dsn, dbname="copy")) as of_the_copy,
+            psycopg.connect(original) as older,
+            psycopg.connect(original) as holder,
+        ):
+            worker(queue)
+            ((job,),) = ask(queue, "insert into pgqueue.jobs (task, args) values ('note', '{}') returning id")
+            of_the_copy.execute(use)
+            holder.execute("select 1")
+            with holder.transaction():
+                holder.execute(lock, [job])
+            assert queue.why(job).evidence["locked_by"] == holder.info.backend_pid
+            holder.rollback()
+
+            older.execute(use)
+            holder.execute(lock, [job])
+            holder.execute("prepare transaction 'one'")
+            holder.commit()
+            assert queue.why(job).evidence.get("locked_by") is None
+            older.rollback()
+            holder.autocommit = True
+            holder.execute("rollback prepared 'one'")
 
 
 BEHIND = Facts("ready", "default", "note", NOON, 0, 3, ahead=MOST_AHEAD)

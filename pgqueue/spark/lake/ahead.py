@@ -1,9 +1,9 @@
 """Reads small days in threads, before their turn: while one is sent by the database, another one is written or compared."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import TypeVar
 
@@ -33,20 +33,30 @@ def ahead(
     begun: deque[tuple[K, Future[T]]] = deque()
     with ThreadPoolExecutor(DAYS, thread_name_prefix="pgqueue-ahead") as threads:
         try:
-            yield _in_turn(lambda one: (one, threads.submit(read, one)), iter(wanted), begun)
+            yield _in_turn(threads, read, iter(wanted), begun)
         except BaseException:
             threads.shutdown(wait=False, cancel_futures=True)
-            while any(not reading.done() for _, reading in begun):
-                interrupt()
-                wait([reading for _, reading in begun], INTERRUPT_EVERY)
+            _end([reading for _, reading in begun], interrupt)
             raise
 
 
+def _end(reads: Sequence[Future[T]], interrupt: Callable[[], object]) -> None:
+    """Interrupt reads until they have ended, however often the user presses Ctrl-C meanwhile."""
+    while not all(reading.done() for reading in reads):
+        with suppress(KeyboardInterrupt):
+            interrupt()
+            wait(reads, INTERRUPT_EVERY)
+
+
 def _in_turn(
-    begin: Callable[[K], tuple[K, Future[T]]], rest: Iterator[K], begun: deque[tuple[K, Future[T]]]
+    threads: ThreadPoolExecutor,
+    read: Callable[[K], T],
+    rest: Iterator[K],
+    begun: deque[tuple[K, Future[T]]],
 ) -> Iterator[tuple[K, Callable[[], T]]]:
     while True:
-        begun.extend(map(begin, islice(rest, DAYS + 1 - len(begun))))
+        for one in islice(rest, DAYS + 1 - len(begun)):
+            begun.append((one, threads.submit(read, one)))
         if not begun:
             return
         one, reading = begun[0]

@@ -6,11 +6,12 @@ session is started.
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import date
 from threading import Lock
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
+import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
@@ -26,9 +27,6 @@ from pgqueue.store.pipeline import extract_where as where
 from pgqueue.store.pipeline import lake as plans
 from pgqueue.store.pipeline.extract_tables import TABLES
 from pgqueue.store.pipeline.lake import NOTHING_HIDDEN, Hidden
-
-if TYPE_CHECKING:
-    import adbc_driver_postgresql.dbapi as adbc
 
 MOST_ROWS = 1_000_000
 """A day with more rows is left to Spark, which reads it with all cores of all its machines."""
@@ -65,7 +63,8 @@ class Reader:
         """Have the reads that run in other threads fail."""
         with self._changes:  # no thread may close a connection meanwhile
             for connection in self._busy:
-                connection.adbc_cancel()
+                with suppress(adbc.Error):  # what waits on a lost connection fails by itself
+                    connection.adbc_cancel()
 
     def ended(self, day: date, *, since: int, below: int, dead: sql.Composable) -> pa.Table | None:
         """The jobs that ended on a day, in transactions from ``since`` to below ``below``, sorted as Spark would; None: too many bytes.
@@ -89,7 +88,7 @@ class Reader:
         return rows.sort_by([(name, "ascending") for name in ORDER])
 
     @contextmanager
-    def _connected(self) -> "Iterator[adbc.Connection]":
+    def _connected(self) -> Iterator[adbc.Connection]:
         """A connection that no other thread uses. If the block raises, it is of no more use."""
         try:
             connection = self._idle.pop()
