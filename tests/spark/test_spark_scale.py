@@ -17,10 +17,12 @@ from pgqueue import PgQueue
 from pgqueue.cli.own_schema import mark_of
 from pgqueue.cli.pipeline import scale as scaling
 from pgqueue.cli.pipeline.scale_plots import draw
+from pgqueue.errors import PipelineError
+from pgqueue.spark.made_up.days import Wish
 from pgqueue.spark.scale import in_duckdb
 from pgqueue.spark.scale import measure as scale_measure
 from pgqueue.spark.scale.agree import BOUND, MIDDLES, OUTERMOST, PERCENTILES, RANKS, Sketched, compare
-from pgqueue.spark.scale.scale import Scaled, Step
+from pgqueue.spark.scale.scale import Ground, Scaled, Step
 from pgqueue.store.made_up import scale as made_up
 from pgqueue.store.made_up.scale import Exact
 
@@ -82,6 +84,26 @@ def test_engines_that_disagree_end_the_command_with_1(dsn: str, monkeypatch: pyt
     assert told.exit_code == 1
     assert "they disagree: Spark: nothing is as it was" in told.stderr
     assert "THEY DISAGREE" in told.stdout
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_figures_of_a_size_stay_although_the_next_one_fails(
+    dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(ground: Ground, wish: Wish, _: object) -> Scaled:
+        if wish.rows == 20:
+            raise PipelineError("the disk is full")
+        ground.place.mkdir()
+        return Scaled(
+            rows=wish.rows, days=1, skew=None, steps=[], lake_files=1, lake_bytes=2, groups=3, percentiles=4, missed=0,
+            disagreements=[],
+        )  # fmt: skip
+
+    monkeypatch.setattr(scaling, "measure", measure)
+    told = pgqueue("--dsn", dsn, "pipeline", "scale", "--rows", "10,20", "--out", str(tmp_path / "new"))
+    assert "the disk is full" in told.stderr
+    kept = json.loads((tmp_path / "new" / "figures.json").read_text())
+    assert [one["rows"] for one in kept["sizes"]] == [10]
 
 
 def test_roll_ups_that_say_the_same_agree() -> None:

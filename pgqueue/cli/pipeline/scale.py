@@ -93,7 +93,7 @@ def sizes(value: str) -> list[int]:
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write plots and figures.json to this folder.",
+    help="Write plots and figures.json to this folder; the figures of a size as soon as it has ended.",
 )
 @json_option
 @click.pass_obj
@@ -116,14 +116,9 @@ def scale(
     if out is not None:
         plots.require()
     today = datetime.now(UTC).date()  # refuse values out of range now; the database decides the day later
-    figures = _measured(
-        settings, [Wish(rows=size, days=days, until=today, seed=seed, skew=skew) for size in rows]
-    )
+    wishes = [Wish(rows=size, days=days, until=today, seed=seed, skew=skew) for size in rows]
+    figures = _measured(settings, wishes, out)
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "figures.json").write_bytes(
-            msgspec.json.format(msgspec.json.encode(figures), indent=2) + b"\n"
-        )
         for path in draw(figures.sizes, out):
             click.echo(str(path), err=as_json)
     if as_json:
@@ -137,7 +132,8 @@ def scale(
         click.get_current_context().exit(1)
 
 
-def _measured(settings: Settings, wishes: Sequence[Wish]) -> Figures:
+def _measured(settings: Settings, wishes: Sequence[Wish], out: Path | None) -> Figures:
+    """Measure each size in turn; the figures so far are in the folder as soon as a size has ended."""
     from pgqueue.spark.session import session  # noqa: PLC0415 - PySpark is slow to import, so other errors come first
 
     date = datetime.now(UTC).isoformat(timespec="seconds")
@@ -146,9 +142,9 @@ def _measured(settings: Settings, wishes: Sequence[Wish]) -> Figures:
         _require_room(folder, max(wish.rows for wish in wishes))
         dsn = settings.dsn or opened.enter_context(embedded_server())
         progress = opened.enter_context(bar(STEPS * len(wishes)))
-        found: list[Scaled] = []
+        figures = Figures(date, __version__, session().version, os.cpu_count() or 1, [])
         for wish in wishes:
-            place = folder / str(len(found))
+            place = folder / str(wish.rows)
 
             def tell(name: str, rows: int = wish.rows) -> None:
                 progress.step(f"{rows:,}: {name}")
@@ -156,9 +152,16 @@ def _measured(settings: Settings, wishes: Sequence[Wish]) -> Figures:
             with _database(dsn) as database:
                 server = None if settings.dsn else _server(database)
                 ground = Ground(session(), database, place, server)
-                found.append(measure(ground, replace(wish, until=last_closed_day(database)), tell))
+                figures.sizes.append(measure(ground, replace(wish, until=last_closed_day(database)), tell))
             shutil.rmtree(place)
-        return Figures(date, __version__, session().version, os.cpu_count() or 1, found)
+            if out is not None:
+                _keep(figures, out / "figures.json")
+        return figures
+
+
+def _keep(figures: Figures, file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(msgspec.json.format(msgspec.json.encode(figures), indent=2) + b"\n")
 
 
 @contextmanager
