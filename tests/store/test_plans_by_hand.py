@@ -212,9 +212,9 @@ def test_promotion_goes_on_while_whole_batches_move_and_wakes_once() -> None:
 
     promoted, names = _told(
         upkeep.poll(),
-        [(whole, [], 1.0, False, False, None, None, False, None, [], [], [], [], [], False, [])],
-        [(whole - 1, [7], 1.0, True, False, None, None, False, None, [], [], [], [], [], False, [])],
-        [(0, [], 2.5, False, True, None, None, False, None, [], [], [], [], [], False, [])],
+        [(whole, [], 1.0, False, False, None, None, False, None, [], [], [], False, False, [])],
+        [(whole - 1, [7], 1.0, True, False, None, None, False, None, [], [], [], False, False, [])],
+        [(0, [], 2.5, False, True, None, None, False, None, [], [], [], False, False, [])],
         [],
     )
 
@@ -272,7 +272,7 @@ def test_a_beat_reads_no_more_than_the_jobs_that_are_known() -> None:
 
 def test_nobody_is_woken_where_nothing_became_ready() -> None:
     assert _told(
-        upkeep.poll(), [(0, [], None, False, False, None, None, False, None, [], [], [], [], [], False, [])]
+        upkeep.poll(), [(0, [], None, False, False, None, None, False, None, [], [], [], False, False, [])]
     )[1] == ["poll"]
     dead = _told(upkeep.reclaim(), [], GONE, [], BEHIND[:1], TAKEN[:1], [(1, "dead", None)], [])[1]
     assert dead[-1] == "forget_lost_workers"
