@@ -38,12 +38,14 @@ async def sleeper(queue: PgQueue, note: "Task[[], None]", running: Running) -> A
 
 
 async def asleep(queue: PgQueue, note: "Task[[], None]", worker: Worker) -> None:
-    """Wait until the worker listens: it has run a job, it listens, and it is on the list of sleepers."""
+    """Wait until the worker listens: it has run a job, it listens, it waits, and it is on the list of sleepers.
+
+    A busy worker waits, too, for some milliseconds. It is not on the list then, so that is asked last.
+    """
     await ended(queue, note.enqueue())
     listening = "select 1 from pg_stat_activity where datname = current_database() and query like 'listen%%' and state = 'idle'"
     await until(lambda: ask(queue, listening))
-    await until(lambda: ask(queue, "select 1 from pgqueue.workers where asleep"))
-    await until(lambda: worker.inspect().waits)
+    await until(lambda: worker.inspect().waits and ask(queue, "select 1 from pgqueue.workers where asleep"))
 
 
 def states(jobs: list[Job]) -> list[JobState]:
