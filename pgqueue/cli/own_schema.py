@@ -35,7 +35,8 @@ def own_schema(database: Database, command: str) -> Iterator[None]:
             yield
         finally:
             _drop(database, connection)
-            if not connection.closed:  # the next run may come before the server has noticed that this one has left
+            # The next run may come before the server has noticed that this one has left.
+            if not connection.closed:
                 connection.execute("select pg_advisory_unlock_all()")
 
 
