@@ -58,7 +58,7 @@ def mark_of(command: str) -> str:
 
 
 def make(connection: Connection, schema: str, command: str) -> None:
-    """Make the schema, empty, for this run alone. The connection holds the lock until it is closed."""
+    """Make the schema, empty, for this run alone. The connection holds the lock until it releases it or is closed."""
     mark = mark_of(command)
     alone = connection.execute("select pg_try_advisory_lock(hashtext(%s))", [mark]).fetchone()
     if alone != (True,):

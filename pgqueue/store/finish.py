@@ -145,7 +145,7 @@ def expire(*, limit: int = AT_ONCE, but: Sequence[int] = (), now: datetime | Non
     """End jobs as dead that were to be started by now and that no worker has.
 
     Args:
-        limit: at most how many; where so many are ended, there may be more.
+        limit: at most how many. If this number of jobs was ended, there may be more.
         but: jobs to leave alone.
         now: the instant; the database's own by default.
     """

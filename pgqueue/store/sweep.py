@@ -128,7 +128,7 @@ def missed_partition(error: BaseException) -> bool:
 def again_after_deadlock(run: Callable[[Plan[T]], T]) -> Callable[[Plan[T]], T]:
     """Run plans, and run one again that PostgreSQL rolled back since it and another transaction waited for each other.
 
-    As well one that ended a job while its day got a partition: :func:`missed_partition`.
+    A plan that ended a job while the day got its partition is run again, too: see :func:`missed_partition`.
     """
 
     def again(plan: Plan[T]) -> T:

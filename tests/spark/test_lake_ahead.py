@@ -28,6 +28,13 @@ class Reads:
             assert self._changed.wait_for(lambda: len(self.begun) >= count, 60)
 
 
+def press_ctrl_c(reads: Reads, found: Iterator[tuple[int, Callable[[], int]]]) -> None:
+    """An interrupt in the main thread, while all threads read."""
+    next(found)
+    reads.wait_for(DAYS)
+    raise KeyboardInterrupt
+
+
 @pytest.fixture
 def reads() -> Iterator[Reads]:
     made = Reads()
@@ -78,13 +85,8 @@ def test_after_an_error_of_the_caller_running_reads_are_interrupted_and_no_other
         for event in reads.released.values():
             event.set()
 
-    def fail(found: Iterator[tuple[int, Callable[[], int]]]) -> None:
-        next(found)
-        reads.wait_for(DAYS)
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt), ahead(reads, range(9), interrupt) as found:
-        fail(found)
+        press_ctrl_c(reads, found)
     assert sorted(reads.begun) == [0, 1]
 
 
@@ -99,11 +101,6 @@ def test_ctrl_c_again_and_again_does_not_leave_a_read_without_an_interrupt(reads
         for event in reads.released.values():
             event.set()
 
-    def fail(found: Iterator[tuple[int, Callable[[], int]]]) -> None:
-        next(found)
-        reads.wait_for(DAYS)
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt), ahead(reads, range(9), interrupt) as found:
-        fail(found)
+        press_ctrl_c(reads, found)
     assert len(tries) == 4

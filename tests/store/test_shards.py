@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 from databases import Copies, dsn_of
+from looking import until
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
@@ -157,9 +158,7 @@ async def test_a_worker_runs_the_jobs_of_all_shards_and_results_come_back(
     runner = asyncio.create_task(worker.run())
     assert [await one.aresult(30) for one in handles] == [n for n in range(9) for _ in "abc"]
     assert sum(one.parts.claims.size for one in worker.workers.values()) <= 6
-    async with asyncio.timeout(30):
-        while len(seen) < len(parents):  # noqa: ASYNC110 - the tasks tell nobody
-            await asyncio.sleep(0.01)
+    await until(lambda: len(seen) == len(parents))
     assert {apart for apart, _, _ in seen} == {0}, "it commits with the job's own transaction"
     assert sum(refused for _, refused, _ in seen) == 18, "each of nine keys lives on one of three shards"
     assert [await three.aresult(job_id, timeout=30) for _, _, job_id in seen] == [100] * 3
@@ -187,9 +186,7 @@ async def test_signals_reach_waiting_jobs_on_whichever_shard_they_are(three: PgQ
     assert not await three.asignal("order:1", "all", "again")
     worker = ShardedWorker(three, concurrency=6)
     runner = asyncio.create_task(worker.run())
-    async with asyncio.timeout(30):
-        while len(tokens) < 3:  # noqa: ASYNC110 - the tasks tell nobody
-            await asyncio.sleep(0.01)
+    await until(lambda: len(tokens) == 3)
     assert [await three.aresolve(tokens[one.id], 9) for one in handles] == [True] * 3
     assert [await one.aresult(30) for one in handles] == [[place, "text", 9] for place in range(3)]
     worker.stop()

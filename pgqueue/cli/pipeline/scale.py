@@ -142,9 +142,9 @@ def _measured(settings: Settings, wishes: Sequence[Wish], out: Path | None) -> F
         _require_room(folder, max(wish.rows for wish in wishes))
         dsn = settings.dsn or opened.enter_context(embedded_server())
         progress = opened.enter_context(bar(STEPS * len(wishes)))
-        figures = Figures(date, __version__, session().version, os.cpu_count() or 1, [])
+        found: list[Scaled] = []
         for wish in wishes:
-            place = folder / str(wish.rows)
+            place = folder / str(len(found))
 
             def tell(name: str, rows: int = wish.rows) -> None:
                 progress.step(f"{rows:,}: {name}")
@@ -152,8 +152,9 @@ def _measured(settings: Settings, wishes: Sequence[Wish], out: Path | None) -> F
             with _database(dsn) as database:
                 server = None if settings.dsn else _server(database)
                 ground = Ground(session(), database, place, server)
-                figures.sizes.append(measure(ground, replace(wish, until=last_closed_day(database)), tell))
+                found.append(measure(ground, replace(wish, until=last_closed_day(database)), tell))
             shutil.rmtree(place)
+            figures = Figures(date, __version__, session().version, os.cpu_count() or 1, found)
             if out is not None:
                 _keep(figures, out / "figures.json")
         return figures

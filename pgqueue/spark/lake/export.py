@@ -253,17 +253,15 @@ class _Exporter:
         self.lock.require_held()  # another export may have begun
         try:
             made = make()
-            if made is None:
-                return False
-            if made.files:
-                self.exported.append(self._commit(day, made))
+            exported = self._commit(day, made) if made and made.files else None
         except Exception as error:  # noqa: BLE001 - an error of one day must not stop the days after it
             _require_server(error, self.lock)
             self._note_failure(day, error)
             return True
-        if made.files:
-            tell(self.exported[-1])
-        return True
+        if exported is not None:
+            self.exported.append(exported)
+            tell(exported)
+        return made is not None
 
     def _note_failure(self, day: date, error: Exception) -> None:
         why = f"{self._unfit(day)}{in_a_line(error)}"

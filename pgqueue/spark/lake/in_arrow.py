@@ -81,7 +81,7 @@ class Reader:
         shape, asked = _asked(self._database, "ended", schema, wanted)
         try:
             with self._connected() as connection, closing(fetch_over(connection, asked)) as batches:
-                found = list(_fitting(map(shape.fitted, batches)))
+                found = list(map(shape.fitted, _of_a_small_day(batches)))
         except _TooManyBytes:
             return None
         rows = in_arrow(pa.Table.from_batches(found, schema), ENDED_SCHEMA, self._hidden)
@@ -129,11 +129,11 @@ def keep_deploys(database: Database, lake: Lake) -> None:
     lake.replace(DEPLOYS, pa.Table.from_pylist(rows, DEPLOY_SCHEMA))
 
 
-def _fitting(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches of a small day.
+def _of_a_small_day(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same batches.
 
     Raises:
-        _TooManyBytes: it is not small.
+        _TooManyBytes: the day is not small.
     """
     size = 0
     for batch in batches:

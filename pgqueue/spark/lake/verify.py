@@ -39,7 +39,6 @@ from pgqueue.store.pipeline.lake import Checksum, Contents, Known
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-
 UNREADABLE = re.compile(r"\[FAILED_READ_FILE.*|\[PATH_NOT_FOUND.*")
 """Spark's message for a file that cannot be read; several Python errors carry it."""
 
