@@ -111,7 +111,7 @@ class AlertBook:
         alert, error = told(entry.new, reading, judged, now), None
         if alert is not None:
             try:
-                entry.job_id = self._table.enqueue(job_of(alert, entry.new), now=now).id
+                entry.job_id = self._table.adding.enqueue(job_of(alert, entry.new), now=now).id
             except JobError as refused:
                 alert, error = None, storable_error(f"its task is not told: {refused}")
         entry.state = judged.state if error is None else judged.untold

@@ -116,7 +116,7 @@ class FlowControl:
             assert node.new.job is not None  # noqa: S101 - only given nodes that have one
             assert node.job is not None  # noqa: S101 - the same
             known = self._table.show(node.job.id) is not None
-            twin = self._table.holder(node.job.unique_key)
+            twin = self._table.adding.holder(node.job.unique_key)
             if twin is not None or not known:
                 said = spoken_node(node.new.name, node.new.job.task, node.place, node.job.id)
                 reasons.append(

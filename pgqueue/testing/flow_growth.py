@@ -52,7 +52,7 @@ class FlowGrowth:
         with self._all_or_nothing(own.flow):
             for addition in additions:
                 self._add(own, addition, now)
-            states = self._table.record(done.claim.worker_id, [done], keep=keep, now=now)
+            states = self._table.claims.record(done.claim.worker_id, [done], keep=keep, now=now)
             if not states:
                 raise no_longer_held(done.claim)
         return states
@@ -102,7 +102,7 @@ class FlowGrowth:
             yield
         except BaseException:
             self._flows.forget(flow.nodes[count:])
-            self._table.forget([node.job.id for node in flow.nodes[count:] if node.job is not None])
+            self._table.adding.forget([node.job.id for node in flow.nodes[count:] if node.job is not None])
             for one, values in kept:
                 for name, value in values.items():
                     setattr(one, name, value)

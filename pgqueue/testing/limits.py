@@ -91,7 +91,7 @@ class LimitBook:
                 row.new.queue if row.is_running else "",
                 row.new.lane or "",
                 running=1,
-                lost=int(self._table.is_lost(row, now)),
+                lost=int(self._table.claims.is_lost(row, now)),
                 waiting=0,
             )
             for row in self._held()

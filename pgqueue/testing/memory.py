@@ -30,8 +30,6 @@ T = TypeVar("T")
 
 ANSWERED = frozenset(
     {
-        "enqueue.enqueue",
-        "enqueue.enqueue_many",
         "control.show",
         "waiting.look",
         "why.why",
@@ -43,13 +41,13 @@ ANSWERED = frozenset(
         "control.retry",
         "control.run_now",
         "control.purge_dead",
-        "plans.next_claim",
-        "finish.record",
-        "leases.leave_without_jobs",
-        "crashes.start",
     }
 )
 """The plans that are answered, by name. The method of :class:`Table` with the last part of the name takes the arguments."""
+ADDING = frozenset({"enqueue.enqueue", "enqueue.enqueue_many"})
+"""Those that add jobs, which :class:`Adding` answers in the same way."""
+CLAIMS = frozenset({"plans.next_claim", "finish.record", "leases.leave_without_jobs", "crashes.start"})
+"""Those by which a worker claims jobs and records their ends, which :class:`Claims` answers in the same way."""
 CALENDAR = frozenset(
     f"{module}.{name}"
     for module, names in {
@@ -132,9 +130,11 @@ class Memory(Database):
         self._table = table = Table(self._limits, self._limiting)
         self._operations = Operations(table)
         self.flows = table.flows
-        calendar, limits = Calendar(table.enqueue, table.show), LimitBook(table)
+        calendar, limits = Calendar(table.adding.enqueue, table.show), LimitBook(table)
         self._answers: dict[str, object] = {
             **dict.fromkeys(ANSWERED, table),
+            **dict.fromkeys(ADDING, table.adding),
+            **dict.fromkeys(CLAIMS, table.claims),
             **dict.fromkeys(CALENDAR, calendar),
             **dict.fromkeys(NOTES, Notebook(table)),
             **dict.fromkeys(QUEUES, table.queues),
@@ -152,8 +152,7 @@ class Memory(Database):
 
     def take_reclaimed(self) -> list[Verdict]:
         """What was recorded of lost workers' jobs since the last call."""
-        reclaimed, self._table.reclaimed = self._table.reclaimed, []
-        return reclaimed
+        return self._table.claims.take_reclaimed()
 
     def run(self, plan: Plan[T], connection: object = None) -> T:  # noqa: ARG002 - there is no transaction to join
         """Answer a plan; where an operator asks, write down what changed."""

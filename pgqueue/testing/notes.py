@@ -35,7 +35,7 @@ class Notebook:
 
     def keep(self, claim: Claim, key: Key, value: str, *, now: datetime) -> bool:  # noqa: ARG002 - nothing asks when
         """Note a step's result or a checkpoint; False: the attempt no longer holds its job."""
-        if not self._table.holds(claim):
+        if not self._table.claims.holds(claim):
             return False
         self._notes.setdefault(claim.id, {})[key] = value
         return True
@@ -43,7 +43,9 @@ class Notebook:
     def report(self, reports: Sequence[Reported], *, now: datetime) -> None:
         """Note how far jobs are."""
         self._reports |= {
-            one.claim.id: (one.value, now, one.claim) for one in reports if self._table.holds(one.claim)
+            one.claim.id: (one.value, now, one.claim)
+            for one in reports
+            if self._table.claims.holds(one.claim)
         }
 
     def progress(self, job_id: int) -> Noted | None:

@@ -3,30 +3,17 @@
 No worker serves a queue in memory, so what is said of workers is that a drain runs the job.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
-from typing import NamedTuple
 
-from pgqueue.testing.flows import Edge, Flows, Node
-from pgqueue.testing.known_queues import KnownQueues
-from pgqueue.testing.lanes import Lanes
-from pgqueue.testing.mailbox import Mailbox
+from pgqueue.testing.around import Around
+from pgqueue.testing.flows import Edge, Node
 from pgqueue.testing.row import Row
 from pgqueue.values.flow import NodeState
 from pgqueue.values.job import AtEnd, JobState
 from pgqueue.values.limit import keys_of
 from pgqueue.values.limit_status import keys_under
 from pgqueue.values.why_facts import MOST_NAMED, Facts, HeldPlace, LimitFacts, NodeFacts, opens_in
-
-
-class Around(NamedTuple):
-    """What a job in memory has around it: the other jobs, the queues, the limits, the flows, the signals."""
-
-    rows: Mapping[int, Row]
-    queues: KnownQueues
-    lanes: Lanes
-    flows: Flows
-    mailbox: Mailbox
 
 
 def facts_of(around: Around, row: Row, now: datetime) -> Facts:

@@ -30,7 +30,7 @@ from pgqueue.errors import (
 from pgqueue.store import control, enqueue
 from pgqueue.store.plan import Plan
 from pgqueue.testing import Clock, Memory, adrain, drain, eager, in_database, in_memory, in_transaction
-from pgqueue.testing.table import Table
+from pgqueue.testing.adding import Adding
 from pgqueue.values.job import Enqueued, NewJob
 from pgqueue.worker.worker import Worker
 
@@ -265,14 +265,14 @@ def test_a_plan_that_somebody_decorated_is_answered_as_it_was(
 
 def test_threads_are_answered_one_after_the_other(app: PgQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     both_inside, met = threading.Barrier(2), []
-    enqueue = Table.enqueue
+    enqueue = Adding.enqueue
 
-    def meets_another(table: Table, job: NewJob, **given: Any) -> Enqueued:
+    def meets_another(adding: Adding, job: NewJob, **given: Any) -> Enqueued:
         with suppress(threading.BrokenBarrierError):
             met.append(both_inside.wait(0.2))
-        return enqueue(table, job, **given)
+        return enqueue(adding, job, **given)
 
-    monkeypatch.setattr(Table, "enqueue", meets_another)
+    monkeypatch.setattr(Adding, "enqueue", meets_another)
 
     @app.task
     def send() -> None: ...

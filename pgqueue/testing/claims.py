@@ -1,0 +1,186 @@
+"""Who holds which job in memory: answers the plans by which a worker claims a job, starts it, and records how it ended."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+import msgspec
+
+from pgqueue.store.ending import States
+from pgqueue.store.leases import WorkerInfo
+from pgqueue.testing.around import Around
+from pgqueue.testing.plans import Found
+from pgqueue.testing.row import Row
+from pgqueue.values.crashes import Begun
+from pgqueue.values.job import ENDED, AtEnd, AttemptError, Claim, JobState
+from pgqueue.values.lease import LEASE
+from pgqueue.values.limiting import Limiting
+from pgqueue.values.serving import Serving
+from pgqueue.values.shares import Split
+from pgqueue.values.verdict import (
+    Again,
+    Cancelled,
+    Died,
+    Returned,
+    Succeeded,
+    Unknown,
+    Verdict,
+    Waits,
+    as_recorded,
+    expired_words,
+    lost,
+)
+
+NOT_HELD = ENDED | {JobState.READY}
+"""States in which a job counts under no limit."""
+
+
+class Claims:
+    """The claims of workers, and the leases under which they hold them."""
+
+    def __init__(self, around: Around, limiting: Callable[[], Mapping[str, Limiting | None]]) -> None:
+        """Begin with no worker.
+
+        Args:
+            around: the jobs, and what they have around them.
+            limiting: returns which limits each task has.
+        """
+        self._rows = around.rows
+        self._queues = around.queues
+        self._lanes = around.lanes
+        self._flows = around.flows
+        self._mailbox = around.mailbox
+        self._limiting = limiting
+        self._leases: dict[UUID, datetime] = {}
+        self._reclaimed: list[Verdict] = []
+
+    def next_claim(
+        self,
+        worker: WorkerInfo,
+        served: Serving,
+        split: Split | None,
+        lanes: object,  # noqa: ARG002 - of PostgreSQL
+        *,
+        now: datetime,
+    ) -> Found:
+        """Take back what was lost, put in line what is due, and claim the next job."""
+        self._leases[worker.id] = now + LEASE
+        self._expire(now)
+        self._reclaim(now)
+        self._mailbox.admit_lapsed(now=now)
+        for row in self._rows.values():
+            if row.state is JobState.SCHEDULED and row.run_at <= now:
+                row.state, row.run_at, row.place_at = JobState.READY, row.place_at or row.run_at, None
+        ready = [row for row in self._rows.values() if row.state is JobState.READY]
+        running = self._lanes.running(row for row in self._rows.values() if row.state not in NOT_HELD)
+        plain = self._lanes.let_without_lane(ready, running, now)
+        self._queues.age(plain, now)
+        line = self._turn({row.new.queue for row in plain}, served, split)
+        if line is not None:
+            first = min((row for row in plain if row.new.queue == line), key=lambda row: row.place)
+            self._lanes.started(first, now)
+            return Found(first.claimed(worker.id, now), self._queues.timeouts())
+        heads = self._lanes.heads(ready, running, now)
+        line = self._turn(heads.keys(), served, split)
+        chosen = None if line is None else self._lanes.choose(line, heads[line], now).claimed(worker.id, now)
+        return Found(chosen, self._queues.timeouts())
+
+    def leave_without_jobs(self, worker: UUID) -> None:
+        """Forget a worker that holds nothing."""
+        self._leases.pop(worker, None)
+
+    def record(self, worker: UUID, verdicts: Sequence[Verdict], *, keep: bool, now: datetime) -> States:
+        """Record verdicts on jobs that the worker still holds; the ids of those."""
+        done: States = {}
+        for verdict in verdicts:
+            if verdict.claim.worker_id == worker and self.holds(verdict.claim):
+                row = self._rows[verdict.claim.id]
+                self._record(row, verdict, now)
+                done[row.id] = row.state
+                if row.state.ended:
+                    self._flows.ended(row, now, skipped=isinstance(verdict, Cancelled) and verdict.skipped)
+                if row.state is JobState.SUCCEEDED and not keep and row.id not in self._flows:
+                    del self._rows[row.id]
+        return done
+
+    def start(self, claim: Claim, *, now: datetime) -> Begun | None:  # noqa: ARG002 - nothing asks when
+        """Note that an attempt of a suspect starts; None: it no longer holds its job."""
+        if not self.holds(claim):
+            return None
+        row = self._rows[claim.id]
+        row.started_fence = row.fence
+        since_revival = row.errors[max(0, len(row.errors) - (row.attempts - 1)) :]
+        return Begun(sum(error.crashed for error in since_revival))
+
+    def holds(self, claim: Claim) -> bool:
+        """Whether an attempt holds its job."""
+        row = self._rows.get(claim.id)
+        if row is None or row.state is not JobState.RUNNING:
+            return False
+        return (row.worker_id, row.fence) == (claim.worker_id, claim.fence)
+
+    def is_lost(self, row: Row, now: datetime) -> bool:
+        """Whether a worker holds the job whose lease has passed."""
+        return row.worker_id is not None and self._leases.get(row.worker_id, now) <= now
+
+    def take_reclaimed(self) -> list[Verdict]:
+        """What was recorded of lost workers' jobs since the last call."""
+        reclaimed, self._reclaimed = self._reclaimed, []
+        return reclaimed
+
+    def _turn(self, waiting: Collection[str], served: Serving, split: Split | None) -> str | None:
+        """The queue whose turn it is, of those in which jobs wait."""
+        queues = served.filtered(sorted(waiting) if served.is_open else served.names)
+        return self._queues.turn(queues, {*waiting}, split)
+
+    def _expire(self, now: datetime) -> None:
+        """End the jobs that were not started in time."""
+        late = {JobState.BLOCKED, JobState.SCHEDULED, JobState.READY}
+        for row in [row for row in self._rows.values() if row.expires_at is not None]:
+            if row.state in late and row.expires_at is not None and row.expires_at <= now:
+                row.note(AttemptError(0, "Expired", expired_words(str(row.expires_at))), now)
+                row.end(JobState.DEAD, now)
+                row.reason = "expired"
+                self._flows.ended(row, now)
+
+    def _record(self, row: Row, verdict: Verdict, now: datetime) -> None:
+        if isinstance(verdict, Again | Cancelled | Died | Succeeded) and verdict.error is not None:
+            row.note(verdict.error, now)
+        match verdict:
+            case Succeeded(seconds=seconds, result=result):
+                row.end(JobState.SUCCEEDED, now, seconds=seconds)
+                row.result = result
+            case Cancelled():
+                row.end(JobState.CANCELLED, now)
+            case _ if row.cancel_requested:
+                row.end(JobState.CANCELLED, now)
+            case Waits(awaited=awaited):
+                self._mailbox.wait(row, awaited, now=now)
+            case Died(seconds=seconds, reason=reason):
+                row.end(JobState.DEAD, now, seconds=seconds)
+                row.reason = reason
+                row.attempts -= reason == "expired"
+            case Again(delay=delay) | Returned(delay=delay) | Unknown(delay=delay):
+                place, row.run_at = row.run_at, row.run_at if delay is None else now + delay
+                row.wait(JobState.SCHEDULED if delay else JobState.READY)
+                limiting = self._limiting().get(row.new.task)
+                if row.new.lane is not None and limiting is not None and limiting.ordered:
+                    row.place_at, row.run_at = (place, row.run_at) if delay else (None, place)
+                row.attempts -= isinstance(verdict, Returned | Unknown)
+
+    def _reclaim(self, now: datetime) -> None:
+        """End the claims of workers whose lease has passed."""
+        self._leases = {worker: until for worker, until in self._leases.items() if until >= now}
+        for row in self._rows.values():
+            if row.state is not JobState.RUNNING or row.worker_id in self._leases:
+                continue
+            assert row.worker_id is not None  # noqa: S101 - a running job's
+            claim = msgspec.structs.replace(row.claim(row.worker_id, now), args="{}")
+            seconds = 0.0 if row.started_at is None else (now - row.started_at).total_seconds()
+            suspect = bool((row.at_end or 0) & AtEnd.SUSPECT)
+            verdict = lost(claim, seconds=seconds, crashed=not suspect or row.started_fence == row.fence)
+            row.at_end = (row.at_end or 0) | AtEnd.SUSPECT
+            self._record(row, verdict, now)
+            self._reclaimed.append(as_recorded(verdict, row.state))
+            if row.state.ended:
+                self._flows.ended(row, now)
