@@ -35,6 +35,7 @@ from pgqueue.store.plan import Plan, arun, run
 from pgqueue.store.pools import Pools, ataken, taken
 from pgqueue.store.session import (
     NO_SETTINGS,
+    POOLED,
     ended_if_idle,
     settings_after,
     startup_options,
@@ -280,7 +281,7 @@ class Database:
 
     def verified(self) -> OwnConnection:
         """A new connection, on which the schema was checked as :meth:`verify` does."""
-        connection = self.connect()
+        connection = self.connect(settings=POOLED)
         self._unknown_settings |= settings_after(connection.info.server_version)
         try:
             run(self._verification(), connection.steps(self.catalogue))
@@ -293,7 +294,7 @@ class Database:
 
     async def averified(self) -> OwnAsyncConnection:
         """As :meth:`verified`, awaited."""
-        connection = await self.aconnect()
+        connection = await self.aconnect(settings=POOLED)
         self._unknown_settings |= settings_after(connection.info.server_version)
         try:
             await arun(self._verification(), connection.steps(self.catalogue))

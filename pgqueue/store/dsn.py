@@ -15,6 +15,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import PoolTimeout
 
 from pgqueue.errors import ConfigurationError, ConnectionFailed, DatabaseError
+from pgqueue.store.session import refused_by_pooler
 
 DSN_SETTINGS = ("PGQUEUE_DSN", "DATABASE_URL")
 DIRECT_DSN_SETTING = "PGQUEUE_DIRECT_DSN"
@@ -173,7 +174,7 @@ def _remedy(error: psycopg.OperationalError, settings: str) -> str:
     missing = _NO_DATABASE.search(str(error))
     if missing is not None:
         return f"create it with `createdb {missing['name']}`, or check {settings}"
-    if "startup parameter" in str(error):  # PgBouncer's message for settings that it does not support
+    if refused_by_pooler(str(error)):
         return "this is a connection pooler: say so with PgQueue(behind_pooler=True) or --behind-pooler"
     if "FATAL:" in str(error):  # the server answered
         return f"check {settings}"

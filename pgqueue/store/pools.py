@@ -7,12 +7,14 @@ a caller takes a connection that the server has closed, the pool replaces it: th
 import asyncio
 import os
 import threading
+from collections.abc import Mapping
 from typing import Any, Protocol, TypeAlias
 from weakref import WeakKeyDictionary, WeakSet
 
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from pgqueue.store.connection import OwnAsyncConnection, OwnConnection
+from pgqueue.store.session import POOLED
 
 AwaitablePools: TypeAlias = WeakKeyDictionary[
     asyncio.AbstractEventLoop, AsyncConnectionPool[OwnAsyncConnection]
@@ -34,8 +36,8 @@ class Source(Protocol):
     def dsn(self) -> str:
         """The database's DSN."""
 
-    def connect_options(self, dsn: str) -> dict[str, Any]:
-        """The options with which connections are made."""
+    def connect_options(self, dsn: str, settings: Mapping[str, str]) -> dict[str, Any]:
+        """The options with which connections are made that start with these settings."""
 
     def verified(self) -> OwnConnection:
         """A connection for a new pool, to a database that has the tables."""
@@ -87,7 +89,7 @@ class Pools:
                 self._pool = ConnectionPool(
                     dsn,
                     connection_class=OwnConnection,
-                    kwargs=self._source.connect_options(dsn) | {"made": [first]},
+                    kwargs=self._source.connect_options(dsn, POOLED) | {"made": [first]},
                     min_size=0,
                     max_size=self.size,
                     timeout=self._wait,
@@ -109,7 +111,7 @@ class Pools:
             pool = self._pools[loop] = AsyncConnectionPool(
                 dsn,
                 connection_class=OwnAsyncConnection,
-                kwargs=self._source.connect_options(dsn) | {"made": [first]},
+                kwargs=self._source.connect_options(dsn, POOLED) | {"made": [first]},
                 min_size=0,
                 max_size=self.size,
                 timeout=self._wait,

@@ -52,6 +52,15 @@ PLANNER: Mapping[str, str] = {
 }
 """Additional settings of a worker's connections."""
 
+POOLED: Mapping[str, str] = {"jit": "off"}
+"""The settings of a pool's connections, which may run other statements, too: those of ``ctx.transaction()``.
+
+Our statements end within milliseconds. To compile one takes the server 25 ms, and it compiles each one whose estimated cost is
+high, as it is for tables without statistics. A pooler that does not know startup options gets none.
+"""
+_OF_POOLERS = ("startup parameter", "command-line options")
+"""What PgBouncer and others say of startup options that they do not know."""
+
 NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -73,8 +82,15 @@ def settings_after(version: int) -> frozenset[str]:
 
 
 def unknown_settings(message: str, settings: Mapping[str, str]) -> frozenset[str]:
-    """The settings that an older server's message names as unknown."""
+    """The settings that an older server's message names as unknown; where a pooler refuses them all, those that a pool can do without."""
+    if refused_by_pooler(message):
+        return frozenset(POOLED) & settings.keys()
     return frozenset(name for name in settings if f'"{name}"' in message)
+
+
+def refused_by_pooler(message: str) -> bool:
+    """Whether an error's message says that a pooler does not know startup options."""
+    return any(words in message for words in _OF_POOLERS)
 
 
 def _escaped(value: str) -> str:

@@ -108,11 +108,13 @@ def poll(
 
 
 @plan
-def arrive(worker: WorkerInfo, lease: timedelta, *, now: datetime | None = None) -> Steps[Polled]:
+def arrive(
+    worker: WorkerInfo, lease: timedelta, *, seldom: bool = False, now: datetime | None = None
+) -> Steps[Polled]:
     """Renew a worker's lease, or register it; then poll. A take or a drain does this before each look."""
     if not (yield from renew(worker.id, lease, now=now)):
         yield from register(worker, lease, now=now)
-    return (yield from poll(now=now))
+    return (yield from poll(seldom=seldom, now=now))
 
 
 @plan(transaction=True)

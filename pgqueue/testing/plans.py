@@ -51,12 +51,13 @@ def next_claim(
     """
     while (yield from finish.expire(now=now)):
         pass
-    polled = yield from upkeep.arrive(worker, LEASE, now=now)
+    polled = yield from upkeep.arrive(worker, LEASE, seldom=True, now=now)
     while polled.wait_in == 0 and (yield from signals.admit_due(now=now)).handled:
         pass
     while polled.flow_work and (yield from following.work(now=now)):
         pass
-    yield from queues.age(now=now)
+    if "age" in polled.seldom:
+        yield from queues.age(now=now)
     claims = yield from claim.look(worker.id, served, 1, portions=Portions(), split=split, now=now)
     lanes.learn(limited=polled.limited, weighted=polled.weighted, seen=polled.in_lanes)
     if not claims and (polled.in_lanes or polled.limited):

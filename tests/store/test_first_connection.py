@@ -87,6 +87,18 @@ async def test_settings_that_the_server_does_not_know_are_left_out_after_the_fir
     assert sent == known & set(OWN)
 
 
+async def test_a_pool_compiles_no_statement_also_after_a_transaction_that_did(queue: PgQueue) -> None:
+    """Servers with LLVM compile what the planner holds to be long: 25 ms for each of our statements on tables without statistics."""
+    with queue.database.transaction() as first:
+        first.execute("set jit = on")
+    with queue.database.pooled() as same, queue.database.pooled() as second:
+        found = [one.execute("show jit").fetchone() for one in (same, second)]
+    async with queue.database.apooled() as third, queue.database.apooled() as fourth:
+        found += [await (await one.execute("show jit")).fetchone() for one in (third, fourth)]
+    await queue.aclose()
+    assert found == [("off",)] * 4
+
+
 def test_a_setting_is_left_out_before_the_version_that_brought_it() -> None:
     assert settings_after(13_00_22) == NEW_SETTINGS
     assert settings_after(14_00_00) == {"transaction_timeout"}
@@ -103,10 +115,10 @@ async def test_a_connection_that_is_lost_while_the_schema_is_checked_is_a_failed
         ask(dsn, "select pg_terminate_backend(%s, 5000)", opened.info.backend_pid)
         return opened
 
-    async def alost() -> Any:
-        return lost(await aconnect())
+    async def alost(**given: Any) -> Any:
+        return lost(await aconnect(**given))
 
-    monkeypatch.setattr(queue.database, "connect", lambda: lost(connect()))
+    monkeypatch.setattr(queue.database, "connect", lambda **given: lost(connect(**given)))
     monkeypatch.setattr(queue.database, "aconnect", alost)
     with pytest.raises(ConnectionFailed, match="the connection was lost") as verified:
         queue.database.verify()

@@ -189,6 +189,17 @@ async def test_a_worker_that_is_not_told_of_the_pooler_refuses_to_start_and_says
             await worker.run()
 
 
+@pytest.mark.parametrize("kind", ["blocking", "awaitable"])
+async def test_a_program_that_only_enqueues_need_not_be_told_of_the_pooler(pooler: str, kind: str) -> None:
+    """Its connections ask for a setting that the pooler does not know, and do without it."""
+    queue = PgQueue(pooler)
+    task = square(queue)
+    job = task.enqueue(1) if kind == "blocking" else await task.aenqueue(1)
+    assert [one.id for one in await queue.ajobs()] == [job.id]
+    await queue.aclose()
+    queue.close()
+
+
 def settings_of(dsn: str) -> set[tuple[str, str]]:
     """Every setting that a new connection has, but for those that name it."""
     with psycopg.connect(dsn, application_name="any") as other:
