@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from pgqueue.cli.log_writer import LogWriter
 from pgqueue.middleware.logging_context import add_fields
 
 _ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -104,11 +105,19 @@ def configure(level: str, form: str = "text") -> None:
         level: the lowest level.
         form: one of :data:`FORMATS`.
     """
-    handler = logging.StreamHandler()
+    handler = _to_stderr()
     handler.setFormatter(FORMATS[form]())
     handler.addFilter(add_fields)
     handler.addFilter(_add_trace)
     logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
+def _to_stderr() -> logging.Handler:
+    """Writes to the descriptor of stderr, if it has one: a test may have put a text in its place."""
+    try:
+        return LogWriter(sys.stderr.fileno())
+    except (AttributeError, OSError, ValueError):
+        return logging.StreamHandler()
 
 
 def _add_trace(record: logging.LogRecord) -> bool:

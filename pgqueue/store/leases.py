@@ -8,7 +8,7 @@ wins: a worker that is told its lease is lost has lost every claim, and one that
 
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
@@ -68,12 +68,10 @@ class Heard(msgspec.Struct, frozen=True):
 
     Attributes:
         ask: what it is asked to do.
-        to_cancel: which of its jobs are to be cancelled.
         stacks: of which of its jobs a program asks for the stack.
     """
 
     ask: Ask
-    to_cancel: Sequence[int] = ()
     stacks: Sequence[int] = ()
 
 
@@ -166,28 +164,27 @@ def leave_without_jobs(worker: UUID) -> Steps[None]:
 def beat(
     worker: UUID,
     lease: timedelta,
-    known: Sequence[int],
     *,
-    health: WorkerHealth = NOT_SAID,
+    health: Callable[[], WorkerHealth] = WorkerHealth,
     doing: Doing | None = None,
     now: datetime | None = None,
 ) -> Steps[Heard | None]:
     """Renew the lease, and hear what there is to hear; None: the lease is lost, and every claim with it.
 
+    It reads no job, so no lock on the jobs keeps a worker from its lease.
+
     Args:
         worker: whose.
         lease: for how long from now.
-        known: every job the worker knows to be in its name.
-        health: how the worker is.
+        health: returns how the worker is; asked at each try, since it says how long ago things were.
         doing: what it does.
         now: the instant of the beat; the database's own by default.
     """
-    row = yield from _renewed(worker, lease, health, doing, now)
+    row = yield from _renewed(worker, lease, health(), doing, now)
     if row is None:
         return None
     *asked, stacks = row
-    to_cancel = (yield from cancel_requests(worker, known)) if known else ()
-    return Heard(asked_of(asked), to_cancel, tuple(stacks))
+    return Heard(asked_of(asked), tuple(stacks))
 
 
 @plan

@@ -22,6 +22,9 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
+import psycopg
+
+from pgqueue.errors import ConnectionFailed
 from pgqueue.store import leases
 from pgqueue.store.stacks import answer
 from pgqueue.values.health import WorkerHealth
@@ -140,8 +143,9 @@ class Heartbeat:
         """Renew the lease, and do what there is to do; if it is lost, drop everything and register again."""
         current = self.id
         doing = self._slots.doing()
-        plan = leases.beat(current, self._lease, self._runners.known(), health=self._health(), doing=doing)
-        heard = await self._connection.run(plan)
+        heard = await self._connection.run(
+            leases.beat(current, self._lease, health=self._health, doing=doing)
+        )
         if self._leaving or self.id != current:  # another beat has found the lease lost, and has registered
             return
         if heard is None:
@@ -156,11 +160,27 @@ class Heartbeat:
             self._signals.call(self._signals.look.set)
             return
         self.renewed_at = time.monotonic()
-        if heard.to_cancel:
-            self._runners.cancel(heard.to_cancel)
         self._slots.obey(heard.ask)
+        await self._cancel_as_asked()
         if heard.stacks:
             await self._say_stacks(heard.stacks)
+
+    async def _cancel_as_asked(self) -> None:
+        """Cancel the jobs that callers asked to cancel. If the jobs are locked, the next beat asks again: the lease does not wait."""
+        if not (known := self._runners.known()):
+            return
+        try:
+            asked = await self._connection.once(
+                leases.cancel_requests(self.id, known), bound=self._lease.total_seconds() / 10
+            )
+        except (psycopg.Error, ConnectionFailed) as error:
+            log.warning(
+                "the worker could not read which jobs are to be cancelled; its next heartbeat asks again",
+                extra={"error": str(error).partition("\n")[0]},
+            )
+        else:
+            if asked:
+                self._runners.cancel(asked)
 
     async def _say_stacks(self, jobs: Sequence[int]) -> None:
         """Answer where jobs are in their code. A failure does not cost the lease."""

@@ -9,6 +9,7 @@ import asyncio
 import statistics
 import sys
 import sysconfig
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -29,6 +30,8 @@ log = worker_log()
 
 LOOKS = 4
 """The loop is asked this many times within the seconds after which it counts as blocked."""
+SAID_WITHIN = 0.1
+"""Seconds for which the watch waits for the log."""
 DEEPEST = 12
 """At most this many lines of the stack are logged."""
 RUNS = (Executor.run.__code__, batches.run.__code__)
@@ -132,9 +135,9 @@ class Watch:
         late = time.monotonic() - due
         if late < self._after:
             return True
-        log.warning(
+        _say(
             "this process did not run for a while: it was stopped, or code held the GIL",
-            extra={"seconds": round(late, 1)},
+            seconds=round(late, 1),
         )
         return False
 
@@ -142,15 +145,13 @@ class Watch:
         if self.blocked is None:
             self.blocks += 1
             self.blocked = look(self._signals.thread, self._signals.loop, since)
-            log.warning(
+            _say(
                 "the event loop is blocked: use await, a plain function or asyncio.to_thread for what waits or computes",
-                extra={
-                    "job": self.blocked.job,
-                    "task": self.blocked.task,
-                    "where": self.blocked.where,
-                    "seconds": round(time.monotonic() - since, 1),
-                    "stack": " < ".join(reversed(self.blocked.stack)),
-                },
+                job=self.blocked.job,
+                task=self.blocked.task,
+                where=self.blocked.where,
+                seconds=round(time.monotonic() - since, 1),
+                stack=" < ".join(reversed(self.blocked.stack)),
             )
         try:
             await self._runners.while_blocked(self._connection)
@@ -159,16 +160,23 @@ class Watch:
 
     def _end(self, seconds: float) -> None:
         assert self.blocked is not None  # noqa: S101 - for the type checker
-        log.warning(
+        _say(
             "the event loop turns again",
-            extra={
-                "job": self.blocked.job,
-                "task": self.blocked.task,
-                "where": self.blocked.where,
-                "seconds": round(seconds, 1),
-            },
+            job=self.blocked.job,
+            task=self.blocked.task,
+            where=self.blocked.where,
+            seconds=round(seconds, 1),
         )
         self.blocked = None
+
+
+def _say(message: str, **fields: object) -> None:
+    """Log a warning, in a thread of its own: where the log is what blocks the loop, it would block the heartbeat, too."""
+    said = threading.Thread(
+        target=log.warning, args=(message,), kwargs={"extra": fields}, name="pgqueue-watch-log", daemon=True
+    )
+    said.start()
+    said.join(SAID_WITHIN)
 
 
 def look(thread: int | None, loop: asyncio.AbstractEventLoop | None, since: float) -> Blocked:

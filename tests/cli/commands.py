@@ -108,6 +108,10 @@ class Process:
         assert self._popen.stderr is not None
         return self._popen.stderr.read()
 
+    def code(self, *, within: float) -> int:
+        """Wait for the end without reading the log; its exit code."""
+        return self._popen.wait(within)
+
     def ended(self) -> int:
         """Wait for the end; its exit code."""
         self.rest()
@@ -115,12 +119,12 @@ class Process:
 
 
 @contextmanager
-def started(*words: str, dsn: str, folder: Path) -> Iterator[Process]:
+def started(*words: str, dsn: str, folder: Path, stderr: int = subprocess.PIPE) -> Iterator[Process]:
     """Start the command in a folder where ``shop.py`` is; it is ended with the block."""
     command = ["-m", "pgqueue", "--app", "shop:queue", *words]
     env = os.environ | {"PGQUEUE_DSN": dsn}
     (folder / "shop.py").write_text(SHOP)
-    with Program(command, cwd=folder, env=env, stderr=subprocess.PIPE) as popen:
+    with Program(command, cwd=folder, env=env, stderr=stderr) as popen:
         try:
             yield Process(popen)
         finally:

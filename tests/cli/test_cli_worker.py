@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,24 @@ def test_the_log_names_app_and_tasks_and_has_a_line_for_the_job(dsn: str, shop: 
         assert " info pgqueue.jobs job succeeded job=1 task=shop.send queue=mail attempt=1 seconds=0." in line
         worker.signal(signal.SIGTERM)
         assert worker.ended() == 0
+
+
+def test_a_log_that_no_program_reads_stops_neither_jobs_nor_the_end_of_the_worker(
+    dsn: str, shop: Path, queue: PgQueue
+) -> None:
+    reads, writes = os.pipe()
+    os.set_blocking(writes, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writes, b"x" * 4096)  # as if a program before it had filled the pipe
+    os.set_blocking(writes, True)
+    enqueue(dsn, "shop.send", '{"order_id": 42}')
+    with started("worker", dsn=dsn, folder=shop, stderr=writes) as worker:
+        assert queue.result(1, timeout=60) == "sent 42"
+        worker.signal(signal.SIGTERM)
+        assert worker.code(within=30) == 0
+    os.close(writes)
+    os.close(reads)
 
 
 def test_the_lines_of_jobs_can_be_left_out(dsn: str, shop: Path, queue: PgQueue) -> None:

@@ -206,7 +206,7 @@ def test_an_expired_lease_cannot_be_extended(queue: PgQueue, dsn: str) -> None:
     late = now + LEASE + timedelta(microseconds=1)
     do(queue, upkeep.reclaim(now=late))
     assert do(queue, leases.renew(worker, LEASE, now=late)) is None
-    assert do(queue, leases.beat(worker, LEASE, [], now=late)) is None
+    assert do(queue, leases.beat(worker, LEASE, now=late)) is None
     assert ask(dsn, "select * from pgqueue.workers") == []
 
 

@@ -62,7 +62,7 @@ def test_every_beat_holds_the_lease_from_then_on(queue: PgQueue, dsn: str) -> No
     claimed(queue, worker)
     for beat in range(1, 5):
         at = now + beat * LEASE
-        assert do(queue, leases.beat(worker, LEASE, [handle.id], now=at)) is not None
+        assert do(queue, leases.beat(worker, LEASE, now=at)) is not None
         assert do(queue, upkeep.reclaim(now=at + LEASE)) == {}
     assert do(queue, upkeep.reclaim(now=at + LEASE + A_MOMENT)) == {handle.id: JobState.READY}
 

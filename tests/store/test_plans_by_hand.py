@@ -201,7 +201,7 @@ def test_nothing_is_claimed_where_nothing_is_served() -> None:
 
 
 def test_a_lost_lease_asks_for_nothing_more() -> None:
-    beat, names = _told(leases.beat(worker_info().id, MINUTE, [1]), [])
+    beat, names = _told(leases.beat(worker_info().id, MINUTE), [])
 
     assert beat is None
     assert names == ["renew"]
@@ -257,12 +257,11 @@ def test_a_worker_one_of_whose_jobs_is_locked_is_not_forgotten() -> None:
     assert names[-1] == "end"
 
 
-def test_a_beat_reads_no_more_than_the_jobs_that_are_known() -> None:
+def test_a_beat_reads_no_job_and_a_comparison_those_that_are_not_known() -> None:
     worker = worker_info().id
 
     nothing: list[Row] = [(None, None, None, None, None, None, [])]
-    assert _told(leases.beat(worker, MINUTE, []), nothing)[1] == ["renew"]
-    assert _told(leases.beat(worker, MINUTE, [1]), nothing, [])[1] == ["renew", "cancel_requests"]
+    assert _told(leases.beat(worker, MINUTE), nothing)[1] == ["renew"]
     assert _told(claim.return_unknown(worker, [1]), [], [(2, 1, 1, 25)], [(2, "ready")])[1] == [
         "allow_full_reads",
         "unknown_claims",

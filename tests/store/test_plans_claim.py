@@ -242,16 +242,14 @@ async def test_what_the_worker_does_not_know_of_is_returned_unspent(ask: Ask) ->
     assert (returned.state, returned.attempts, returned.worker_id) == (JobState.READY, 0, None)
 
 
-async def test_a_beat_brings_the_wishes_to_cancel_and_only_the_workers_own(ask: Ask) -> None:
+async def test_a_worker_reads_the_wishes_to_cancel_its_own_jobs_and_no_others(ask: Ask) -> None:
     await ask(adding(new_job(), new_job()))
     (mine,) = await ask(taking(count=1))
     (other,) = await ask(taking(count=1))
     for one in (mine, other):
         await ask(control.cancel(one.id, now=NOON))
 
-    heard = await ask(leases.beat(mine.worker_id, LEASE, [mine.id], now=NOON))
-    assert heard is not None
-    assert heard.to_cancel == [mine.id]
+    assert await ask(leases.cancel_requests(mine.worker_id, [mine.id, other.id])) == [mine.id]
     assert await ask(leases.cancel_requests(other.worker_id, [mine.id, other.id])) == [other.id]
 
 
@@ -259,7 +257,7 @@ async def test_a_beat_after_the_lease_is_lost_changes_nothing(ask: Ask) -> None:
     taken = await ask(running())
     await ask(leases.leave(taken.worker_id))
 
-    assert await ask(leases.beat(taken.worker_id, LEASE, [], now=NOON)) is None
+    assert await ask(leases.beat(taken.worker_id, LEASE, now=NOON)) is None
     assert (await ask(shown(taken.id))).state is JobState.RUNNING
 
 

@@ -1,6 +1,7 @@
 """Conformance: looking at jobs and steering them, on every driver."""
 
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -230,14 +231,14 @@ async def test_the_pulse_names_live_workers_with_a_blocked_loop_or_functions_tha
 ) -> None:
     loop = BlockedLoop(45.0, "bill", 12, "jobs.py:3 in bill")
     for said, since in (
-        (WorkerHealth(loop, 0), NOON),
-        (WorkerHealth(None, 2), NOON),
-        (WorkerHealth(None, 0), NOON),
-        (WorkerHealth(loop, 2), NOON - 2 * LEASE),  # lost
+        (partial(WorkerHealth, loop, 0), NOON),
+        (partial(WorkerHealth, None, 2), NOON),
+        (partial(WorkerHealth, None, 0), NOON),
+        (partial(WorkerHealth, loop, 2), NOON - 2 * LEASE),  # lost
     ):
         info = worker_info()
         await ask(leases.register(info, LEASE, now=since))
-        assert await ask(leases.beat(info.id, LEASE, [], health=said, now=since)) == leases.Heard(WorkerAsk())
+        assert await ask(leases.beat(info.id, LEASE, health=said, now=since)) == leases.Heard(WorkerAsk())
 
     assert await ask(control.pulse(now=NOON + SECOND)) == control.Pulse(
         3,

@@ -220,7 +220,7 @@ def test_nobody_is_woken_in_vain(connection: Connection, ear: Ear) -> None:
     ask(connection, _worker(asleep=True))
     ear.heard()
     (taken,) = ask(connection, taking())
-    ask(connection, leases.beat(taken.worker_id, LEASE, [taken.id], now=NOON))
+    ask(connection, leases.beat(taken.worker_id, LEASE, now=NOON))
     ask(connection, upkeep.poll(now=NOON))
     ask(connection, upkeep.reclaim(now=NOON))
     ask(connection, finish.finish(taken.worker_id, [Succeeded(taken, 0.0)], keep=True, now=NOON))
