@@ -25,6 +25,7 @@ from pgqueue.store.bulk_jobs import MOST_LATER, Changed, Found, change, find, no
 from pgqueue.store.ending import AT_ONCE
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.records import job_of
+from pgqueue.store.refusals import of_a_row
 from pgqueue.store.sweep import Sweep
 from pgqueue.values.bulk import Action, BulkResult, Counted, Operation, Preview, Skipped, Why, counts_of
 from pgqueue.values.job import JobState
@@ -35,8 +36,6 @@ ROUNDS, PAUSE = 10, 0.5
 """How often jobs that were locked are tried again, and how many seconds before each time."""
 SAMPLED = 5
 """Jobs that a preview shows."""
-OF_A_ROW = ("22", "23", "P0", "XX")
-"""Classes of refusals that one row can cause: its data, a constraint, a trigger. Others end the operation, to be continued."""
 
 
 class Begun(NamedTuple):
@@ -186,8 +185,8 @@ class _State:
             try:
                 changed = yield change(self._begun.id, self._begun.operation, portion, room=room)
             except psycopg.Error as refusal:
-                if not (refusal.sqlstate or "").startswith(OF_A_ROW):
-                    raise
+                if not of_a_row(refusal):
+                    raise  # the operation can be continued
                 if len(portion) > 1:
                     portions += [portion[len(portion) // 2 :], portion[: len(portion) // 2]]
                     continue

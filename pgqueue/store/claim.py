@@ -11,11 +11,12 @@ attempts (:mod:`pgqueue.worker.reconciler`).
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import count
 from operator import attrgetter
 from random import getrandbits
 from types import MappingProxyType
+from typing import NamedTuple
 from uuid import UUID
 
 from pgqueue.store import finish
@@ -76,6 +77,36 @@ def claim(
         },
     )
     return [Claim(row[0], worker, *row[1:], asked_at) for row in rows]  # type: ignore[call-arg]  # mypy has row[1:] fill all fields
+
+
+class Head(NamedTuple):
+    """The first ready job of a queue.
+
+    Attributes:
+        id: the job's.
+        queue: its queue.
+        task: its task.
+        mark: its position.
+    """
+
+    id: int
+    queue: str
+    task: str
+    mark: Mark
+
+
+@plan
+def head(queues: Sequence[str], marks: Mapping[str, Mark] = NO_MARKS) -> Steps[Head | None]:
+    """The job that a claim of one job would take; None: there is none.
+
+    Args:
+        queues: where from, in the order in which they are asked.
+        marks: from which position on; from the head where none is given.
+    """
+    params = {"queues": texts(queues), **columns(marks.get(queue, HEAD) for queue in queues)}
+    for job_id, queue, task, rank, run_at in (yield Statement("claim_head", params)):
+        return Head(job_id, queue, task, Mark(rank, datetime.fromtimestamp(run_at, UTC), job_id))
+    return None
 
 
 @plan

@@ -160,6 +160,7 @@ def take(
     declared: Mapping[str, Numbers],
     weighted: bool = False,
     turns: Turns | None = None,
+    passed: Collection[int] = (),
     horizon: int = HORIZON,
     now: datetime | None = None,
 ) -> Steps[Taken]:
@@ -172,6 +173,7 @@ def take(
         declared: limits that this program knows, by name, for those that the database does not know yet.
         weighted: whether shares may have weights.
         turns: what the shares were given in former claims of this worker.
+        passed: jobs to pass over.
         horizon: how many microseconds before their start jobs of rates are claimed.
         now: the instant; the database's own by default.
     """
@@ -186,11 +188,27 @@ def take(
     if not lines:
         return Taken((), {}, 0.0, again_in)
     state = yield from _state(lines, known, horizon, now)
-    claims, starts = yield from _fill(worker, lines, room, state=state, turns=turns or Turns(), now=now)
+    claims, starts = yield from _fill(
+        worker, lines, room, state=state, turns=turns or Turns(), passed=passed, now=now
+    )
     if claims and any(line.waiting.cost > 1 for line in lines):
         again_in = AGAIN  # what the next jobs of these lanes cost is known then
     waits, since = yield from _appoint(state, starts, now)
     return Taken(claims, waits, since, min(filter(None, (again_in, state.next_in(lines))), default=None))
+
+
+@plan
+def head(lane: Waiting, passed: Collection[int]) -> Steps[tuple[int, str] | None]:
+    """The job that a claim of one job would take from a lane, and its task; None: there is none.
+
+    Args:
+        lane: where from.
+        passed: jobs to pass over.
+    """
+    params = {"queue": lane.queue, "lane": lane.lane, "inside": lane.inside, "passed": numbers([*passed])}
+    for job_id, task in (yield Statement("limits/head", params)):
+        return job_id, task
+    return None
 
 
 def _weights(waiting: Sequence[Waiting]) -> Steps[Mapping[str, int]]:
@@ -202,7 +220,14 @@ def _weights(waiting: Sequence[Waiting]) -> Steps[Mapping[str, int]]:
 
 
 def _fill(
-    worker: UUID, lines: Sequence[Line], room: int, *, state: LimitState, turns: Turns, now: datetime | None
+    worker: UUID,
+    lines: Sequence[Line],
+    room: int,
+    *,
+    state: LimitState,
+    turns: Turns,
+    passed: Collection[int],
+    now: datetime | None,
 ) -> Steps[tuple[list[Claim], dict[int, int]]]:
     """Claim until there is no room, or no lane has jobs that may start; and the instants at which some of them start."""
     claims: list[Claim] = []
@@ -212,9 +237,8 @@ def _fill(
         shares = turns.quotas(lanes, state.free(lines), room - len(claims))
         if not shares:
             break
-        found = yield from _claim(
-            worker, [(lines[place].waiting, share) for place, share in shares.items()], now
-        )
+        quotas = [(lines[place].waiting, share) for place, share in shares.items()]
+        found = yield from _claim(worker, quotas, passed, now)
         begun = _begun(found, lines, state)
         if begun.early:
             yield Statement("limits/put_back", {"ids": numbers(begun.early)}, returns=False)
@@ -272,7 +296,7 @@ def _begun(found: Sequence[tuple[Claim, int]], lines: Sequence[Line], state: Lim
 
 
 def _claim(
-    worker: UUID, quotas: Sequence[tuple[Waiting, int]], now: datetime | None
+    worker: UUID, quotas: Sequence[tuple[Waiting, int]], passed: Collection[int], now: datetime | None
 ) -> Steps[list[tuple[Claim, int]]]:
     """Claim up to its quota from each lane; and what the start of each job costs."""
     params = {
@@ -281,6 +305,7 @@ def _claim(
         "lanes": texts(one.lane for one, _ in quotas),
         "insides": truths(one.inside for one, _ in quotas),
         "quotas": numbers([quota for _, quota in quotas]),
+        "passed": numbers([*passed]),
         "fence": next_fence(),
         "now": now,
     }

@@ -24,6 +24,10 @@ from pgqueue.values.serving import ALL, Serving
 AT_ONCE = 500
 """How many lanes one look asks for."""
 START = ("", "")
+ALONE = 20
+"""After a refused claim, how many claims are of one job of one lane."""
+PASSED_FOR = 60.0
+"""Seconds for which a job is passed over that the database refuses to have claimed."""
 SKIPS = 20
 """How many times the worker skips from lane to lane, after it has read on and found few lanes."""
 REMEMBERED_FOR = 0.05
@@ -72,6 +76,32 @@ class Lanes:
         self._told: Mapping[str, Numbers] | None = None
         self._telling: Mapping[str, Numbers] | None = None
         self._of: dict[str, Lanes] = {}
+        self._alone = 0  # how many claims are still to be of one job
+        self._tried: Waiting | None = None
+        self._turn = 0
+        self._passed: dict[int, float] = {}
+
+    @plan
+    def refused(self) -> Steps[tuple[int, str] | None]:
+        """The last claim was refused for what a row holds. Claim one job at a time, and pass over the one that was to be claimed alone.
+
+        Returns:
+            That job, and its task; None: several were to be claimed, or it is there no more.
+        """
+        self._alone = ALONE
+        if self._tried is None:
+            return None
+        found = yield from limits.head(self._tried, self._passed_over())
+        if found is not None:
+            self._passed[found[0]] = self._clock() + PASSED_FOR
+        return found
+
+    def _passed_over(self) -> Collection[int]:
+        """The jobs that are passed over."""
+        if self._passed:
+            moment = self._clock()
+            self._passed = {job: until for job, until in self._passed.items() if until > moment}
+        return self._passed.keys()
 
     def of(self, queue: str) -> "Lanes":
         """The lanes of one queue alone, with a round of their own."""
@@ -125,6 +155,11 @@ class Lanes:
         ]
         if not lanes:
             return NOTHING
+        if self._alone > 0:
+            self._alone -= 1
+            self._turn += 1
+            lanes, room = [lanes[self._turn % len(lanes)]], 1
+        self._tried = lanes[0] if len(lanes) == room == 1 else None
         return (
             yield from limits.take(
                 worker,
@@ -133,6 +168,7 @@ class Lanes:
                 declared=self._declared(),
                 weighted=self.weighted,
                 turns=self._turns,
+                passed=self._passed_over(),
                 horizon=horizon,
                 now=now,
             )

@@ -15,11 +15,14 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
+import psycopg
+
 from pgqueue.errors import PgQueueError
 from pgqueue.store import claim, leases, limits
 from pgqueue.store.limits import Taken
 from pgqueue.store.plan import Plan
 from pgqueue.store.portions import Portions
+from pgqueue.store.refusals import in_one_line, of_a_row
 from pgqueue.store.served_lanes import Lanes
 from pgqueue.values.job import Claim
 from pgqueue.values.serving import Serving
@@ -52,6 +55,7 @@ FADING = 0.1
 SHORTEST_SAMPLE = 0.01
 """Seconds. Samples closer than this are ignored: jobs that end in one batch would look like a high rate."""
 
+PASSES_OVER = "the database refuses to have a job claimed: this worker passes it over for a minute"
 LANES_LOCKED_FOR = 5.0
 """Seconds for which nothing is claimed from lanes after another transaction had locked what a claim has to store."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
@@ -132,7 +136,10 @@ class Fetcher:
     async def run(self) -> None:
         """Fetch until stopped."""
         while not self._stopping:
-            await self.run_once()
+            try:
+                await self.run_once()
+            except psycopg.Error as refusal:
+                await self._refused(refusal)
 
     async def run_once(self) -> None:
         """Claim what there is room for; wait for room, or for jobs, where there is none."""
@@ -242,6 +249,9 @@ class Fetcher:
                 extra={"seconds": LANES_LOCKED_FOR, "error": str(error).strip()},
             )
             return []
+        except psycopg.Error as refusal:
+            await self._lanes_refused(lanes, refusal)
+            return []
         if taken is None:
             return None
         lanes.claimed()
@@ -266,7 +276,11 @@ class Fetcher:
         *,
         told: tuple[type[Exception], ...] = (),
     ) -> T | None:
-        """Claim; None: jobs were claimed and the answer could not be handled; their claims have been ended."""
+        """Claim; None: jobs were claimed and the answer could not be handled; their claims have been ended.
+
+        Raises:
+            psycopg.Error: the server refused, so nothing was claimed.
+        """
         try:
             return await self._connection.run(plan, then=then, told=told)
         except Exception as error:
@@ -291,6 +305,40 @@ class Fetcher:
         self._unhandled += 1
         if self._unhandled > 1:
             await self._pause(min(FIRST_PAUSE * 2 ** min(self._unhandled - 2, 10), LONGEST_PAUSE))
+
+    async def _refused(self, refusal: psycopg.Error) -> None:
+        """Go on after the database has refused a claim: without the job whose fault it is, if it is one's; else after a pause.
+
+        Jobs are then claimed one at a time, so that those before the refused one are claimed, and it is the first one.
+        """
+        self._unhandled += 1
+        if not of_a_row(refusal):
+            self._tell("the database refuses claims; the worker tries again", refusal)
+        elif self._most > 1:
+            self._most = 1
+            return
+        elif (head := await self._connection.run(self._queues.refused())) is not None:
+            self._queues.pass_over(head)
+            log.error(PASSES_OVER, extra={"job": head.id, "task": head.task, "error": in_one_line(refusal)})
+            return
+        await self._pause(min(FIRST_PAUSE * 2 ** min(self._unhandled - 1, 10), LONGEST_PAUSE))
+
+    async def _lanes_refused(self, lanes: Lanes, refusal: psycopg.Error) -> None:
+        """Claim ready jobs only, for a while; or limited ones one at a time, if one job is at fault."""
+        if not of_a_row(refusal):
+            self._unhandled += 1
+            self._lanes_locked_until = time.monotonic() + LANES_LOCKED_FOR
+            self._look_again_in(LANES_LOCKED_FOR)
+            self._tell("the database refuses claims of limited jobs; the worker tries again", refusal)
+            return
+        self._look_again_in(FIRST_PAUSE)
+        if (head := await self._connection.run(lanes.refused())) is not None:
+            log.error(PASSES_OVER, extra={"job": head[0], "task": head[1], "error": in_one_line(refusal)})
+
+    def _tell(self, message: str, refusal: psycopg.Error) -> None:
+        """Log a refusal, when it has come 1, 2, 4, 8, … times in a row."""
+        if self._unhandled & (self._unhandled - 1) == 0:
+            log.error(message, extra={"times": self._unhandled, "error": in_one_line(refusal)})
 
     async def _pause(self, seconds: float) -> None:
         """Look for nothing for so long, or until stopped."""

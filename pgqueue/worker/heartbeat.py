@@ -26,6 +26,7 @@ import psycopg
 
 from pgqueue.errors import ConnectionFailed
 from pgqueue.store import leases
+from pgqueue.store.refusals import in_one_line
 from pgqueue.store.stacks import answer
 from pgqueue.values.health import WorkerHealth
 from pgqueue.values.lease import renew_every
@@ -176,7 +177,7 @@ class Heartbeat:
         except (psycopg.Error, ConnectionFailed) as error:
             log.warning(
                 "the worker could not read which jobs are to be cancelled; its next heartbeat asks again",
-                extra={"error": str(error).partition("\n")[0]},
+                extra={"error": in_one_line(error)},
             )
         else:
             if asked:

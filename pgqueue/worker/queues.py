@@ -49,6 +49,8 @@ ASKING = 20e-6
 """Seconds to ask one more queue; they do not count as a slow look."""
 OTHERS = ""
 """Stands for the queues that no entry names. No entry is empty."""
+PASSED_FOR = 60.0
+"""Seconds for which a job is passed over that the database refuses to have claimed."""
 ENOUGH = 100
 """A look with fewer claims says nothing about the cost of one."""
 
@@ -81,11 +83,31 @@ class Queues:
         self._looked_around_at = -LOOK_AROUND_AFTER
         self._first = 0
         self._round: _Round | None = None
+        self._asked: Sequence[str] = ()
+        self._passed: dict[str, tuple[Mark, float]] = {}
 
     def starts(self) -> Mapping[str, Mark]:
         """Every known queue, and where to start looking in it."""
-        starts = self.marks.starts()
+        starts = self._behind(self.marks.starts())
         return {queue: starts.get(queue, HEAD) for queue in self._seen_at}
+
+    @plan
+    def refused(self) -> Steps[claim.Head | None]:
+        """The job that the last claim, which was of one job, would have taken; None: there is none any more."""
+        return (yield from claim.head(self._asked, self._behind(self.marks.starts())))
+
+    def pass_over(self, head: claim.Head) -> None:
+        """For :data:`PASSED_FOR`, look behind a job. Those before it wait as long: jobs of a higher priority that are new."""
+        self._passed[head.queue] = head.mark, self._clock() + PASSED_FOR
+
+    def _behind(self, starts: Mapping[str, Mark]) -> Mapping[str, Mark]:
+        """Where to start, behind the jobs that are passed over."""
+        if not self._passed:
+            return starts
+        now = self._clock()
+        self._passed = {queue: (mark, until) for queue, (mark, until) in self._passed.items() if until > now}
+        passed = {queue: max(mark, starts.get(queue, HEAD)) for queue, (mark, _) in self._passed.items()}
+        return {**starts, **passed}
 
     @property
     def split(self) -> Split | None:
@@ -101,7 +123,8 @@ class Queues:
     def claim_up_to(self, worker: UUID, quotas: Mapping[str, int], room: int) -> Steps[list[Claim]]:
         """Claim from these queues, of each at most its quota, as another division says: :mod:`pgqueue.worker.both`."""
         starts, began = self.marks.starts(), self._clock()
-        claims = yield from claim.claim(worker, quotas, limit=room, marks=starts)
+        self._asked = [*quotas]
+        claims = yield from claim.claim(worker, quotas, limit=room, marks=self._behind(starts))
         self.marks.learn(starts, claims, self._clock() - began, queues=len(quotas))
         if self.searches:
             self._seen_at |= dict.fromkeys((one.queue for one in claims), self._clock())
@@ -184,9 +207,11 @@ class Queues:
 
     def _fill(self, worker: UUID, queues: Sequence[str], room: int) -> Steps[list[Claim]]:
         starts, began = self.marks.starts(), self._clock()
+        self._asked = queues
         if self._split is not None:
             self._split.forget(queues)
-        claims = yield from claim.fill(worker, queues, room, split=self._split, marks=starts)
+            self._asked = [*self._split.quotas(queues, room)]
+        claims = yield from claim.fill(worker, queues, room, split=self._split, marks=self._behind(starts))
         self.marks.learn(starts, claims, self._clock() - began, queues=len(queues))
         return claims if self._split is None else in_turn(self._split, claims, _queue_of)
 

@@ -17,6 +17,7 @@ waiting as (
     from line cross join lateral (
         select waiting.id from pgqueue.jobs as waiting
         where waiting.in_lane and waiting.queue = line.queue and waiting.lane = line.lane
+          and waiting.id <> all(%(passed)s::bigint[])  -- those that a worker passes over: a claim of each was refused
         order by waiting.queue, waiting.lane, -waiting.priority, waiting.run_at, waiting.id
         limit line.quota
         for update skip locked
@@ -27,7 +28,7 @@ ready as (
     select job.id
     from line cross join lateral (
         select ready.id from pgqueue.jobs as ready
-        where ready.queue = line.queue and ready.status = 'ready'
+        where ready.queue = line.queue and ready.status = 'ready' and ready.id <> all(%(passed)s::bigint[])
         order by -ready.priority, ready.run_at, ready.id
         limit line.quota
         for update skip locked
