@@ -206,6 +206,7 @@ class Upkeep:
         self._alerts = AlertLooks(connections, signals)
         self._others = OtherWorkers(connections)
         self._expiring = Expiring()
+        self._taken_days = set[str]()
         self._seldom_at = 0.0
         self._seldom = {work: asyncio.Event() for work in ("expire", "age", "alerts", "workers")}
 
@@ -341,6 +342,18 @@ class Upkeep:
             for step in TIDYING:
                 if drops or step not in DROPPING:
                     await _try_step(own, step)
+            await self._name_taken_days(own)
+
+    async def _name_taken_days(self, own: WorkerConnection) -> None:
+        """Log, once for each name, that a relation keeps a partition of the history from being made."""
+        taken = await own.once(upkeep.find_taken_history_days())
+        for name in set(taken) - self._taken_days:
+            log.warning(
+                "the history's partition of a day cannot be made: a relation that is no partition has its name. "
+                "Rename that relation, or drop it; until then jobs that end on this day go to the default partition",
+                extra={"relation": name},
+            )
+        self._taken_days = set(taken)
 
     async def settle_flows(self) -> None:
         """Do what follows the ends of jobs of which their flows were not told, a portion in each transaction."""

@@ -1,12 +1,13 @@
 """When services have their first turn."""
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import psycopg
 import pytest
 from looking import ask, until
+from psycopg import sql
 from running import Running
 from servers import free_port
 from worker.helping import dismantle, ended
@@ -97,6 +98,25 @@ async def test_tidying_ends_at_the_first_step_when_no_connection_is_to_be_had(
     await dismantle(worker)
     assert not caplog.records
     assert nowhere.losses == 1
+
+
+async def test_a_relation_with_the_name_of_a_days_partition_is_logged_once_with_what_to_do(
+    queue: PgQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The day was passed over, and no one was told."""
+    table = f"job_history_{datetime.now(UTC) + timedelta(days=2):%Y%m%d}"
+    for statement in ("drop table pgqueue.{}", "create table pgqueue.{} (id integer)"):
+        with psycopg.connect(queue.database.dsn) as connection:
+            connection.execute(sql.SQL(statement).format(sql.Identifier(table)))
+    worker = Worker(queue)
+    (tidying,) = [one for one in worker.parts.services if one.name.startswith("tidy")]
+    for _ in range(2):
+        await tidying.run_once()
+    await dismantle(worker)
+    (record,) = [record for record in caplog.records if "relation" in record.__dict__]
+    assert record.levelname == "WARNING"
+    assert record.__dict__["relation"] == f"pgqueue.{table}"
+    assert "Rename that relation, or drop it" in record.message
 
 
 async def test_a_starting_worker_does_not_read_the_jobs_from_end_to_end(
