@@ -232,7 +232,8 @@ def ensure_history_days(*, now: datetime | None = None) -> Steps[int]:
     """Make the history's partitions for the coming days; returns how many it made.
 
     Most often none is missing, and nothing is locked. Each day is a statement, and so a transaction, of its own. A day
-    that cannot be made because the tables are in use is left to a later run; so are the days after it.
+    that cannot be made because the tables are in use is left to a later run; so are the days after it. A day whose name
+    another relation has is passed over: see :func:`find_taken_history_days`.
     """
     made = 0
     for (day,) in (yield Statement("missing_history_days", {"now": now, "days": DAYS_AHEAD})):
@@ -241,6 +242,16 @@ def ensure_history_days(*, now: datetime | None = None) -> Steps[int]:
         if said == "in use":
             break
     return made
+
+
+@plan
+def find_taken_history_days(*, now: datetime | None = None) -> Steps[list[str]]:
+    """The relations that keep the history's partitions of the coming days from being made, by their names.
+
+    Each has the name of a day's partition and is none: a table that was made by hand, or a partition that was detached.
+    :func:`ensure_history_days` passes such a day over, and jobs that end on it go into the default partition.
+    """
+    return [name for (name,) in (yield Statement("taken_history_days", {"now": now, "days": DAYS_AHEAD}))]
 
 
 @plan

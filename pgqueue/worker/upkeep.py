@@ -35,7 +35,14 @@ from pgqueue.store.plan import Plan
 from pgqueue.store.served_lanes import Lanes
 from pgqueue.store.sweep import arun_sweep, reclaiming
 from pgqueue.worker.alerts import AlertLooks
-from pgqueue.worker.connection import LONG_READ, Connections, WorkerConnection
+from pgqueue.worker.connection import (
+    LONG_READ,
+    Connections,
+    Reminder,
+    WorkerConnection,
+    first_line,
+    passes,
+)
 from pgqueue.worker.fetcher import Fetcher
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.joblog import worker_log
@@ -66,6 +73,9 @@ POLL_AGAIN = 0.05
 LONG_READS_FIRST = 30.0
 """Seconds until the first run of services that read the jobs from end to end (0.1 s for a million), or the nodes of all
 flows that run (1 s for a million): they do not run at the moment when many workers start."""
+
+AGAIN_AFTER = 50.0
+"""Seconds at most until a service runs again that failed because of the database: with the jitter, less than a minute."""
 
 TIDYING: Sequence[Callable[[], Plan[int]]] = (
     upkeep.ensure_history_days,
@@ -105,21 +115,32 @@ class Service:
     nudge: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
-        """Run for ever. A failure is logged, and the next run comes as usual."""
+        """Run for ever. A failure is logged; the next run comes as usual, or within a minute if the error may pass."""
+        reminder = Reminder()
         pause = _about(self.first)
         while True:
             with suppress(TimeoutError):  # not wait_for, which may lose a cancellation to a nudge
                 async with asyncio.timeout(pause):
                     await self.nudge.wait()
             self.nudge.clear()
-            try:
-                sooner = await self.run_once()
-            except Exception:
+            pause = await self._try_once(reminder)
+
+    async def _try_once(self, reminder: Reminder) -> float:
+        """Run once, and log a failure; returns the seconds until the next run."""
+        pause = _about(self.every)
+        try:
+            sooner = await self.run_once()
+        except Exception as error:
+            if not passes(error):
                 log.exception("service failed", extra={"service": self.name})
-                sooner = None
-            pause = _about(self.every)
-            if sooner is not None:
-                pause = min(pause, sooner)
+                return pause
+            pause = min(pause, _about(AGAIN_AFTER))
+            if reminder.failed():
+                extra = {"service": self.name, "error": first_line(error), "seconds": round(pause)}
+                log.warning("service did not run, because of the database; it is tried again", extra=extra)
+            return pause
+        reminder.ended()
+        return pause if sooner is None else min(pause, sooner)
 
 
 class Upkeep:
@@ -185,6 +206,7 @@ class Upkeep:
         self._alerts = AlertLooks(connections, signals)
         self._others = OtherWorkers(connections)
         self._expiring = Expiring()
+        self._taken_days = set[str]()
         self._seldom_at = 0.0
         self._seldom = {work: asyncio.Event() for work in ("expire", "age", "alerts", "workers")}
 
@@ -320,6 +342,18 @@ class Upkeep:
             for step in TIDYING:
                 if drops or step not in DROPPING:
                     await _try_step(own, step)
+            await self._name_taken_days(own)
+
+    async def _name_taken_days(self, own: WorkerConnection) -> None:
+        """Log, once for each name, that a relation keeps a partition of the history from being made."""
+        taken = await own.once(upkeep.find_taken_history_days())
+        for name in set(taken) - self._taken_days:
+            log.warning(
+                "the history's partition of a day cannot be made: a relation that is no partition has its name. "
+                "Rename that relation, or drop it; until then jobs that end on this day go to the default partition",
+                extra={"relation": name},
+            )
+        self._taken_days = set(taken)
 
     async def settle_flows(self) -> None:
         """Do what follows the ends of jobs of which their flows were not told, a portion in each transaction."""
@@ -373,12 +407,20 @@ class Upkeep:
 
 
 async def _try_step(connection: WorkerConnection, step: Callable[[], Plan[int]]) -> int:
-    """Run a step; what it counts. A step that fails is logged and tried again at the next run; the others go on."""
+    """Run a step; what it counts. A step that fails is logged and tried again at the next run; the others go on.
+
+    Raises:
+        ConnectionFailed: there is no connection to be had, so all other steps would fail, too.
+        psycopg.errors.ReadOnlySqlTransaction: the database takes no writes, so they would fail, too.
+    """
     try:
         count = await connection.once(step(), bound=LONG_READ)
-    except (psycopg.Error, ConnectionFailed) as error:
+    except (ConnectionFailed, psycopg.errors.ReadOnlySqlTransaction):
+        raise
+    except psycopg.Error as error:
         log.warning(
-            "tidying: a step failed, and is tried again", extra={"step": step.__name__, "error": str(error)}
+            "tidying: a step failed, and is tried again",
+            extra={"step": step.__name__, "error": first_line(error)},
         )
         return 0
     if count:

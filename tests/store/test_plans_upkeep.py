@@ -1,8 +1,12 @@
 """Conformance: what keeps the queue in order, on every driver."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date, datetime, timedelta
+from typing import LiteralString
 
 import psycopg
+import pytest
 from store.drivers import Ask, every_driver, one_database, partitions
 from store.samples import (
     LEASE,
@@ -132,6 +136,63 @@ async def test_history_has_a_partition_for_today_and_the_coming_days(ask: Ask) -
 
     days = [NOON.date() + number * DAY for number in range(upkeep.DAYS_AHEAD + 1)]
     assert {f"job_history_{day:%Y%m%d}" for day in days} <= _partitions(ask)
+
+
+@contextmanager
+def _stranger(ask: Ask, make: LiteralString, drop: LiteralString) -> Iterator[None]:
+    """A relation for the length of a block: the other tests of this file use the same database."""
+    with psycopg.connect(ask.dsn, autocommit=True) as connection:
+        connection.execute(make)
+        try:
+            yield
+        finally:
+            connection.execute(drop)
+
+
+@pytest.mark.parametrize(
+    ("make", "drop"),
+    [
+        ("create table pgqueue.job_history_20310505 (id integer)", "drop table pgqueue.job_history_20310505"),
+        (
+            "create view pgqueue.job_history_20310505 as select 1 as id",
+            "drop view pgqueue.job_history_20310505",
+        ),
+        (
+            (
+                "create table pgqueue.job_history_20310505 partition of pgqueue.job_history for values"
+                " from ('2031-05-05 00:00+00') to ('2031-05-06 00:00+00');"
+                "alter table pgqueue.job_history detach partition pgqueue.job_history_20310505"
+            ),
+            "drop table pgqueue.job_history_20310505",
+        ),
+    ],
+    ids=["table", "view", "detached"],
+)
+async def test_a_relation_with_the_name_of_a_days_partition_is_found_and_its_jobs_go_to_the_default_one(
+    ask: Ask, make: LiteralString, drop: LiteralString
+) -> None:
+    """The day was passed over, and no one was told."""
+    with _stranger(ask, make, drop):
+        await ask(upkeep.ensure_history_days(now=NOON))
+        assert await ask(upkeep.find_taken_history_days(now=NOON)) == ["pgqueue.job_history_20310505"]
+
+        await ask(_ended_at(NOON))
+        await ask(_ended_at(NOON + DAY))
+        assert list(_homes(ask).values()) == ["job_history_20310504", "job_history_default"]
+
+
+async def test_when_the_relation_has_another_name_its_day_gets_its_partition(ask: Ask) -> None:
+    with _stranger(
+        ask, "create table pgqueue.job_history_20310505 (id integer)", "drop table pgqueue.renamed"
+    ):
+        assert await ask(upkeep.ensure_history_days(now=NOON)) == upkeep.DAYS_AHEAD
+        with psycopg.connect(ask.dsn) as connection:
+            connection.execute("alter table pgqueue.job_history_20310505 rename to renamed")
+
+        assert await ask(upkeep.ensure_history_days(now=NOON)) == 1
+        assert await ask(upkeep.find_taken_history_days(now=NOON)) == []
+        await ask(_ended_at(NOON + DAY))
+        assert list(_homes(ask).values()) == ["job_history_20310505"]
 
 
 async def test_records_that_no_day_covered_stay_and_the_other_days_are_made(ask: Ask) -> None:

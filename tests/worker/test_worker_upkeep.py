@@ -1,20 +1,27 @@
 """When services have their first turn."""
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
+import psycopg
 import pytest
 from looking import ask, until
+from psycopg import sql
 from running import Running
-from worker.helping import ended
+from servers import free_port
+from worker.helping import dismantle, ended
 
 from pgqueue import Dead, JobState, PgQueue, Workflow, group
+from pgqueue.errors import ConnectionFailed
 from pgqueue.store import claim, leases, upkeep
+from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan
 from pgqueue.testing import drain
 from pgqueue.worker import upkeep as when
+from pgqueue.worker.connection import WorkerConnection
 from pgqueue.worker.upkeep import Service
+from pgqueue.worker.worker import Worker
 
 
 async def test_a_services_first_turn_comes_in_its_time_or_when_it_is_nudged() -> None:
@@ -35,6 +42,81 @@ async def test_a_services_first_turn_comes_in_its_time_or_when_it_is_nudged() ->
     for one in running:
         one.cancel()
     await asyncio.wait(running)
+
+
+async def test_a_service_that_the_database_failed_runs_again_within_a_minute(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The jobs of unknown workers were looked for again after an hour, and the log had a traceback."""
+    assert when.AGAIN_AFTER * (1 + when.JITTER) < 60
+    monkeypatch.setattr(when, "AGAIN_AFTER", 0.01)
+    turns: list[None] = []
+
+    async def run_once() -> None:
+        turns.append(None)
+        if len(turns) < 4:
+            raise psycopg.OperationalError("server closed the connection\n\tThis probably means")
+
+    running = asyncio.create_task(Service("long", 3600.0, run_once).run())
+    await until(lambda: len(turns) == 4)
+    running.cancel()
+    await asyncio.wait([running])
+    (record,) = caplog.records
+    assert (record.levelname, record.exc_info) == ("WARNING", None)
+    assert (record.__dict__["service"], record.__dict__["error"]) == ("long", "server closed the connection")
+
+
+async def test_a_service_with_a_fault_of_its_own_is_logged_with_its_traceback_and_runs_as_usual(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(when, "AGAIN_AFTER", 0.01)
+    turns: list[None] = []
+
+    async def run_once() -> None:
+        turns.append(None)
+        raise ValueError
+
+    running = asyncio.create_task(Service("wrong", 3600.0, run_once).run())
+    await until(lambda: caplog.records)
+    await asyncio.sleep(0.1)
+    running.cancel()
+    await asyncio.wait([running])
+    (record,) = caplog.records
+    assert (record.levelname, record.exc_info is not None, len(turns)) == ("ERROR", True, 1)
+
+
+async def test_tidying_ends_at_the_first_step_when_no_connection_is_to_be_had(
+    queue: PgQueue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each step logged that it had failed, and the next run came after 10 minutes."""
+    worker = Worker(queue)
+    nowhere = WorkerConnection("tidying", Database(f"host=127.0.0.1 port={free_port()}"))
+    monkeypatch.setattr(worker.parts.connections, "for_once", lambda _name: nowhere)
+    (tidying,) = [one for one in worker.parts.services if one.name.startswith("tidy")]
+    with pytest.raises(ConnectionFailed):
+        await tidying.run_once()
+    await dismantle(worker)
+    assert not caplog.records
+    assert nowhere.losses == 1
+
+
+async def test_a_relation_with_the_name_of_a_days_partition_is_logged_once_with_what_to_do(
+    queue: PgQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The day was passed over, and no one was told."""
+    table = f"job_history_{datetime.now(UTC) + timedelta(days=2):%Y%m%d}"
+    for statement in ("drop table pgqueue.{}", "create table pgqueue.{} (id integer)"):
+        with psycopg.connect(queue.database.dsn) as connection:
+            connection.execute(sql.SQL(statement).format(sql.Identifier(table)))
+    worker = Worker(queue)
+    (tidying,) = [one for one in worker.parts.services if one.name.startswith("tidy")]
+    for _ in range(2):
+        await tidying.run_once()
+    await dismantle(worker)
+    (record,) = [record for record in caplog.records if "relation" in record.__dict__]
+    assert record.levelname == "WARNING"
+    assert record.__dict__["relation"] == f"pgqueue.{table}"
+    assert "Rename that relation, or drop it" in record.message
 
 
 async def test_a_starting_worker_does_not_read_the_jobs_from_end_to_end(
