@@ -11,6 +11,6 @@ def of_a_row(refusal: psycopg.Error) -> bool:
     return (refusal.sqlstate or "").startswith(OF_A_ROW)
 
 
-def in_one_line(error: Exception) -> str:
+def in_one_line(error: BaseException) -> str:
     """The first line of an error: a driver adds the statement and where it failed."""
     return str(error).strip().partition("\n")[0]

@@ -38,9 +38,7 @@ from pgqueue.worker.alerts import AlertLooks
 from pgqueue.worker.connection import (
     LONG_READ,
     Connections,
-    Reminder,
     WorkerConnection,
-    first_line,
     passes,
 )
 from pgqueue.worker.fetcher import Fetcher
@@ -53,6 +51,7 @@ from pgqueue.worker.runners import Runners
 from pgqueue.worker.series import SeriesWriter
 from pgqueue.worker.signals import Signals
 from pgqueue.worker.slots import Slots
+from pgqueue.worker.troubles import Reminder, first_line
 
 log = worker_log()
 

@@ -15,14 +15,14 @@ from pgqueue import PgQueue
 from pgqueue.embedded import Server, embedded_binaries, throwaway_server
 from pgqueue.errors import ConnectionFailed
 from pgqueue.store import schema, upkeep
-from pgqueue.worker.connection import (
+from pgqueue.worker.connection import WorkerConnection
+from pgqueue.worker.troubles import (
     FIRST_REMINDER,
     LONGEST_REMINDER,
     Cause,
     NoAnswer,
     Reminder,
     Troubles,
-    WorkerConnection,
     cause_of,
     first_line,
 )
