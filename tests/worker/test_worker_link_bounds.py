@@ -319,3 +319,30 @@ async def test_the_connection_for_claims_reads_long_answers_at_once(queue: PgQue
     await connection.close()
     assert "repeat(" in statement
     assert connection._reads == LARGEST_ANSWER  # noqa: SLF001 - libpq does not tell the size of its buffer
+
+
+async def test_a_lock_on_the_jobs_costs_no_lease_and_the_worker_does_not_say_that_it_looks_for_jobs(
+    queue: PgQueue, dsn: str, running: Running
+) -> None:
+    """A heartbeat that was sent again said what was true at its first try, and counted as a renewal only when jobs were read."""
+    release = asyncio.Event()
+
+    @queue.task
+    async def hold() -> None:
+        await release.wait()
+
+    lease = timedelta(seconds=2)
+    async with running(queue, concurrency=2, lease=lease, poll=timedelta(seconds=0.1)) as worker:
+        job = await hold.aenqueue()
+        await until(lambda: worker.inspect().running)
+        before = worker.id
+        with psycopg.connect(dsn) as other:
+            other.execute("lock table pgqueue.jobs in access exclusive mode")
+            stale = "select clock_timestamp() - looked_at > interval '3 s' and lease_until > now() from pgqueue.workers"
+            await until(lambda: ask(dsn, stale) == [(True,)])
+            renewed = worker.vitals().renewed
+            assert renewed is not None
+            assert renewed < lease.total_seconds()
+        release.set()
+        await ended(queue, job)
+        assert worker.id == before
