@@ -319,3 +319,5 @@ def test_in_memory_a_job_waits_for_a_drain(queue: PgQueue, note: Any) -> None:
         assert (queue.why(later.id).reason, queue.why(99).reason) == ("ended", "no record")
         with pytest.raises(JobNotDone, match="in memory for a test"):
             job.result(timeout=0)
+        with pytest.raises(JobNotDone, match=f"^job {job.id} has not ended: it is ready, .* in memory for a test"):
+            job.result()
