@@ -395,7 +395,9 @@ def test_no_secret_of_a_dsn_stands_in_a_message(name: str) -> None:
 @pytest.mark.parametrize("password", ["p@hush", "p@hu:hush", "p@hush,hush", "p@hush/hush", "p/hush"])
 def test_a_password_with_an_unescaped_character_stands_in_no_message(password: str) -> None:
     dsn = f"postgresql://me:{password}@localhost/shop"
-    with pytest.raises(ConfigurationError, match=r"cannot be read; write .* %40 for @ and %2F for /") as caught:
+    with pytest.raises(
+        ConfigurationError, match=r"cannot be read; write .* %40 for @ and %2F for /"
+    ) as caught:
         PgQueue(dsn).counts()
     assert "hush" not in f"{caught.value!r} {without_secrets(dsn)}"
     assert caught.value.__cause__ is None
