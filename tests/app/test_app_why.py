@@ -114,7 +114,14 @@ def test_the_command_prints_the_sentence_or_with_json_its_evidence(note: Any, ds
     assert timeless(told).startswith("it is due in 3 h, at AT; no worker is alive")
     found = json.loads(pgqueue("why", str(job.id), "--json", dsn=dsn).stdout)
     assert (found["job_id"], found["reason"], found["evidence"]["alive"]) == (job.id, "not due", 0)
-    assert "there is no record of it" in pgqueue("why", "999", dsn=dsn).stdout
+
+
+def test_the_command_fails_where_there_is_no_record_of_the_job(dsn: str) -> None:
+    told = pgqueue("why", "999", dsn=dsn)
+    assert (told.exit_code, told.stdout) == (1, "")
+    assert told.stderr.startswith("there is no record of it: ")
+    found = pgqueue("why", "999", "--json", dsn=dsn)
+    assert (found.exit_code, json.loads(found.stdout)["reason"], found.stderr) == (1, "no record", "")
 
 
 def test_a_job_whose_task_no_worker_has_says_so(queue: PgQueue, note: Any) -> None:
