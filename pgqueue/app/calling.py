@@ -66,8 +66,7 @@ def calls_of(queue: Enqueuing, task: Task[P, R]) -> Calls[P, R]:
     async def call(*args: P.args, **kwargs: P.kwargs) -> R:
         job, _ = task._prepared(args, kwargs)  # noqa: SLF001 - the queue's own side of it
         (handle,) = await queue._aadd([job], OWN_CONNECTION)  # noqa: SLF001 - the queue's own side of it
-        # In memory a job runs only when the test says so: a caller that waited would keep the test from it.
-        return cast("R", await handle.aresult(timeout=0 if queue.database.in_memory else None))
+        return cast("R", await handle.aresult())
 
     call.task = task  # type: ignore[attr-defined]  # as Calls says
     return cast("Calls[P, R]", call)

@@ -83,7 +83,7 @@ def ended(database: Database, job_id: int, timeout: float | timedelta | None, *,
     Args:
         database: where it is.
         job_id: which.
-        timeout: seconds, or a timedelta; None: as long as it takes.
+        timeout: seconds, or a timedelta; None: as long as it takes, and in memory not at all.
         keeps_history: whether ended jobs are kept.
 
     Raises:
@@ -211,8 +211,7 @@ def _until_ended(
     The first look is left out while other callers wait: the thread that tells them looks at many jobs at once. Without a
     history it is not: it tells a job that was there from one that was not.
     """
-    limit = as_duration("timeout", timeout)
-    deadline = math.inf if limit is None else time.monotonic() + limit.total_seconds()
+    deadline = _deadline(database, as_duration("timeout", timeout))
     ends, before, pause = database.ends, None, FIRST_PAUSE
     asks = not database.in_memory
     looks = database.in_memory or not keeps_history or not ends.busy
@@ -240,6 +239,14 @@ def _until_ended(
             yield timedelta(seconds=max(0.0, min(pause, deadline - time.monotonic())))
             pause = min(pause * 1.5, LONGEST_PAUSE)
         asks, looks = False, True
+
+
+def _deadline(database: Database, limit: timedelta | None) -> float:
+    """The time, by the monotonic clock, of the last look."""
+    if limit is not None:
+        return time.monotonic() + limit.total_seconds()
+    # In memory a job runs only when the test says so. A caller that waited without a limit would keep the test from it.
+    return time.monotonic() if database.in_memory else math.inf
 
 
 def _told(step: Told) -> Look | None:
@@ -276,10 +283,9 @@ def _gone(job_id: int, before: Look | None, *, keeps_history: bool) -> PgQueueEr
 
 def _not_done(why: Why, timeout: float | timedelta | None) -> JobNotDone:
     """What to raise when the time is over: with all that is known of why."""
-    limit = as_duration("timeout", timeout) or timedelta(0)
-    return JobNotDone(
-        f"job {why.job_id} has not ended within {spoken(limit.total_seconds())}: {why.sentence}"
-    )
+    limit = as_duration("timeout", timeout)
+    within = "" if limit is None else f" within {spoken(limit.total_seconds())}"
+    return JobNotDone(f"job {why.job_id} has not ended{within}: {why.sentence}")
 
 
 def _not_kept(job: Job, reason: str, how: str = "succeeded") -> ResultNotKept:

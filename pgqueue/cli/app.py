@@ -102,6 +102,8 @@ def find(app: str) -> PgQueue:
         ConfigurationError: there is no such module or attribute, it cannot be imported, or it is no queue.
     """
     module_name, colon, attribute = app.partition(":")
+    if colon and attribute and os.sep in module_name:
+        raise ConfigurationError(f"--app {app!r}: {_no_path(module_name, attribute)}")
     if not (module_name and colon and attribute) or module_name.startswith("."):
         raise ConfigurationError(f"--app {app!r}: {FORM}")
     if os.getcwd() not in sys.path:  # noqa: PTH109 - sys.path holds strings
@@ -109,17 +111,35 @@ def find(app: str) -> PgQueue:
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
-        raise ConfigurationError(f"--app {app!r}: {_reason(module_name, error)}") from error
+        raise ConfigurationError(f"--app {app!r}: {_reason(module_name, attribute, error)}") from error
     found = getattr(module, attribute, None)
     if not isinstance(found, PgQueue):
         raise ConfigurationError(f"--app {app!r}: {_not_a_queue(vars(module), attribute)}")
     return found
 
 
-def _reason(module: str, error: BaseException) -> str:
+def _no_path(path: str, attribute: str) -> str:
+    """What to say of a file's path in place of a module's name: with the name, where the file is below the current folder."""
+    parts = Path(os.path.relpath(path.removesuffix(".py"))).parts
+    name = ".".join(parts).removesuffix(".__init__")
+    meant = FORM if parts[0] == ".." else f"use {name}:{attribute}"
+    return f"this is a path, and a module is named with dots: {meant}"
+
+
+def _reason(module: str, attribute: str, error: BaseException) -> str:
     """Why an import failed: there is no such module, or it raised an error."""
     if isinstance(error, ModuleNotFoundError) and error.name and f"{module}.".startswith(f"{error.name}."):
-        return f"there is no module {error.name!r} here or on the Python path"
+        if module.endswith(".py"):
+            return _no_path(module, attribute)
+        return (
+            f"there is no module {error.name!r} in the current folder, {os.getcwd()}, or on the Python path: "  # noqa: PTH109 - as sys.path
+            "start in the folder that contains it, or set PYTHONPATH to that folder"
+        )
+    if isinstance(error, SyntaxError) and error.filename and not error.filename.startswith("<"):
+        # The last frame of its traceback is in Python's importlib.
+        return (
+            f"importing it raised {type(error).__name__}: {error.msg} ({error.filename}, line {error.lineno})"
+        )
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [frame for frame in frames if not frame.filename.startswith((OWN, "<"))]
     where = (theirs or frames)[-1]

@@ -134,7 +134,8 @@ def _log(lost: Tally) -> None:
 
 
 def _message(lost: Tally) -> str:
+    was, lost_is = ("was", "it is") if lost.tasks.total() == 1 else ("were", "they are")
     return (
-        f"{lost} were enqueued in db.session, which was closed without a commit: they are lost. Call "
+        f"{lost} {was} enqueued in db.session, which was closed without a commit: {lost_is} lost. Call "
         "db.session.commit() after the enqueue, or enqueue with using(connection=OWN_CONNECTION)"
     )

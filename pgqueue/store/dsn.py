@@ -79,9 +79,27 @@ def for_libpq(dsn: str) -> str:
 
 
 def without_secrets(dsn: str) -> str:
-    """The DSN as libpq's keywords, without its secrets."""
+    """The DSN as libpq's keywords, without its secrets, and without what may be the tail of a password."""
     named = conninfo_to_dict(dsn)
-    return make_conninfo("", **{key: str(value) for key, value in named.items() if key not in SECRETS})
+    hidden = SECRETS | tails_of_password(dsn)
+    return make_conninfo("", **{key: str(value) for key, value in named.items() if key not in hidden})
+
+
+def tails_of_password(dsn: str) -> set[str]:
+    """The keywords whose values may hold the tail of a password, because an ``@`` or ``/`` in it is not escaped.
+
+    libpq ends a password at its first ``@``, and reads the rest as host, port and database.
+
+    Raises:
+        psycopg.ProgrammingError: the DSN cannot be read.
+    """
+    named = {key: str(value) for key, value in conninfo_to_dict(dsn).items()}
+    # A host that begins with @ is a socket in the abstract namespace.
+    hosts = [host[1:] for host in named.get("host", "").split(",")]
+    if any("@" in value for value in (*hosts, named.get("port", ""))):
+        return {"host", "port", "dbname"}
+    in_name = _URI.match(dsn) is not None and "@" in named.get("dbname", "")
+    return {"host", "port", "dbname"} if in_name else set()
 
 
 def hosts_of(dsn: str) -> int:
@@ -114,19 +132,29 @@ def connection_errors(dsn: str, settings: str) -> Iterator[None]:
         settings: the settings from which the DSN may come, for the message.
 
     Raises:
-        ConfigurationError: the DSN cannot be read.
+        ConfigurationError: the DSN cannot be read, or its host holds an ``@``.
         ConnectionFailed: no connection can be made.
     """
     try:
+        tails = tails_of_password(dsn)
+        # A database's name may hold an @, so that one is tried. Such a host would only be sent to a name server.
+        if tails and "@" in str(conninfo_to_dict(dsn).get("host")):
+            raise _not_readable()
         yield
     except psycopg.ProgrammingError:
-        raise ConfigurationError(  # libpq's message repeats the DSN, password included
-            f"the database's DSN cannot be read; write {FORM}, with %25 for % and %40 for @ in a password"
-        ) from None
+        raise _not_readable() from None  # libpq's message repeats the DSN, password included
     except psycopg.OperationalError as error:
+        if tails:
+            raise _not_readable() from None
         raise ConnectionFailed(
             f"cannot connect to {without_secrets(dsn)}: {_reason(error)}; {_remedy(error, settings)}"
         ) from error
+
+
+def _not_readable() -> ConfigurationError:
+    return ConfigurationError(
+        f"the database's DSN cannot be read; write {FORM}, with %25 for %, %40 for @ and %2F for / in a password"
+    )
 
 
 def failure(error: psycopg.OperationalError) -> DatabaseError:

@@ -33,6 +33,8 @@ _OPEN = {inspect_types.AnyType, inspect_types.CustomType}
 """Types whose values may have ``msgspec.Raw`` in them."""
 _OF_A_TYPE = (Exception, CancelledError, SystemExit)
 """What a type's own validator or conversion may raise in a worker. The last two would end its runner."""
+_FIELDS_MISFIT = ("Object contains unknown field ", "Object missing required field ")
+"""How msgspec begins to say that an object has other keys than its type."""
 _EMPTY = inspect.Parameter.empty
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -123,7 +125,9 @@ class Signature:
             if data.find(NULL) >= 0:
                 refuse_non_finite(msgspec.to_builtins(payload, enc_hook=_encode_other))
         except Exception as error:  # a type's own __post_init__ or validator may raise any error
-            raise PayloadNotEncodable(f"{self._name}: {_plain(error)}") from error
+            raise PayloadNotEncodable(
+                f"{self._name}: {_at_argument(payload, error)}{_plain(error)}"
+            ) from error
         if len(data) > limit:
             raise PayloadTooLarge(
                 f"{self._name}: the arguments take {len(data):,} bytes as JSON, over the limit of {limit:,}; "
@@ -150,7 +154,11 @@ class Signature:
             payload = self._decoder.decode(data)
         except _OF_A_TYPE as error:
             encoded = isinstance(data, str) and ENVELOPE in data
-            hint = "; they are encoded: give this program's PgQueue their codec" if encoded else ""
+            hint = (
+                "; they are encoded: give this program's PgQueue their codec"
+                if encoded
+                else self._takes(error)
+            )
             raise PayloadNotDecodable(f"{self._name}: {_plain(error)}{hint}") from error
         if self._is_plain:
             values = msgspec.structs.astuple(payload)
@@ -165,11 +173,21 @@ class Signature:
 
     def _misfit(self, kwargs: Mapping[str, Any], error: TypeError) -> PayloadNotEncodable:
         """The error for arguments that do not fit the parameters; it shows the signature."""
-        shown = ", ".join(map(str, self._payload))
         known = {parameter.name for parameter in self._payload}
         hints = [hint for name in kwargs if name not in known and (hint := option_hint(name))]
         more = f"; options go to .using(...): {hints[0]}" if hints else ""
-        return PayloadNotEncodable(f"{self._name}: {error}; it takes ({shown}){more}")
+        return PayloadNotEncodable(f"{self._name}: {error}; it takes ({self._shown}){more}")
+
+    def _takes(self, error: BaseException) -> str:
+        """The signature, where the keys of stored arguments are not the names of the parameters; else empty."""
+        said = str(error)
+        is_inside = " - at `" in said
+        return f"; it takes ({self._shown})" if said.startswith(_FIELDS_MISFIT) and not is_inside else ""
+
+    @property
+    def _shown(self) -> str:
+        """The parameters as Python writes them, without the injected one."""
+        return ", ".join(map(str, self._payload))
 
     def _spread(self, payload: msgspec.Struct, injected: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
         args: list[Any] = []
@@ -208,6 +226,21 @@ def encode_result(value: object) -> bytes | None:
     except _OF_A_TYPE as error:
         raise PayloadNotEncodable(_plain(error)) from error
     return data
+
+
+def _at_argument(payload: msgspec.Struct, error: BaseException) -> str:
+    """The start of a message: which argument has no JSON form. Empty where the error says it, or all of them have one.
+
+    It encodes the arguments again, one by one, so it is called only after a failure.
+    """
+    if isinstance(error, msgspec.ValidationError):
+        return ""
+    for name in payload.__struct_fields__:
+        try:
+            encode_result(getattr(payload, name))
+        except PayloadNotEncodable:
+            return f"argument `{name}`: "
+    return ""
 
 
 def _at_defaults(payload: msgspec.Struct, names: Collection[str]) -> msgspec.Struct:

@@ -102,10 +102,13 @@ def _said(job_id: int, facts: Facts, state: JobState) -> tuple[list[Reason], str
 
 
 def _ended(facts: Facts, state: JobState) -> str:
-    why = f" ({facts.reason})" if facts.reason else ""
     since = facts.since or 0.0
-    failed = retried(facts) if state is JobState.DEAD else ""
-    return f"it is {state}{why}, since {spoken(since)}, at {facts.instant(-since)}{failed}"
+    length, instant = spoken(since), facts.instant(-since)
+    if state is not JobState.DEAD:
+        did = "was cancelled" if state is JobState.CANCELLED else str(state)
+        return f"it {did} {length} ago, at {instant}"
+    why = f" ({facts.reason})" if facts.reason else ""
+    return f"it has been dead{why} for {length}, since {instant}{retried(facts)}"
 
 
 def _waiting(facts: Facts, is_early: bool) -> tuple[list[Reason], str]:  # noqa: FBT001 - called here only

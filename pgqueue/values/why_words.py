@@ -115,7 +115,14 @@ def _loop(facts: Facts) -> str:
 
 def _not_served(facts: Facts) -> str:
     if not facts.draining and not facts.stopping:
-        return f"none of the {_many(facts.alive, 'live worker')} serves queue {facts.queue!r}"
+        queue = repr(facts.queue)
+        none = (
+            f"the only live worker does not serve queue {queue}"
+            if facts.alive == 1
+            else f"none of the {facts.alive:,} live workers serves queue {queue}"
+        )
+        start = f"start one that serves it (`pgqueue worker --queues {quote(facts.queue)}`)"
+        return f"{none}: {start}, or enqueue to another queue"
     said = []
     if facts.draining:
         said.append(
@@ -243,10 +250,7 @@ def running(job_id: int, facts: Facts) -> Cause:
     if facts.in_memory:
         return Cause("running", f"{attempt}, since {facts.instant(-since)}")
     if facts.lease_left is None or facts.lease_left < 0:
-        return Cause(
-            "worker lost",
-            f"{attempt}, and its worker is gone: another worker takes the job over at its next sweep",
-        )
+        return Cause("worker lost", f"{attempt}, and its worker is gone: {_taken_over(facts)}")
     asked = "; its worker has been asked to cancel it" if facts.cancel_requested else ""
     said = f"{attempt}, since {facts.instant(-since)}, on {facts.host}, process {facts.pid}{asked}"
     if (loop := facts.blocked) is None:
@@ -257,6 +261,13 @@ def running(job_id: int, facts: Facts) -> Cause:
             f"{said}; it has blocked its worker's event loop for {spoken(loop.seconds)} at {loop.where}",
         )
     return Cause("running", f"{said}; the event loop of its worker has been blocked {loop}")
+
+
+def _taken_over(facts: Facts) -> str:
+    """Which worker takes over a job whose worker is gone."""
+    if facts.alive:
+        return "another worker takes the job over at its next sweep"
+    return "no worker is alive that could take the job over: start one with `pgqueue worker`"
 
 
 def retried(facts: Facts) -> str:

@@ -392,6 +392,22 @@ def test_no_secret_of_a_dsn_stands_in_a_message(name: str) -> None:
         assert "hush" not in without_secrets(f"host=db {name}=hush")
 
 
+@pytest.mark.parametrize("password", ["p@hush", "p@hu:hush", "p@hush,hush", "p@hush/hush", "p/hush"])
+def test_a_password_with_an_unescaped_character_stands_in_no_message(password: str) -> None:
+    dsn = f"postgresql://me:{password}@localhost/shop"
+    with pytest.raises(
+        ConfigurationError, match=r"cannot be read; write .* %40 for @ and %2F for /"
+    ) as caught:
+        PgQueue(dsn).counts()
+    assert "hush" not in f"{caught.value!r} {without_secrets(dsn)}"
+    assert caught.value.__cause__ is None
+
+
+def test_an_at_sign_that_is_no_part_of_a_password_is_left_alone() -> None:
+    assert "host=@/run/pg" in without_secrets("host=@/run/pg user=me")
+    assert "dbname=a@b" in without_secrets("host=db dbname=a@b")
+
+
 def test_every_secret_that_libpq_knows_is_one() -> None:
     known = {option.keyword.decode(): option.dispchar for option in psycopg.pq.Conninfo.get_defaults()}
     assert {name for name, shown in known.items() if shown == b"*"} <= SECRETS

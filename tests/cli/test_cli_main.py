@@ -183,19 +183,29 @@ def test_another_schema_is_looked_at_when_asked(empty_dsn: str) -> None:
         ("shop", "use MODULE:ATTRIBUTE"),
         (":queue", "use MODULE:ATTRIBUTE"),
         ("shop:", "use MODULE:ATTRIBUTE"),
-        ("shopp:queue", "no module 'shopp'"),
-        ("shop.jobs:queue", "no module 'shop.jobs' here"),
+        ("shopp:queue", "no module 'shopp' in the current folder, /"),
+        ("shopp:queue", "start in the folder that contains it, or set PYTHONPATH to that folder"),
+        ("shop.jobs:queue", "no module 'shop.jobs' in the current folder"),
+        ("shop/jobs.py:queue", "this is a path, and a module is named with dots: use shop.jobs:queue"),
+        ("shop/jobs:queue", "use shop.jobs:queue"),
+        ("shop/__init__.py:queue", "use shop:queue"),
+        ("./shop.py:queue", "use shop:queue"),
+        ("shop.py:queue", "use shop:queue"),
+        ("../shop/jobs.py:queue", "use MODULE:ATTRIBUTE"),
         ("shop:queu", "the module has no 'queu'; the module's queues: declared, queue"),
         ("shop:not_a_queue", "'not_a_queue' is of type int, not a PgQueue"),
         ("json:dumps", "the module holds no PgQueue at all"),
         ("broken:queue", "importing it raised NameError: name 'undefined' is not defined"),
         ("exits:queue", "importing it raised SystemExit: 3 ("),
+        ("garbled:queue", "importing it raised SyntaxError: '(' was never closed ("),
+        ("garbled:queue", "garbled.py, line 2)"),
         ("twice:queue", "twice.py, line 3)"),
         ("needy:queue", "importing it raised ModuleNotFoundError: No module named 'nowhere_to_be_found'"),
     ],
 )
 def test_a_bad_app_is_refused_with_the_reason(app: str, words: str, shop: Path) -> None:
     (shop / "broken.py").write_text("undefined\n")
+    (shop / "garbled.py").write_text("number = 1\nprint(\n")
     (shop / "exits.py").write_text("raise SystemExit(3)\n")
     (shop / "twice.py").write_text(
         "from pgqueue import PgQueue\nqueue = PgQueue(queues=['mail'])\nqueue.task(print)\n"

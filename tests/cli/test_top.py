@@ -223,6 +223,19 @@ def terminal(tmp_path: Path) -> Iterator[Callable[..., str]]:
     run("kill-server")
 
 
+@pytest.mark.parametrize("asked", [False, True], ids=["at the tables", "at a question"])
+async def test_ctrl_c_quits(queue: PgQueue, job: int, asked: bool) -> None:  # noqa: FBT001 - a case
+    assert job
+    app = screen(queue)
+    async with app.run_test(size=(160, 44)) as pilot:
+        await until(pilot, lambda: shown(app, "queues"))
+        if asked:
+            await pilot.press("p")
+            await until(pilot, lambda: isinstance(app.screen, Question))
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: not app.is_running)
+
+
 def test_in_a_terminal_it_shows_the_queues_pauses_one_and_ends(
     dsn: str, queue: PgQueue, job: int, terminal: Callable[..., str]
 ) -> None:

@@ -55,8 +55,9 @@ def _check(words: list[str], page: Path) -> None:
         case "make", target:
             targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
             assert target in targets, "make has no such target"
-        case "pip", "install", what:
+        case "pip", "install", what, *others:
             _check_extras(what)
+            _check_tested(others)
         case "export", assignment:
             name = assignment.partition("=")[0]
             settings = (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8")
@@ -84,6 +85,16 @@ def _check_extras(what: str) -> None:
     assert place == ".", "it is not on an index"
     for extra in filter(None, extras.rstrip("]").split(",")):
         assert extra in project["project"]["optional-dependencies"], "there is no such extra"
+
+
+def _check_tested(packages: list[str]) -> None:
+    """Other packages that a page installs are those with which the tests run."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    tested = {
+        re.split("[><=]", one, maxsplit=1)[0] for one in project["project"]["optional-dependencies"]["dev"]
+    }
+    for package in packages:
+        assert package in tested, f"no test runs with {package}"
 
 
 def _parse(command: click.Command, name: str, words: list[str], parent: click.Context | None = None) -> None:

@@ -25,6 +25,11 @@ def shop(both: tuple[Shop, Flask]) -> Shop:
         shop.queue.enqueue_many(shop.send.call(number) for number in range(8))
         return "done"
 
+    @app.route("/one-late")
+    def one_late() -> str:
+        shop.send.enqueue(1)
+        return "done"
+
     @app.route("/in-time")
     def in_time() -> str:
         shop.send.enqueue(1)
@@ -76,9 +81,20 @@ def test_the_log_says_how_many_jobs_of_which_tasks_are_lost(told: Any, shop: Sho
     (record,) = told("/late")
     assert record.levelno == logging.WARNING
     assert record.getMessage().startswith("9 jobs (send: 9; ids ")
-    assert "without a commit: they are lost" in record.getMessage()
+    assert (
+        ") were enqueued in db.session, which was closed without a commit: they are lost"
+        in record.getMessage()
+    )
     assert (vars(record)["jobs"], vars(record)["tasks"]) == (9, ["send"])
     assert shop.left() == (0, 0)
+
+
+def test_one_lost_job_is_told_in_the_singular(told: Any) -> None:
+    (record,) = told("/one-late")
+    assert record.getMessage().startswith("1 job (send: 1; id ")
+    assert (
+        ") was enqueued in db.session, which was closed without a commit: it is lost" in record.getMessage()
+    )
 
 
 @pytest.mark.parametrize("path", ["/in-time", "/apart", "/raises", "/gives-up", "/handled"])

@@ -207,5 +207,5 @@ def test_a_job_that_runs_and_one_that_ended_say_since_when(queue: PgQueue, note:
     assert runs.why().sentence.startswith(
         "attempt 1 of 25 has been running for 5 s, since 2031-05-04 12:00:00 UTC"
     )
-    assert ended.why().sentence == "it is succeeded, since 5 s, at 2031-05-04 12:00:00 UTC"
+    assert ended.why().sentence == "it succeeded 5 s ago, at 2031-05-04 12:00:00 UTC"
     assert ended.why().evidence["causes"] == ["ended"]

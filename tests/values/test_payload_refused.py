@@ -75,6 +75,36 @@ def test_what_has_no_json_form_is_refused(value: object) -> None:
         encoded(task, value)
 
 
+class Opaque:
+    """What has no JSON form."""
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (Opaque(), "argument `opts`: a test_payload_refused.Opaque has no JSON form: <"),
+        ([Opaque()], "argument `opts`: a test_payload_refused.Opaque has no JSON form: <"),
+        (math.nan, "argument `opts`: JSON has no NaN or infinity"),
+        ("a\0b", "argument `opts`: a string holds NUL"),
+        ("\ud800", "argument `opts`: a string holds half of a surrogate pair"),
+    ],
+)
+def test_an_argument_without_a_json_form_is_named(value: object, words: str) -> None:
+    def send(order_id: int, opts: Any, more: Any = None) -> None: ...
+
+    with pytest.raises(PayloadNotEncodable) as refused:
+        Signature(send, Injected, task="send").encode((1, value), {"more": 2})
+    assert str(refused.value).startswith(f"send: {words}")
+
+
+def test_what_a_type_refuses_names_its_argument_once() -> None:
+    def send(amount: float) -> None: ...
+
+    with pytest.raises(PayloadNotEncodable) as refused:
+        Signature(send, Injected, task="send").encode((math.nan,), {})
+    assert str(refused.value) == "send: Expected `float`, got `null` - at `amount`"
+
+
 def test_what_contains_itself_is_refused() -> None:
     def task(value: Any) -> None: ...
 
@@ -135,6 +165,31 @@ def test_a_stored_payload_that_does_not_fit_is_not_decodable(stored: str) -> Non
 
     with pytest.raises(PayloadNotDecodable, match="task: "):
         Signature(task, Injected).decode(stored, None)
+
+
+@pytest.mark.parametrize(
+    ("stored", "words"),
+    [
+        ('{"number": 1, "order_id": 2}', "Object contains unknown field `order_id`"),
+        ("{}", "Object missing required field `number`"),
+    ],
+)
+def test_a_stored_payload_with_other_keys_is_answered_with_the_signature(stored: str, words: str) -> None:
+    def send(ctx: Injected, number: int, copies: int = 1) -> None: ...
+
+    with pytest.raises(PayloadNotDecodable) as refused:
+        Signature(send, Injected, task="jobs.send").decode(stored, None)
+    assert str(refused.value) == f"jobs.send: {words}; it takes (number: int, copies: int = 1)"
+
+
+def test_the_signature_is_left_out_where_it_does_not_explain_the_error() -> None:
+    def send(line: Line) -> None: ...
+
+    signature = Signature(send, Injected, task="send")
+    for stored in ('{"line": {}}', '{"line": 1}'):
+        with pytest.raises(PayloadNotDecodable) as refused:
+            signature.decode(stored, None)
+        assert "it takes" not in str(refused.value)
 
 
 def test_a_pydantic_models_own_rules_hold_on_both_sides() -> None:

@@ -102,7 +102,9 @@ def test_json_that_was_encoded_elsewhere_is_refused_where_it_could_not_be_stored
 
 
 def test_half_of_a_surrogate_pair_is_refused_in_words() -> None:
-    with pytest.raises(PayloadNotEncodable, match="takes_any: a string holds half of a surrogate pair"):
+    with pytest.raises(
+        PayloadNotEncodable, match="takes_any: argument `value`: a string holds half of a surrogate pair"
+    ):
         encoded(takes_any, {"a": "\ud800"})
     with pytest.raises(PayloadNotEncodable, match="a string holds half of a surrogate pair"):
         encode_result("\ud800")

@@ -192,9 +192,40 @@ def test_a_dead_job_says_since_when_and_with_which_error() -> None:
         "dead", reason="exhausted", since=60.0, attempts=3, last_error="OSError", last_message=" no \n"
     )
     assert found.sentence == (
-        "it is dead (exhausted), since 60 s, at 2031-05-04 11:59:00 UTC, "
+        "it has been dead (exhausted) for 60 s, since 2031-05-04 11:59:00 UTC, "
         "after 3 of 3 attempts failed, the last with OSError: no"
     )
+
+
+def test_a_job_that_has_ended_says_how_long_ago() -> None:
+    assert why("succeeded", since=235.2).sentence == "it succeeded 3.92 min ago, at 2031-05-04 11:56:04 UTC"
+    assert why("cancelled", since=1.0).sentence == "it was cancelled 1 s ago, at 2031-05-04 11:59:59 UTC"
+
+
+def test_a_job_whose_worker_is_gone_says_which_worker_takes_it_over() -> None:
+    lost = {"attempts": 1, "since": 90.0}
+    assert why("running", **lost).sentence == (
+        "attempt 1 of 3 has been running for 90 s, and its worker is gone: "
+        "another worker takes the job over at its next sweep"
+    )
+    alone = why("running", **lost, alive=0, serving=0, knowing=0)
+    assert alone.reason == "worker lost"
+    assert alone.sentence.endswith(
+        "its worker is gone: no worker is alive that could take the job over: start one with `pgqueue worker`"
+    )
+
+
+@pytest.mark.parametrize(
+    ("alive", "words"),
+    [
+        (1, "the only live worker does not serve queue 'mial'"),
+        (3, "none of the 3 live workers serves queue 'mial'"),
+    ],
+)
+def test_a_queue_that_no_worker_serves_says_what_to_do(alive: int, words: str) -> None:
+    found = said(queue="mial", alive=alive, serving=0, knowing=0)
+    todo = "start one that serves it (`pgqueue worker --queues mial`), or enqueue to another queue"
+    assert found == ("no worker", f"{words}: {todo}")
 
 
 def test_hostile_names_and_times_break_no_sentence() -> None:

@@ -79,6 +79,8 @@ class Top(App[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "quit"),
+        # Textual's own binding of this key only shows how to quit. With priority it quits from a question, too.
+        Binding("ctrl+c", "quit", show=False, priority=True),
         Binding("space", "freeze", "freeze"),
         Binding("p", "act('p')", "pause"),
         Binding("d", "act('d')", "drain"),
