@@ -20,6 +20,7 @@ from pgqueue import JobState, PgQueue
 from pgqueue.errors import ConnectionFailed, JobFailed, JobNotDone, JobNotFound
 from pgqueue.store import endwatch, guarded, waiting
 from pgqueue.store.plan import run
+from pgqueue.store.session import POOLED
 from pgqueue.testing import in_memory
 
 HOUR = 3600.0
@@ -46,7 +47,7 @@ def pids(queue: PgQueue, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def noting(dsn: str | None = None, **settings: Any) -> Any:
         opened = connect(dsn, **settings)
-        if settings:
+        if settings.get("settings", POOLED) is not POOLED:
             found.append(opened.info.backend_pid)
         return opened
 
