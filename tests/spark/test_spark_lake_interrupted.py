@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 from looking import ask
-from spark.lake_history import DAY, NEXT, ended
+from spark.lake_history import DAY, NEXT, ended, no_session
 
 from pgqueue import PgQueue
 from pgqueue.spark.lake import frames, in_arrow, in_duckdb
@@ -30,14 +31,16 @@ WAITS = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datna
 
 
 @contextmanager
-def interrupted_at_a_lock(dsn: str) -> Iterator[Callable[..., None]]:
+def interrupted_at_a_lock(
+    dsn: str, interrupt_this: Callable[[], None] = lambda: os.kill(os.getpid(), signal.SIGINT)
+) -> Iterator[Callable[..., None]]:
     """What locks the history, and interrupts this process once another session waits for that lock."""
     with psycopg.connect(dsn) as blocking, ThreadPoolExecutor(1) as beside:
 
         def interrupt() -> None:
             while not ask(dsn, WAITS):
                 pass
-            os.kill(os.getpid(), signal.SIGINT)
+            interrupt_this()
 
         def lock(*_: object, **__: object) -> None:
             blocking.execute("lock table pgqueue.job_history in access exclusive mode")
@@ -82,6 +85,23 @@ def test_an_export_that_waits_for_a_lock(
             export(spark, queue.database, lake)
     monkeypatch.undo()
     assert [one.day for one in export(spark, queue.database, lake)] == [DAY, NEXT]
+
+
+def interrupt_another_thread() -> None:
+    """Send Ctrl-C's signal to this thread: the system may choose any, and only the main thread can raise KeyboardInterrupt."""
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+
+def test_a_verify_is_ended_though_the_system_hands_the_signal_to_another_thread(
+    queue: PgQueue, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended(dsn, DAY, 2)
+    lake = Lake(tmp_path / "lake")
+    export(no_session, queue.database, lake)
+    with interrupted_at_a_lock(dsn, interrupt_another_thread) as lock:
+        monkeypatch.setattr(Lake, "days", before(Lake.days, lock))
+        with pytest.raises(KeyboardInterrupt):
+            verify(no_session, queue.database, lake)
 
 
 @pytest.mark.parametrize("engine", ["DuckDB", "Spark"])

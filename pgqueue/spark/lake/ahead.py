@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import islice
 from typing import TypeVar
 
@@ -48,6 +49,16 @@ def _end(reads: Sequence[Future[T]], interrupt: Callable[[], object]) -> None:
             wait(reads, INTERRUPT_EVERY)
 
 
+def _result(reading: Future[T]) -> T:
+    """What a read has returned, when it has ended.
+
+    The system may hand a Ctrl-C to any thread, and Python raises it in this one when a wait of it ends. So each wait is short.
+    """
+    while not wait([reading], INTERRUPT_EVERY).done:
+        pass
+    return reading.result()
+
+
 def _in_turn(
     threads: ThreadPoolExecutor,
     read: Callable[[K], T],
@@ -60,5 +71,5 @@ def _in_turn(
         if not begun:
             return
         one, reading = begun[0]
-        yield one, reading.result
+        yield one, partial(_result, reading)
         begun.popleft()
