@@ -5,7 +5,7 @@
 select job.id, job.queue, job.task, -job.priority,
        date_part('epoch', least(greatest(job.run_at, '1900-01-01 00:00+00'), '9000-01-01 00:00+00'))
 from unnest(%(queues)s::text[], %(mark_ranks)s::smallint[], %(mark_run_ats)s::timestamptz[], %(mark_ids)s::bigint[])
-     with ordinality as line (queue, mark_rank, mark_run_at, mark_id, place)
+     as line (queue, mark_rank, mark_run_at, mark_id)
 cross join lateral (
     select ready.* from pgqueue.jobs as ready
     where ready.queue = line.queue and ready.status = 'ready'
@@ -14,7 +14,6 @@ cross join lateral (
     limit 1
     for update skip locked
 ) as job
-where (select paused_at from pgqueue.queues where name = line.queue) is null
+where (select paused_at from pgqueue.queues where name = line.queue) is null  -- no join: see claim
   and not exists (select from pgqueue.limits where name = 'queue:' || line.queue)
-order by line.place
 limit 1

@@ -93,9 +93,8 @@ class LogWriter(logging.Handler):
             with self._changed:
                 while not self._left:
                     self._changed.wait()
-                line = self._left[
-                    0
-                ]  # it stays the first until it is written, so that no later line goes before it
+                # It stays the first until it is written, so that no later line goes before it.
+                line = self._left[0]
             self._write(line)
             with self._changed:
                 self._left.popleft()

@@ -29,6 +29,7 @@ from django.utils.text import capfirst
 from pgqueue.django import conf
 from pgqueue.django.admin_show import as_moment, breakable
 from pgqueue.errors import PgQueueError
+from pgqueue.store.refusals import in_one_line
 
 if TYPE_CHECKING:
     ModelAdmin = admin.ModelAdmin[Any]
@@ -56,7 +57,7 @@ class Uncounted(ChangeList):
                 self.result_list = self.read()
         except DataError as error:
             self.result_list = []
-            messages.error(request, f"The database cannot search for this: {_first_line(error)}")
+            messages.error(request, f"The database cannot search for this: {in_one_line(error)}")
         self.result_count = self.full_result_count = len(self.result_list)  # equal: no total is shown
         self.show_full_result_count = False
         self.show_admin_actions = True
@@ -200,7 +201,7 @@ class ReadOnlyAdmin(ModelAdmin):
         try:
             chosen = list(rows)
         except DataError as error:  # the database refuses the list's filter
-            self.message_user(request, _first_line(error), messages.ERROR)
+            self.message_user(request, in_one_line(error), messages.ERROR)
             return
         for row in chosen:
             try:
@@ -220,7 +221,7 @@ class ReadOnlyAdmin(ModelAdmin):
                 request, f"{self._counted(not_changed)} not changed: {refused}.", messages.WARNING
             )
         if failures:
-            text = f"{self._counted(len(failures))} failed: {_first_line(failures[-1])}"
+            text = f"{self._counted(len(failures))} failed: {in_one_line(failures[-1])}"
             self.message_user(request, text, messages.ERROR)
 
     def _counted(self, count: int) -> str:
@@ -254,10 +255,6 @@ def address(model: type[Model], pk: int | str | UUID) -> str:
 def own_savepoint(alias: str) -> AbstractContextManager[object]:
     """A block that is a savepoint if the request is in a transaction, so that its failure does not abort that."""
     return transaction.atomic(using=alias) if connections[alias].in_atomic_block else nullcontext()
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
 
 
 def list_address(model: type[Model]) -> str:

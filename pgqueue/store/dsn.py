@@ -15,6 +15,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import PoolTimeout
 
 from pgqueue.errors import ConfigurationError, ConnectionFailed, DatabaseError
+from pgqueue.store.refusals import in_one_line
 from pgqueue.store.session import refused_by_pooler
 
 DSN_SETTINGS = ("PGQUEUE_DSN", "DATABASE_URL")
@@ -185,7 +186,7 @@ def failure_of_check(error: psycopg.OperationalError) -> DatabaseError:
 
 def read_only(error: psycopg.Error) -> ConnectionFailed:
     """The error for a server that takes no writes: after a failover, the former primary."""
-    said = str(error).strip().partition("\n")[0]
+    said = in_one_line(error)
     return ConnectionFailed(
         f"the server takes no writes ({said}), so nothing was done: it is a standby, or the former primary. Name all servers in the "
         "DSN, with target_session_attrs=read-write: the next call connects to the one that takes writes"

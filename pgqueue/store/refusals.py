@@ -5,6 +5,9 @@ import psycopg
 OF_A_ROW = ("22", "23", "54", "P0", "XX")
 """Classes of errors that one row can cause: its data, a constraint, its length, a trigger, a part of a file that cannot be read."""
 
+PASSED_FOR = 60.0
+"""Seconds for which a job is passed over that the database refuses to have claimed."""
+
 
 def of_a_row(refusal: psycopg.Error) -> bool:
     """Whether what one row holds may be the cause."""

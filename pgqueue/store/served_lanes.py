@@ -14,6 +14,7 @@ from uuid import UUID
 from pgqueue.store import limits
 from pgqueue.store.limits import NOTHING, Found, Taken
 from pgqueue.store.plan import Steps, plan
+from pgqueue.store.refusals import PASSED_FOR
 from pgqueue.values.gcra import HORIZON
 from pgqueue.values.lanes import Turns
 from pgqueue.values.limit import Numbers
@@ -26,8 +27,6 @@ AT_ONCE = 500
 START = ("", "")
 ALONE = 20
 """After a refused claim, how many claims are of one job of one lane."""
-PASSED_FOR = 60.0
-"""Seconds for which a job is passed over that the database refuses to have claimed."""
 SKIPS = 20
 """How many times the worker skips from lane to lane, after it has read on and found few lanes."""
 REMEMBERED_FOR = 0.05

@@ -10,7 +10,6 @@ one lock. A job that is committed while the worker is being set idle is found by
 """
 
 import asyncio
-import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
@@ -33,8 +32,10 @@ from pgqueue.worker.connection import LOCKED, WorkerConnection
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.joblog import worker_log
 from pgqueue.worker.queues import Queues
+from pgqueue.worker.rate import Rate
 from pgqueue.worker.runners import Runners
 from pgqueue.worker.signals import Signals
+from pgqueue.worker.troubles import Reminder
 
 T = TypeVar("T")
 
@@ -50,10 +51,6 @@ GATHER_FOR = 0.01
 """Seconds. A busy worker that found few jobs waits this long before it looks again: fewer and larger claims."""
 HORIZON = 0.1
 """Seconds. As many claims are held as would start within this."""
-FADING = 0.1
-"""Seconds in which a former rate fades to 1/e."""
-SHORTEST_SAMPLE = 0.01
-"""Seconds. Samples closer than this are ignored: jobs that end in one batch would look like a high rate."""
 
 PASSES_OVER = "the database refuses to have a job claimed: this worker passes it over for a minute"
 LANES_LOCKED_FOR = 5.0
@@ -120,6 +117,7 @@ class Fetcher:
         self._unbroken_since = time.monotonic()
         self._lanes_first = False
         self._unhandled = 0  # answers in a row
+        self._reminder = Reminder()
         self._stopping = False
         self._waiting = False
 
@@ -157,7 +155,9 @@ class Fetcher:
             return
         self.asks += 1
         self.empty += not found
-        self._unhandled = 0
+        if self._unhandled:
+            self._unhandled = 0
+            self._reminder.ended()
         self._portions.learn(found)
         self._most = min(LARGEST_CLAIM, self._most * 2)
         if found:
@@ -304,7 +304,7 @@ class Fetcher:
         self._most = 1
         self._unhandled += 1
         if self._unhandled > 1:
-            await self._pause(min(FIRST_PAUSE * 2 ** min(self._unhandled - 2, 10), LONGEST_PAUSE))
+            await self._pause(self._unhandled - 2)
 
     async def _refused(self, refusal: psycopg.Error) -> None:
         """Go on after the database has refused a claim: without the job whose fault it is, if it is one's; else after a pause.
@@ -321,12 +321,11 @@ class Fetcher:
             self._queues.pass_over(head)
             log.error(PASSES_OVER, extra={"job": head.id, "task": head.task, "error": in_one_line(refusal)})
             return
-        await self._pause(min(FIRST_PAUSE * 2 ** min(self._unhandled - 1, 10), LONGEST_PAUSE))
+        await self._pause(self._unhandled - 1)
 
     async def _lanes_refused(self, lanes: Lanes, refusal: psycopg.Error) -> None:
         """Claim ready jobs only, for a while; or limited ones one at a time, if one job is at fault."""
         if not of_a_row(refusal):
-            self._unhandled += 1
             self._lanes_locked_until = time.monotonic() + LANES_LOCKED_FOR
             self._look_again_in(LANES_LOCKED_FOR)
             self._tell("the database refuses claims of limited jobs; the worker tries again", refusal)
@@ -336,13 +335,13 @@ class Fetcher:
             log.error(PASSES_OVER, extra={"job": head[0], "task": head[1], "error": in_one_line(refusal)})
 
     def _tell(self, message: str, refusal: psycopg.Error) -> None:
-        """Log a refusal, when it has come 1, 2, 4, 8, … times in a row."""
-        if self._unhandled & (self._unhandled - 1) == 0:
-            log.error(message, extra={"times": self._unhandled, "error": in_one_line(refusal)})
+        """Log a refusal that no single job causes: the first, and then at growing intervals."""
+        if self._reminder.failed():
+            log.error(message, extra={"tries": self._reminder.failures, "error": in_one_line(refusal)})
 
-    async def _pause(self, seconds: float) -> None:
-        """Look for nothing for so long, or until stopped."""
-        until = time.monotonic() + seconds
+    async def _pause(self, before: int) -> None:
+        """Look for nothing, for twice as long with each pause before this one, or until stopped."""
+        until = time.monotonic() + min(FIRST_PAUSE * 2 ** min(before, 10), LONGEST_PAUSE)
         while not self._stopping and (left := until - time.monotonic()) > 0:
             self._signals.look.clear()
             await self._wait(within=left)
@@ -394,28 +393,3 @@ class Fetcher:
             pass
         finally:
             self._waiting = False
-
-
-class Rate:
-    """How many attempts end each second: quick to rise, slow to fall, so that a pause of some milliseconds is ignored."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Start at zero.
-
-        Args:
-            clock: seconds, from any beginning.
-        """
-        self._clock = clock
-        self._count = 0
-        self._at = clock()
-        self._rate = 0.0
-
-    def at(self, count: int) -> float:
-        """The rate per second, now that ``count`` attempts have ended in all."""
-        now = self._clock()
-        elapsed = now - self._at
-        if elapsed >= SHORTEST_SAMPLE:
-            faded = self._rate * math.exp(-elapsed / FADING)
-            self._rate = max((count - self._count) / elapsed, faded)
-            self._count, self._at = count, now
-        return self._rate

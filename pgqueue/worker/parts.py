@@ -4,7 +4,7 @@
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
@@ -33,7 +33,7 @@ from pgqueue.worker.runners import Runners
 from pgqueue.worker.series import SeriesWriter
 from pgqueue.worker.signals import Signals
 from pgqueue.worker.slots import Slots
-from pgqueue.worker.upkeep import Service, Upkeep
+from pgqueue.worker.upkeep import Upkeep
 from pgqueue.worker.watch import Blocked, Watch
 
 
@@ -173,7 +173,7 @@ class Parts:
             sweep=options.sweep,
             drops_history=options.drops_history,
         )
-        self.services: Sequence[Service] = self.upkeep.services(compare_every=renew_every(options.lease))
+        self.services = self.upkeep.services(compare_every=renew_every(options.lease))
 
     def inspect(self) -> Inspection:
         """What the worker is doing now."""

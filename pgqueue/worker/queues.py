@@ -24,6 +24,7 @@ from uuid import UUID
 
 from pgqueue.store import claim
 from pgqueue.store.plan import Steps, plan
+from pgqueue.store.refusals import PASSED_FOR
 from pgqueue.values.job import HEAD, Claim, Mark
 from pgqueue.values.pattern import is_pattern
 from pgqueue.values.serving import ALL, Serving
@@ -49,8 +50,6 @@ ASKING = 20e-6
 """Seconds to ask one more queue; they do not count as a slow look."""
 OTHERS = ""
 """Stands for the queues that no entry names. No entry is empty."""
-PASSED_FOR = 60.0
-"""Seconds for which a job is passed over that the database refuses to have claimed."""
 ENOUGH = 100
 """A look with fewer claims says nothing about the cost of one."""
 
@@ -83,7 +82,7 @@ class Queues:
         self._looked_around_at = -LOOK_AROUND_AFTER
         self._first = 0
         self._round: _Round | None = None
-        self._asked: Sequence[str] = ()
+        self._order: Callable[[], Iterable[str]] = tuple
         self._passed: dict[str, tuple[Mark, float]] = {}
 
     def starts(self) -> Mapping[str, Mark]:
@@ -94,7 +93,7 @@ class Queues:
     @plan
     def refused(self) -> Steps[claim.Head | None]:
         """The job that the last claim, which was of one job, would have taken; None: there is none any more."""
-        return (yield from claim.head(self._asked, self._behind(self.marks.starts())))
+        return (yield from claim.head([*self._order()], self._behind(self.marks.starts())))
 
     def pass_over(self, head: claim.Head) -> None:
         """For :data:`PASSED_FOR`, look behind a job. Those before it wait as long: jobs of a higher priority that are new."""
@@ -123,7 +122,7 @@ class Queues:
     def claim_up_to(self, worker: UUID, quotas: Mapping[str, int], room: int) -> Steps[list[Claim]]:
         """Claim from these queues, of each at most its quota, as another division says: :mod:`pgqueue.worker.both`."""
         starts, began = self.marks.starts(), self._clock()
-        self._asked = [*quotas]
+        self._order = lambda: quotas
         claims = yield from claim.claim(worker, quotas, limit=room, marks=self._behind(starts))
         self.marks.learn(starts, claims, self._clock() - began, queues=len(quotas))
         if self.searches:
@@ -207,10 +206,10 @@ class Queues:
 
     def _fill(self, worker: UUID, queues: Sequence[str], room: int) -> Steps[list[Claim]]:
         starts, began = self.marks.starts(), self._clock()
-        self._asked = queues
-        if self._split is not None:
-            self._split.forget(queues)
-            self._asked = [*self._split.quotas(queues, room)]
+        split = self._split
+        if split is not None:
+            split.forget(queues)
+        self._order = lambda: queues if split is None else split.quotas(queues, room)
         claims = yield from claim.fill(worker, queues, room, split=self._split, marks=self._behind(starts))
         self.marks.learn(starts, claims, self._clock() - began, queues=len(queues))
         return claims if self._split is None else in_turn(self._split, claims, _queue_of)

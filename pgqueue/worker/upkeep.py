@@ -6,11 +6,8 @@ one at the same time. A new service is one statement, one plan, one method and o
 """
 
 import asyncio
-import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 
@@ -35,12 +32,7 @@ from pgqueue.store.plan import Plan
 from pgqueue.store.served_lanes import Lanes
 from pgqueue.store.sweep import arun_sweep, reclaiming
 from pgqueue.worker.alerts import AlertLooks
-from pgqueue.worker.connection import (
-    LONG_READ,
-    Connections,
-    WorkerConnection,
-    passes,
-)
+from pgqueue.worker.connection import LONG_READ, Connections, WorkerConnection
 from pgqueue.worker.fetcher import Fetcher
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.joblog import worker_log
@@ -49,13 +41,13 @@ from pgqueue.worker.queues import Queues
 from pgqueue.worker.reconciler import Reconciler
 from pgqueue.worker.runners import Runners
 from pgqueue.worker.series import SeriesWriter
+from pgqueue.worker.service import Service
 from pgqueue.worker.signals import Signals
 from pgqueue.worker.slots import Slots
-from pgqueue.worker.troubles import Reminder, first_line
+from pgqueue.worker.troubles import first_line
 
 log = worker_log()
 
-JITTER = 0.1
 STALE_AFTER = 5.0
 """Seconds. Claims that have not started are requeued if no claim was added for this long."""
 CANCEL_EVERY = 0.8
@@ -72,9 +64,6 @@ POLL_AGAIN = 0.05
 LONG_READS_FIRST = 30.0
 """Seconds until the first run of services that read the jobs from end to end (0.1 s for a million), or the nodes of all
 flows that run (1 s for a million): they do not run at the moment when many workers start."""
-
-AGAIN_AFTER = 50.0
-"""Seconds at most until a service runs again that failed because of the database: with the jitter, less than a minute."""
 
 TIDYING: Sequence[Callable[[], Plan[int]]] = (
     upkeep.ensure_history_days,
@@ -93,53 +82,6 @@ TIDYING: Sequence[Callable[[], Plan[int]]] = (
 """What can wait, in this order; each step commits by itself."""
 DROPPING = frozenset({upkeep.drop_history, upkeep.drop_strays, upkeep.drop_dead})
 """The steps that drop what is past the retention."""
-
-
-@dataclass(frozen=True, slots=True)
-class Service:
-    """Something to do again and again.
-
-    Attributes:
-        name: for the log.
-        every: seconds between two runs, give or take a tenth.
-        run_once: does it; may return the seconds until the next run, if that is sooner.
-        first: seconds from the start to the first run, give or take a tenth.
-        nudge: set by a part of the worker that has a reason for a run at once.
-    """
-
-    name: str
-    every: float
-    run_once: Callable[[], Awaitable[float | None]]
-    first: float = 0.0
-    nudge: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def run(self) -> None:
-        """Run for ever. A failure is logged; the next run comes as usual, or within a minute if the error may pass."""
-        reminder = Reminder()
-        pause = _about(self.first)
-        while True:
-            with suppress(TimeoutError):  # not wait_for, which may lose a cancellation to a nudge
-                async with asyncio.timeout(pause):
-                    await self.nudge.wait()
-            self.nudge.clear()
-            pause = await self._try_once(reminder)
-
-    async def _try_once(self, reminder: Reminder) -> float:
-        """Run once, and log a failure; returns the seconds until the next run."""
-        pause = _about(self.every)
-        try:
-            sooner = await self.run_once()
-        except Exception as error:
-            if not passes(error):
-                log.exception("service failed", extra={"service": self.name})
-                return pause
-            pause = min(pause, _about(AGAIN_AFTER))
-            if reminder.failed():
-                extra = {"service": self.name, "error": first_line(error), "seconds": round(pause)}
-                log.warning("service did not run, because of the database; it is tried again", extra=extra)
-            return pause
-        reminder.ended()
-        return pause if sooner is None else min(pause, sooner)
 
 
 class Upkeep:
@@ -425,8 +367,3 @@ async def _try_step(connection: WorkerConnection, step: Callable[[], Plan[int]])
     if count:
         log.info("tidied", extra={"step": step.__name__, "count": count})
     return count
-
-
-def _about(seconds: float) -> float:
-    """Give or take a tenth, so that workers that start together spread out."""
-    return seconds * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - spreads load, no secret

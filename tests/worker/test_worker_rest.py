@@ -11,8 +11,8 @@ from pgqueue.store import upkeep
 from pgqueue.store.plan import NeedsTransaction, Row, Statement, Step
 from pgqueue.values.job import HEAD
 from pgqueue.values.serving import serving
-from pgqueue.worker.fetcher import FADING, SHORTEST_SAMPLE, Rate
 from pgqueue.worker.queues import FORGET_AFTER, LOOK_AROUND_AFTER, Queues
+from pgqueue.worker.rate import FADING, SHORTEST_SAMPLE, Rate
 from pgqueue.worker.signals import IDLE_AFTER, Activity, Signals
 from pgqueue.worker.worker import Worker
 

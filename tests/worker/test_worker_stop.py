@@ -10,7 +10,7 @@ from running import Running
 from worker.helping import FOR_EVER, claimed, claims_of, ended
 
 from pgqueue import JobState, PgQueue
-from pgqueue.worker.upkeep import Service
+from pgqueue.worker.service import Service
 from pgqueue.worker.worker import Worker
 
 NOTHING = timedelta(0)

@@ -18,9 +18,10 @@ from pgqueue.store import claim, leases, upkeep
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan
 from pgqueue.testing import drain
+from pgqueue.worker import service
 from pgqueue.worker import upkeep as when
 from pgqueue.worker.connection import WorkerConnection
-from pgqueue.worker.upkeep import Service
+from pgqueue.worker.service import Service
 from pgqueue.worker.worker import Worker
 
 
@@ -48,8 +49,8 @@ async def test_a_service_that_the_database_failed_runs_again_within_a_minute(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The jobs of unknown workers were looked for again after an hour, and the log had a traceback."""
-    assert when.AGAIN_AFTER * (1 + when.JITTER) < 60
-    monkeypatch.setattr(when, "AGAIN_AFTER", 0.01)
+    assert service.AGAIN_AFTER * (1 + service.JITTER) < 60
+    monkeypatch.setattr(service, "AGAIN_AFTER", 0.01)
     turns: list[None] = []
 
     async def run_once() -> None:
@@ -69,7 +70,7 @@ async def test_a_service_that_the_database_failed_runs_again_within_a_minute(
 async def test_a_service_with_a_fault_of_its_own_is_logged_with_its_traceback_and_runs_as_usual(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(when, "AGAIN_AFTER", 0.01)
+    monkeypatch.setattr(service, "AGAIN_AFTER", 0.01)
     turns: list[None] = []
 
     async def run_once() -> None:

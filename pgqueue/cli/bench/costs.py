@@ -12,8 +12,9 @@ from pgqueue.cli.bench.place import APPLICATION, SCHEMA
 from pgqueue.cli.bench.processes import FLOOR, OURS, Contender
 from pgqueue.cli.bench.sizes import Sizes
 from pgqueue.cli.bench.stage import BenchFailed, Stage
+from pgqueue.worker.service import JITTER
 from pgqueue.worker.signals import IDLE_AFTER
-from pgqueue.worker.upkeep import JITTER, LONG_READS_FIRST
+from pgqueue.worker.upkeep import LONG_READS_FIRST
 
 COUNTERS = """
 select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8,

@@ -22,7 +22,8 @@ from pgqueue.spark.report import words
 from pgqueue.spark.whatif.jobs import EPOCH, NONE, SECOND, Numbers
 from pgqueue.spark.whatif.lanes import Lanes
 from pgqueue.values.options import LAST_TIME
-from pgqueue.worker.fetcher import HORIZON, LARGEST_CLAIM, LARGEST_PREFETCH, Rate
+from pgqueue.worker.fetcher import HORIZON, LARGEST_CLAIM, LARGEST_PREFETCH
+from pgqueue.worker.rate import Rate
 
 END = (LAST_TIME - EPOCH) // timedelta(microseconds=1)
 
