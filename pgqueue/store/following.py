@@ -3,7 +3,7 @@
 A flow is a graph of nodes: jobs, and groups of nodes. An edge says that one node waits for another. A flow's row is the lock
 of its graph: a transaction that decides what follows locks it first, and its next statement sees what the others have decided.
 Only the members of a group that succeeded, which are many and on which nothing hangs by itself, are counted without that lock,
-and those counts are locked before it, never after. See ``docs/adr/0049-flows.md``.
+and those counts are locked before it, never after. See ``docs/adr/0027-a-flows-row-is-the-lock-of-its-graph.md``.
 
 One transaction changes a bounded number of nodes. What is left then is a row of ``flow_work``, which a worker's upkeep takes.
 """

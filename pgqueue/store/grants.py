@@ -2,7 +2,7 @@
 
 ``pgqueue grants`` prints this SQL, the guide shows it, and tests run it. PostgreSQL's own rights do all but one thing: that a
 producer enqueues to named queues only is decided by a trigger, since the alternatives cost other programs something.
-Row-level security refuses COPY to every role but the owner, so bulk enqueues would fail (ADR 83).
+Row-level security refuses COPY to every role but the owner, so bulk enqueues would fail (docs/adr/notes.md).
 
 The trigger is there only if a producer is limited. It is an AFTER trigger with a condition: COPY still writes rows in batches, and
 a row of another role costs a lookup of two roles. PostgreSQL reads the condition anew for each statement, so it is short. It

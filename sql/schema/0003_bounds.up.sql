@@ -2,7 +2,7 @@
 
 -- The table itself takes what it took: the function below and Python are the doors, and what reads the rows bears what is
 -- out of bounds. A domain for queue, run_at or unique_key would have PostgreSQL build three partial indices anew, under a
--- lock that shuts out every enqueue; a check costs every insert 10 µs, and looking into 1 kB of arguments 7 µs. See ADR 25.
+-- lock that shuts out every enqueue; a check costs every insert 10 µs, and looking into 1 kB of arguments 7 µs. See ADR 16.
 
 -- Whether Python reads these arguments: at most 200 levels, no whole number of more than 4,300 digits.
 create function pgqueue.arguments_fit(args json) returns boolean language plpgsql immutable parallel safe as $$

@@ -23,7 +23,7 @@ begin
         hint = 'Nothing was changed. End it (pg_locks and pg_stat_activity say whose it is), then migrate again.';
 end $$;
 
--- The bounds (an object, 8 kB) are checked by the function below and by Python, not by the tables: see ADR 25.
+-- The bounds (an object, 8 kB) are checked by the function below and by Python, not by the tables: see ADR 16.
 alter table pgqueue.jobs add column meta jsonb;
 alter table pgqueue.job_history add column meta jsonb;
 alter table pgqueue.dead_jobs add column meta jsonb;

@@ -1,4 +1,4 @@
-"""What a limited producer (ADR 83) costs other programs: CPU time of the server for a row, inserted alone and by COPY.
+"""What a limited producer (docs/adr/notes.md) costs other programs: CPU time of the server for a row, inserted alone and by COPY.
 
 Run it: ``python tests/bench/grants.py``. It starts a server of its own. It measures CPU time of the session's process, so other
 programs on the machine matter little.

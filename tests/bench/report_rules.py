@@ -1,4 +1,4 @@
-"""The report's rules beside statsmodels and ruptures, on the anomalies that the tests plant (ADR 88).
+"""The report's rules beside statsmodels and ruptures, on the anomalies that the tests plant (docs/adr/notes.md).
 
 Run it: ``pip install ruptures statsmodels``, then ``PYTHONPATH=tests python tests/bench/report_rules.py``. For each rule it prints how
 many planted anomalies were found, how many were found where nothing is planted, and the CPU time of a judgement.
