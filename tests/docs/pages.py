@@ -11,7 +11,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-DECISIONS = DOCS / "adr"
 
 _COMMENT = re.compile(
     r"^<!-- (?P<word>file|worker|output|errors|floors|states|setup|trace)(?:: (?P<rest>.*))? -->$"
@@ -45,9 +44,8 @@ class Block:
 
 
 def pages() -> list[Path]:
-    """Every page of words, the decisions (docs/adr) left out: they tell of their day."""
-    found = [page for page in DOCS.rglob("*.md") if DECISIONS not in page.parents]
-    return sorted([*ROOT.glob("*.md"), *found])
+    """Every page of words."""
+    return sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 
 
 def page_id(page: Path) -> str:

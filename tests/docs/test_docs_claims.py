@@ -101,18 +101,6 @@ def test_the_architecture_shows_the_floors_that_are_linted() -> None:
     assert shown == [name for layer in layers for name in re.findall(r"\w+", layer)]
 
 
-def test_the_way_of_a_job_is_told_in_at_most_twenty_files() -> None:
-    (way,) = re.findall(r"## A job's life, by file\n(.*?)\n## ", _text(ARCHITECTURE), re.DOTALL)
-    assert 10 < len(set(re.findall(r"`((?:pgqueue|sql)/\S+)`", way))) <= 20
-
-
-def test_every_module_stands_in_the_architecture() -> None:
-    modules = {
-        str(path.relative_to(ROOT)) for path in (ROOT / "pgqueue").rglob("*.py") if path.name != "__init__.py"
-    }
-    assert modules - words_in_code(ARCHITECTURE) == set()
-
-
 @pytest.mark.parametrize("page", pages(), ids=page_id)
 def test_every_path_that_a_page_names_exists(page: Path) -> None:
     named = {
@@ -121,6 +109,16 @@ def test_every_path_that_a_page_names_exists(page: Path) -> None:
         if re.match(r"(pgqueue|sql|migrations|tests|docs)/", word) and "*" not in word
     }
     assert {path for path in named if not (ROOT / path).exists()} == set()
+
+
+def test_every_decision_that_the_code_names_is_on_record() -> None:
+    records = {path.name for path in (DOCS / "adr").glob("*.md")}
+    numbers = {str(int(name[:4])) for name in records if name[0].isdigit()}
+    for folder, kind in (("pgqueue", "py"), ("sql", "sql"), ("tests", "py"), ("migrations", "py")):
+        for path in (ROOT / folder).rglob(f"*.{kind}"):
+            text = _text(path)
+            assert set(re.findall(r"\bADR (\d+)", text)) <= numbers, path
+            assert set(re.findall(r"docs/adr/([\w-]+\.md)", text)) <= records, path
 
 
 @pytest.mark.parametrize("page", pages(), ids=page_id)

@@ -1,15 +1,12 @@
 """A job's columns are described once: the database, the statements, the models and the values agree with it."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from docs.pages import DOCS
 from store.sqlfiles import SQL
 
-import pgqueue
 from pgqueue.store import columns
 from pgqueue.store.pipeline.extract_tables import NOT_READ, TABLES
 from pgqueue.values.job import Job
@@ -26,16 +23,6 @@ from pg_attribute join pg_type on pg_type.oid = atttypid
 where attrelid = %s::regclass and attnum > 0 and not attisdropped
 """
 ENDS = re.compile(r"insert into pgqueue\.(job_history|dead_jobs) \((.*?)\)", re.DOTALL)
-ROOT = Path(pgqueue.__file__).parents[1]
-NAMES_META = re.compile(r"\bmetas?\b")
-OTHER_META = {
-    "pgqueue/moving/celery_options.py",
-    "pgqueue/moving/rq.py",
-    "pgqueue/cli/main.py",
-    "pgqueue/spark/report/page.py",
-    "pgqueue/spark/whatif/page.py",
-}
-"""They name what another queue calls so, the option of an enqueue, or an element of HTML."""
 
 
 def _names(described: columns.Columns) -> set[str]:
@@ -83,15 +70,3 @@ def test_sparks_statements_give_the_columns_that_spark_reads(
 def test_spark_reads_every_column_of_jobs_but_those_that_only_workers_need() -> None:
     assert _names(columns.JOBS) >= NOT_READ
     assert TABLES["jobs"].columns.keys() == _names(columns.JOBS) - NOT_READ
-
-
-def test_the_files_that_name_the_last_column_are_those_that_the_architecture_page_lists() -> None:
-    page = (DOCS / "architecture.md").read_text()
-    (listed,) = re.findall(r"\*\*A column of a job\.\*\*.*?\n\n(- .*?)\n\n\*\*", page, re.DOTALL)
-    files = [*ROOT.glob("pgqueue/**/*.py"), *ROOT.glob("sql/**/*.sql")]
-    naming = {
-        str(path.relative_to(ROOT))
-        for path in files
-        if "schema" not in path.parts and NAMES_META.search(path.read_text())
-    }
-    assert set(re.findall(r"`([^`]+)`", listed)) == naming - OTHER_META
