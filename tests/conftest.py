@@ -19,6 +19,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pytest_postgresql import factories
 from running import Running
 from servers import on_the_oldest, server, use_memory
+from transitions import Comparison, install
 
 from pgqueue import PgQueue
 from pgqueue.spark.session import session
@@ -120,11 +121,14 @@ workers in ``tests/promises`` and in the other files of ``tests/worker``."""
 
 collect_ignore = [f"worker/test_worker_{name}.py" for name in NOT_OF_THE_SERVER] if on_the_oldest() else []
 
+COMPARISON = "transitions"
+
 _open = ExitStack()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Start the server, and point pytest-postgresql's no-process fixture at it."""
+    config.pluginmanager.register(Comparison(config), COMPARISON)
     spreads = getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput")
     if config.option.collectonly or config.option.help or spreads:
         return  # of the processes of xdist, each that runs tests has a server
@@ -186,7 +190,8 @@ def pytest_unconfigure() -> None:
 
 def _migrate(**where: Any) -> None:
     known = {key: where[key] for key in ("host", "port", "user", "password", "dbname") if where.get(key)}
-    schema.migrate(make_conninfo(**known))
+    schema.migrate(dsn := make_conninfo(**known))
+    install(dsn)
 
 
 migrated_server = factories.postgresql_noproc(load=[_migrate])
@@ -200,9 +205,13 @@ def _dsn(connection: psycopg.Connection[Any]) -> str:
 
 
 @pytest.fixture(scope="session")
-def copies(migrated_server: Any) -> Iterator[Copies]:
-    """Copies of a database with the schema in it."""
-    made = Copies(dsn_of(migrated_server, "postgres"), migrated_server.template_dbname)
+def copies(migrated_server: Any, pytestconfig: pytest.Config) -> Iterator[Copies]:
+    """Copies of a database with the schema in it, and with triggers that note the transitions of jobs."""
+    comparison = pytestconfig.pluginmanager.get_plugin(COMPARISON)
+    assert isinstance(comparison, Comparison)
+    made = Copies(
+        dsn_of(migrated_server, "postgres"), migrated_server.template_dbname, comparison.seen.gather
+    )
     yield made
     made.stop()
 

@@ -7,7 +7,7 @@ and looks at its file.)
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
@@ -26,7 +26,7 @@ FAILURES = 5
 TOUCHED = """
 select oid::regclass::text, oid < 16384, relkind = 'S'
 from pg_class
-where relkind in ('r', 'm', 'S') and not relisshared
+where relkind in ('r', 'm', 'S') and not relisshared and relnamespace is distinct from to_regnamespace('watched')
     and case when relkind = 'S' then pg_stat_get_blocks_fetched(oid) else
         pg_stat_get_tuples_inserted(oid) + pg_stat_get_tuples_updated(oid) + pg_stat_get_tuples_deleted(oid)
         + pg_stat_get_vacuum_count(oid) + pg_stat_get_analyze_count(oid)
@@ -34,7 +34,8 @@ where relkind in ('r', 'm', 'S') and not relisshared
     end > 0
 """
 """Relations that sessions have written to, whether each is a system catalogue, and whether it is a sequence. Every session
-reports before it ends. A change of the schema, and ANALYZE of rows, write to catalogues."""
+reports before it ends. A change of the schema, and ANALYZE of rows, write to catalogues. What ``transitions`` has noted stays
+until the copy is dropped."""
 FILLED = """
 select oid::regclass::text from pg_class
 where relkind = 'r' and oid >= 16384 and relnamespace <> 'information_schema'::regnamespace and pg_relation_size(oid) > 0
@@ -57,16 +58,20 @@ def dsn_of(server: Any, name: str) -> str:
 class Copies:
     """Copies of a database. One thread makes them ahead of the tests, and drops those that they have done with."""
 
-    def __init__(self, server: str, template: str, prefix: str | None = None) -> None:
+    def __init__(
+        self, server: str, template: str, last_look: Callable[[str], None], prefix: str | None = None
+    ) -> None:
         """Begin to copy.
 
         Args:
             server: the DSN of a database there.
             template: what to copy; no session may be connected to it.
+            last_look: called with the DSN of a copy before it is dropped.
             prefix: with which the names of the copies begin; None: the template's name.
         """
         self._server = server
         self._template = template
+        self._last_look = last_look
         self._prefix = prefix or template
         self._numbers = count(1)
         self._ready: queue.Queue[_Copy | BaseException] = queue.Queue(AHEAD)
@@ -97,7 +102,7 @@ class Copies:
                     self._used.put(left)
         with psycopg.connect(self._server, autocommit=True) as connection:
             while not self._used.empty():
-                _drop(connection, self._used.get().name)
+                self._drop(connection, self._used.get().name)
 
     def _work(self) -> None:
         failures = 0
@@ -135,7 +140,7 @@ class Copies:
             used = self._used.get()
             copy = _Copy(self._name(), None, used.uses + 1)
             if copy.uses > USES:
-                _drop(connection, used.name)
+                self._drop(connection, used.name)
             elif self._empty(connection, used, copy):
                 return copy
         return None
@@ -154,8 +159,12 @@ class Copies:
                     return True
         except psycopg.Error:  # a test may have dropped it
             pass
-        _drop(connection, name)
+        self._drop(connection, name)
         return False
+
+    def _drop(self, connection: psycopg.Connection[Any], name: str) -> None:
+        self._last_look(self._dsn(name))
+        _do(connection, "drop database if exists {} with (force)", name)
 
     def _name(self) -> str:
         return f"{self._prefix}_{next(self._numbers)}"
@@ -224,10 +233,6 @@ def _leave(connection: psycopg.Connection[Any], name: str) -> None:
         if not connection.execute(asked, (name,)).fetchall():
             return
         time.sleep(0.001)
-
-
-def _drop(connection: psycopg.Connection[Any], name: str) -> None:
-    _do(connection, "drop database if exists {} with (force)", name)
 
 
 def _do(connection: psycopg.Connection[Any], statement: str, *names: str) -> None:

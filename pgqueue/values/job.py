@@ -3,12 +3,14 @@
 ::
 
     enqueue ─▶ scheduled ─▶ ready ─▶ running ─▶ succeeded
-                   ▲          ▲         │  └───▶ dead ──▶ ready (a caller retries it)
+                   ▲          ▲         │
                    └──────────┴─────────┘
-                retry, snooze   given back, reclaimed
+                retry, snooze   returned, reclaimed
 
-``blocked`` jobs wait for a reason to be removed (:mod:`pgqueue.store.admission`); a running one may wait in its middle. A job that waits can become
-``cancelled``, and so can a running job whose attempt ends without success.
+A job is ``blocked`` while it waits for something else than its time: another job, a signal, or a free place of its limit. Limited
+jobs wait in lanes, and a worker claims them there: they go from ``blocked`` to ``running``. A job becomes ``dead`` from each state
+in which it lives: a waiting one if it expires, or if the database refuses to put it in line. It can be ``cancelled`` while it
+waits, and when an attempt ends without success.
 """
 
 from collections.abc import Collection, Mapping
@@ -46,24 +48,22 @@ class JobState(StrEnum):
 
 ENDED = frozenset({JobState.SUCCEEDED, JobState.CANCELLED, JobState.DEAD})
 
+BEGINNINGS = frozenset({JobState.BLOCKED, JobState.SCHEDULED, JobState.READY})
+"""The states that a job may have when its enqueue is committed."""
+
 TRANSITIONS: Mapping[JobState, frozenset[JobState]] = MappingProxyType(
     {
-        JobState.BLOCKED: frozenset({JobState.SCHEDULED, JobState.READY, JobState.CANCELLED}),
-        JobState.SCHEDULED: frozenset({JobState.READY, JobState.CANCELLED}),
-        JobState.READY: frozenset({JobState.RUNNING, JobState.SCHEDULED, JobState.CANCELLED}),
-        JobState.RUNNING: frozenset(
-            {
-                JobState.SUCCEEDED,
-                JobState.DEAD,
-                JobState.CANCELLED,
-                JobState.SCHEDULED,
-                JobState.READY,
-                JobState.BLOCKED,
-            }
+        JobState.BLOCKED: frozenset(
+            {JobState.SCHEDULED, JobState.READY, JobState.RUNNING, JobState.CANCELLED, JobState.DEAD}
         ),
+        JobState.SCHEDULED: frozenset({JobState.BLOCKED, JobState.READY, JobState.CANCELLED, JobState.DEAD}),
+        JobState.READY: frozenset(
+            {JobState.BLOCKED, JobState.SCHEDULED, JobState.RUNNING, JobState.CANCELLED, JobState.DEAD}
+        ),
+        JobState.RUNNING: frozenset(JobState) - {JobState.RUNNING},
         JobState.SUCCEEDED: frozenset(),
         JobState.CANCELLED: frozenset(),
-        JobState.DEAD: frozenset({JobState.READY}),
+        JobState.DEAD: frozenset({JobState.BLOCKED, JobState.READY}),
     }
 )
 """Which states may follow which; ``docs/explain/life-of-a-job.md`` draws it, and a test compares the two."""

@@ -49,7 +49,7 @@ class Figures(msgspec.Struct, frozen=True):
         succeeded: jobs that succeeded.
         failed: attempts that failed, timed out or were lost.
         retried: failed attempts after which the job was to run again.
-        dead: jobs that died.
+        dead: jobs that died while a worker had them; not those that expired, or were refused, while they waited.
         cancelled: jobs that were cancelled while a worker had them.
         expired: jobs that died since they were not started in time; they count as dead, too.
         reclaimed: attempts that a lost worker had, and another one took over; they count as failed, too.

@@ -19,7 +19,7 @@ import pgqueue
 from pgqueue import errors
 from pgqueue.cli.main import main
 from pgqueue.flask.config import OPTIONS
-from pgqueue.values.job import TRANSITIONS
+from pgqueue.values.job import BEGINNINGS, TRANSITIONS
 from pgqueue.worker.worker import Worker
 
 README = ROOT / "README.md"
@@ -69,6 +69,7 @@ def test_the_picture_of_a_jobs_life_shows_every_transition_and_no_other() -> Non
     arrows = set(re.findall(r"^\s*(\S+) --> (\w+|\[\*\])", picture.code, flags=re.MULTILINE))
     known = {(str(one), str(next_)) for one, all_next in TRANSITIONS.items() for next_ in all_next}
     assert {(one, next_) for one, next_ in arrows if "[*]" not in (one, next_)} == known
+    assert {next_ for one, next_ in arrows if one == "[*]"} == set(map(str, BEGINNINGS))
     final = {str(one) for one, all_next in TRANSITIONS.items() if not all_next}
     assert {one for one, next_ in arrows if next_ == "[*]"} == final
 
