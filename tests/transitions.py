@@ -29,6 +29,7 @@ TABLE: frozenset[Transition] = frozenset(
 )
 FOLDERS = ("store", "flows", "worker", "model")
 """The tests that show every transition."""
+IN_THE_SCHEMA = re.compile(r'function pgqueue\.|SQL function "')
 COMPARED = 160
 """Characters by which a statement is known again, since a log of whole statements would slow down the tests."""
 
@@ -42,67 +43,103 @@ create table watched.changes (
     became text,
     ids bigint[] not null,
     statement text not null default left(current_query(), 600),
-    inside boolean not null
+    stack text not null
 ) with (autovacuum_enabled = false, toast.autovacuum_enabled = false);
 
+-- Each trigger has a small function of its own: every session compiles those that it needs.
+create function watched.added() returns trigger language plpgsql security definer
+set search_path = pg_catalog, pg_temp as $$
+declare
+    stack text;
+begin
+    get diagnostics stack = pg_context;
+    insert into watched.changes (stack, place, became, ids)
+    select stack, 'jobs', status, array_agg(id) from rows_after group by status;
+    return null;
+end $$;
+create trigger watched_added after insert on pgqueue.jobs referencing new table as rows_after
+    for each statement execute function watched.added();
+
 -- No nested loop: the plan is made once a session, for as few rows as the first statement changed.
-create function watched.note() returns trigger language plpgsql security definer
+create function watched.changed() returns trigger language plpgsql security definer
 set search_path = pg_catalog, pg_temp set enable_nestloop = off as $$
 declare
     stack text;
-    inside boolean;
 begin
     get diagnostics stack = pg_context;
-    inside := strpos(substr(stack, strpos(stack, E'\n')), 'function pgqueue.') > 0 or strpos(stack, 'SQL function "') > 0;
-    case tg_table_name || ' ' || tg_op
-    when 'jobs INSERT' then
-        insert into watched.changes (place, became, ids, inside)
-        select 'jobs', status, array_agg(id), inside from rows_after group by status;
-    when 'jobs UPDATE' then
-        insert into watched.changes (place, was, became, ids, inside)
-        select 'jobs', before.status, after.status, array_agg(id), inside
-        from rows_before as before join rows_after as after using (id)
-        where before.status <> after.status group by before.status, after.status;
-    when 'jobs DELETE' then
-        insert into watched.changes (place, was, ids, inside)
-        select 'jobs', status, array_agg(id), inside from rows_before group by status;
-    when 'job_history INSERT' then
-        insert into watched.changes (place, became, ids, inside)
-        select 'ended', outcome, array_agg(id), inside from rows_after group by outcome;
-    when 'dead_jobs INSERT' then  -- a job whose id is taken there gets a new one
-        insert into watched.changes (place, became, ids, inside)
-        select 'ended', 'dead', array_agg(case when errors -> -1 ->> 'former_id' ~ '^\d{1,18}$'
-                                          then (errors -> -1 ->> 'former_id')::bigint else id end), inside
-        from rows_after having count(*) > 0;
-    when 'dead_jobs DELETE' then
-        insert into watched.changes (place, was, ids, inside)
-        select 'ended', 'dead', array_agg(id), inside from rows_before having count(*) > 0;
-    end case;
+    insert into watched.changes (stack, place, was, became, ids)
+    select stack, 'jobs', before.status, after.status, array_agg(id)
+    from rows_before as before join rows_after as after using (id)
+    where before.status <> after.status group by before.status, after.status;
     return null;
 end $$;
+create trigger watched_changed after update on pgqueue.jobs referencing old table as rows_before new table as rows_after
+    for each statement execute function watched.changed();
 
-create trigger watched_insert after insert on pgqueue.jobs referencing new table as rows_after
-    for each statement execute function watched.note();
-create trigger watched_update after update on pgqueue.jobs referencing old table as rows_before new table as rows_after
-    for each statement execute function watched.note();
-create trigger watched_delete after delete on pgqueue.jobs referencing old table as rows_before
-    for each statement execute function watched.note();
-create trigger watched_insert after insert on pgqueue.job_history referencing new table as rows_after
-    for each statement execute function watched.note();
-create trigger watched_insert after insert on pgqueue.dead_jobs referencing new table as rows_after
-    for each statement execute function watched.note();
-create trigger watched_delete after delete on pgqueue.dead_jobs referencing old table as rows_before
-    for each statement execute function watched.note();
+create function watched.removed() returns trigger language plpgsql security definer
+set search_path = pg_catalog, pg_temp as $$
+declare
+    stack text;
+begin
+    get diagnostics stack = pg_context;
+    insert into watched.changes (stack, place, was, ids)
+    select stack, 'jobs', status, array_agg(id) from rows_before group by status;
+    return null;
+end $$;
+create trigger watched_removed after delete on pgqueue.jobs referencing old table as rows_before
+    for each statement execute function watched.removed();
+
+create function watched.ended() returns trigger language plpgsql security definer
+set search_path = pg_catalog, pg_temp as $$
+declare
+    stack text;
+begin
+    get diagnostics stack = pg_context;
+    insert into watched.changes (stack, place, became, ids)
+    select stack, 'ended', outcome, array_agg(id) from rows_after group by outcome;
+    return null;
+end $$;
+create trigger watched_ended after insert on pgqueue.job_history referencing new table as rows_after
+    for each statement execute function watched.ended();
+
+-- A job whose id is taken among the dead jobs gets a new one there.
+create function watched.died() returns trigger language plpgsql security definer
+set search_path = pg_catalog, pg_temp as $$
+declare
+    stack text;
+begin
+    get diagnostics stack = pg_context;
+    insert into watched.changes (stack, place, became, ids)
+    select stack, 'ended', 'dead', array_agg(case when errors -> -1 ->> 'former_id' ~ '^\d{1,18}$'
+                                             then (errors -> -1 ->> 'former_id')::bigint else id end)
+    from rows_after having count(*) > 0;
+    return null;
+end $$;
+create trigger watched_died after insert on pgqueue.dead_jobs referencing new table as rows_after
+    for each statement execute function watched.died();
+
+create function watched.revived() returns trigger language plpgsql security definer
+set search_path = pg_catalog, pg_temp as $$
+declare
+    stack text;
+begin
+    get diagnostics stack = pg_context;
+    insert into watched.changes (stack, place, was, ids)
+    select stack, 'ended', 'dead', array_agg(id) from rows_before having count(*) > 0;
+    return null;
+end $$;
+create trigger watched_revived after delete on pgqueue.dead_jobs referencing old table as rows_before
+    for each statement execute function watched.revived();
 
 -- So that dumps, and tests that compare what two schemas consist of, leave them out. Only a superuser may do this.
 do $$ begin
     if current_setting('is_superuser')::boolean then
-        update pg_trigger set tgisinternal = true where tgfoid = 'watched.note'::regproc;
+        update pg_trigger set tgisinternal = true where tgname ~ '^watched_';
     end if;
 end $$;
 """
 NOTED = """
-select transaction::text::bigint, place, was, became, ids, statement, inside from watched.changes
+select transaction::text::bigint, place, was, became, ids, statement, stack from watched.changes
 where transaction >= %s::text::xid8 order by transaction, number
 """
 
@@ -117,7 +154,7 @@ class Change(NamedTuple):
         became: their status after; None: their rows are gone.
         ids: which jobs.
         statement: what a client had sent.
-        inside: whether a function of the schema did it.
+        stack: the functions in which it was done, the innermost first.
     """
 
     transaction: int
@@ -126,12 +163,12 @@ class Change(NamedTuple):
     became: str | None
     ids: list[int]
     statement: str
-    inside: bool
+    stack: str
 
     @property
     def by_hand(self) -> bool:
         """Whether a test wrote the statement."""
-        return not self.inside and _key(self.statement) not in _own_statements()
+        return not IN_THE_SCHEMA.search(self.stack) and _key(self.statement) not in _own_statements()
 
     @property
     def by(self) -> str:
