@@ -28,7 +28,7 @@ VERBS = {
         "pgqueue.cli.bench.command:bench", "Measure the queue on your database, beside a bare client."
     ),
     "chaos": Verb(
-        "pgqueue.cli.chaos.command:chaos", "Let faults happen while jobs run, and check every promise."
+        "pgqueue.cli.chaos:chaos", "Let faults happen while jobs run, and check every promise."
     ),
     "compare": Verb(
         "pgqueue.cli.compare:compare", "Say which tasks became slower, or fail more, since a deploy."

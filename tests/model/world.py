@@ -19,12 +19,8 @@ from model.jobs import ENDS, MOST, RETRY_IN, ROWS, ModelJob, verdict
 from msgspec.structs import replace
 from store.samples import LEASE, NOON, new_job, worker_info
 
-from pgqueue.store import claim, control, enqueue, finish, leases, limits, signals, upkeep
-from pgqueue.store.catalogue import Catalogue
-from pgqueue.store.connection import Blocking
-from pgqueue.store.plan import Plan, run
-from pgqueue.values.history.check import check
-from pgqueue.values.history.events import (
+from pgqueue.chaos.history.check import check
+from pgqueue.chaos.history.events import (
     Claimed,
     Declared,
     Effect,
@@ -41,7 +37,11 @@ from pgqueue.values.history.events import (
     Stopped,
     Violation,
 )
-from pgqueue.values.history.rules import Rules
+from pgqueue.chaos.history.index import Rules
+from pgqueue.store import claim, control, enqueue, finish, leases, limits, signals, upkeep
+from pgqueue.store.catalogue import Catalogue
+from pgqueue.store.connection import Blocking
+from pgqueue.store.plan import Plan, run
 from pgqueue.values.job import Claim, Outcome
 from pgqueue.values.limit import Numbers
 from pgqueue.values.limit_state import Waiting

@@ -1,0 +1,237 @@
+"""The run: work begins, faults happen one after the other, work ends, and everything is accounted for."""
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from itertools import count
+
+import msgspec
+import psycopg
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.chaos import tables
+from pgqueue.chaos.faults import Fault
+from pgqueue.chaos.fleet import Child
+from pgqueue.chaos.judge import Judged, judge
+from pgqueue.chaos.kinds import TICK
+from pgqueue.chaos.load import Load
+from pgqueue.chaos.log import lines
+from pgqueue.chaos.overload import Overload, overload
+from pgqueue.chaos.stage import Stage
+from pgqueue.chaos.tasks import SCHEMA
+from pgqueue.errors import PgQueueError
+
+RECOVERS_WITHIN = 60.0
+"""Seconds after a fault in which work must have gone on; later is a broken promise."""
+STALLED_AFTER = 60.0
+"""Seconds without an ended job after which the run no longer waits for the rest."""
+ENQUEUERS = 2
+LOOK_EVERY = 0.2
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run does.
+
+    Attributes:
+        seconds: for how long faults happen.
+        orders: how many to add in all; 0: as many as come in that time.
+        rate: orders a second.
+        workers: how many processes work.
+        faults: which happen.
+        seed: of all choices.
+        rounds: how often each fault happens, however long that takes; 0: ``seconds`` decides.
+        pause: seconds of quiet between two faults.
+        overload: whether it has too much work, and no faults.
+    """
+
+    seconds: float
+    orders: int
+    rate: float
+    workers: int
+    faults: Sequence[Fault]
+    seed: int
+    rounds: int = 0
+    pause: float = 0.0
+    overload: bool = False
+
+
+class Happened(msgspec.Struct, frozen=True):
+    """A fault that happened.
+
+    Attributes:
+        name: which.
+        lasted: from its begin to its end, in seconds.
+        recovered: seconds from its end until a job that started afterwards had ended, and all jobs of lost workers were taken
+            over; None: that did not come.
+    """
+
+    name: str
+    lasted: float
+    recovered: float | None
+
+
+@dataclass
+class Outcome:
+    """What became of a run.
+
+    Attributes:
+        happened: the faults, in order.
+        judged: what log and tables say.
+        orders_without_jobs: rows of ``orders`` whose jobs are missing.
+        jobs_without_orders: jobs whose row is missing.
+        left: jobs that have not ended.
+        surprises: what workers did that they should not.
+        seconds: how long it took, the drain included.
+        overload: what became of the overload, if there was one.
+    """
+
+    happened: list[Happened] = field(default_factory=list)
+    judged: Judged = field(default_factory=lambda: Judged(0, ()))
+    orders_without_jobs: int = 0
+    jobs_without_orders: int = 0
+    left: int = 0
+    surprises: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    overload: Overload | None = None
+
+
+def run(stage: Stage, plan: Plan, tell: Callable[[str], object]) -> Outcome:
+    """Run, drain, and judge.
+
+    Args:
+        stage: with an empty database.
+        plan: what to do.
+        tell: is called with each thing that happens.
+    """
+    outcome = Outcome()
+    began = time.monotonic()
+    stage.fleet.hire(plan.workers)
+    if plan.overload:
+        outcome.overload = overload(stage, plan.seconds, tell)
+    else:
+        _under_faults(stage, plan, outcome, tell)
+    tell("The rest of the jobs is run.")
+    _drain(stage)
+    outcome.surprises += stage.fleet.surprises
+    for worker in list(stage.fleet.workers):
+        stage.fleet.workers.remove(worker)
+        stage.fleet.stopped(worker)
+    account(stage, outcome)
+    outcome.seconds = time.monotonic() - began
+    return outcome
+
+
+def _under_faults(stage: Stage, plan: Plan, outcome: Outcome, tell: Callable[[str], object]) -> None:
+    """Let work come, and faults happen."""
+    began = time.monotonic()
+    enqueuers = [_enqueuer(stage, plan, first) for first in range(1, ENQUEUERS + 1)]
+    if stage.watch.served_after(began, within=RECOVERS_WITHIN) is None:
+        raise PgQueueError(
+            f"no job ended within {RECOVERS_WITHIN:g} s: {stage.fleet.workers[0].last_words()}"
+        )
+    _strike(stage, plan, outcome, tell)
+    _finish(stage, enqueuers, plan)
+
+
+def _strike(stage: Stage, plan: Plan, outcome: Outcome, tell: Callable[[str], object]) -> None:
+    """Let faults happen until the time is over."""
+    began = time.monotonic()
+    for fault in _order(plan):
+        if not plan.rounds and time.monotonic() - began >= plan.seconds:
+            return
+        happened = _happen(stage, fault)
+        outcome.happened.append(happened)
+        tell(_told(happened, fault, stage))
+        stage.fleet.replace_ended()
+        stage.hold(plan.pause)
+
+
+def _order(plan: Plan) -> Iterator[Fault]:
+    """All faults again and again, each time in another order."""
+    chance = random.Random(plan.seed)  # noqa: S311 - a choice that can be repeated
+    for _ in range(plan.rounds) if plan.rounds else count():
+        yield from chance.sample(list(plan.faults), len(plan.faults))
+
+
+def _happen(stage: Stage, fault: Fault) -> Happened:
+    """Have one fault happen, and wait until work goes on."""
+    began = time.monotonic()
+    with fault.block(stage):
+        stage.hold(fault.seconds + fault.leases * stage.lease)
+    ended = time.monotonic()
+    served = stage.watch.served_after(ended, within=RECOVERS_WITHIN)
+    if not stage.taken_over(within=RECOVERS_WITHIN):
+        stage.lost.clear()
+        served = None
+    elif served is not None:
+        served = max(served, stage.taken_over_at)
+    if fault.after is not None:
+        fault.after(stage)
+    stage.faults.append((began, time.monotonic() + stage.lease))
+    return Happened(fault.name, ended - began, None if served is None else served - ended)
+
+
+def _told(happened: Happened, fault: Fault, stage: Stage) -> str:
+    after = (
+        f"it was {happened.recovered:.1f} s until work went on"
+        if happened.recovered is not None
+        else f"work did not go on within {RECOVERS_WITHIN:g} s"
+    )
+    return f"{fault.name}: {fault.does}; {after}; {stage.watch.ended:,} jobs have ended"
+
+
+def _enqueuer(stage: Stage, plan: Plan, first: int) -> Child:
+    load = Load(
+        first=first,
+        step=ENQUEUERS,
+        orders=-(-plan.orders // ENQUEUERS),
+        rate=plan.rate / ENQUEUERS,
+        batch=max(1, min(100, int(plan.rate / ENQUEUERS / 10))),
+        seed=plan.seed,
+    )
+    return stage.fleet.run(["-m", "pgqueue.chaos.load", msgspec.json.encode(load).decode()])
+
+
+def _finish(stage: Stage, enqueuers: Sequence[Child], plan: Plan) -> None:
+    """Wait until the enqueuers have added all orders; without a number, tell them to stop."""
+    while plan.orders and any(one.status is None for one in enqueuers):
+        stage.hold(LOOK_EVERY)
+        stage.fleet.replace_ended()
+    for one in enqueuers:
+        if (status := one.end() if one.status is None else one.status) != 0:
+            stage.fleet.surprises.append(f"an enqueuer ended with status {status}: {one.last_words()}")
+
+
+def _drain(stage: Stage) -> None:
+    """Stop the schedule, and wait until all jobs have ended, or none has for STALLED_AFTER seconds."""
+    with closing(PgQueue(stage.dsn, schema=SCHEMA)) as queue, suppress(psycopg.Error, PgQueueError):
+        queue.schedules.pause(TICK)
+    ended, since = stage.watch.ended, time.monotonic()
+    while time.monotonic() - since < STALLED_AFTER:
+        stage.hold(LOOK_EVERY)
+        stage.fleet.replace_ended()
+        if stage.watch.ended != ended:
+            ended, since = stage.watch.ended, time.monotonic()
+        with suppress(psycopg.Error, PgQueueError), stage.connection() as connection:
+            if not tables.live(connection):
+                return
+
+
+def account(stage: Stage, outcome: Outcome) -> None:
+    """Compare the log with the tables."""
+    names: dict[int, str] = {}
+    with stage.connection() as connection:
+        outcome.left = tables.live(connection)
+        outcome.orders_without_jobs, outcome.jobs_without_orders = tables.uncoupled(connection)
+        outcome.judged = judge(
+            lines(stage.folder),
+            tables.last_look(connection, names),
+            names,
+            left=stage.fleet.left,
+            forgotten=stage.forgotten,
+            crashes=stage.crashes,
+            faults=stage.faults,
+        )
