@@ -12,7 +12,7 @@ SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
 # The tests start some 300 Python processes; without compiled modules each needs 0.15 s of CPU more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-pipeline test beside check unit unit-oldest mutants model chaos archive format pictures bench sbom audit clean
+.PHONY: demo demo-pipeline test beside check unit unit-oldest mutants model chaos bench-grow bench-soak bench-pipeline archive format pictures sbom audit clean
 
 demo: $(VENV)/demo
 	@$(BIN)/pgqueue demo
@@ -66,6 +66,17 @@ ROUNDS ?= 22
 RATE ?= 1000
 chaos: $(VENV)/installed | pgbouncer faketime
 	$(BIN)/pgqueue chaos --rounds $(ROUNDS) --rate $(RATE) --workers 3
+
+# Measurements of our own: how cost grows, a long run, and the pipeline beside plain SQL and DuckDB. OPTIONS are those of the program,
+# such as OPTIONS="--small" or OPTIONS="--help".
+OPTIONS ?=
+MEASURE = PYTHONPATH=tests $(BIN)/python -m
+bench-grow: $(VENV)/installed
+	$(MEASURE) bench.grow $(OPTIONS)
+bench-soak: $(VENV)/installed
+	$(MEASURE) bench.soak $(OPTIONS)
+bench-pipeline: $(VENV)/installed | java
+	$(MEASURE) bench.scale.command $(OPTIONS)
 
 # The pictures of the dashboard in the docs.
 pictures: $(VENV)/installed | chromium

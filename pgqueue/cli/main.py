@@ -24,12 +24,8 @@ VERBS = {
     ),
     "alerts": Verb("pgqueue.cli.alerts:alerts", "List the alerts that code declares; silence one."),
     "audit": Verb("pgqueue.cli.audit:audit", "List what operators did; continue an operation."),
-    "bench": Verb(
-        "pgqueue.cli.bench.command:bench", "Measure the queue on your database, beside a bare client."
-    ),
-    "chaos": Verb(
-        "pgqueue.cli.chaos:chaos", "Let faults happen while jobs run, and check every promise."
-    ),
+    "bench": Verb("pgqueue.cli.bench:bench", "Measure the queue on your database, beside a bare client."),
+    "chaos": Verb("pgqueue.cli.chaos:chaos", "Let faults happen while jobs run, and check every promise."),
     "compare": Verb(
         "pgqueue.cli.compare:compare", "Say which tasks became slower, or fail more, since a deploy."
     ),

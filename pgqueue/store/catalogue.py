@@ -1,7 +1,7 @@
 """The statements of ``sql/``, by name, for one schema.
 
 The queue's own statements stand in ``sql/`` itself, and are read at once. Those of the pipeline, of adoption and of
-made-up data stand in folders, and are named ``folder/name``: a folder is read when one of its statements is first asked
+others stand in folders, and are named ``folder/name``: a folder is read when one of its statements is first asked
 for, since most processes need none of them.
 """
 

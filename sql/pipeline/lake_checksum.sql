@@ -3,8 +3,7 @@
 -- locks: none
 -- run by: pipeline verify, prune
 -- why: the sum of 60 bits of each row's MD5 is the same in any order; pgqueue.spark.lake.checksum writes a row as the same
---      text, and both leave meta out where it is null: rows from before revision 0004 keep their sum. The whole partition of
---      the day is read. lake_versions.sql has the sum of versions. In the lake, the columns in left_out are null, and those in
+--      text. The whole partition of the day is read. lake_versions.sql has the sum of versions. In the lake, the columns in left_out are null, and those in
 --      hashed are the hashes that pgqueue.spark.lake.hidden makes; in columns of JSON they are strings. An instant is written
 --      in microseconds since 1970. Up to 2040 a double gives them exactly, as its error is below 0.4 µs (2^-53 of less than 2^51,
 --      and half of its spacing there); numeric takes longer
@@ -61,7 +60,7 @@ spelled as (
              then (date_part('epoch', ended_at) * 1000000)::bigint else (extract(epoch from ended_at) * 1000000)::bigint end,
         coalesce(worker_id::text, e'\x1e'), attempts, max_attempts,
         collisions, coalesce(unique_key, e'\x1e'), coalesce(args, e'\x1e'), coalesce(errors, e'\x1e'),
-        coalesce(result, e'\x1e'), ended_in, meta) as words
+        coalesce(result, e'\x1e'), ended_in, coalesce(meta, e'\x1e')) as words
     from in_the_lake
 )
 select source, count(*), sum(('x' || substr(md5(convert_to(words, 'UTF8')), 1, 15))::bit(60)::bigint)::text,

@@ -1,4 +1,4 @@
-"""``pgqueue bench`` on a real database: what it leaves alone, what it leaves behind, and that its counts add up."""
+"""``pgqueue bench`` on a real database: what it leaves alone, what it leaves behind, and that its counts add up; and a soak."""
 
 import json
 import os
@@ -12,17 +12,18 @@ from typing import Any
 
 import psycopg
 import pytest
+from bench import soak
+from bench.endurance import Ends
 from cli.commands import only_row, pgqueue, printed
+from click.testing import CliRunner
 from programs import Program, ran
 
 from pgqueue import PgQueue
-from pgqueue.cli.bench import costs, loads, place, processes, snapshot, soak
-from pgqueue.cli.bench import run as run_verb
-from pgqueue.cli.bench.endurance import Ends
-from pgqueue.cli.bench.loads import LOADS
-from pgqueue.cli.bench.processes import FLOOR, OURS, Contender, Crew, ProcessFailed
-from pgqueue.cli.bench.sizes import Sizes
-from pgqueue.cli.bench.stage import BenchFailed, Stage
+from pgqueue.bench import costs, loads, place, processes, snapshot
+from pgqueue.bench.loads import LOADS
+from pgqueue.bench.processes import FLOOR, OURS, Contender, Crew, ProcessFailed
+from pgqueue.bench.stage import BenchFailed, Sizes, Stage
+from pgqueue.cli import bench as run_verb
 
 TINY = Sizes(
     jobs=40,
@@ -38,7 +39,7 @@ TINY = Sizes(
     idle_seconds=0.1,
 )
 PEER = Path(__file__).parents[1] / "bench" / "peer.py"
-SOAK = ("bench", "soak", "--minutes", "0.01", "--rate", "50", "--every", "0.2")
+SOAK = ("--minutes", "0.01", "--rate", "50", "--every", "0.2")
 
 
 def schemas(dsn: str) -> set[str]:
@@ -75,9 +76,7 @@ def stage(empty_dsn: str) -> Iterator[Stage]:
         yield Stage(opened, crew)
 
 
-@pytest.mark.parametrize(
-    "words", [["run", "--small"], ["soak"], ["grow", "--small"], ["clean"]], ids=lambda words: str(words[0])
-)
+@pytest.mark.parametrize("words", [["run", "--small"], ["clean"]], ids=lambda words: str(words[0]))
 def test_a_schema_that_the_bench_did_not_make_is_refused_and_left_alone(
     words: list[str], foreign: str
 ) -> None:
@@ -117,7 +116,8 @@ def test_two_benches_do_not_share_a_database(empty_dsn: str) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_every_process_and_drops_the_schema(number: signal.Signals, empty_dsn: str) -> None:
-    command = ["-m", "pgqueue", "--dsn", empty_dsn, "bench", "soak", "--minutes", "9"]
+    words = ["--loads", "M", "--no-floor", "--idle-seconds", "99"]
+    command = ["-m", "pgqueue", "--dsn", empty_dsn, "bench", "run", *words]
     with Program(command, stderr=subprocess.PIPE) as bench:
         worker = _pid_of_the_worker(empty_dsn, bench)
         bench.send_signal(number)
@@ -265,7 +265,7 @@ def test_others_at_work_on_the_server_are_named(stage: Stage, empty_dsn: str) ->
 
 
 def test_a_soak_accounts_for_every_job(empty_dsn: str) -> None:
-    soaked = json.loads(pgqueue(*SOAK, "--json", dsn=empty_dsn).stdout)
+    soaked = json.loads(CliRunner().invoke(soak.soak, [*SOAK, "--json", "--dsn", empty_dsn]).stdout)
     ends = soaked["ends"]
     assert ends["enqueued"] == ends["succeeded"] > 0
     assert (ends["dead"], ends["left"], soaked["verdict"]["lost"]) == (0, 0, 0)
@@ -286,7 +286,7 @@ def test_a_soak_that_lost_a_job_ends_with_1_and_says_so(
         return Ends(ends.enqueued + 1, ends.seconds, ends.backlog, ends.succeeded, ends.dead, ends.left)
 
     monkeypatch.setattr(soak, "_ends", tampered)
-    result = pgqueue(*SOAK, dsn=empty_dsn)
+    result = CliRunner().invoke(soak.soak, [*SOAK, "--dsn", empty_dsn])
     assert result.exit_code == 1
     assert "FAILED: 1 jobs are lost" in result.stdout
 
@@ -301,7 +301,7 @@ def test_a_soak_that_lost_a_job_ends_with_1_and_says_so(
         (["bench", "run", "--jobs", "0"], "0 is not in the range x>=1"),
         (["bench", "run", "--compare", "nowhere.json"], "No such file"),
         (["bench", "run", "--compare", str(PEER)], "is no result of `pgqueue bench run --json`"),
-        (["bench", "sook"], "Did you mean 'soak'?"),
+        (["bench", "cleen"], "Did you mean 'clean'?"),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_anything_is_touched(
@@ -313,7 +313,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_touched(
     assert "pgqueue_bench" not in schemas(empty_dsn)
 
 
-@pytest.mark.parametrize("words", [["run"], ["soak"], ["grow"], ["clean"]])
+@pytest.mark.parametrize("words", [["run"], ["clean"]])
 def test_an_unreachable_server_is_one_line_without_the_password(words: list[str]) -> None:
     result = pgqueue("--dsn", "postgresql://shop:sekret@localhost:1/shop", "bench", *words)
     assert result.exit_code == 2

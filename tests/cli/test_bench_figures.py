@@ -1,22 +1,21 @@
 """The rules by which the bench sums up, compares and judges; and its plots. Nothing here needs a database."""
 
-import importlib.util
 import json
 from pathlib import Path
 
 import msgspec
 import pytest
-from cli.commands import pgqueue
+from bench import endurance, grow, plots
+from bench.endurance import Ends, Sample
+from bench.grow import Points
+from bench.plots import Figures, Point
+from click.testing import CliRunner
 
-from pgqueue.cli.bench import endurance, grow, plots
-from pgqueue.cli.bench.costs import QUERY
-from pgqueue.cli.bench.endurance import Ends, Sample
-from pgqueue.cli.bench.figures import Change, Figure, Pair, changes, result
-from pgqueue.cli.bench.grow import Points
-from pgqueue.cli.bench.pickup import percentile
-from pgqueue.cli.bench.plots import Figures, Point
-from pgqueue.cli.bench.sizes import FULL, Sizes
-from pgqueue.cli.bench.snapshot import ends
+from pgqueue.bench.costs import QUERY
+from pgqueue.bench.figures import Change, Figure, Pair, changes, result
+from pgqueue.bench.loads import percentile
+from pgqueue.bench.snapshot import ends
+from pgqueue.bench.stage import FULL, Sizes
 
 B = Figure("B", "drain", "jobs/s", "floor")
 KEPT = Ends(enqueued=1_000, seconds=10.0, backlog=3, succeeded=1_000, dead=0, left=0)
@@ -145,9 +144,8 @@ def test_axes_show_short_numbers(value: float, text: str) -> None:
 
 def test_plots_are_drawn_again_without_a_database(tmp_path: Path) -> None:
     (tmp_path / "figures.json").write_bytes(msgspec.json.encode(DRAWN))
-    result = pgqueue(
-        "bench", "grow", "--from", str(tmp_path / "figures.json"), "--out", str(tmp_path / "out")
-    )
+    words = ["--from", str(tmp_path / "figures.json"), "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(grow.grow, words)
     assert result.exit_code == 0, result.stderr
     names = ["backlog.svg", "payload.svg"]
     assert result.stdout.splitlines() == [str(tmp_path / "out" / name) for name in names]
@@ -156,21 +154,11 @@ def test_plots_are_drawn_again_without_a_database(tmp_path: Path) -> None:
 
 def test_a_file_without_figures_is_refused(tmp_path: Path) -> None:
     (tmp_path / "figures.json").write_text("{}")
-    result = pgqueue(
-        "bench", "grow", "--from", str(tmp_path / "figures.json"), "--out", str(tmp_path / "out")
-    )
+    words = ["--from", str(tmp_path / "figures.json"), "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(grow.grow, words)
     assert result.exit_code == 2
     assert "holds no figures" in result.stderr
     assert not (tmp_path / "out").exists()
-
-
-def test_without_matplotlib_the_extra_is_named_before_anything_is_measured(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    result = pgqueue("bench", "grow")
-    assert result.exit_code == 2
-    assert 'pip install "pgqueue[plots]"' in result.stderr
 
 
 def test_growth_is_measured_at_every_point_and_kept_beside_its_plots(
@@ -178,7 +166,7 @@ def test_growth_is_measured_at_every_point_and_kept_beside_its_plots(
 ) -> None:
     tiny = Points(jobs=20, largest=1_000, concurrencies=(2,), enqueuers=(2,), payloads=(300,))
     monkeypatch.setattr(grow, "SMALL", tiny)
-    result = pgqueue("bench", "grow", "--small", "--out", str(tmp_path), dsn=empty_dsn)
+    result = CliRunner().invoke(grow.grow, ["--small", "--out", str(tmp_path), "--dsn", empty_dsn])
     assert result.exit_code == 0, result.stderr
     assert {path.name for path in tmp_path.iterdir()} == {
         "figures.json",

@@ -19,14 +19,10 @@ from rich.console import Console
 
 from pgqueue import AttemptError, PgQueue
 from pgqueue.cli.demo import command
-from pgqueue.cli.demo import files as demo_files
 from pgqueue.cli.demo import stage as demo_stage
 from pgqueue.cli.demo import verdict as demo_verdict
-from pgqueue.cli.demo import workers as demo_workers
-from pgqueue.cli.demo.files import File
-from pgqueue.cli.demo.screen import Screen
-from pgqueue.cli.demo.tasks import measured
-from pgqueue.cli.demo.verdict import Changed, Direct, Measure, Record, Summary, Unreadable
+from pgqueue.cli.demo.command import Screen
+from pgqueue.cli.demo.verdict import Changed, Direct, File, Measure, Record, Summary, Unreadable, measured
 from pgqueue.cli.main import main
 from pgqueue.cli.own_schema import mark_of
 
@@ -214,7 +210,7 @@ def test_the_demo_gives_up_on_jobs_that_nobody_takes_from_a_dead_worker(
             "values (gen_random_uuid(), now() - interval '1 s', 1, 1, 'here', '1') returning id) "
             "update pgqueue_demo.jobs set status = 'running', worker_id = gone.id from gone"
         )
-        with demo_workers.Crew(empty_dsn, tmp_path) as crew:
+        with demo_stage.Crew(empty_dsn, tmp_path) as crew:
             seen = list(command._watch(connection, crew, Screen(Console(quiet=True))))  # noqa: SLF001 - how long it waits
     assert {(now.ended, now.jobs, now.running, now.with_live_worker) for now in seen} == {(0, 1, 1, 0)}
 
@@ -222,10 +218,10 @@ def test_the_demo_gives_up_on_jobs_that_nobody_takes_from_a_dead_worker(
 def test_a_worker_that_ends_by_itself_is_reported_with_its_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo_workers, "COMMAND", (sys.executable, "-c", "exit('no such thing')"))
-    with demo_workers.Crew("postgresql://nowhere", tmp_path) as crew:
+    monkeypatch.setattr(demo_stage, "WORKER", (sys.executable, "-c", "exit('no such thing')"))
+    with demo_stage.Crew("postgresql://nowhere", tmp_path) as crew:
         os.waitid(os.P_PID, crew.start(), os.WEXITED | os.WNOWAIT)
-        with pytest.raises(demo_workers.WorkerFailed, match="ended by itself, with status 1") as failed:
+        with pytest.raises(demo_stage.WorkerFailed, match="ended by itself, with status 1") as failed:
             crew.check()
     assert failed.value.log == "no such thing"
 
@@ -237,26 +233,26 @@ def test_regular_files_are_found_below_and_links_and_unwanted_folders_are_not(tm
         path.touch()
     (tmp_path / "link").symlink_to(tmp_path / "a.py")
     Path(os.fsdecode(bytes(tmp_path) + b"/\xff")).touch()
-    found, unnamed = demo_files.regular_files(tmp_path, leaving_out={"__pycache__"})
+    found, unnamed = demo_verdict.regular_files(tmp_path, leaving_out={"__pycache__"})
     assert [file.path for file in found] == [tmp_path / "a.py", tmp_path / "b/c.py"]
     assert unnamed == 1
 
 
 def test_no_trap_can_be_read_by_anyone(tmp_path: Path) -> None:
-    traps = demo_files.set_traps(tmp_path)
-    assert measured(traps.vanishing).lines == 1
-    traps.vanishing.unlink()
-    assert set(demo_files.direct_readings(traps.files()).values()) == {Unreadable()}
+    traps = demo_verdict.set_traps(tmp_path)
+    assert measured(traps[0].path).lines == 1
+    traps[0].path.unlink()
+    assert set(demo_verdict.direct_readings(traps).values()) == {Unreadable()}
 
 
 def test_a_direct_reading_tells_a_changed_file_from_an_unreadable_one(tmp_path: Path) -> None:
     for name in ("same", "grown", "gone"):
         (tmp_path / name).write_text("abc\ndef")
-    files, _ = demo_files.regular_files(tmp_path)
+    files, _ = demo_verdict.regular_files(tmp_path)
     with (tmp_path / "grown").open("a") as grown:
         grown.write("more")
     (tmp_path / "gone").unlink()
-    found = demo_files.direct_readings(files)
+    found = demo_verdict.direct_readings(files)
     sha256 = "d53d6b91af7caf8fe3d8021f116270137c0079d579a1e16965da80c2ed138ffb"
     assert found[str(tmp_path / "same")] == Measure(sha256, 7, 1)
     assert (found[str(tmp_path / "grown")], found[str(tmp_path / "gone")]) == (Changed(), Changed())

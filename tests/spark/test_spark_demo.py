@@ -13,12 +13,13 @@ from cli.commands import pgqueue, printed
 from rich.console import Console
 
 from pgqueue import PgQueue
-from pgqueue.cli.demo.screen import Screen
+from pgqueue.cli.demo.command import Screen
 from pgqueue.cli.pipeline import demo as demos
-from pgqueue.cli.pipeline import demo_tasks, demo_verdict
-from pgqueue.cli.pipeline.demo_steps import tomorrow
 from pgqueue.spark.config import load
-from pgqueue.spark.made_up.days import Wish, story
+from pgqueue.spark.demo import demo as taken
+from pgqueue.spark.demo import tasks
+from pgqueue.spark.demo.days import Wish, story
+from pgqueue.spark.demo.demo import tomorrow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +57,7 @@ def test_a_job_that_the_lake_lacks_ends_the_demo_with_1_and_its_id(
         return demos.Told(page=str(tmp_path / "page.html"))
 
     monkeypatch.setattr(demos, "_pipeline", pipeline)
-    monkeypatch.setattr(demo_verdict, "in_lake", lambda _: MADE)
+    monkeypatch.setattr(taken, "in_lake", lambda _: MADE)
     monkeypatch.setattr(demos, "story", lambda _: PLANNED)
     told = pgqueue("pipeline", "demo", str(tmp_path / "demo"), *SMALL)
     assert told.exit_code == 1
@@ -68,7 +69,7 @@ def test_a_step_that_fails_for_good_is_told(tmp_path: Path, monkeypatch: pytest.
     def nowhere(*_: Any) -> Any:
         raise LookupError("no such thing")
 
-    monkeypatch.setattr("pgqueue.cli.pipeline.demo_steps.work", lambda *_: {"export": nowhere})
+    monkeypatch.setattr("pgqueue.spark.demo.demo.work", lambda *_: {"export": nowhere})
     told = pgqueue("pipeline", "demo", str(tmp_path / "demo"), *SMALL)
     assert told.exit_code == 2
     assert "a step failed: no such thing" in told.stderr
@@ -86,7 +87,7 @@ def test_a_step_that_fails_for_good_is_told(tmp_path: Path, monkeypatch: pytest.
     ],
 )
 def test_the_verdict_names_what_is_wrong(found: list[tuple[int, str]], wrong: dict[str, list[int]]) -> None:
-    verdict = demo_verdict.judge(REAL, PLANNED, found)
+    verdict = taken.judge(REAL, PLANNED, found)
     told = {name: getattr(verdict, name) for name in ("lost", "doubled", "unknown", "otherwise")}
     assert {name: ids for name, ids in told.items() if ids} == wrong
     assert len(verdict.complaints()) == len(wrong)
@@ -105,8 +106,8 @@ def test_real_jobs_end_as_they_are_meant_to(queue: PgQueue, dsn: str, tmp_path: 
         retried = connection.execute("select count(*) from pgqueue.job_history where attempts = 2").fetchone()
     assert found == real
     letters = 520 // 2
-    hopeless = {number for number in range(letters) if number % demo_tasks.DEAD_EVERY == 0}
-    unsteady = {number for number in range(letters) if number % demo_tasks.FLAKY_EVERY == 0} - hopeless
+    hopeless = {number for number in range(letters) if number % tasks.DEAD_EVERY == 0}
+    unsteady = {number for number in range(letters) if number % tasks.FLAKY_EVERY == 0} - hopeless
     assert sum(end == "dead" for end in real.values()) == len(hopeless)
     assert retried == (len(unsteady),)
 
@@ -120,11 +121,11 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path: Path) -> Non
 
 
 def test_a_folder_of_an_earlier_demo_is_made_again(tmp_path: Path) -> None:
-    folder = demos._fresh(tmp_path / "demo")  # noqa: SLF001 - the part under test
+    folder = taken.fresh(tmp_path / "demo")
     (folder / "lake").mkdir()
     (folder / "lake" / "stale").touch()
-    demos._fresh(tmp_path / "demo")  # noqa: SLF001 - the part under test
-    assert sorted(path.name for path in folder.iterdir()) == [demos.MARK, "pipeline.toml"]
+    taken.fresh(tmp_path / "demo")
+    assert sorted(path.name for path in folder.iterdir()) == [taken.MARK, "pipeline.toml"]
     assert load(folder / "pipeline.toml").tenant == "$.tenant"
 
 

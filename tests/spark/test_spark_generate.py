@@ -14,8 +14,8 @@ from databases import dsn_of
 
 from pgqueue import PgQueue
 from pgqueue.errors import InvalidOption, PipelineError
-from pgqueue.spark.made_up import history as generating
-from pgqueue.spark.made_up.days import (
+from pgqueue.spark.demo import history as generating
+from pgqueue.spark.demo.days import (
     CROWD_HOUR,
     CROWD_TENANT,
     FIRST_ID,
@@ -26,8 +26,8 @@ from pgqueue.spark.made_up.days import (
     spread,
     story,
 )
-from pgqueue.spark.made_up.history import generate, last_closed_day
-from pgqueue.spark.made_up.world import BUSIEST, FAILURES, TASKS, WAITS, shares
+from pgqueue.spark.demo.history import generate, last_closed_day
+from pgqueue.spark.demo.world import BUSIEST, FAILURES, TASKS, WAITS, shares
 from pgqueue.values.job import AttemptError
 
 UNTIL = date(2026, 3, 29)

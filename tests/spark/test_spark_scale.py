@@ -11,20 +11,17 @@ import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from cli.commands import pgqueue, printed
+from bench.scale import command as scaling
+from bench.scale import in_duckdb
+from bench.scale import measure as scale_measure
+from bench.scale.agree import BOUND, MIDDLES, OUTERMOST, PERCENTILES, RANKS, Exact, Sketched, compare
+from bench.scale.command import draw
+from bench.scale.scale import Ground, Scaled, Step, by_sql
+from click.testing import CliRunner, Result
 
 from pgqueue import PgQueue
-from pgqueue.cli.own_schema import mark_of
-from pgqueue.cli.pipeline import scale as scaling
-from pgqueue.cli.pipeline.scale_plots import draw
-from pgqueue.errors import PipelineError
-from pgqueue.spark.made_up.days import Wish
-from pgqueue.spark.scale import in_duckdb
-from pgqueue.spark.scale import measure as scale_measure
-from pgqueue.spark.scale.agree import BOUND, MIDDLES, OUTERMOST, PERCENTILES, RANKS, Sketched, compare
-from pgqueue.spark.scale.scale import Ground, Scaled, Step
-from pgqueue.store.made_up import scale as made_up
-from pgqueue.store.made_up.scale import Exact
+from pgqueue.errors import ConfigurationError, PipelineError
+from pgqueue.spark.demo.days import Wish
 
 HOUR = datetime(2026, 3, 28, 7, tzinfo=UTC)
 KEY = ("mail", "send", HOUR)
@@ -34,6 +31,10 @@ VALUES = [1000.0 * rank for rank in RANKS]
 EXACT = Exact("mail", "send", HOUR, COUNTS, VALUES, None)
 
 
+def scaled(*words: str) -> Result:
+    return CliRunner().invoke(scaling.scale, words)
+
+
 def sketched(p50: float = 500.0, counts: tuple[int, ...] = COUNTS) -> dict[Any, Sketched]:
     return {KEY: Sketched(counts, [p50, 900.0, 990.0], None)}
 
@@ -41,8 +42,9 @@ def sketched(p50: float = 500.0, counts: tuple[int, ...] = COUNTS) -> dict[Any, 
 @pytest.mark.usefixtures("spark")
 def test_the_pipeline_spark_sql_and_duckdb_agree(dsn: str, tmp_path: Path) -> None:
     words = ("--rows", "1500", "--days", "1", "--skew", "0.9", "--json", "--out", str(tmp_path))
-    told = pgqueue("--dsn", dsn, "pipeline", "scale", *words)
-    (size,) = printed(told)["sizes"]
+    told = scaled("--dsn", dsn, *words)
+    assert told.exit_code == 0, told.output
+    (size,) = json.loads(told.stdout)["sizes"]
     assert size["disagreements"] == []
     assert [step["name"] for step in size["steps"]] == [
         *("generate", "export", "verify", "rollup", "same in Spark", "same in SQL", "same in DuckDB")
@@ -61,7 +63,7 @@ def test_the_pipeline_spark_sql_and_duckdb_agree(dsn: str, tmp_path: Path) -> No
 def test_jobs_that_never_started_waited_for_no_time_rather_than_0_s(dsn: str, tmp_path: Path) -> None:
     queue = PgQueue(dsn)
     queue.enqueue(queue.task(print)).cancel()
-    (in_sql,) = queue.database.run(made_up.rollup(RANKS))
+    (in_sql,) = by_sql(queue.database, RANKS)
     queue.close()
     assert (in_sql.counts, in_sql.wait, in_sql.run) == ((1, 0, 1, 0, 0), None, None)
 
@@ -80,7 +82,7 @@ def test_engines_that_disagree_end_the_command_with_1(dsn: str, monkeypatch: pyt
         missed=4, disagreements=["Spark: nothing is as it was"],
     )  # fmt: skip
     monkeypatch.setattr(scaling, "_measured", lambda *_: scaling.Figures("2026-03-28", "1", "4", 2, [size]))
-    told = pgqueue("--dsn", dsn, "pipeline", "scale", "--rows", "10")
+    told = scaled("--dsn", dsn, "--rows", "10")
     assert told.exit_code == 1
     assert "they disagree: Spark: nothing is as it was" in told.stderr
     assert "THEY DISAGREE" in told.stdout
@@ -100,8 +102,8 @@ def test_the_figures_of_a_size_stay_although_the_next_one_fails(
         )  # fmt: skip
 
     monkeypatch.setattr(scaling, "measure", measure)
-    told = pgqueue("--dsn", dsn, "pipeline", "scale", "--rows", "10,20", "--out", str(tmp_path / "new"))
-    assert "the disk is full" in told.stderr
+    told = scaled("--dsn", dsn, "--rows", "10,20", "--out", str(tmp_path / "new"))
+    assert "the disk is full" in str(told.exception)
     kept = json.loads((tmp_path / "new" / "figures.json").read_text())
     assert [one["rows"] for one in kept["sizes"]] == [10]
 
@@ -153,33 +155,27 @@ def test_the_ranks_asked_for_surround_each_percentile() -> None:
 def test_a_schema_that_was_not_made_here_is_left_alone(dsn: str) -> None:
     with psycopg.connect(dsn) as connection:
         connection.execute("create schema pgqueue_scale create table precious (a int)")
-    told = pgqueue("--dsn", dsn, "pipeline", "scale", "--rows", "10")
-    assert told.exit_code == 2
-    assert 'schema "pgqueue_scale" exists and was not made by `pgqueue pipeline scale`' in told.stderr
+    told = scaled("--dsn", dsn, "--rows", "10")
+    assert isinstance(told.exception, ConfigurationError)
+    assert 'schema "pgqueue_scale" exists and was not made by `make bench-pipeline`' in str(told.exception)
     with psycopg.connect(dsn) as connection:
         connection.execute("select from pgqueue_scale.precious")
-    assert "pgqueue pipeline scale" in mark_of(scaling.COMMAND)
 
 
 def test_more_rows_than_the_disk_holds_are_refused_before_any_work(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scaling, "BYTES_A_ROW", 1 << 60)
-    told = pgqueue("--dsn", dsn, "pipeline", "scale", "--rows", "1000")
-    assert told.exit_code == 2
-    assert "ask for fewer, or set TMPDIR" in told.stderr
+    told = scaled("--dsn", dsn, "--rows", "1000")
+    assert isinstance(told.exception, ConfigurationError)
+    assert "ask for fewer, or set TMPDIR" in str(told.exception)
 
 
 @pytest.mark.parametrize("rows", ["", "ten", "0", "5,-1"])
 def test_sizes_that_are_none_are_refused_by_name(rows: str) -> None:
-    told = pgqueue("pipeline", "scale", "--rows", rows)
+    told = scaled("--rows", rows)
     assert told.exit_code == 2
     assert f"{rows!r}: use numbers with commas between" in told.stderr
-
-
-def test_without_duckdb_the_others_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pgqueue.spark.scale.in_duckdb.find_spec", lambda _: None)
-    assert not in_duckdb.is_there()
 
 
 def test_memory_counts_the_family_of_a_process_and_nobody_else() -> None:

@@ -10,7 +10,6 @@ PREFIXES = (
     "bulk/",
     "flows/",
     "insight/",
-    "made_up/",
     "notes/",
     "pipeline/",
     "limits/",

@@ -1,26 +1,39 @@
-"""The demo's place in a database: its own schema with the queue and the table ``files``, and its SQL.
+"""The demo's app, its place in a database, and its worker processes.
 
-The schema has a comment that marks it as the demo's. A schema without this mark is never touched; one that an
-interrupted demo left is dropped and made again.
+The app is written like a user's: a queue, a task, and a table that the task writes to. Workers load it with
+``--app pgqueue.cli.demo.stage:queue``. The schema has a comment that marks it as the demo's. A schema without this mark is never
+touched; one that an interrupted demo left is dropped and made again.
 """
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeAlias
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self, TypeAlias
 from uuid import UUID
 
 import msgspec
 import psycopg
+from tenacity import stop_after_attempt, wait_fixed
 
-from pgqueue.cli.demo.files import TRAP_ATTEMPTS, File
-from pgqueue.cli.demo.tasks import SCHEMA, measure, queue
-from pgqueue.cli.demo.verdict import WORKER_LOST, Measure, Record
+from pgqueue.app.context import Context
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.cli.demo.verdict import TRAP_ATTEMPTS, WORKER_LOST, File, Measure, Record, measured
 from pgqueue.cli.own_schema import own_schema
+from pgqueue.errors import PgQueueError
 from pgqueue.store import schema
 from pgqueue.store.database import Database
 from pgqueue.store.plan import Row
 from pgqueue.values.job import AttemptError
+from pgqueue.values.retry import Retry
 
+SCHEMA = "pgqueue_demo"
+
+queue = PgQueue(schema=SCHEMA)
 Connection: TypeAlias = psycopg.Connection[Any]
 
 COMMAND = "pgqueue demo"
@@ -53,6 +66,22 @@ select worker.pid, worker.id
 from {SCHEMA}.jobs as job join {SCHEMA}.workers as worker on worker.id = job.worker_id
 where job.id = %(job)s
   and exists (select from pg_stat_activity where wait_event_type = 'Lock' and %(gate)s = any(pg_blocking_pids(pid)))"""
+WORKER = (sys.executable, "-m", "pgqueue", "--app", "pgqueue.cli.demo.stage:queue", "worker")
+SETTINGS = ("--concurrency", "4", "--lease", "2", "--sweep", "1")
+NOT_FOR_WORKERS = frozenset({"PGQUEUE_APP", "PGQUEUE_DIRECT_DSN", "PGQUEUE_REPLICA_DSN", "DATABASE_URL"})
+GRACE = 10.0
+LAST_LINES = 15
+
+
+@queue.task(name="measure", retry=Retry(wait=wait_fixed(0.5), stop=stop_after_attempt(5)))
+def measure(ctx: Context, path: str) -> None:
+    """Hash and measure a file. The result and the job's completion commit in one transaction."""
+    found = measured(Path(path))
+    with ctx.transaction() as connection:
+        connection.execute(
+            f"update {SCHEMA}.files set sha256 = %s, bytes = %s, lines = %s, times = times + 1 where job_id = %s",
+            [found.sha256, found.bytes, found.lines, ctx.job.id],
+        )
 
 
 class Progress(NamedTuple):
@@ -174,3 +203,106 @@ def _record(row: Row) -> Record:
     found = None if sha256 is None else Measure(sha256, size, lines)
     told = msgspec.convert(errors or [], tuple[AttemptError, ...])
     return Record(path, tuple(states), times, found, told, max_attempts)
+
+
+class WorkerFailed(PgQueueError):
+    """A worker process ended, or did not stop.
+
+    Attributes:
+        log: the last lines of its log.
+    """
+
+    def __init__(self, message: str, log: str = "") -> None:
+        """Keep the message and the log."""
+        super().__init__(message)
+        self.log = log
+
+
+class Crew:
+    """Worker processes; leaving the block stops them all."""
+
+    def __init__(self, dsn: str, folder: Path, command: Sequence[str] = ()) -> None:
+        """Start none yet.
+
+        Args:
+            dsn: the database that they use.
+            folder: the folder of their logs.
+            command: starts one, in place of the demo's command.
+        """
+        kept = {name: value for name, value in os.environ.items() if name not in NOT_FOR_WORKERS}
+        self._environment = {**kept, "PGQUEUE_DSN": dsn}
+        self._folder = folder
+        self._command = command or WORKER
+        self._logs: dict[int, Path] = {}
+        self._running: dict[int, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        """Begin without workers."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        """Stop all running workers: gracefully at the end, at once after an error or an interrupt."""
+        for process in self._running.values():
+            process.send_signal(signal.SIGTERM if error is None else signal.SIGKILL)
+        for process in self._running.values():
+            _wait(process)
+        self._running.clear()
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of running workers."""
+        return list(self._running)
+
+    def start(self) -> int:
+        """Start a worker.
+
+        It has its own process group, so Ctrl-C reaches only the demo, which then stops the worker. The worker stops by
+        itself when the demo is gone.
+
+        Returns:
+            Its process id.
+        """
+        path = self._folder / f"worker-{len(self._logs) + 1}.log"
+        with path.open("wb") as log:
+            process = subprocess.Popen(  # noqa: S603 - a fixed command
+                [*self._command, *SETTINGS, "--supervisor", str(os.getpid())],
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                process_group=0,
+            )
+        self._logs[process.pid] = path
+        self._running[process.pid] = process
+        return process.pid
+
+    def kill(self, pid: int) -> None:
+        """Kill a worker as a crash or the out-of-memory killer would, and wait until it is gone."""
+        process = self._running.pop(pid)
+        process.kill()
+        process.wait()
+
+    def check(self) -> None:
+        """Check that all workers are alive.
+
+        Raises:
+            WorkerFailed: a worker has ended.
+        """
+        for pid, process in self._running.items():
+            status = process.poll()
+            if status is not None:
+                raise WorkerFailed(f"worker {pid} ended by itself, with status {status}", self._tail(pid))
+
+    def _tail(self, pid: int) -> str:
+        lines = self._logs[pid].read_text(encoding="utf-8", errors="replace").splitlines()
+        return "\n".join(lines[-LAST_LINES:])
+
+
+def _wait(process: "subprocess.Popen[bytes]") -> None:
+    try:
+        process.wait(GRACE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

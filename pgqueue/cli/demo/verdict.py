@@ -1,10 +1,14 @@
-"""Checks the demo's promises: pure rules that compare recorded results with the files.
+"""Checks the demo's promises: reads the same files without the queue, and compares what the database recorded of them.
 
-The recorded results come from the database (:mod:`pgqueue.cli.demo.stage`), the true ones from reading the same files
-without a queue (:mod:`pgqueue.cli.demo.files`). This module reads neither.
+The records come from the database (:mod:`pgqueue.cli.demo.stage`). This file asks it nothing.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+import os
+import stat
+import sysconfig
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
@@ -12,6 +16,10 @@ import msgspec
 from pgqueue.values.job import AttemptError, JobState
 
 WORKER_LOST = "WorkerLost"
+TRAP_ATTEMPTS = 2
+NOT_LIBRARY = frozenset({"site-packages", "dist-packages", "__pycache__"})
+CHUNK = 1 << 18
+OWN_MEMORY = Path("/proc/self/mem")
 
 
 class Measure(msgspec.Struct, frozen=True):
@@ -187,3 +195,108 @@ def _complaint(name: str, paths: Sequence[str], what: str) -> str:
     if not paths:
         return ""
     return f"{name}: {len(paths):,} with {what}, such as {paths[0]}"
+
+
+class File(msgspec.Struct, frozen=True):
+    """A file to be measured.
+
+    Attributes:
+        path: its absolute path.
+        stamp: its size and time of change when it was listed; None: it must fail.
+    """
+
+    path: Path
+    stamp: tuple[int, int] | None = None
+
+
+def set_traps(folder: Path) -> list[File]:
+    """Make three files that must fail: the first is removed later, the second is a folder, the third cannot be read.
+
+    File modes do not stop root from reading; reading a process's own memory from address 0 fails for every user.
+    """
+    vanishing, directory, unreadable = (
+        folder / f"{name}.txt" for name in ("vanishes", "directory", "unreadable")
+    )
+    vanishing.write_text("soon gone\n")
+    directory.mkdir()
+    if OWN_MEMORY.exists():
+        unreadable = OWN_MEMORY
+    else:
+        unreadable.touch(mode=0)
+    return [File(vanishing), File(directory), File(unreadable)]
+
+
+def standard_library() -> Path:
+    """The folder of Python's own modules."""
+    return Path(sysconfig.get_path("stdlib"))
+
+
+def regular_files(folder: Path, *, leaving_out: Collection[str] = ()) -> tuple[list[File], int]:
+    """Every regular file below a folder, in order. Links are not followed.
+
+    Args:
+        folder: where to look.
+        leaving_out: names of folders to skip.
+
+    Returns:
+        The files; and the number of files whose names are not UTF-8, which neither JSON nor PostgreSQL can hold.
+    """
+    found = sorted(_walk(folder.resolve(), leaving_out), key=lambda file: file.path)
+    named = [file for file in found if _is_utf8(str(file.path))]
+    return named, len(found) - len(named)
+
+
+def measured(path: Path) -> Measure:
+    """Read a file from end to end.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    digest = hashlib.sha256()
+    size = lines = 0
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+            size += len(chunk)
+            lines += chunk.count(b"\n")
+    return Measure(digest.hexdigest(), size, lines)
+
+
+def direct_readings(files: Iterable[File]) -> dict[str, Direct]:
+    """The result of reading each file directly, by path."""
+    return {str(file.path): _read(file) for file in files}
+
+
+def _walk(folder: Path, leaving_out: Collection[str]) -> Iterator[File]:
+    for where, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in leaving_out]
+        for name in names:
+            path = Path(where, name)
+            stamp = _stamp(path)
+            if stamp is not None:
+                yield File(path, stamp)
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """A regular file's size and time of change; None: it is not a regular file, or gone."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return (found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
+
+
+def _read(file: File) -> Direct:
+    try:
+        found: Direct = measured(file.path)
+    except OSError:
+        found = Unreadable()
+    return Changed() if file.stamp is not None and _stamp(file.path) != file.stamp else found
+
+
+def _is_utf8(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -10,21 +10,17 @@ from pgqueue.errors import PipelineError
 VERBS = {
     "check": Verb("pgqueue.cli.pipeline.check:check", "Check the quality of the lake's jobs."),
     "compact": Verb("pgqueue.cli.pipeline.compact:compact", "Merge the small files of the lake's days."),
-    "convert": Verb(
-        "pgqueue.cli.pipeline.convert:convert", "Bring a lake of an earlier release to Delta tables."
-    ),
     "deployed": Verb(
         "pgqueue.cli.pipeline.deployed:deployed", "Record when a version of your code went live."
     ),
     "demo": Verb("pgqueue.cli.pipeline.demo:demo", "Show the pipeline on real jobs and a generated month."),
     "erase": Verb("pgqueue.cli.pipeline.erase:erase", "Remove a tenant's jobs, or others, from the lake."),
     "export": Verb("pgqueue.cli.pipeline.export:export", "Write closed days of ended jobs to the lake."),
-    "generate": Verb("pgqueue.cli.pipeline.generate:generate", "Make up history of any size."),
+    "generate": Verb("pgqueue.cli.pipeline.demo:generate", "Make up history of any size."),
     "prune": Verb("pgqueue.cli.pipeline.prune:prune", "Drop history that is verified in the lake."),
     "report": Verb("pgqueue.cli.pipeline.report:report", "Report on a week: one page, and tables."),
     "rollup": Verb("pgqueue.cli.pipeline.rollup:rollup", "Sum up the lake's days, for plots and the report."),
     "run": Verb("pgqueue.cli.pipeline.run:run", "Run all steps, as jobs of the queue pipeline."),
-    "scale": Verb("pgqueue.cli.pipeline.scale:scale", "Measure the pipeline beside plain SQL and DuckDB."),
     "status": Verb("pgqueue.cli.pipeline.status:status", "Show the state of each day."),
     "steps": Verb("pgqueue.cli.pipeline.steps:steps", "Show how long each step took, and what it cost."),
     "verify": Verb("pgqueue.cli.pipeline.verify:verify", "Compare the lake's days with the database."),

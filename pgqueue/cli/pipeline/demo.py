@@ -1,41 +1,44 @@
-"""``pgqueue pipeline demo``: runs real jobs, makes up a month, takes both through the pipeline, and checks the result.
+"""``pgqueue pipeline demo`` and ``pgqueue pipeline generate``: real jobs and made-up history, by :mod:`pgqueue.spark.demo`.
 
-This file decides the order of events. The app of the real jobs is in :mod:`pgqueue.cli.pipeline.demo_tasks`, the steps are
-in :mod:`pgqueue.cli.pipeline.demo_steps`, and the check that no job was lost is in
-:mod:`pgqueue.cli.pipeline.demo_verdict`.
+The demo runs real jobs in a worker process, makes up a month, takes both through the pipeline, and checks the result. This file
+decides the order of events.
 """
 
 import asyncio
 import os
-import shlex
-import shutil
 import signal
 import sys
 import time
 import webbrowser
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 
 import click
+import msgspec
 from rich.console import Console
 from tenacity import stop_after_attempt
 
 from pgqueue.app.pgqueue import PgQueue
 from pgqueue.cli import logs
-from pgqueue.cli.demo.screen import Screen
-from pgqueue.cli.demo.workers import Crew, WorkerFailed
-from pgqueue.cli.output import print_json
-from pgqueue.cli.pipeline import demo_tasks, demo_verdict
-from pgqueue.cli.pipeline.demo_verdict import Verdict
-from pgqueue.cli.pipeline.generate import lines
+from pgqueue.cli.app import with_queue
+from pgqueue.cli.bars import bar
+from pgqueue.cli.demo.command import Screen
+from pgqueue.cli.demo.stage import Crew, WorkerFailed
+from pgqueue.cli.output import json_option, print_json
 from pgqueue.cli.signals import end_like_an_interrupt
+from pgqueue.cli.values import day
 from pgqueue.embedded import embedded_server
-from pgqueue.errors import ConfigurationError, PipelineError
+from pgqueue.errors import PipelineError
 from pgqueue.spark.config import load
-from pgqueue.spark.made_up.days import Wish, story
-from pgqueue.spark.made_up.history import generate, last_closed_day
+from pgqueue.spark.demo import demo as demos
+from pgqueue.spark.demo import tasks
+from pgqueue.spark.demo.days import CROWD_HOUR, CROWD_TENANT, SLOWED, SLOWER, STORM_HOURS, Day, Wish, story
+from pgqueue.spark.demo.demo import Verdict
+from pgqueue.spark.demo.history import Generated, last_closed_day
+from pgqueue.spark.demo.history import generate as make_history
+from pgqueue.spark.demo.world import BUSIEST
 from pgqueue.store import control, schema
 from pgqueue.store.database import Database
 from pgqueue.values.retry import Retry
@@ -43,26 +46,76 @@ from pgqueue.values.retry import Retry
 LOOK_EVERY = 0.1
 JOBS_WITHIN = 60.0
 """Seconds that the real jobs may take."""
-WORKER = (sys.executable, "-m", "pgqueue", "--app", "pgqueue.cli.pipeline.demo_tasks:queue", "worker")
-MARK = "made-by-pgqueue-pipeline-demo"
-CONFIG = """# The demo's configuration of the pipeline.
-tenant = "$.tenant"
+WORKER = (sys.executable, "-m", "pgqueue", "--app", "pgqueue.spark.demo.tasks:queue", "worker")
 
-[cost]
-per_run_second = 0.00002
-currency = "USD"
 
-[[slo]]
-queue = "mail"
-wait = "30s"
-objective = 0.99
+@click.command()
+@click.option("--rows", type=click.IntRange(min=1), required=True, help="How many ended jobs, in all.")
+@click.option("--days", type=click.IntRange(min=1), required=True, help="On how many days.")
+@click.option("--until", type=day, help="The last day. [default: yesterday, in UTC]")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="Another seed makes another history.",
+)
+@click.option("--skew", type=float, help=f"The share of all jobs in the queue {BUSIEST}, such as 0.9.")
+@click.option(
+    "--connections",
+    type=click.IntRange(min=1),
+    help="How many days to generate at a time. [default: processors]",
+)
+@click.option("--force-beside", is_flag=True, help="Generate it also beside real jobs; it stays there.")
+@json_option
+@with_queue
+def generate(
+    queue: PgQueue,
+    /,
+    *,
+    rows: int,
+    days: int,
+    until: date | None,
+    seed: int,
+    skew: float | None,
+    connections: int | None,
+    force_beside: bool,
+    as_json: bool,
+) -> None:
+    """Generate the history of a shop: ended jobs, dead jobs, workers and deploys of past days.
 
-[[slo]]
-queue = "webhooks"
-wait = "10s"
-run = "5s"
-objective = 0.95
-"""
+    The same options make the same history. It is written to the queue's own tables, so a queue that was ever used is
+    refused. At the end the command prints the events that the report should find.
+    """
+    wish = Wish(rows=rows, days=days, until=until or last_closed_day(queue.database), seed=seed, skew=skew)
+    with bar(rows) as progress:
+
+        def told(day: Day) -> None:
+            progress.step(str(day.day), steps=day.rows)
+
+        made = make_history(queue.database, wish, beside=force_beside, connections=connections, told=told)
+    if as_json:
+        print_json(msgspec.to_builtins(made))
+    else:
+        for name, words in _lines(made):
+            click.echo(f"{name:8} {words}")
+
+
+def _lines(made: Generated) -> list[tuple[str, str]]:
+    """Lines that say what was made, and which events the report should find."""
+    storm, crowd = made.events.storm, made.events.crowd
+    there = f", {made.before} existed already" if made.before else ""
+    return [
+        ("days", f"{made.first} to {made.last}: {made.days} made{there}"),
+        ("rows", f"{made.rows:,} in {made.seconds:.1f} s, {made.rows / made.seconds:,.0f} a second"),
+        (
+            "deploys",
+            ", ".join(f"{release.version} on {release.at:%Y-%m-%d}" for release in made.events.releases),
+        ),
+        ("slower", f"{SLOWED} takes {SLOWER} times as long from {made.events.slower.version} on"),
+        ("storm", f"{BUSIEST}: {storm}, {STORM_HOURS[0]}:00 to {STORM_HOURS[-1] + 1}:00"),
+        ("crowd", f"{BUSIEST}: tenant-{CROWD_TENANT} on {crowd}, {CROWD_HOUR}:00 to {CROWD_HOUR + 1}:00"),
+    ]
 
 
 @dataclass(slots=True)
@@ -107,28 +160,17 @@ def demo(
     ./pipeline-demo by default. The exit code is 1 if a job that ended is not in the lake exactly once.
     """
     screen = Screen(Console(stderr=wants_json))
-    folder = _fresh(folder)
+    folder = demos.fresh(folder)
     with end_like_an_interrupt(signal.SIGTERM, signal.SIGHUP):
         verdict, told = _demonstrate(folder, jobs, rows, days, screen)
     _conclude(verdict, told, screen)
-    click.echo(f"Open the lake in DuckDB:\n\n{opening(folder / 'lake')}\n", err=wants_json)
+    click.echo(f"Open the lake in DuckDB:\n\n{demos.opening(folder / 'lake')}\n", err=wants_json)
     if wants_json:
         print_json(verdict)
     if not no_open and _has_display():
         webbrowser.open(Path(told.page.removeprefix("file://")).as_uri())
     if verdict.complaints():
         ctx.exit(1)
-
-
-def opening(lake: Path) -> str:
-    """A line for a shell that opens the lake in DuckDB, and shows how the jobs of each queue ended."""
-    shown = "select queue, outcome, count(*) as jobs, avg(started_at - run_at) as wait from ended group by all order by all"
-    program = (
-        "import duckdb; from deltalake import DeltaTable; "
-        f"ended = DeltaTable({str(lake / 'ended')!r}).to_pyarrow_dataset(); "
-        f"duckdb.sql('{shown}').show()"
-    )
-    return shlex.join([sys.executable, "-c", program])
 
 
 def _demonstrate(folder: Path, jobs: int, rows: int, days: int, screen: Screen) -> tuple[Verdict, Told]:
@@ -146,20 +188,20 @@ def _demonstrate(folder: Path, jobs: int, rows: int, days: int, screen: Screen) 
         real = _real_day(dsn, folder, jobs, screen)
         ended_at = database.run(control.clock())
         planned = story(Wish(rows=rows, days=days, until=last_closed_day(database)))
-        made = generate(database, planned.wish, beside=True)
-        for name, words in lines(made):
+        made = make_history(database, planned.wish, beside=True)
+        for name, words in _lines(made):
             screen.say(f"made up, {name}: {words}")
         told = _pipeline(dsn, folder, ended_at, screen)
-        found = demo_verdict.in_lake(Lake(folder / "lake"))
-        return demo_verdict.judge(real, planned, found), told
+        found = demos.in_lake(Lake(folder / "lake"))
+        return demos.judge(real, planned, found), told
 
 
 def _real_day(dsn: str, folder: Path, jobs: int, screen: Screen) -> dict[int, str]:
     """Have a worker process run jobs; returns how each should have ended, by its id."""
-    queue = demo_tasks.queue
+    queue = tasks.queue
     queue.database = Database(dsn)
     try:
-        real = demo_tasks.enqueue(jobs)
+        real = tasks.enqueue(jobs)
         since = time.monotonic()
         with Crew(dsn, folder, WORKER) as crew:
             crew.start()
@@ -194,7 +236,6 @@ def _pipeline(dsn: str, folder: Path, ended_at: datetime, screen: Screen) -> Tol
     Raises:
         PipelineError: a step failed.
     """
-    from pgqueue.cli.pipeline.demo_steps import tomorrow, work  # noqa: PLC0415 - PyArrow
     from pgqueue.cli.pipeline.run import worked  # noqa: PLC0415 - PyArrow
     from pgqueue.spark import pipeline_jobs  # noqa: PLC0415 - PyArrow
 
@@ -204,15 +245,15 @@ def _pipeline(dsn: str, folder: Path, ended_at: datetime, screen: Screen) -> Tol
     def written(page: str) -> None:
         told.page = page
 
-    tasks = pipeline_jobs.register(
+    steps = pipeline_jobs.register(
         chain,
         load(folder / "pipeline.toml"),
         lake=str(folder / "lake"),
-        work=work(tomorrow(ended_at), written, lambda *answer: told.answers.append(answer)),
+        work=demos.work(demos.tomorrow(ended_at), written, lambda *answer: told.answers.append(answer)),
         retry=Retry(stop=stop_after_attempt(1)),  # a user is waiting
         tell=screen.say,
     )
-    first = pipeline_jobs.start(tasks)
+    first = pipeline_jobs.start(steps)
     logs.configure("error")
     dead, finished = asyncio.run(worked(chain, pipeline_jobs.QUEUE, pipeline_jobs.KEY, first.id))
     chain.close()
@@ -229,25 +270,6 @@ def _conclude(verdict: Verdict, told: Told, screen: Screen) -> None:
     if not verdict.complaints():
         screen.say(f"All {verdict.ended:,} jobs that ended are in the lake, each once.", style="bold green")
     screen.say(f"The report is {told.page}")
-
-
-def _fresh(folder: Path) -> Path:
-    """The folder, emptied, with the demo's mark and configuration.
-
-    Raises:
-        ConfigurationError: it holds files that the demo did not make.
-    """
-    folder = folder.absolute()
-    if folder.exists() and any(folder.iterdir()):
-        if not (folder / MARK).exists():
-            raise ConfigurationError(
-                f"{folder} is not empty, and not from an earlier demo: give another folder"
-            )
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / MARK).write_text("The next `pgqueue pipeline demo` empties this folder.\n")
-    (folder / "pipeline.toml").write_text(CONFIG)
-    return folder
 
 
 def _has_display() -> bool:

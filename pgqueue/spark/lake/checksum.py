@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 SEPARATOR, NULL = "\x1f", "\x1e"
 ENDED = TABLES["ended"].columns
-SPELLED = [name for name in ENDED if name not in {"meta", "day"}]
+SPELLED = [name for name in ENDED if name != "day"]
 IS_DEAD = "outcome = 'dead'"
 
 
@@ -24,10 +24,7 @@ def digest() -> "Column":
     from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
 
     spelled = [f.coalesce(_spelled(name), f.lit(NULL)) for name in SPELLED]
-    words = f.concat_ws(
-        SEPARATOR, *spelled, _spelled("meta")
-    )  # a null meta is left out, so older days keep their sum
-    return f.conv(f.substring(f.md5(words), 1, 15), 16, 10).cast("decimal(20, 0)")
+    return f.conv(f.substring(f.md5(f.concat_ws(SEPARATOR, *spelled)), 1, 15), 16, 10).cast("decimal(20, 0)")
 
 
 class InFiles(NamedTuple):

@@ -110,17 +110,6 @@ class Folder:
                 stream.write(data)
             self._files.move(self._at(unfinished), self._at(path))
 
-    def remove(self, path: str) -> None:
-        """Remove a file."""
-        with self._errors("write"):
-            self._files.delete_file(self._at(path))
-
-    def remove_all(self, path: str) -> None:
-        """Remove a folder, if it exists."""
-        with self._errors("write"):
-            if self._files.get_file_info(self._at(path)).type == fs.FileType.Directory:
-                self._files.delete_dir(self._at(path))
-
     def _at(self, path: str) -> str:
         return f"{self._root}/{path}".rstrip("/")
 

@@ -67,8 +67,7 @@ def errors() -> Iterator[None]:
 
 
 def _statement(pruned_below: int) -> str:
-    spelled = [f"coalesce({_spelled(name)}, chr({ord(NULL)}))" for name in SPELLED]
-    words = ", ".join([*spelled, _spelled("meta")])  # concat_ws leaves a null meta out, as in Spark
+    words = ", ".join(f"coalesce({_spelled(name)}, chr({ord(NULL)}))" for name in SPELLED)
     return f"""
         select {part(pruned_below)}, count(*), sum(('0x' || substr(md5(concat_ws(chr({ord(SEPARATOR)}), {words})), 1, 15))::hugeint)::varchar
         from ended group by 1"""

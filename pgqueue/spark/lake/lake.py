@@ -36,7 +36,7 @@ from pgqueue.spark.lake.columns import (
 )
 from pgqueue.spark.lake.files import Written, arrow_schema
 from pgqueue.spark.lake.folder import UNFINISHED, Folder
-from pgqueue.spark.lake.record import FORMAT, HIDING, Day, EndedDay, Marker, decode, encode
+from pgqueue.spark.lake.record import Day, EndedDay, Marker, decode, encode
 from pgqueue.spark.lake.records import Records
 from pgqueue.spark.lake.table import KEPT_HOURS, Table
 from pgqueue.store.pipeline.lake import Hidden, Origin
@@ -379,5 +379,4 @@ def _marker(origin: Origin, choice: HiddenColumns) -> Marker:
         leave_out=choice.leave_out,
         hashed=choice.hashed,
         key_id=hidden.id_of(hidden.hidden(choice).key),
-        format=FORMAT if choice == HiddenColumns() else HIDING,
     )

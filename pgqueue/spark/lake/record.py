@@ -12,12 +12,8 @@ from pgqueue.errors import LakeError, LakeTooNew
 from pgqueue.store.pipeline.lake import Checksum, Origin
 
 T = TypeVar("T")
-FORMAT = 2
+FORMAT = 1
 """The format that this release writes and reads. It changes with new meanings, not new fields."""
-HIDING = 3
-"""The format of a lake that hides columns: an earlier release would write them as they are."""
-BEFORE_DELTA = 1
-"""The format of lakes whose files were named by manifests; ``pgqueue pipeline convert`` brings them to this one."""
 
 
 class DataFile(msgspec.Struct, frozen=True):
@@ -199,17 +195,13 @@ def decode(data: bytes, path: str, kind: type[T]) -> T:
 
     Raises:
         LakeTooNew: a later release wrote it.
-        LakeError: it cannot be read, or an earlier release wrote it.
+        LakeError: it cannot be read.
     """
     try:
         found = msgspec.json.decode(data, type=_Format).format
-        if found > HIDING:
+        if found > FORMAT:
             raise LakeTooNew(
-                f"{path} has format {found}, and this release reads up to {HIDING}: upgrade pgqueue"
-            )
-        if found == BEFORE_DELTA:
-            raise LakeError(
-                f"{path} was written before the lake's tables were Delta tables: run `pgqueue pipeline convert`"
+                f"{path} has format {found}, and this release reads up to {FORMAT}: upgrade pgqueue"
             )
         return msgspec.json.decode(data, type=kind)
     except msgspec.DecodeError as error:

@@ -1,0 +1,208 @@
+"""pgqueue as a contender of the bench: its verbs, as :mod:`pgqueue.bench.contract` wants them.
+
+Run as ``python -m pgqueue.bench.peer``. The bench starts its processes this way, and a side-by-side harness
+can, too. Everything happens in the schema ``pgqueue_bench``.
+"""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+import psycopg
+
+from pgqueue.app.pgqueue import PgQueue
+from pgqueue.bench import place
+from pgqueue.bench.contract import Meter, Settings, padding, print_timing
+from pgqueue.bench.place import SCHEMA
+from pgqueue.bench.tasks import Tasks, register
+from pgqueue.store import schema
+from pgqueue.store.connection import OwnAsyncConnection
+from pgqueue.worker.worker import Worker
+
+AT_ONCE = 100_000
+"""Calls in one transaction at most: more would only take memory."""
+STREAM_EVERY = 0.1
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    """Run a worker's coroutine, on the kind of event loop that ``pgqueue worker`` has."""
+    asyncio.run(work)
+
+
+@click.group()
+def peer() -> None:
+    """Drive pgqueue as a contender of a bench; settings are in the environment."""
+
+
+@peer.command()
+def setup() -> None:
+    """Drop the schema pgqueue_bench and make it again, with the queue in it."""
+    queue = _queue(Settings.read())
+    with queue.database.connect() as connection:
+        place.make(connection)
+    schema.migrate(queue.database.dsn, schema=SCHEMA)
+
+
+@peer.command()
+@click.argument("count", type=click.IntRange(min=1))
+def enqueue1(count: int) -> None:
+    """Enqueue COUNT jobs, each in a transaction of its own, from THREADS threads."""
+    settings = Settings.read()
+    queue = _connected(settings)
+    noop = _tasks(queue, settings).noop
+    numbers = iter(range(count))
+
+    def enqueue_some(_thread: int) -> None:
+        for number in numbers:
+            noop.enqueue(number, time.time())
+            if settings.gap:
+                time.sleep(settings.gap)
+
+    started = time.monotonic()
+    if settings.threads == 1:
+        enqueue_some(0)
+    else:
+        with ThreadPoolExecutor(settings.threads) as threads:
+            list(threads.map(enqueue_some, range(settings.threads)))
+    print_timing(count, time.monotonic() - started)
+    queue.close()
+
+
+@peer.command()
+@click.argument("count", type=click.IntRange(min=1))
+def bulk(count: int) -> None:
+    """Enqueue COUNT jobs at once."""
+    print_timing(count, fill(Settings.read(), count))
+
+
+def fill(settings: Settings, count: int) -> float:
+    """Enqueue jobs at once, and those that fail at first; how many seconds the former took."""
+    queue = _connected(settings)
+    tasks = _tasks(queue, settings)
+    delay = timedelta(seconds=settings.delay) if settings.delay else None
+    noop = tasks.noop.using(queue=settings.queue, priority=settings.priority, delay=delay)
+    pad = padding(settings)
+    started = time.monotonic()
+    for first in range(0, count, AT_ONCE):
+        numbers = range(first, min(first + AT_ONCE, count))
+        if settings.names:
+            queue.enqueue_many(
+                noop.using(queue=f"tenant-{number % settings.names}").call(number, 0.0, pad)
+                for number in numbers
+            )
+        else:
+            queue.enqueue_many(noop.call(number, 0.0, pad) for number in numbers)
+    seconds = time.monotonic() - started
+    if settings.flaky:
+        queue.enqueue_many(tasks.flaky.call() for _ in range(settings.flaky))
+    queue.close()
+    return seconds
+
+
+@peer.command()
+@click.argument("rate", type=click.IntRange(min=1))
+def stream(rate: int) -> None:
+    """Enqueue RATE jobs a second, ten batches a second, until SIGTERM; SIGUSR1: print how many so far."""
+    settings = Settings.read()
+    stopping: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: stopping.append(number))
+    signal.signal(signal.SIGUSR1, lambda _number, _: print_timing(count, time.monotonic() - started))
+    queue = _connected(settings)
+    noop = _tasks(queue, settings).noop
+    count, started = 0, time.monotonic()
+    click.echo("busy")
+    while not stopping and settings.seconds_to_wait(Meter(seen=time.time()), started) > 0:
+        due = int(rate * (time.monotonic() - started)) - count
+        if due > 0:
+            sent = time.time()
+            queue.enqueue_many(noop.call(number, sent) for number in range(count, count + due))
+            count += due
+        time.sleep(STREAM_EVERY)
+    print_timing(count, time.monotonic() - started)
+    queue.close()
+
+
+@peer.command()
+@click.argument("count", type=click.IntRange(min=1))
+def hold(count: int) -> None:
+    """Enqueue COUNT jobs that wait until all that there is room for have started."""
+    queue = _queue(Settings.read())
+    task = _tasks(queue, Settings.read()).hold
+    started = time.monotonic()
+    queue.enqueue_many(task.call() for _ in range(count))
+    print_timing(count, time.monotonic() - started)
+    queue.close()
+
+
+@peer.command()
+@click.option("--latency", is_flag=True, help="Print how long each job was under way, too.")
+def worker(*, latency: bool) -> None:
+    """Run jobs until none has come for IDLE seconds, or STOP_AFTER were run, or SIGTERM."""
+    settings = Settings.read()
+    meter = Meter(settings.stop_after)
+    queue = _queue(settings)
+    register(queue, settings, meter, latency=latency)
+    if settings.trace:
+        _trace(settings.trace)
+    run(_work(queue, settings, meter))
+    meter.print_report()
+
+
+def _connected(settings: Settings) -> PgQueue:
+    """The queue, with a connection in its pool: an app that enqueues has one already, and so has the floor."""
+    queue = _queue(settings)
+    queue.counts()
+    return queue
+
+
+def _queue(settings: Settings) -> PgQueue:
+    return PgQueue(settings.dsn, schema=SCHEMA, pool_size=max(10, settings.threads))
+
+
+def _tasks(queue: PgQueue, settings: Settings) -> Tasks:
+    """The tasks, for those who only enqueue."""
+    return register(queue, settings, Meter())
+
+
+async def _work(queue: PgQueue, settings: Settings, meter: Meter) -> None:
+    loop = asyncio.get_running_loop()
+    enough = asyncio.Event()
+    meter.enough = lambda: loop.call_soon_threadsafe(enough.set)
+    loop.add_signal_handler(signal.SIGTERM, enough.set)
+    loop.add_signal_handler(signal.SIGUSR1, meter.print_report)
+    started = time.time()
+    serving = Worker(queue, concurrency=settings.concurrency, queues=settings.queues)
+    working, stopping = asyncio.create_task(serving.run()), asyncio.create_task(enough.wait())
+    while (waits := settings.seconds_to_wait(meter, started)) > 0:
+        done, _ = await asyncio.wait({working, stopping}, timeout=waits, return_when=asyncio.FIRST_COMPLETED)
+        if done:
+            break
+    serving.stop()
+    stopping.cancel()
+    await working
+    await queue.aclose()
+
+
+def _trace(path: Path) -> None:
+    """Have libpq write down what it exchanges with the server, on every awaitable connection of ours."""
+    connect = OwnAsyncConnection.connect
+
+    async def traced(*args: Any, **kwargs: Any) -> OwnAsyncConnection:  # noqa: ANN401 - as psycopg's
+        connection = await connect(*args, **kwargs)
+        with suppress(psycopg.NotSupportedError):  # libpq traces on Linux only
+            connection.pgconn.trace(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+        return connection
+
+    OwnAsyncConnection.connect = traced  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    peer()

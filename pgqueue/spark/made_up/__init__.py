@@ -1,1 +1,0 @@
-"""Makes up a history of any size."""

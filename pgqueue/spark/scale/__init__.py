@@ -1,1 +1,0 @@
-"""Measures the pipeline, beside plain SQL and DuckDB."""

@@ -1,1 +1,0 @@
-"""Plans that make up history, and that roll it up in plain SQL for comparison."""
