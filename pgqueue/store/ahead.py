@@ -1,6 +1,6 @@
 """Does before an upgrade what would otherwise lock a large table while the table is read: columns, then their indices.
 
-``sql/schema/NNNN_large.up.sql`` holds those statements of a revision. Each of them does nothing if it has been done. A revision
+A revision's file ``sql/schema/NNNN_MM_large.up.sql`` holds those statements. Each of them does nothing if it has been done. A revision
 runs them in its own transaction, where an index keeps the table locked for as long as it takes to read it: 0.5 s for a million
 rows. Where the tables are large, :func:`pgqueue.store.schema.migrate` runs them first, outside of a transaction: the columns
 under a short lock, and each index concurrently, so that claims, ends and enqueues go on. If this is interrupted, the tables
@@ -29,6 +29,7 @@ LOCK_WITHIN, PAUSE = "200ms", 0.3
 """Each try waits for the lock so long, and workers wait behind it; between two tries, in seconds, they go on."""
 BUILD_WITHIN = "60s"
 """To build an index, PostgreSQL waits for older transactions: for each at most so long."""
+FILE = "_large.up.sql"
 INDEX = re.compile(r"create index if not exists (\w+) on (\w+\.(\w+)) (.*)", re.DOTALL)
 LARGEST = """
 select coalesce(max(pg_relation_size(oid)), 0) from pg_class
@@ -76,10 +77,12 @@ def _missing(driver: "psycopg.Connection[Any]", schema: str, newest: str) -> lis
 
 def _script(revision: str, schema: str) -> list[str]:
     """The statements of a revision's file, without comments; none where it has no such file."""
-    file = files("pgqueue.sql").joinpath("schema", f"{revision}_large.up.sql")
-    if not file.is_file():
-        return []
-    lines = (line for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("--"))
+    texts = [
+        file.read_text(encoding="utf-8")
+        for file in files("pgqueue.sql").joinpath("schema").iterdir()
+        if file.name.startswith(f"{revision}_") and file.name.endswith(FILE)
+    ]
+    lines = (line for text in texts for line in text.splitlines() if not line.startswith("--"))
     return [one.strip() for one in in_schema("\n".join(lines), schema).split(";") if one.strip()]
 
 

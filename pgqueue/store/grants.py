@@ -14,6 +14,7 @@ from hashlib import sha256
 from typing import Final, Literal, TypeAlias, get_args
 
 from pgqueue.errors import InvalidOption
+from pgqueue.store.callers import functions_for
 from pgqueue.store.catalogue import in_schema
 from pgqueue.values.nearest import remedy
 from pgqueue.values.options import check_one_queue, check_text
@@ -23,14 +24,18 @@ ROLES: Final[tuple[Role, ...]] = get_args(Role)
 LONGEST_ROLE = 63
 """Bytes; PostgreSQL cuts longer names off."""
 
-_EVERYTHING = (
+
+def _calling(caller: str) -> str:
+    return "execute on function " + ", ".join(f"pgqueue.{name}" for name in functions_for(caller))
+
+
+_ALL_ROWS = (
     "select, insert, update, delete on all tables in schema pgqueue.",
     "usage, select, update on all sequences in schema pgqueue.",
-    "execute on all functions in schema pgqueue.",
 )
-_SQL_ALONE = ("execute on function pgqueue.enqueue",)
+_SQL_ALONE = (_calling("producer"),)
 RIGHTS: Final[Mapping[Role, Sequence[str]]] = {
-    "worker": _EVERYTHING,
+    "worker": (*_ALL_ROWS, _calling("worker")),
     "producer": (
         *_SQL_ALONE,
         "insert on pgqueue.jobs",
@@ -43,10 +48,14 @@ RIGHTS: Final[Mapping[Role, Sequence[str]]] = {
         "select on pgqueue.insight_minutes, pgqueue.insight_minutes_all, pgqueue.insight_hours, pgqueue.insight_hours_all",
         "select on pgqueue.series_depths, pgqueue.series_depth_hours",
     ),
-    "operator": _EVERYTHING,
+    "operator": (*_ALL_ROWS, _calling("operator")),
 }
 """What follows ``grant``, for each role but the owner."""
-TAKEN: Final[Mapping[Role, Sequence[str]]] = {"operator": ("update, delete on pgqueue.audit",)}
+_SECRET = "all on pgqueue.callback_key"
+TAKEN: Final[Mapping[Role, Sequence[str]]] = {
+    "worker": (_SECRET,),
+    "operator": (_SECRET, "update, delete on pgqueue.audit"),
+}
 """What a role has not, although it has the rights before."""
 GIVEN_BACK: Final[Mapping[Role, Sequence[str]]] = {
     "operator": ("update (jobs, counts, after_id, later, ended_at) on pgqueue.audit",)
@@ -59,9 +68,7 @@ EXTRAS: Final[Mapping[str, Sequence[str]]] = {
         "usage on sequence pgqueue.jobs_id_seq, pgqueue.nodes_id_seq",
         "select, insert, update on pgqueue.flows, pgqueue.nodes, pgqueue.edges, pgqueue.node_counts, pgqueue.waits",
     ),
-    "signals": (
-        "execute on function pgqueue.signal, pgqueue.send_signal, pgqueue.resolve, pgqueue.resolve_callback",
-    ),
+    "signals": (_calling("producer:signals"),),
 }
 """What a producer needs in addition to use these by Python. All but ``signals`` let it read, or change, jobs of every queue."""
 FOR_NAMED_QUEUES: Final = frozenset({"signals"})
@@ -98,6 +105,8 @@ def granting(
     statements = [f"grant {_in(schema, right)} to {name}" for right in found]
     statements += [f"revoke {_in(schema, right)} from {name}" for right in TAKEN.get(role, ())]
     statements += [f"grant {_in(schema, right)} to {name}" for right in GIVEN_BACK.get(role, ())]
+    if role != "reader" and not sql_alone:
+        statements.append(_of_a_shard(name, schema))
     if queues is not None:
         statements += _limit(to, schema, queues)
     return statements
@@ -130,6 +139,17 @@ def literal(text: str) -> str:
     """A text as SQL has it; the functions and triggers that are made here depend on no setting of backslashes."""
     escaped = text.replace("'", "''").replace("\\", "\\\\")
     return f"E'{escaped}'" if "\\" in text else f"'{escaped}'"
+
+
+def _of_a_shard(name: str, schema: str) -> str:
+    """Where the database is a shard, a program that enqueues asks which keys live here."""
+    tag = _tag(name)
+    return f"""do {tag} begin
+    if to_regclass('{schema}.shard') is not null then
+        grant select on {schema}.shard to {name};
+        grant execute on function {schema}.enter_shard(text, boolean) to {name};
+    end if;
+end {tag}"""
 
 
 def _in(schema: str, right: str) -> str:

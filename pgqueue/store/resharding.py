@@ -14,7 +14,7 @@ from pgqueue.store.schema import statements
 from pgqueue.store.sharded import Sharded
 from pgqueue.values.sharding import MOST_SHARDS, ShardState
 
-GUARD = "shard_guard.up"
+GUARD = "shard_guard"
 
 
 def declare(queue: Sharded) -> list[ShardState]:

@@ -1,6 +1,6 @@
 """Installs, upgrades and checks the schema.
 
-``sql/schema/NNNN_what.{up,down}.sql`` is the only source. Alembic's revisions in ``migrations/`` run those files; the
+``sql/schema/NNNN_MM_subject.{up,down}.sql`` is the only source. Alembic's revisions in ``migrations/`` run those files; the
 revision is kept in ``alembic_version`` inside the schema, separate from a user's own Alembic history.
 ``compatibility.oldest_code`` says which code may use the schema: a migration raises it only when older code would break,
 so workers of the previous release keep running during an upgrade of the schema.
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pgqueue.errors import ConfigurationError, DatabaseError, SchemaMissing, SchemaTooNew, SchemaTooOld
 from pgqueue.store import ahead
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
     from sqlalchemy import Connection
 
-REVISION = "0009"
+REVISION = "0001"
 """The revision for which this code is written."""
 KNOWN = frozenset(f"{number:04}" for number in range(1, int(REVISION) + 1))
 
@@ -111,19 +111,28 @@ def _says_anything(script: str) -> bool:
     return any(line and not line.startswith("--") for line in map(str.strip, script.splitlines()))
 
 
-def run_revision_file(name: str) -> None:
-    """Run a file of ``sql/schema`` within Alembic's current revision, or print it where Alembic only prints.
+def run_revision(revision: str, way: Literal["up", "down"]) -> None:
+    """Run a revision's files of ``sql/schema`` within Alembic's migration, or print them where Alembic only prints.
 
     Args:
-        name: the file, without its ``.sql``.
+        revision: its number.
+        way: which files.
     """
     from alembic import context, op  # noqa: PLC0415 - heavy, and workers never migrate
 
-    script = statements(name, context.config.attributes["schema"])
-    if context.is_offline_mode():
-        context.get_context().impl.static_output(script)
-    else:
-        run_script(op.get_bind(), script)
+    for name in files_of(revision, way):
+        script = statements(name, context.config.attributes["schema"])
+        if context.is_offline_mode():
+            context.get_context().impl.static_output(script)
+        else:
+            run_script(op.get_bind(), script)
+
+
+def files_of(revision: str, way: Literal["up", "down"]) -> list[str]:
+    """The names of a revision's files in the order in which they run, without ``.sql``."""
+    names = (file.name for file in files("pgqueue.sql").joinpath("schema").iterdir())
+    found = sorted(name for name in names if name.startswith(f"{revision}_") and name.endswith(f".{way}.sql"))
+    return [name.removesuffix(".sql") for name in found]
 
 
 def downgrade(connection: "Connection", *, schema: str = "pgqueue", revision: str = "base") -> None:

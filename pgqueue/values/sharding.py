@@ -1,4 +1,4 @@
-"""Which shard a job lives on: pure rules. ``sql/schema/shard_guard.up.sql`` computes the same, and a test compares.
+"""Which shard a job lives on: pure rules. ``sql/schema/shard_guard.sql`` computes the same, and a test compares.
 
 A job lives by one key: its first limit, else its unique key, else its share (``fair_by``). A job without any lives anywhere.
 The home of a key is found by rendezvous hashing: each shard's number is hashed with the key, and the highest hash has it. A

@@ -1,1 +1,1 @@
-"""The schema's revisions: ``NNNN_what.up.sql`` and ``NNNN_what.down.sql``."""
+"""The schema: ``NNNN_MM_subject.up.sql``, one file per subject, and ``NNNN_MM_subject.down.sql``, by the number of the revision."""

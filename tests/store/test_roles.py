@@ -50,13 +50,13 @@ GRANTED: tuple[tuple[Role, str, dict[str, Any]], ...] = (
 CALLS_OF_OTHERS = (
     "pgqueue.enqueue('t')",
     "pgqueue.drop_history_days('2100-01-01')",
-    "pgqueue.drop_history_before('2100-01-01')",
     "pgqueue.drop_old_history(now())",
     "pgqueue.drop_old_strays(now(), 1)",
     "pgqueue.drop_old_dead(now(), 1)",
     "pgqueue.make_history_day('2100-01-01')",
     "pgqueue.ensure_history_days('2100-01-01', '2100-01-01')",
-    "pgqueue.keep_for('0', '0', 'them')",
+    "pgqueue.keep_for('0', '0', 0, 'them')",
+    "pgqueue.put_in_lanes('{1}')",
     "pgqueue.free_id()",
 )
 
@@ -558,48 +558,6 @@ def test_every_function_looks_names_up_in_the_catalogue_alone(own: psycopg.Conne
         "and 'search_path=pg_catalog, pg_temp' <> all(coalesce(proconfig, '{}'))"
     ).fetchall()
     assert found == []
-
-
-def test_an_upgrade_and_a_downgrade_leave_roles_the_rights_that_they_had(empty_dsn: str) -> None:
-    schema.migrate(empty_dsn, revision="0003")
-    with psycopg.connect(empty_dsn, autocommit=True) as own:
-        for role in ("app_events", "app_worker", "app_report", "app_operator", "app_nobody"):
-            if not own.execute("select from pg_roles where rolname = %s", [role]).fetchall():
-                own.execute(sql.SQL("create role {}").format(sql.Identifier(role)))
-            own.execute(sql.SQL("grant usage on schema pgqueue to {}").format(sql.Identifier(role)))
-        own.execute("grant execute on function pgqueue.enqueue to app_events with grant option")
-        own.execute("grant select, insert, update, delete on pgqueue.jobs to app_worker")
-        own.execute("grant select on pgqueue.all_jobs to app_report")
-        for revision in ("0004", "0003"):
-            schema.migrate(empty_dsn, revision=revision)
-            for role, statement in (
-                ("app_events", "select pgqueue.enqueue('t')"),
-                ("app_events", "grant execute on function pgqueue.enqueue to app_report"),
-                ("app_report", "select from pgqueue.all_jobs"),
-            ):
-                _become(own, role)
-                own.execute(statement.encode())
-                own.execute("reset role")
-            _become(own, "app_nobody")
-            for refused in ("select pgqueue.enqueue('t')", "select from pgqueue.all_jobs"):
-                with pytest.raises(InsufficientPrivilege):
-                    own.execute(refused.encode())
-            own.execute("reset role")
-
-
-def test_a_role_that_runs_jobs_may_admit_them_after_the_upgrade(empty_dsn: str) -> None:
-    schema.migrate(empty_dsn, revision="0003")
-    with psycopg.connect(empty_dsn, autocommit=True) as own:
-        if not own.execute("select from pg_roles where rolname = 'app_worker'").fetchall():
-            own.execute("create role app_worker")
-        own.execute("grant usage on schema pgqueue to app_worker")
-        own.execute("grant select, insert, update, delete on pgqueue.jobs, pgqueue.workers to app_worker")
-        schema.migrate(empty_dsn)
-        (job_id,) = ask(own, adding(new_job()))
-        _become(own, "app_worker")
-
-        assert ask(own, admission.block([job_id], ["a"])) == [job_id]
-        assert ask(own, admission.admit(["a"], now=NOON)) == {job_id: JobState.READY}
 
 
 def test_a_role_that_signals_reads_nothing_and_one_that_looks_makes_no_tokens(

@@ -93,7 +93,7 @@ def busy_database(migrated_server: Any) -> Iterator[psycopg.Connection[Any]]:
         with psycopg.connect(**where, dbname="pgqueue_busy", autocommit=True) as connection:
             connection.execute(POPULATE)
             connection.execute(POPULATE_PIPELINE)
-            connection.execute(statements("shard_guard.up", "pgqueue").encode())
+            connection.execute(statements("shard_guard", "pgqueue").encode())
             connection.execute("vacuum analyze")
             yield connection
         server.execute("drop database pgqueue_busy with (force)")

@@ -5,6 +5,7 @@ from typing import Any
 from django.contrib.postgres.fields import ArrayField
 from django.db import migrations, models
 
+from pgqueue.django.fields import TimeField
 from pgqueue.django.models import table
 from pgqueue.django.operations import Revision
 
@@ -67,8 +68,8 @@ class Migration(migrations.Migration):
             options={
                 "managed": False,
                 "db_table": table("queues"),
-                "default_permissions": ("view",),
-                "permissions": (("pause_queue", "Can pause and resume queue"),),
+                "default_permissions": ("view", "change"),
+                "permissions": (("pause_queue", "Can pause, drain and resume queue"),),
             },
         ),
         migrations.CreateModel(
@@ -88,6 +89,60 @@ class Migration(migrations.Migration):
                 "managed": False,
                 "db_table": table("workers"),
                 "default_permissions": ("view",),
+                "permissions": (("steer_worker", "Can drain, resume, stop and restart worker"),),
             },
+        ),
+        migrations.CreateModel(
+            name="Schedule",
+            fields=[
+                ("name", models.TextField(primary_key=True, serialize=False)),
+                ("module", models.TextField(null=True)),
+                ("created_at", models.DateTimeField()),
+                ("task", models.TextField()),
+                ("queue", models.TextField()),
+                ("priority", models.SmallIntegerField()),
+                ("cron", models.TextField(null=True)),
+                ("every", models.DurationField(null=True)),
+                ("at", models.DateTimeField(null=True)),
+                ("timezone", models.TextField()),
+                ("missed", models.TextField()),
+                ("overlap", models.TextField()),
+                ("next_at", models.DateTimeField(null=True)),
+                ("paused_at", models.DateTimeField(null=True)),
+                ("paused_by", models.TextField(null=True)),
+                ("failed_at", models.DateTimeField(null=True)),
+                ("error", models.TextField(null=True)),
+            ],
+            options={
+                "managed": False,
+                "db_table": table("schedules"),
+                "permissions": (
+                    ("pause_schedule", "Can pause and resume schedule"),
+                    ("fire_schedule", "Can fire schedule"),
+                ),
+            },
+        ),
+        migrations.CreateModel(
+            name="Limit",
+            fields=[
+                ("name", models.TextField(primary_key=True, serialize=False)),
+                ("most", models.IntegerField(null=True)),
+                ("every", models.BigIntegerField(null=True)),
+                ("burst", models.BigIntegerField(null=True)),
+                ("declared", models.TextField()),
+                ("set_at", TimeField(null=True)),
+                ("set_by", models.TextField(null=True)),
+            ],
+            options={
+                "managed": False,
+                "db_table": table("limits"),
+                "default_permissions": ("view", "add", "change"),
+            },
+        ),
+        migrations.CreateModel(
+            name="Share",
+            fields=[],
+            options={"proxy": True, "default_permissions": ("view", "add", "change")},
+            bases=("pgqueue.limit",),
         ),
     ]

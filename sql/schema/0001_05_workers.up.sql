@@ -1,0 +1,172 @@
+-- Workers, and those that are gone; what a worker is asked to do; and which enqueues notify idle workers.
+
+create table pgqueue.workers (
+    id                  uuid        primary key,
+    started_at          timestamptz not null default now(),
+    lease_until         timestamptz not null,
+    pid                 integer     not null,
+    concurrency         integer     not null,
+    asleep              boolean     not null default false,
+    host                text        not null,
+    version             text        not null,
+    queues              text[],
+    tasks               text[],
+    -- what it says with each heartbeat
+    minimum             integer,
+    slots               integer,
+    draining            boolean,
+    supervised          boolean,
+    memory              bigint,
+    running             bigint[],
+    looked_at           timestamptz,
+    look_within         double precision,
+    cannot_listen_since timestamptz,
+    blocked_since       timestamptz,
+    blocked_job         bigint,
+    blocked_task        text,
+    blocked_where       text,
+    not_returned        integer,
+    -- what it is asked to do
+    ask_minimum         integer,
+    ask_maximum         integer,
+    ask_draining        boolean,
+    ask_end             text        check (ask_end in ('stop', 'restart')),
+    asked_at            timestamptz,
+    asked_by            text,
+    answer              text,
+    constraint workers_ask_slots check (
+        (ask_minimum is null) = (ask_maximum is null) and ask_minimum >= 1 and ask_maximum between ask_minimum and 10000)
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+comment on table pgqueue.workers is 'Worker processes; each holds its claims while lease_until is in the future.';
+comment on column pgqueue.workers.concurrency is 'The most jobs that it runs at a time.';
+comment on column pgqueue.workers.asleep is 'Wants to be notified of new jobs. Busy workers look again by themselves.';
+comment on column pgqueue.workers.queues is 'The queues served; null: all.';
+comment on column pgqueue.workers.tasks is 'The tasks registered there; null: not said, any may be.';
+comment on column pgqueue.workers.minimum is
+    'It chooses how many jobs to run at a time, from this number to concurrency. Null: a take.';
+comment on column pgqueue.workers.slots is 'How many jobs it runs at a time, at its last heartbeat.';
+comment on column pgqueue.workers.draining is 'It claims no jobs, at its last heartbeat.';
+comment on column pgqueue.workers.supervised is 'A supervisor starts it again when it is asked to restart.';
+comment on column pgqueue.workers.memory is
+    'Resident memory of its process in bytes, at its last heartbeat; null: not said.';
+-- Running jobs are in no index, and a large table is not read to find them.
+comment on column pgqueue.workers.running is
+    'Jobs that it ran at its last heartbeat, those that started first at the front, up to 1,000. Null: not said.';
+comment on column pgqueue.workers.looked_at is
+    'When it last claimed jobs, asked and found none, or had no free slot, at its last heartbeat; null: it stops, or not known.';
+comment on column pgqueue.workers.look_within is
+    'After this many seconds without a later looked_at, the worker does not serve; null: not known.';
+comment on column pgqueue.workers.cannot_listen_since is
+    'Since when notifications have not arrived, at its last heartbeat; null: they do, are not expected, or not known.';
+comment on column pgqueue.workers.blocked_since is
+    'Since when the worker''s event loop has been blocked, at its last heartbeat; null: it was not, or is not known.';
+comment on column pgqueue.workers.blocked_job is 'The job that blocks the event loop; null: none does, or other code.';
+comment on column pgqueue.workers.blocked_task is 'Its task, or the name of the asyncio task that blocks the event loop.';
+comment on column pgqueue.workers.blocked_where is 'Where it blocks: file:line in function.';
+comment on column pgqueue.workers.not_returned is
+    'How many plain functions were given up and had not returned, at its last heartbeat; null: not known.';
+comment on column pgqueue.workers.ask_minimum is 'It is to choose how many jobs to run at a time, from this number on; null: nothing is asked.';
+comment on column pgqueue.workers.ask_maximum is 'And up to this number.';
+comment on column pgqueue.workers.ask_draining is 'True: it is to claim no more jobs; false: to claim again.';
+comment on column pgqueue.workers.ask_end is 'It is to stop or to restart, when its running jobs have ended or its grace is over.';
+comment on column pgqueue.workers.asked_at is 'When it was last asked to do anything.';
+comment on column pgqueue.workers.asked_by is 'Who asked, for people to read.';
+comment on column pgqueue.workers.answer is 'Why it does not do what it was asked to do; null: it does.';
+
+-- By pgqueue or by an update of this table: the worker is told at its commit, and looks at its row.
+-- callers: trigger
+create function pgqueue.worker_asked() returns trigger language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    if new.asked_at is not distinct from old.asked_at then
+        new.asked_at := clock_timestamp();
+        new.asked_by := session_user;
+    end if;
+    perform pg_notify(tg_table_schema || '.wake', 'asked:' || new.id);
+    return new;
+end $$;
+create trigger workers_asked before update of ask_minimum, ask_maximum, ask_draining, ask_end on pgqueue.workers
+    for each row execute function pgqueue.worker_asked();
+
+create table pgqueue.departed (
+    worker_id   uuid        primary key,
+    departed_at timestamptz not null default now(),
+    again_at    timestamptz,
+    memory      bigint
+);
+comment on table pgqueue.departed is
+    'Workers that went off the list and may have left running jobs behind, until a sweep has returned those.';
+comment on column pgqueue.departed.again_at is
+    'Not to be looked for before then: one of its jobs could not be ended, and looking means reading all jobs.';
+comment on column pgqueue.departed.memory is 'As it was in workers.';
+
+create table pgqueue.former_workers (
+    id          uuid        primary key,
+    started_at  timestamptz not null,
+    ended_at    timestamptz not null,
+    concurrency integer     not null,
+    host        text        not null,
+    version     text        not null,
+    queues      text[]
+);
+comment on table pgqueue.former_workers is
+    'Workers that went off the list: how much could have been run, and when. Kept as long as the history.';
+comment on column pgqueue.former_workers.ended_at is 'When it left, or its lease ran out: it may be swept away long after.';
+
+-- Notes each worker whose row is deleted, by a sweep, by a user or by TRUNCATE, so that a sweep looks for its jobs. Running
+-- jobs are in no index, so a sweep looks for them only then.
+-- callers: trigger
+create function pgqueue.note_departure() returns trigger language plpgsql
+set search_path = pg_catalog, pg_temp as $$
+begin
+    if tg_op = 'TRUNCATE' then
+        insert into pgqueue.departed (worker_id, memory) select id, memory from pgqueue.workers on conflict do nothing;
+        insert into pgqueue.former_workers (id, started_at, ended_at, concurrency, host, version, queues)
+        select id, started_at, greatest(started_at, least(now(), lease_until)), concurrency, host, version, queues
+        from pgqueue.workers on conflict do nothing;
+    else
+        insert into pgqueue.departed (worker_id, memory) values (old.id, old.memory) on conflict do nothing;
+        insert into pgqueue.former_workers (id, started_at, ended_at, concurrency, host, version, queues)
+        values (old.id, old.started_at, greatest(old.started_at, least(now(), old.lease_until)), old.concurrency, old.host,
+                old.version, old.queues) on conflict do nothing;
+    end if;
+    return null;
+end $$;
+create trigger workers_depart after delete on pgqueue.workers
+    for each row execute function pgqueue.note_departure();
+create trigger workers_depart_at_once before truncate on pgqueue.workers
+    for each statement execute function pgqueue.note_departure();
+
+-- NOTIFY takes a lock that every notifying commit of the whole database shares, so it is sent only
+-- while a worker is idle. One trigger serves every way in: enqueue, COPY and the SQL function. This
+-- sequence says whether a worker is idle: 2 if so, 1 if not. The trigger reads it in a microsecond
+-- and needs no plan and no snapshot for it; looking into the table of workers took a tenth of an enqueue.
+create sequence pgqueue.sleepers maxvalue 2;
+comment on sequence pgqueue.sleepers is '2 while a worker is asleep, 1 while none is; every tick sets it right.';
+-- callers: trigger
+create function pgqueue.wake_sleepers() returns trigger language plpgsql
+set search_path = pg_catalog, pg_temp as $$
+begin
+    perform pg_notify(tg_table_schema || '.wake', '');
+    return null;
+end $$;
+create trigger jobs_wake_sleepers after insert on pgqueue.jobs
+    for each statement when (pg_sequence_last_value('pgqueue.sleepers') > 1)
+    execute function pgqueue.wake_sleepers();
+
+-- Setting a sequence is not part of a transaction, and two workers may turn over at the same moment: so every tick
+-- says it again.
+-- callers: worker, operator
+create function pgqueue.tell_of_sleepers() returns void language sql set search_path = pg_catalog, pg_temp as $$
+    select setval('pgqueue.sleepers', said)
+    from (select case when exists (select from pgqueue.workers where asleep) then 2 else 1 end as said) as now
+    where said is distinct from pg_sequence_last_value('pgqueue.sleepers')
+$$;
+-- callers: trigger
+create function pgqueue.worker_turned() returns trigger language plpgsql
+set search_path = pg_catalog, pg_temp as $$
+begin
+    perform pgqueue.tell_of_sleepers();
+    return null;
+end $$;
+create trigger workers_turn after insert or update of asleep or delete or truncate on pgqueue.workers
+    for each statement execute function pgqueue.worker_turned();

@@ -1,0 +1,81 @@
+-- Enqueueing by SQL.
+
+-- For triggers and other languages. Returns the job's id; on a taken unique key the holder's id. With the owner's rights, so that
+-- an enqueuer need not read the tables. What neither the caller nor the defaults of the function say is said by the queue.
+-- callers: producer, worker, operator
+create function pgqueue.enqueue(
+    task         text,
+    args         jsonb       default '{}',
+    queue        text        default 'default',
+    priority     integer     default null,
+    run_at       timestamptz default null,
+    max_attempts integer     default null,
+    unique_key   text        default null,
+    meta         jsonb       default null
+) returns bigint language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    job_id  bigint;
+    setting pgqueue.queues;
+begin
+    perform pgqueue.check_name('task', enqueue.task), pgqueue.check_name('queue', enqueue.queue);
+    if enqueue.priority not between -100 and 100 then
+        raise check_violation using message = format('priority => %s: use a whole number from -100 to 100', enqueue.priority);
+    elsif enqueue.max_attempts not between 1 and 32767 then
+        raise check_violation using
+            message = format('max_attempts => %s: use a whole number from 1 to 32767', enqueue.max_attempts);
+    elsif enqueue.run_at < '1900-01-01 00:00+00' or enqueue.run_at >= '9000-01-01 00:00+00' then
+        raise check_violation using message = format('run_at => %L: use a time in the years 1900 to 8999', enqueue.run_at);
+    elsif enqueue.unique_key = '' or char_length(enqueue.unique_key) > 1000 or octet_length(enqueue.unique_key) > 2600 then
+        raise check_violation using
+            message = format('unique_key => %L: use 1 to 1000 characters and at most 2600 bytes', left(enqueue.unique_key, 60)),
+            hint = 'Hash what is longer: md5(...), or encode(sha256(...), ''hex'').';
+    elsif enqueue.args is null or jsonb_typeof(enqueue.args) <> 'object' then
+        raise check_violation using
+            message = format('args => %L: use one JSON object, a key for each parameter', left(enqueue.args::text, 60));
+    elsif not pgqueue.arguments_fit(enqueue.args::text::json) then
+        raise check_violation using
+            message = 'args: use at most 200 levels, and whole numbers of at most 4300 digits',
+            hint = 'Store them elsewhere and enqueue a reference, or write a long number as a string.';
+    elsif enqueue.meta is not null and (jsonb_typeof(enqueue.meta) <> 'object' or octet_length(enqueue.meta::text) > 8192
+                                        or not pgqueue.arguments_fit(enqueue.meta::text::json)) then
+        raise check_violation using
+            message = format('meta => %L: use one JSON object of at most 8192 bytes, at most 200 levels, and whole numbers '
+                             'of at most 4300 digits', left(enqueue.meta::text, 60)),
+            hint = 'Store what is larger elsewhere and send a reference along.';
+    end if;
+    select * into setting from pgqueue.queues where name = enqueue.queue;
+    if setting.drained_at is not null then
+        raise check_violation using
+            message = format('queue => %L: this queue is drained, it takes no new jobs', enqueue.queue),
+            hint = 'pgqueue.queues says who drained it and why; pgqueue.resume_queue ends it.';
+    elsif setting.backlog is not null and exists (
+        select from (select from pgqueue.jobs as job where job.queue = enqueue.queue and job.status = 'ready'
+                     union all
+                     select from pgqueue.jobs as job where job.queue = enqueue.queue and job.in_lane) as ready
+        offset setting.backlog - 1 limit 1) then
+        if setting.when_full = 'refuse' then
+            raise check_violation using
+                message = format('queue => %L: this queue has no room, its bound is %s ready jobs', enqueue.queue, setting.backlog),
+                hint = 'Enqueue again when workers have caught up, or raise the bound: pgqueue queues set --backlog.';
+        end if;
+        raise warning 'pgqueue: queue % is full, its bound is % ready jobs', enqueue.queue, setting.backlog;
+    end if;
+    loop
+        insert into pgqueue.jobs as job (queue, task, args, priority, status, run_at, max_attempts, unique_key, meta)
+        values (enqueue.queue, enqueue.task, enqueue.args, coalesce(enqueue.priority, setting.priority, 0),
+                case when enqueue.run_at > now() then 'scheduled' else 'ready' end,
+                coalesce(enqueue.run_at, now()), coalesce(enqueue.max_attempts, setting.max_attempts, 25),
+                enqueue.unique_key, enqueue.meta)
+        on conflict do nothing
+        returning job.id into job_id;
+        exit when job_id is not null;
+        update pgqueue.jobs as job set collisions = job.collisions + 1
+        where job.unique_key = enqueue.unique_key
+        returning job.id into job_id;
+        exit when job_id is not null;  -- else the holder ended between the two statements: once more
+    end loop;
+    if exists (select from pgqueue.limited_tasks as limited where limited.task = enqueue.task) then
+        perform pgqueue.put_in_lanes(array[job_id]);
+    end if;
+    return job_id;
+end $$;

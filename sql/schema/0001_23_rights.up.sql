@@ -1,0 +1,46 @@
+-- Rights: what a role may do before `pgqueue grants` gives it more.
+
+-- PostgreSQL lets every role call a new function. The line "callers" in front of each function says who may call it:
+--   public    every role that may use the schema. The function reads no table of pgqueue
+--   worker, operator, producer, reader   the roles of `pgqueue grants`; producer:signals is a producer with --also signals
+--   pipeline, sink   the roles that docs/pipeline/ names
+--   trigger   nobody: a trigger runs its function without this right
+--   owner     only the owner of the tables, and functions that run with the owner's rights
+-- This statement names all that are not for public; a test compares it with these lines, and with what the catalogue says.
+revoke execute on function
+    pgqueue.arguments_fit(json), pgqueue.instant(text), pgqueue.check_name(text, text),
+    pgqueue.with_error(jsonb, jsonb, timestamptz), pgqueue.promote_due(timestamptz, integer),
+    pgqueue.set_aside(bigint, text, timestamptz), pgqueue.free_id(), pgqueue.keep_for(interval, interval, integer, text),
+    pgqueue.history_args(), pgqueue.first_day_kept(timestamptz), pgqueue.history_partition(date),
+    pgqueue.make_history_day(date), pgqueue.ensure_history_days(date, date), pgqueue.gather_history_day(date),
+    pgqueue.hold_history_day(date), pgqueue.drop_history_day(date), pgqueue.is_history_day_out(date),
+    pgqueue.drop_history_days(date), pgqueue.drop_old_history(timestamptz), pgqueue.drop_old_strays(timestamptz, integer),
+    pgqueue.drop_old_dead(timestamptz, integer), pgqueue.worker_asked(), pgqueue.note_departure(), pgqueue.wake_sleepers(),
+    pgqueue.tell_of_sleepers(), pgqueue.worker_turned(), pgqueue.queue_resumed(), pgqueue.queue_timeout_set(),
+    pgqueue.pause_queue(text, text, text), pgqueue.resume_queue(text, text), pgqueue.unkept_queues(), pgqueue.keep_in_lane(),
+    pgqueue.lane_of(jsonb, jsonb), pgqueue.put_in_lanes(bigint[]),
+    pgqueue.enqueue(text, jsonb, text, integer, timestamptz, integer, text, jsonb), pgqueue.admit_free(bigint[], timestamptz),
+    pgqueue.admit_lapsed(timestamptz, integer), pgqueue.check_signal(text, text, jsonb),
+    pgqueue.send_signal(text, text, jsonb, timestamptz), pgqueue.signal(text, text, jsonb),
+    pgqueue.settle_signals(timestamptz, integer), pgqueue.renew_callback_key(), pgqueue.callback_mac(text),
+    pgqueue.callback_token(bigint, text, timestamptz), pgqueue.resolve_callback(text, jsonb, timestamptz),
+    pgqueue.resolve(text, jsonb), pgqueue.schedule_changed(), pgqueue.find_live_jobs(),
+    pgqueue.note_ticks(text[], timestamptz[], timestamptz[], text[], text[], timestamptz),
+    pgqueue.fire_ticks(text[], timestamptz[], timestamptz[], text[], text[], timestamptz),
+    pgqueue.fire_due_ticks(text[], timestamptz[], timestamptz[], text[], text[], timestamptz),
+    pgqueue.schedule(text, text, jsonb, text, interval, timestamptz, text, text, integer, integer, timestamptz, timestamptz, text, text),
+    pgqueue.merged(smallint[], bigint[])
+from public;
+
+-- Default privileges may have given roles the right to read every new table: not this secret.
+do $$
+declare
+    one record;
+begin
+    for one in
+        select distinct case when grantee = 0 then 'public' else quote_ident(pg_get_userbyid(grantee)) end as role
+        from pg_class, aclexplode(relacl) where pg_class.oid = 'pgqueue.callback_key'::regclass and grantee <> relowner
+    loop
+        execute format('revoke all on pgqueue.callback_key from %s', one.role);
+    end loop;
+end $$;

@@ -1,3 +1,0 @@
--- Drops what jobs noted.
-
-drop table pgqueue.notes;

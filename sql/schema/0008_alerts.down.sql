@@ -1,3 +1,0 @@
--- Takes the alerts away.
-
-drop table pgqueue.alerts;

@@ -1,5 +1,0 @@
--- lake_pass_key: take the unique key from a job that is about to end, so that the next step may have it.
--- index: jobs_pkey
--- locks: that job's row
--- run by: pipeline run
-update pgqueue.jobs set unique_key = null where id = %(id)s::bigint

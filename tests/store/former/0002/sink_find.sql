@@ -1,7 +1,0 @@
--- sink_find: the write of a name that enqueued its jobs.
--- index: sink_writes_run
--- locks: none
--- run by: the sink, on the driver
-select id, run, batch, task, rows, enqueued, rejected, changed, repeats, written_at
-from pgqueue.sink_writes
-where run = %(run)s::text and coalesce(batch, -1) = coalesce(%(batch)s::bigint, -1) and repeats is null

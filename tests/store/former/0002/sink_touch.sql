@@ -1,7 +1,0 @@
--- sink_touch: say that a try at a partition is about to stage rows, so that they are found again.
--- index: sink_attempts_pkey
--- locks: the try's row, until its rows are staged
--- run by: the sink, on executors
-insert into pgqueue.sink_attempts as attempt (id, write_id, partition)
-values (%(attempt)s::uuid, %(write)s::uuid, %(partition)s::integer)
-on conflict (id) do update set staged_at = now()

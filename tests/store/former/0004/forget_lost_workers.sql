@@ -1,5 +1,0 @@
--- forget_lost_workers: forget these lost workers: none of their jobs is left.
--- index: departed_pkey
--- locks: those rows
--- run by: worker upkeep, take
-delete from pgqueue.departed where worker_id = any(%(workers)s::uuid[])

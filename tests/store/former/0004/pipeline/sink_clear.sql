@@ -1,5 +1,0 @@
--- pipeline/sink_clear: delete the staged rows of these attempts.
--- index: sink_rows_pkey
--- locks: the deleted rows
--- run by: the sink, on the driver
-delete from pgqueue.sink_rows where attempt_id = any(%(attempts)s::uuid[])

@@ -1,7 +1,0 @@
--- pipeline/sink_find: the write that enqueued the jobs of a name.
--- index: sink_writes_run
--- locks: none
--- run by: the sink, on the driver
-select id, run, batch, task, rows, enqueued, rejected, changed, repeats, written_at
-from pgqueue.sink_writes
-where run = %(run)s::text and coalesce(batch, -1) = coalesce(%(batch)s::bigint, -1) and repeats is null

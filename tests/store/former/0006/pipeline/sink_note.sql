@@ -1,8 +1,0 @@
--- pipeline/sink_note: record rows whose unique key was taken.
--- index: none
--- locks: none beyond the new rows
--- run by: the sink, on the driver
-insert into pgqueue.sink_rejected (write_id, partition, place, unique_key, job_id)
-select %(write)s::uuid, rejected.partition, rejected.place, rejected.unique_key, rejected.job_id
-from unnest(%(partitions)s::integer[], %(places)s::integer[], %(unique_keys)s::text[], %(job_ids)s::bigint[])
-     as rejected (partition, place, unique_key, job_id)

@@ -1,7 +1,0 @@
--- flows/show_counts: how many members of each group of a flow are in which state, and whether they are jobs.
--- index: nodes_flow
--- locks: none
--- run by: PgQueue.flow
-select parent_id, kind = 'job', state, count(*) from pgqueue.nodes
-where flow_id = %(flow)s::bigint and parent_id is not null
-group by 1, 2, 3

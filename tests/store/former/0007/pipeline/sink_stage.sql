@@ -1,6 +1,0 @@
--- pipeline/sink_stage: stage rows of a partition.
--- index: none
--- locks: none beyond the new rows
--- run by: the sink, on executors
-copy pgqueue.sink_rows (attempt_id, place, queue, priority, max_attempts, args, run_at, unique_key)
-from stdin with (encoding 'utf8')

@@ -1,7 +1,0 @@
--- bulk/state: how far an operation on many jobs is.
--- index: audit_pkey
--- locks: none
--- run by: QueueControl.resume
-select action, details::text, after_id, up_to, later, counts::text, ended_at
-from pgqueue.audit
-where id = %(operation)s::bigint

@@ -1,5 +1,0 @@
--- flows/copy_jobs: add the jobs of a flow that have no unique key.
--- index: none
--- locks: none beyond the new rows
--- run by: the plan that enqueues flows
-copy pgqueue.jobs (id, queue, task, args, priority, status, run_at, max_attempts, meta, at_end, expires_at) from stdin with (encoding 'utf8')

@@ -1,5 +1,0 @@
--- limits/list: every limit, and what it says.
--- index: none: a row for each limit
--- locks: none
--- run by: queue.control.limits
-select name, most, every, burst, declared, set_at, set_by from pgqueue.limits order by name

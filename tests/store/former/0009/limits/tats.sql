@@ -1,5 +1,0 @@
--- limits/tats: the states of the keys of one rate.
--- index: none: a row for each key that had a start
--- locks: none
--- run by: queue.control.limits
-select key, tat from pgqueue.rates where split_part(key, ' ', 1) = %(name)s::text order by key

@@ -1,5 +1,0 @@
--- schedules/owners: which module declares each of these schedules (null: none), its arguments and its unique key.
--- index: schedules_pkey
--- locks: none
--- run by: Schedules.add, Schedules.put, worker start
-select name, module, args::text, unique_key, unique_until_started from pgqueue.schedules where name = any(%(names)s::text[])
