@@ -51,10 +51,10 @@ RIGHTS: Final[Mapping[Role, Sequence[str]]] = {
     "operator": (*_ALL_ROWS, _calling("operator")),
 }
 """What follows ``grant``, for each role but the owner."""
-_SECRET = "all on pgqueue.callback_key"
+_OF_CALLBACKS = "all on pgqueue.callback_key"
 TAKEN: Final[Mapping[Role, Sequence[str]]] = {
-    "worker": (_SECRET,),
-    "operator": (_SECRET, "update, delete on pgqueue.audit"),
+    "worker": (_OF_CALLBACKS,),
+    "operator": (_OF_CALLBACKS, "update, delete on pgqueue.audit"),
 }
 """What a role has not, although it has the rights before."""
 GIVEN_BACK: Final[Mapping[Role, Sequence[str]]] = {

@@ -1,8 +1,8 @@
-"""How long an upgrade makes claims wait: ``python tests/bench/upgrade.py [DSN] [--rows 10000000] [--at-once]``.
+"""How long an upgrade makes claims wait: ``python tests/bench/upgrade.py [DSN] [--rows 10000000]``.
 
-An empty database gets the tables of revision 0001, as many waiting jobs and as many jobs of the history as asked, and a tenth
-of that of dead jobs. Then each revision is installed, and taken back, while a worker of the oldest release claims and completes
-jobs and a program enqueues. It prints, for each revision, the longest time that a claim, a completion and an enqueue waited.
+An empty database gets this release's tables, as many waiting jobs and as many jobs of the history as asked, and a tenth of that of
+dead jobs. Then a made-up next revision is installed, and taken back, while a worker of this release claims and completes jobs and
+a program enqueues. It prints the longest time that a claim, a completion and an enqueue waited.
 """
 
 import argparse
@@ -17,13 +17,15 @@ from pathlib import Path
 import psycopg
 
 from pgqueue.embedded import embedded_server
-from pgqueue.store import schema
+from pgqueue.store import claim, finish, leases, schema
+from pgqueue.values.verdict import Succeeded
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from store.former_release import RELEASES, FormerRelease
+from store.crowd import ask
+from store.releases import NEXT, next_release
+from store.samples import LEASE, worker_info
 
-OLDEST = "0001"
 DAYS = 10
 """Over so many days the history is spread."""
 AT_ONCE = 10
@@ -50,7 +52,7 @@ FILL = (
 
 
 class Load:
-    """A worker of the oldest release and an enqueuer; each notes when its statements began and how long they took."""
+    """A worker of this release and an enqueuer; each notes when its statements began and how long they took."""
 
     def __init__(self, dsn: str) -> None:
         """Begin with nothing noted."""
@@ -61,14 +63,13 @@ class Load:
     def work(self) -> None:
         """Claim jobs and complete them, until stopped."""
         with psycopg.connect(self._dsn, autocommit=True) as connection:
-            release = FormerRelease(connection, RELEASES[0])
-            release.register()
+            me = worker_info()
+            ask(connection, leases.register(me, LEASE))
             while not self._stopping.wait(PAUSE):
                 with self._timed("claim"):
-                    claims = release.claim(AT_ONCE)
+                    claims = ask(connection, claim.claim(me.id, {"default": AT_ONCE}))
                 with self._timed("complete"):
-                    release.end("complete", claims)
-                release.send("renew", worker=release.id, lease="1 hour")
+                    ask(connection, finish.finish(me.id, [Succeeded(one, 0.0) for one in claims], keep=True))
 
     def enqueue(self) -> None:
         """Enqueue one job after the other, until stopped."""
@@ -121,31 +122,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("dsn", nargs="?")
     parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--at-once", action="store_true", help="all revisions in one command")
     given = parser.parse_args()
     with ExitStack() as stack:
         dsn = given.dsn or stack.enter_context(embedded_server())
-        schema.migrate(dsn, revision=OLDEST)
+        schema.migrate(dsn)
         measure(Load(dsn), f"{given.rows:,} rows", lambda: fill(dsn, given.rows))
         threads, load = stack.enter_context(ThreadPoolExecutor(2)), Load(dsn)
         stack.callback(load.stop)
         running = [threads.submit(load.work), threads.submit(load.enqueue)]
-        upgrade_and_downgrade(dsn, load, at_once=given.at_once)
+        upgrade_and_downgrade(dsn, load)
         load.stop()
         for one in running:
             one.result()
 
 
-def upgrade_and_downgrade(dsn: str, load: Load, *, at_once: bool) -> None:
-    """Install the revisions, and take them back."""
-    newest = int(schema.REVISION)
-    ups = [newest] if at_once else range(int(OLDEST) + 1, newest + 1)
-    downs = [int(OLDEST)] if at_once else range(newest - 1, int(OLDEST) - 1, -1)
+def upgrade_and_downgrade(dsn: str, load: Load) -> None:
+    """Install the next revision, and take it back."""
     measure(load, "no change", lambda: time.sleep(5))
-    for name, numbers in (("up to", ups), ("down to", downs)):
-        for number in numbers:
-            revision = f"{number:04}"
-            measure(load, f"{name} {revision}", lambda to=revision: schema.migrate(dsn, revision=to))  # type: ignore[misc]
+    with next_release() as after:
+        measure(load, f"up to {NEXT}", lambda: after.migrate(dsn))
+        measure(load, f"down to {schema.REVISION}", lambda: after.migrate(dsn, schema.REVISION))
 
 
 if __name__ == "__main__":

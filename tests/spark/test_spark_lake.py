@@ -353,7 +353,7 @@ def test_rows_of_an_open_transaction_are_left_to_the_next_export_and_keep_their_
         assert lake_ids(spark, lake) == early
         assert [one.finding for one in verify(spark, queue.database, lake)] == [Finding.VERIFIED]
         assert [one.fate for one in prune(queue.database, lake)] == [Fate.WAITING]
-        assert ask(dsn, "select pgqueue.drop_history_before(%(day)s)", day=NEXT) == [(0,)]
+        assert ask(dsn, "select pgqueue.drop_history_days(%(day)s)", day=NEXT) == [(0,)]
         again = export(
             spark, queue.database, lake, options=ExportOptions(wait=0, again=[DAY]), tell_open=left.extend
         )

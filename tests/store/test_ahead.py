@@ -1,58 +1,75 @@
 """What an upgrade does with large tables before it begins; here every table counts as large."""
 
+from collections.abc import Iterator
+
 import psycopg
 import pytest
 from looking import ask
-from store.former_release import at_work
 from store.migrating import consists_of
+from store.releases import NEXT, NextRelease, at_work, next_release
 
 from pgqueue.errors import DatabaseError
 from pgqueue.store import ahead, schema
 
 BUILT = """
-select count(*) from pg_index join pg_class on oid = indexrelid
-where relname in ('jobs_expires_at', 'jobs_lanes', 'jobs_running_in_lanes', 'jobs_kept_places') and indisvalid
+select relname from pg_index join pg_class on oid = indexrelid
+where relname ~ '_region' and relkind = 'i' and indisvalid and relname !~ '_20[0-9]{6}_' order by 1
 """
+AT = "select version_num from pgqueue.alembic_version"
 
 
 @pytest.fixture
-def former(empty_dsn: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A database of the oldest release."""
-    schema.migrate(empty_dsn, revision="0001")
+def after(monkeypatch: pytest.MonkeyPatch) -> Iterator[NextRelease]:
+    """The next release, for which every table is large."""
     monkeypatch.setattr(ahead, "LARGE", 0)
-    return empty_dsn
+    with next_release() as release:
+        yield release
 
 
 def test_indices_are_built_without_a_lock_and_an_upgrade_that_is_interrupted_goes_on_at_the_next_attempt(
-    former: str, dsn: str, monkeypatch: pytest.MonkeyPatch
+    dsn: str, after: NextRelease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ahead, "BUILD_WITHIN", "100ms")
-    with at_work(former, "0002") as worker:
-        with psycopg.connect(former) as report:  # its snapshot is older than the index
-            report.execute("set transaction isolation level repeatable read")
+    with at_work(dsn) as program:
+        with psycopg.connect(dsn) as report, monkeypatch.context() as hasty:
+            report.execute(
+                "set transaction isolation level repeatable read"
+            )  # its snapshot is older than the index
             report.execute("select from pgqueue.queues")
+            hasty.setattr(ahead, "BUILD_WITHIN", "100ms")
             with pytest.raises(
                 DatabaseError, match=r"is older has been open .* its former revision, and workers go on"
             ):
-                schema.migrate(former)
-            worker.goes_on()
-        assert ask(former, "select version_num from pgqueue.alembic_version") == [("0001",)]
-        monkeypatch.undo()
-        monkeypatch.setattr(ahead, "LARGE", 0)
-        schema.migrate(former)
-        worker.goes_on()
-
-    assert sorted(worker.ended) == sorted(worker.enqueued)
-    assert consists_of(former) == consists_of(dsn)
+                after.migrate(dsn)
+            program.goes_on()
+        assert ask(dsn, AT) == [(schema.REVISION,)]
+        after.migrate(dsn)
+        program.goes_on()
+    assert ask(dsn, AT) == [(NEXT,)]
 
 
-def test_only_what_an_upgrade_installs_is_built_and_before_it_begins(former: str) -> None:
-    with psycopg.connect(former) as upgrading:
+def test_what_is_built_before_an_upgrade_is_what_the_upgrade_would_build(
+    dsn: str, after: NextRelease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after.migrate(dsn)
+    ahead_of_it = consists_of(dsn)
+    after.migrate(dsn, schema.REVISION)
+    monkeypatch.undo()
+
+    after.migrate(dsn)
+
+    assert consists_of(dsn) == ahead_of_it
+
+
+def test_only_what_an_upgrade_installs_is_built_and_before_it_begins(dsn: str, after: NextRelease) -> None:
+    with psycopg.connect(dsn) as upgrading:
         upgrading.execute("select pg_advisory_xact_lock(hashtext('pgqueue.migrate'))")
-        with psycopg.connect(former) as driver:
-            ahead.prepare(driver, schema="pgqueue", newest="0006")
-            assert ask(former, BUILT) == [(0,)]
+        with psycopg.connect(dsn) as driver, after.installed():
             ahead.prepare(driver, schema="pgqueue", newest=schema.REVISION)
+            assert ask(dsn, BUILT) == [("job_history_default_region_idx",), ("jobs_region",)]
+    assert ask(dsn, AT) == [(schema.REVISION,)]
 
-    assert ask(former, BUILT) == [(4,)]
-    assert ask(former, "select version_num from pgqueue.alembic_version") == [("0001",)]
+
+def test_nothing_is_built_for_a_revision_that_is_not_asked_for(dsn: str, after: NextRelease) -> None:
+    with psycopg.connect(dsn) as driver, after.installed():
+        ahead.prepare(driver, schema="pgqueue", newest=f"{int(NEXT) - 1:04}")
+    assert ask(dsn, BUILT) == []

@@ -1,4 +1,4 @@
-"""Rows of the time before there were bounds: the upgrade leaves them alone, and each is shown, without harm to others."""
+"""Rows out of bounds, which an insert into the tables may add: each is shown, without harm to others."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -11,7 +11,7 @@ from store.samples import adding, new_job
 
 from pgqueue import PgQueue
 from pgqueue.errors import InvalidOption
-from pgqueue.store import control, queues, schema
+from pgqueue.store import control, queues
 from pgqueue.values.job import Job, JobState
 from pgqueue.values.readable import UNREADABLE
 from pgqueue.values.retried import Retried
@@ -53,21 +53,19 @@ update pgqueue.dead_jobs set args = '"not an object"' where id = 201;
 
 
 @pytest.fixture
-def former(empty_dsn: str) -> str:
-    """A database that was upgraded with such rows in every table, each beside one of today."""
-    schema.migrate(empty_dsn, revision="0002")
-    with psycopg.connect(empty_dsn) as connection:
+def filled(dsn: str) -> str:
+    """A database with such rows in every table."""
+    with psycopg.connect(dsn) as connection:
         for number, (queue, run_at, args) in enumerate(JOBS, start=1):
             connection.execute(LIVE.encode(), [number, queue, run_at, args])
         connection.execute(ENDED.encode())
-    schema.migrate(empty_dsn)
-    return empty_dsn
+    return dsn
 
 
 @pytest.fixture
-def own(former: str) -> Iterator[psycopg.Connection[Any]]:
+def own(filled: str) -> Iterator[psycopg.Connection[Any]]:
     """A connection to it, far to the east: a time of the year 9999 here is later there."""
-    with psycopg.connect(former, autocommit=True, options="-c timezone=Pacific/Kiritimati") as connection:
+    with psycopg.connect(filled, autocommit=True, options="-c timezone=Pacific/Kiritimati") as connection:
         yield connection
 
 
@@ -105,8 +103,8 @@ def test_the_rows_are_found_by_their_names_and_counted(own: psycopg.Connection[A
     assert {"", "two words", "q" * 2000, "列" * 200} <= {count.queue for count in counts}
 
 
-def test_a_queue_that_only_sql_could_name_is_paused_and_resumed(former: str) -> None:
-    queue = PgQueue(former)
+def test_a_queue_that_only_sql_could_name_is_paused_and_resumed(filled: str) -> None:
+    queue = PgQueue(filled)
     for name in ("", "two words", "q" * 2000):
         queue.pause(name)
         assert name in queue.counts()[1]

@@ -8,7 +8,6 @@ import psycopg
 import pytest
 from store import crowd
 from store.drivers import Ask, every_driver, one_database
-from store.former_release import RELEASES, FormerRelease
 from store.samples import (
     LEASE,
     MINUTE,
@@ -270,14 +269,6 @@ def test_a_row_that_was_changed_by_hand_is_no_obstacle_to_the_pulse(
         (problem,) = crowd.ask(connection, control.pulse()).worker_problems
         assert problem.blocked is not None
         assert (problem.blocked.task, problem.blocked.where) == ("unknown", "unknown")
-
-
-def test_workers_of_former_releases_say_nothing_of_their_health(connection: psycopg.Connection[Any]) -> None:
-    for release in RELEASES:
-        former = FormerRelease(connection, release)
-        former.register()
-        former.keep_order()
-    assert crowd.ask(connection, control.pulse()) == control.Pulse(len(RELEASES), None)
 
 
 def test_for_the_pulse_only_the_first_job_of_each_queue_and_priority_is_read(dsn: str) -> None:

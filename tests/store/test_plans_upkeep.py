@@ -267,22 +267,6 @@ async def test_a_retention_without_an_end_drops_nothing(ask: Ask) -> None:
     assert await ask(upkeep.drop_strays(now=NOON + 3650 * DAY)) == 0
 
 
-async def test_workers_of_the_former_release_drop_no_more_than_the_stored_retention_allows(ask: Ask) -> None:
-    """They ask by the retention of their own program."""
-    with psycopg.connect(ask.dsn) as connection:
-        connection.execute("select pgqueue.ensure_history_days(current_date - 20, current_date - 18)")
-        connection.execute("insert into pgqueue.retention (history) values ('365 days')")
-        row = connection.execute("select pgqueue.drop_history_before(current_date - 7)").fetchone()
-        assert row == (0,)
-        connection.execute("delete from pgqueue.retention")
-        connection.commit()
-        dropped = 0
-        while dropped < 3:  # a table that autovacuum has open is left to the next try
-            ((some,),) = connection.execute("select pgqueue.drop_history_before(current_date)").fetchall()
-            dropped += some
-            connection.commit()
-
-
 async def test_a_days_partition_begins_and_ends_at_midnight_utc(ask: Ask) -> None:
     midnight = datetime.combine(NOON.date(), datetime.min.time(), NOON.tzinfo)
     instants = (midnight - SECOND, midnight, midnight + DAY - SECOND, midnight + DAY)

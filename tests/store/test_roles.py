@@ -17,7 +17,6 @@ from store.samples import LEASE, MINUTE, NOON, adding, error_of, new_job, runnin
 from pgqueue import Limit, PgQueue, Workflow, chain, group
 from pgqueue.errors import InvalidOption, QueueDrained
 from pgqueue.store import (
-    admission,
     claim,
     control,
     enqueue,

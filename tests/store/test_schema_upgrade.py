@@ -1,18 +1,16 @@
-"""Upgrading to revision 0002 with a history in the tables and workers of the previous release at work, and back."""
+"""Upgrading to a next revision with a history in the tables and workers of this release at work, and back."""
 
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
-from store.crowd import ask, until_statements_wait
+from store.crowd import ask
 from store.drivers import partitions, sqlalchemy_url
-from store.former_release import AT_ONCE, at_work
-from store.migrating import begun, consists_of
+from store.migrating import consists_of
+from store.releases import NEXT, NextRelease, next_release
 from store.samples import adding, error_of, new_job, taking
 
 from pgqueue.errors import DatabaseError
@@ -33,23 +31,28 @@ values (3, now(), now(), now(), 0, 0, 1, 1, 'asked', 'default', 'bill', '{}');
 NUMBERS = """
 select id, ended_in from pgqueue.job_history union all select id, ended_in from pgqueue.dead_jobs order by id
 """
-PARTS = """
-select relname, pg_get_expr(adbin, adrelid), count(*) filter (where indexdef ~ 'USING brin .ended_in. .*autosummarize')
-from pg_class
-join pg_attribute on attrelid = pg_class.oid and attname = 'ended_in' and attnotnull
-left join pg_attrdef on adrelid = pg_class.oid and adnum = attnum
-left join pg_indexes on schemaname = 'pgqueue' and tablename = relname
-where relkind = 'r' and relname ~ '^job_history_'
-group by relname, adbin, adrelid
+INDEXED = """
+select tablename from pg_indexes where schemaname = 'pgqueue' and tablename ~ '^job_history_' and indexdef ~ '.region.$'
 """
 PAGES = "select relname, pg_relation_filenode(oid) from pg_class where relname ~ '^(job_history|dead_jobs)' and relkind = 'r'"
+VERSION = "select version_num from pgqueue.alembic_version"
+THIS = schema.REVISION
+NOTHING = "-- Nothing to do here, yet.\n"
 
 
 @pytest.fixture
-def former(empty_dsn: str) -> str:
-    """A database with the schema that the previous release made."""
-    schema.migrate(empty_dsn, revision="0001")
-    return empty_dsn
+def after() -> Iterator[NextRelease]:
+    """The next release."""
+    with next_release() as release:
+        yield release
+
+
+@pytest.fixture
+def hollow(after: NextRelease) -> NextRelease:
+    """A next release whose revision's files hold a comment and no statement."""
+    for name in ("00_locks.up.sql", "01_large.up.sql", "02_pre.up.sql", "00_all.down.sql"):
+        after.file(name).write_text(NOTHING)
+    return after
 
 
 def _all(dsn: str, query: str) -> list[tuple[Any, ...]]:
@@ -57,40 +60,33 @@ def _all(dsn: str, query: str) -> list[tuple[Any, ...]]:
         return connection.execute(query.encode()).fetchall()
 
 
-def _upgraded(dsn: str, revision: str = "head") -> int:
-    """Upgrade; the number of the transaction that did it."""
-    with begun(dsn) as connection:
-        schema.upgrade(connection, revision=revision)
-        return int(connection.execute(text("select txid_current()")).scalar_one())
-
-
 def _do(dsn: str, statements: str) -> None:
     with psycopg.connect(dsn) as connection:
         connection.execute(statements.encode())
 
 
-def test_what_had_ended_before_counts_as_ended_in_the_upgrade_and_is_not_rewritten(former: str) -> None:
-    _do(former, ENDED)
-    pages = dict(_all(former, PAGES))
+def test_a_column_with_a_default_is_there_for_what_had_ended_before_and_no_row_is_rewritten(
+    dsn: str, after: NextRelease
+) -> None:
+    _do(dsn, ENDED)
+    pages = dict(_all(dsn, PAGES))
 
-    number = _upgraded(former)
+    after.migrate(dsn)
 
-    assert _all(former, NUMBERS) == [(1, number), (2, number), (3, number)]
-    assert dict(_all(former, PAGES)) == pages
+    assert _all(dsn, "select id, region from pgqueue.job_history order by id") == [(1, "here"), (2, "here")]
+    assert dict(_all(dsn, PAGES)) == pages
 
 
-def test_every_day_has_the_column_and_its_index_whenever_it_was_made(former: str) -> None:
-    _do(former, "select pgqueue.ensure_history_days('2031-05-01', '2031-05-01')")
-    _do(former, ENDED)
-    number = _upgraded(former)
-    _do(former, "select pgqueue.ensure_history_days('2031-05-04', '2031-05-05')")
+def test_every_day_has_the_index_whenever_it_was_made(dsn: str, after: NextRelease) -> None:
+    _do(dsn, "select pgqueue.ensure_history_days('2031-05-01', '2031-05-01')")
+    _do(dsn, ENDED)
+    after.migrate(dsn)
+    _do(dsn, "select pgqueue.ensure_history_days('2031-05-04', '2031-05-05')")
 
-    with psycopg.connect(former) as connection:
+    with psycopg.connect(dsn) as connection:
         days = partitions(connection)
     assert {"job_history_20310501", "job_history_20310505", "job_history_default"} <= set(days)
-    assert sorted(_all(former, PARTS)) == [(day, "txid_current()", 1) for day in sorted(days)]
-    stays = "select tableoid::regclass::text, ended_in from pgqueue.job_history where id = 2"
-    assert _all(former, stays) == [("pgqueue.job_history_default", number)]
+    assert sorted(_all(dsn, INDEXED)) == sorted((day,) for day in days)
 
 
 def test_a_job_that_ends_bears_the_number_of_the_transaction_in_which_it_did(dsn: str) -> None:
@@ -108,85 +104,56 @@ def test_a_job_that_ends_bears_the_number_of_the_transaction_in_which_it_did(dsn
     assert [number for _, number in _all(dsn, NUMBERS)] == [row[0]] * 3
 
 
-def test_down_to_the_former_revision_and_up_again_ends_where_it_began(former: str) -> None:
-    first = consists_of(former)
-    schema.migrate(former)
-    last = consists_of(former)
-    _do(former, ENDED)
+def test_down_and_up_again_with_a_history_ends_where_it_began(dsn: str, after: NextRelease) -> None:
+    first = consists_of(dsn)
+    after.migrate(dsn)
+    last = consists_of(dsn)
+    _do(dsn, ENDED)
 
-    schema.migrate(former, revision="0001")
-    assert consists_of(former) == first
-    schema.migrate(former)
-    assert consists_of(former) == last
-    assert len(_all(former, NUMBERS)) == 3
-
-
-def test_workers_of_the_former_release_go_on_before_while_and_after_it_is_upgraded(former: str) -> None:
-    with at_work(former, "0002") as worker, ThreadPoolExecutor(1) as threads:
-        with psycopg.connect(former) as reader:
-            reader.execute("select from pgqueue.job_history limit 1")
-            upgrading = threads.submit(_upgraded, former, "0002")
-            until_statements_wait(former)
-            worker.goes_on()
-            assert not upgrading.done()
-        number = upgrading.result()
-        before = len(worker.ended)
-        worker.goes_on()
-
-    numbers = dict(_all(former, NUMBERS))
-    assert numbers.keys() == set(worker.ended)
-    assert all(numbers[job_id] > number for job_id in worker.ended[before + AT_ONCE :])
+    after.migrate(dsn, schema.REVISION)
+    assert consists_of(dsn) == first
+    after.migrate(dsn)
+    assert consists_of(dsn) == last
+    assert len(_all(dsn, NUMBERS)) == 3
 
 
 def test_an_upgrade_that_never_gets_at_the_tables_gives_up_and_says_whom_to_ask(
-    former: str, monkeypatch: pytest.MonkeyPatch
+    dsn: str, after: NextRelease
 ) -> None:
-    whole = schema.statements
-    monkeypatch.setattr(
-        schema, "statements", lambda name, where: whole(name, where).replace("1 .. 120", "1 .. 2")
-    )
-    before = consists_of(former)
-    with psycopg.connect(former) as reader:
+    locks = after.file("00_locks.up.sql")
+    locks.write_text(locks.read_text().replace("1 .. 120", "1 .. 2"))
+    before = consists_of(dsn)
+    with psycopg.connect(dsn) as reader:
         reader.execute("select from pgqueue.dead_jobs limit 1")
         with pytest.raises(
-            DatabaseError, match=r"kept pgqueue.job_history or pgqueue.dead_jobs open .*\n.*pg_locks"
+            DatabaseError, match=r"kept pgqueue.job_history, dead_jobs or jobs open .*\n.*pg_locks"
         ):
-            schema.migrate(former, revision="0002")
+            after.migrate(dsn)
 
-    assert consists_of(former) == before
-
-
-NOTHING = "-- Nothing to do here, yet.\n"
+    assert consists_of(dsn) == before
 
 
-@pytest.fixture
-def hollow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second revision whose files hold a comment and no statement."""
-    whole = schema.statements
-    monkeypatch.setattr(
-        schema, "statements", lambda name, where: NOTHING if name.startswith("0002") else whole(name, where)
-    )
-
-
-@pytest.mark.usefixtures("hollow")
 def test_a_file_without_statements_is_run_and_printed(
-    former: str, capsys: pytest.CaptureFixture[str]
+    dsn: str, hollow: NextRelease, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = consists_of(former)
-    schema.migrate(former, revision="0002")
-    schema.migrate(former, revision="0001")
-    schema.upgrade_script(revision="0001:0002")
-    _do(former, capsys.readouterr().out)
+    before = consists_of(dsn)
+    hollow.migrate(dsn)
+    hollow.migrate(dsn, schema.REVISION)
+    with hollow.installed():
+        schema.upgrade_script(revision=f"{THIS}:{NEXT}")
+    _do(dsn, capsys.readouterr().out)
 
-    assert consists_of(former) == before
-    assert _all(former, "select version_num from pgqueue.alembic_version") == [("0002",)]
+    assert consists_of(dsn) == before
+    assert _all(dsn, VERSION) == [(NEXT,)]
 
 
-@pytest.mark.usefixtures("hollow")
 @pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
-async def test_a_file_without_statements_is_run_on_an_asyncio_engine(driver: str, former: str) -> None:
-    engine = create_async_engine(sqlalchemy_url(former, driver), poolclass=NullPool)
-    async with engine.begin() as connection:
-        await connection.run_sync(partial(schema.upgrade, revision="0002"))
+async def test_a_file_without_statements_is_run_on_an_asyncio_engine(
+    driver: str, dsn: str, hollow: NextRelease
+) -> None:
+    engine = create_async_engine(sqlalchemy_url(dsn, driver), poolclass=NullPool)
+    with hollow.installed():
+        async with engine.begin() as connection:
+            await connection.run_sync(schema.upgrade)
 
-    assert _all(former, "select version_num from pgqueue.alembic_version") == [("0002",)]
+    assert _all(dsn, VERSION) == [(NEXT,)]

@@ -21,14 +21,13 @@ from pgqueue.app.sharding import sharded_database
 from pgqueue.errors import (
     ConfigurationError,
     ConnectionFailed,
-    DatabaseError,
     InvalidCallback,
     InvalidOption,
     ShardDown,
     SignalRefused,
     WrongShard,
 )
-from pgqueue.store import queues, resharding, schema, shards, ticks
+from pgqueue.store import queues, resharding, shards, ticks
 from pgqueue.store.database import Database
 from pgqueue.values.scheduled import Change
 from pgqueue.values.sharding import ShardState, home_of, shard_of_id, slots_of
@@ -625,17 +624,6 @@ def test_shards_that_are_declared_again_keep_what_was_said_on_one_of_them(three:
     resharding.declare(sharded_database(three))
     assert [one.queue for one in three.shard(1).control.known() if one.paused_at] == ["mail"]
     assert [one.queue for one in three.shard(2).control.known() if one.paused_at] == []
-
-
-def test_a_shard_with_jobs_is_not_taken_below_the_revision_that_knows_shards(three: PgQueue) -> None:
-    plain = three.find_task("plain")
-    three.enqueue_many(plain.call(n) for n in range(3))
-    while not three.shard(1).jobs():
-        plain.enqueue(1)
-    last = sharded_database(three).of_number(1)
-    with pytest.raises(DatabaseError, match="is a shard with jobs"):
-        schema.migrate(last.dsn, revision="0006")
-    assert last.run(shards.state()) == ShardState(1, (0, 1, 2), moving=False)
 
 
 @pytest.fixture

@@ -10,10 +10,9 @@ import psycopg
 import pytest
 from psycopg import IsolationLevel
 from store.crowd import ask, asking, at_once, until_statements_wait
-from store.former_release import RELEASES, FormerRelease
 from store.samples import LEASE, MINUTE, NOON, SECOND, adding, new_job, running, shown, taking, worker_info
 
-from pgqueue.store import admission, claim, control, enqueue, finish, leases, schema, signals, upkeep, why
+from pgqueue.store import admission, claim, control, enqueue, finish, leases, signals, upkeep, why
 from pgqueue.store.ending import States
 from pgqueue.store.plan import Plan
 from pgqueue.values.job import Claim, JobState
@@ -448,34 +447,3 @@ def test_ten_thousand_jobs_wait_for_one_key_and_one_signal_admits_them(connectio
     assert ask(connection, signals.send("key:k", "approved", now=NOON)) == "first"
     assert len(ask(connection, taking(count=count))) == count
     assert connection.execute(WAITS.encode()).fetchall() == []
-
-
-@pytest.mark.parametrize("release", RELEASES)
-def test_workers_of_former_releases_leave_jobs_that_wait_alone_and_run_them_when_they_are_admitted(
-    dsn: str, release: str
-) -> None:
-    with psycopg.connect(dsn, autocommit=True) as own:
-        job_id = _blocked(own, timeout=DAY)
-        former = FormerRelease(own, release)
-        former.register()
-        former.keep_order()
-        assert former.claim(10) == []
-        assert ask(own, shown(job_id)).state is JobState.BLOCKED
-        ask(own, signals.send(f"job:{job_id}", "approved", now=NOON))
-        ((taken, _),) = former.claim(10)
-        assert taken == job_id
-
-
-def test_a_downgrade_makes_jobs_that_wait_ready_and_an_upgrade_goes_on_from_there(empty_dsn: str) -> None:
-    schema.migrate(empty_dsn)
-    with psycopg.connect(empty_dsn, autocommit=True) as own:
-        job_id = _blocked(own, timeout=DAY)
-    schema.migrate(empty_dsn, revision="0005")
-    with psycopg.connect(empty_dsn, autocommit=True) as own:
-        assert own.execute("select status from pgqueue.jobs where id = %s", [job_id]).fetchone() != (
-            "blocked",
-        )
-        assert own.execute("select * from pgqueue.waits").fetchall() == []
-    schema.migrate(empty_dsn)
-    with psycopg.connect(empty_dsn, autocommit=True) as own:
-        assert ask(own, signals.send(f"job:{job_id}", "approved", now=NOON)) == "first"

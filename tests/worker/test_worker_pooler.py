@@ -16,12 +16,13 @@ from looking import ask, until
 from psycopg.conninfo import conninfo_to_dict
 from running import Running
 from servers import free_port
+from store.releases import next_release
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 from worker.helping import FOR_EVER, ended
 
 from pgqueue import Context, PgQueue, Task, chain, group
 from pgqueue.errors import ConfigurationError, ConnectionFailed
-from pgqueue.store import ahead, schema
+from pgqueue.store import ahead
 from pgqueue.worker.worker import Worker
 
 CONFIGURATION = """
@@ -103,12 +104,13 @@ def square(queue: PgQueue) -> "Task[[int], int]":
 def test_an_upgrade_of_large_tables_is_refused_behind_a_pooler_which_gives_each_statement_another_session(
     pooler: str, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    schema.migrate(dsn, revision="0007")
     monkeypatch.setattr(ahead, "LARGE", 0)
-
-    with pytest.raises(ConfigurationError, match=r"goes through a pooler .* the DSN of PostgreSQL itself"):
-        schema.migrate(pooler)
-    schema.migrate(dsn)
+    with next_release() as after:
+        with pytest.raises(
+            ConfigurationError, match=r"goes through a pooler .* the DSN of PostgreSQL itself"
+        ):
+            after.migrate(pooler)
+        after.migrate(dsn)
 
 
 async def test_jobs_run_from_enqueue_to_history(pooled: PgQueue, running: Running) -> None:
