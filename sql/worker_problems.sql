@@ -3,7 +3,7 @@
 -- locks: none
 -- run by: health checks, `pgqueue queues list`, `pgqueue metrics`
 -- why: a row says when its worker last looked, and within which time it says so again. So other workers find one that does
---      not look, whatever that worker believes. Rows of former releases are null there. A worker listens again after 1 s
+--      not look, whatever that worker believes. Takes leave it null. A worker listens again after 1 s
 select host, pid, blocked_for, blocked_task, blocked_job, blocked_where, not_returned, not_looked, not_listening
 from (select worker.host, worker.pid, worker.blocked_since,
              extract(epoch from clock.now - pgqueue.as_datetime(worker.blocked_since))::float8 as blocked_for,

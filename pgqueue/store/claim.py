@@ -14,7 +14,6 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import count
 from operator import attrgetter
-from random import getrandbits
 from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
@@ -32,14 +31,12 @@ NO_MARKS: Mapping[str, Mark] = MappingProxyType({})
 ASKED_AT_ONCE = 100
 """One statement claims from at most this many queues, or one from each where there is room for more."""
 
-# One number for each claim statement of this process. It starts at random: a worker of the previous release, which
-# counts the claims of each job instead, must not come to a number that it used before.
-_fences = count(getrandbits(30))
+_fences = count(1)
 
 
 def next_fence() -> int:
-    """A number that no claim of this process has had before; it leaves room for older workers, which add to it."""
-    return next(_fences) % 2**30
+    """A number that no claim of this process has had before, of those that the column holds."""
+    return next(_fences) % 2**31
 
 
 @plan

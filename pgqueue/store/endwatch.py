@@ -6,7 +6,7 @@ It has one connection, and for each job it
    transaction and the mark change the same row, so either the end is notified or the thread finds the job gone;
 2. looks at the jobs that a notification names, and at those that are gone (``sql/show.sql``), many at a time;
 3. checks every ``poll`` that the job is still there (``sql/live_ids.sql``): a notification may be lost with the
-   connection, and workers of a former release send none.
+   connection.
 
 A row that another transaction has locked cannot be marked at once. Such a job is checked after 0.002 s, 0.003 s and so on,
 and so is each job where LISTEN does not work, as behind a transaction pooler.

@@ -1,7 +1,6 @@
 """Plans that keep flows in order. Each is safe to run by many workers at once.
 
-A job of a flow can be gone without its flow having been told: a worker of a former release ended it, the database set it
-aside, or a person deleted its row. Such nodes are found and settled here.
+A job of a flow can be gone without its flow having been told: the database set it aside, or a person deleted its row. Such nodes are found and settled here.
 """
 
 from collections.abc import Sequence

@@ -13,9 +13,9 @@ from pgqueue.errors import InvalidOption, PayloadNotEncodable
 from pgqueue.values.storable import NULL, has_line_ends, refuse_non_finite, refuse_unstorable, settled
 
 SCHEDULE, SCHEDULED_FOR = "pgqueue_schedule", "pgqueue_scheduled_for"
-"""The keys that a schedule adds to the meta of its jobs: its name, and the tick. sql/schema/0005_schedules.up.sql adds them."""
+"""The keys that a schedule adds to the meta of its jobs: its name, and the tick. sql/schema/0001_15_schedules.up.sql adds them."""
 LARGEST = 8_192
-"""Bytes of JSON. sql/schema/0004_meta.up.sql has the same bound, for jobs that are enqueued by SQL."""
+"""Bytes of JSON. sql/schema/0001_09_enqueue.up.sql has the same bound, for jobs that are enqueued by SQL."""
 
 
 def encode_meta(meta: Mapping[str, Any]) -> bytes:

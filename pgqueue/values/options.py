@@ -12,7 +12,7 @@ from pgqueue.values.unique import Debounce, Throttle, Unique
 PRIORITIES = range(-100, 101)
 ATTEMPTS = range(1, 32_768)
 DEFAULT_UNIQUE = Unique()
-# sql/schema/0003_bounds.up.sql has the same bounds, for jobs that are enqueued by SQL.
+# sql/schema/0001_09_enqueue.up.sql has the same bounds, for jobs that are enqueued by SQL.
 LONGEST_NAME, LONGEST_NAME_BYTES = 200, 249
 """In a lake a queue is a folder, ``queue=...``, and a folder's name has at most 255 bytes."""
 LONGEST_KEY, LONGEST_KEY_BYTES = 1_000, 2_600

@@ -1,6 +1,6 @@
 """Patterns of queues' names: ``*`` stands for any characters, or none. One rule for workers, operators and tests.
 
-``pgqueue.serves`` in ``sql/schema/0007_queues.up.sql`` is the same rule in SQL.
+``pgqueue.serves`` in ``sql/schema/0001_07_queues.up.sql`` is the same rule in SQL.
 """
 
 from collections.abc import Iterable

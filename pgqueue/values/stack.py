@@ -31,6 +31,5 @@ class Stack(msgspec.Struct, frozen=True):
         if self.text is not None:
             return self.text
         return (
-            f"worker {self.worker} has not answered. It answers with its next heartbeat, within a third of its lease; a worker "
-            "of a former release does not answer"
+            f"worker {self.worker} has not answered. It answers with its next heartbeat, within a third of its lease"
         )

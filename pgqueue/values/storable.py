@@ -1,6 +1,6 @@
 """Checks that PostgreSQL stores a JSON text unchanged and Python reads it back: the bounds on arguments and results.
 
-``sql/schema/0003_bounds.up.sql`` has the same bounds for jobs that are enqueued by SQL. :mod:`pgqueue.values.payload`
+``sql/schema/0001_09_enqueue.up.sql`` has the same bounds for jobs that are enqueued by SQL. :mod:`pgqueue.values.payload`
 checks what a task's annotations allow.
 """
 

@@ -81,7 +81,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
         alive: whether its lease holds.
         bounds: between which numbers of slots it chooses; the same twice: it has that many.
         slots: how many jobs it runs at a time.
-        listens: whether it does what it is asked to do: a take does not, nor a worker of a former release.
+        listens: whether it does what it is asked to do: a take does not.
         draining: whether it claims no jobs.
         supervised: whether a supervisor starts it again when it restarts.
         blocked_since: since when its event loop is blocked; None: it is not.
@@ -195,7 +195,7 @@ def find(which: str, known: Sequence[WorkerStatus]) -> WorkerStatus:
 
 def _cannot(worker: WorkerStatus, ask: Ask) -> str | None:
     if not worker.listens:
-        return f"it is a take, or a worker of a former release ({worker.version}), and cannot be asked; signal its process"
+        return "it is a take, and cannot be asked; signal its process"
     return CANNOT_RESTART if ask.end == "restart" and not worker.supervised else None
 
 

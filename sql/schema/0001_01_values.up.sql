@@ -59,8 +59,7 @@ begin
     end if;
     return args::jsonb;
 end $$;
-comment on function pgqueue.as_jsonb(json) is
-    'The cast to jsonb; arguments with a number that jsonb cannot hold become one string, their text.';
+comment on function pgqueue.as_jsonb(json) is 'The cast to jsonb; arguments with a number that jsonb cannot hold become one string, their text.';
 
 -- A time as Python can hold it: what lies outside of its years is moved to the nearest day inside, in every time zone.
 -- callers: public

@@ -48,10 +48,8 @@ comment on column pgqueue.jobs.at_end is
     'What its end concerns, as a sum: 1, a program that waits for it is notified; 2, it is part of a flow, 4, and there a member '
     'of a group; 8, its flow decides at its start whether it runs; 16, a worker died that had claimed it: a worker notes when it '
     'starts another attempt. Null: nothing.';
-comment on column pgqueue.jobs.lane is
-    'The keys of the limits under which it runs, and of its share; null: it has none, and stands in its queue.';
-comment on column pgqueue.jobs.in_lane is
-    'True: it is blocked, and waits for nothing but the limits of its lane: workers claim it from there.';
+comment on column pgqueue.jobs.lane is 'The keys of the limits under which it runs, and of its share; null: it has none, and stands in its queue.';
+comment on column pgqueue.jobs.in_lane is 'True: it is blocked, and waits for nothing but the limits of its lane: workers claim it from there.';
 comment on column pgqueue.jobs.cost is 'How much of each rate its start takes; null: 1.';
 comment on column pgqueue.jobs.place_at is
     'Of a job that waits for its retry under an ordered limit: the run_at that it had. It counts as running, and stands there again when it is due.';

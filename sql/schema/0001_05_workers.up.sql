@@ -42,20 +42,17 @@ comment on column pgqueue.workers.concurrency is 'The most jobs that it runs at 
 comment on column pgqueue.workers.asleep is 'Wants to be notified of new jobs. Busy workers look again by themselves.';
 comment on column pgqueue.workers.queues is 'The queues served; null: all.';
 comment on column pgqueue.workers.tasks is 'The tasks registered there; null: not said, any may be.';
-comment on column pgqueue.workers.minimum is
-    'It chooses how many jobs to run at a time, from this number to concurrency. Null: a take.';
+comment on column pgqueue.workers.minimum is 'It chooses how many jobs to run at a time, from this number to concurrency. Null: a take.';
 comment on column pgqueue.workers.slots is 'How many jobs it runs at a time, at its last heartbeat.';
 comment on column pgqueue.workers.draining is 'It claims no jobs, at its last heartbeat.';
 comment on column pgqueue.workers.supervised is 'A supervisor starts it again when it is asked to restart.';
-comment on column pgqueue.workers.memory is
-    'Resident memory of its process in bytes, at its last heartbeat; null: not said.';
+comment on column pgqueue.workers.memory is 'Resident memory of its process in bytes, at its last heartbeat; null: not said.';
 -- Running jobs are in no index, and a large table is not read to find them.
 comment on column pgqueue.workers.running is
     'Jobs that it ran at its last heartbeat, those that started first at the front, up to 1,000. Null: not said.';
 comment on column pgqueue.workers.looked_at is
     'When it last claimed jobs, asked and found none, or had no free slot, at its last heartbeat; null: it stops, or not known.';
-comment on column pgqueue.workers.look_within is
-    'After this many seconds without a later looked_at, the worker does not serve; null: not known.';
+comment on column pgqueue.workers.look_within is 'After this many seconds without a later looked_at, the worker does not serve; null: not known.';
 comment on column pgqueue.workers.cannot_listen_since is
     'Since when notifications have not arrived, at its last heartbeat; null: they do, are not expected, or not known.';
 comment on column pgqueue.workers.blocked_since is
@@ -93,8 +90,7 @@ create table pgqueue.departed (
     again_at    timestamptz,
     memory      bigint
 );
-comment on table pgqueue.departed is
-    'Workers that went off the list and may have left running jobs behind, until a sweep has returned those.';
+comment on table pgqueue.departed is 'Workers that went off the list and may have left running jobs behind, until a sweep has returned those.';
 comment on column pgqueue.departed.again_at is
     'Not to be looked for before then: one of its jobs could not be ended, and looking means reading all jobs.';
 comment on column pgqueue.departed.memory is 'As it was in workers.';
@@ -108,8 +104,7 @@ create table pgqueue.former_workers (
     version     text        not null,
     queues      text[]
 );
-comment on table pgqueue.former_workers is
-    'Workers that went off the list: how much could have been run, and when. Kept as long as the history.';
+comment on table pgqueue.former_workers is 'Workers that went off the list: how much could have been run, and when. Kept as long as the history.';
 comment on column pgqueue.former_workers.ended_at is 'When it left, or its lease ran out: it may be swept away long after.';
 
 -- Notes each worker whose row is deleted, by a sweep, by a user or by TRUNCATE, so that a sweep looks for its jobs. Running

@@ -46,5 +46,4 @@ begin
     end if;
     return task || '#' || encode(sha256(convert_to(named, 'UTF8')), 'hex');
 end $$;
-comment on function pgqueue.unique_key(text, jsonb, text[]) is
-    'The key that Unique(by=...) makes from a task and the arguments of these names.';
+comment on function pgqueue.unique_key(text, jsonb, text[]) is 'The key that Unique(by=...) makes from a task and the arguments of these names.';

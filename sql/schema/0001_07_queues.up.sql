@@ -34,8 +34,7 @@ comment on column pgqueue.queues.keep_history is 'False: jobs that succeed are n
 comment on column pgqueue.queues.keep_dead is 'For how long its dead jobs are kept; null: as pgqueue.retention says.';
 comment on column pgqueue.queues.backlog is 'From how many ready jobs on it is full; null: never.';
 comment on column pgqueue.queues.when_full is 'What an enqueue to a full queue does: refuse, it fails; warn or null, it logs a warning.';
-comment on column pgqueue.queues.ageing is
-    'A job that has waited this long once, twice, … has at least priority 1, 2, …; null: priorities stay.';
+comment on column pgqueue.queues.ageing is 'A job that has waited this long once, twice, … has at least priority 1, 2, …; null: priorities stay.';
 comment on column pgqueue.queues.ageing_to is 'The highest priority that ageing gives; null: 100.';
 comment on column pgqueue.queues.set_at is 'When these settings were stored last.';
 comment on column pgqueue.queues.set_by is 'Who stored them, for people to read.';

@@ -35,8 +35,7 @@ create table pgqueue.limited_tasks (
     defaults jsonb
 );
 comment on table pgqueue.limited_tasks is 'Which limits and which share a task has, as the code says: for jobs that SQL enqueues.';
-comment on column pgqueue.limited_tasks.keys is
-    'Its keys, in order: the name of each limit ("" for a share), and the arguments that it is by.';
+comment on column pgqueue.limited_tasks.keys is 'Its keys, in order: the name of each limit ("" for a share), and the arguments that it is by.';
 comment on column pgqueue.limited_tasks.cost is 'What a start takes of each rate: a number, or the name of an argument; null: 1.';
 comment on column pgqueue.limited_tasks.ordered is 'A job of it that waits for its retry keeps its place in its lane; null: it does not.';
 comment on column pgqueue.limited_tasks.defaults is

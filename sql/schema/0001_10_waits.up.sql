@@ -10,8 +10,7 @@ create table pgqueue.waits (
 );
 comment on table pgqueue.waits is 'What each blocked job waits for; a job is ready, or scheduled, when the last of its rows is removed.';
 comment on column pgqueue.waits.waits_for is 'The name of what has to happen first. The feature that blocks the job gives it and knows it.';
-comment on column pgqueue.waits.until is
-    'When the job is admitted though this has not happened; null: it waits as long as it takes.';
+comment on column pgqueue.waits.until is 'When the job is admitted though this has not happened; null: it waits as long as it takes.';
 create index waits_job_id on pgqueue.waits (job_id);
 create index waits_until on pgqueue.waits (until) where until is not null;
 

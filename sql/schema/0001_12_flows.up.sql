@@ -36,8 +36,7 @@ create table pgqueue.nodes (
     result    jsonb,
     spec      jsonb
 ) with (fillfactor = 50);
-comment on table pgqueue.nodes is
-    'The parts of a flow: each is a job, or a group of nodes. A flow''s root is a group without a parent.';
+comment on table pgqueue.nodes is 'The parts of a flow: each is a job, or a group of nodes. A flow''s root is a group without a parent.';
 comment on column pgqueue.nodes.parent_id is 'The group that it is in; null: it is the root.';
 comment on column pgqueue.nodes.task is 'The task of its job.';
 comment on column pgqueue.nodes.place is 'Which one in its group, from 0.';

@@ -48,10 +48,8 @@ comment on column pgqueue.schedules.expires_in is
     'For how long a job of a tick may wait from the time when it may start; null: for as long as it takes.';
 comment on column pgqueue.schedules.settled is 'Up to this instant, included, it is decided which ticks fire.';
 comment on column pgqueue.schedules.next_at is 'When a worker looks at it next; null: it has no further tick.';
-comment on column pgqueue.schedules.live_jobs is
-    'Its jobs that had not ended at the last look; kept only where overlap is not allow.';
-comment on column pgqueue.schedules.error is
-    'Why it was set aside; no worker looks at it until it is changed or resumed. Null: it was not.';
+comment on column pgqueue.schedules.live_jobs is 'Its jobs that had not ended at the last look; kept only where overlap is not allow.';
+comment on column pgqueue.schedules.error is 'Why it was set aside; no worker looks at it until it is changed or resumed. Null: it was not.';
 create index schedules_next on pgqueue.schedules (next_at) where paused_at is null and error is null;
 create index schedules_module on pgqueue.schedules (module) where module is not null;
 
@@ -309,5 +307,4 @@ begin
         max_attempts = excluded.max_attempts, start_at = excluded.start_at, end_at = excluded.end_at,
         missed = excluded.missed, overlap = excluded.overlap;
 end $$;
-comment on function pgqueue.schedule is
-    'Adds a schedule, or changes the one of this name. Give exactly one of cron, every and at.';
+comment on function pgqueue.schedule is 'Adds a schedule, or changes the one of this name. Give exactly one of cron, every and at.';

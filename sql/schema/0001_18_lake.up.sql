@@ -16,9 +16,7 @@ create table pgqueue.lake_days (
     verified_at  timestamptz not null default now(),
     lake         text        not null
 );
-comment on table pgqueue.lake_days is
-    'Days of the history that are verified in a lake. While there are any, only such days are dropped.';
+comment on table pgqueue.lake_days is 'Days of the history that are verified in a lake. While there are any, only such days are dropped.';
 comment on column pgqueue.lake_days.checksum is 'Of the rows in the history; dead jobs may be retried or purged later.';
 comment on column pgqueue.lake_days.below is 'The rows of transactions below this number are in the lake.';
-comment on column pgqueue.lake_days.pruned_below is
-    'The rows of transactions below this number have been dropped from the history; 0: none have.';
+comment on column pgqueue.lake_days.pruned_below is 'The rows of transactions below this number have been dropped from the history; 0: none have.';

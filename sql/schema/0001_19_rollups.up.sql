@@ -40,14 +40,12 @@ comment on table pgqueue.rollup_days is 'Ended jobs per day (UTC), queue and tas
 comment on column pgqueue.rollup_days.retries is 'Attempts after the first one.';
 comment on column pgqueue.rollup_days.run_seconds is 'The last attempts of the jobs that ended then.';
 comment on column pgqueue.rollup_days.wait_seconds is 'From when they were due to the start of their last attempts.';
-comment on column pgqueue.rollup_days.busy_seconds is
-    'The part of last attempts that lies in this time, whenever the jobs ended.';
+comment on column pgqueue.rollup_days.busy_seconds is 'The part of last attempts that lies in this time, whenever the jobs ended.';
 comment on column pgqueue.rollup_days.wait_sketch is
     'A KLL sketch of doubles (Apache DataSketches); Spark''s kll_merge_agg_double merges those of any span.';
 comment on column pgqueue.rollup_days.slo_good is 'Jobs that kept the promise; null: none was made.';
 comment on column pgqueue.rollup_days.slo_total is 'Jobs that it was about: succeeded or dead ones.';
-comment on column pgqueue.rollup_days.slo_burn is
-    'How fast the allowed failures are used up: (1 - attained) / (1 - objective); 1: just kept.';
+comment on column pgqueue.rollup_days.slo_burn is 'How fast the allowed failures are used up: (1 - attained) / (1 - objective); 1: just kept.';
 
 create table pgqueue.rollup_hours (
     hour timestamptz not null,

@@ -113,7 +113,6 @@ def test_a_declaration_that_contradicts_itself_changes_nothing(queue: PgQueue) -
 
 
 def test_an_update_of_the_row_clears_who_paused_it(queue: PgQueue) -> None:
-    """A worker of the former release resumes so, and pauses again without a name."""
     queue.pause("mail", why="SMTP is down", by="ann")
     ask(queue, "update pgqueue.queues set paused_at = null where name = 'mail' returning 1")
     ask(queue, "update pgqueue.queues set paused_at = now() where name = 'mail' returning 1")

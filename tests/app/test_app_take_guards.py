@@ -27,7 +27,7 @@ POISON = {"deep": "[" * 3_000 + "]" * 3_000, "digits": "1" * 5_000}
 
 
 def enqueue_raw(queue: PgQueue, args: str) -> int:
-    """A job of the kind that a former release let in."""
+    """A job of the kind that an insert by SQL lets in."""
     ask(queue, "alter domain pgqueue.arguments drop constraint if exists arguments_fit")
     found: int = ask(
         queue,

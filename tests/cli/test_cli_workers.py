@@ -23,7 +23,7 @@ from pgqueue.values.workers import Ask
 
 @pytest.fixture
 def crew(dsn: str) -> list[str]:
-    """Three workers: one with five slots of a choice, one with a supervisor, and one of a former release."""
+    """Three workers: one with five slots of a choice, one with a supervisor, and a take."""
     ids = [str(uuid4()) for _ in range(3)]
     for name, number, minimum, most, supervised in (
         ("web-1", 0, 5, 50, False),
@@ -121,7 +121,7 @@ def test_all_are_asked_and_those_that_cannot_are_named(dsn: str) -> None:
     assert done.exit_code == 0
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["web-2:42"]
     assert "not asked: old:42" in done.stderr
-    assert "former release (0.1)" in done.stderr
+    assert "it is a take" in done.stderr
     assert "not asked: web-1:42" in done.stderr
     assert "no supervisor" in done.stderr
     assert asked(dsn) == [("web-2", None, None, None, "restart")]
@@ -134,7 +134,7 @@ def test_all_are_asked_and_those_that_cannot_are_named(dsn: str) -> None:
         (["drain"], "name one worker, or give --all"),
         (["drain", "web-1:42", "--all"], "name one worker, or give --all"),
         (["drain", "web-9:42"], "there is no worker 'web-9:42'; there are old:42"),
-        (["drain", "old:42"], "former release"),
+        (["drain", "old:42"], "it is a take"),
         (["restart", "web-1:42"], "no supervisor"),
         (["set", "web-1:42"], "Missing option '--concurrency'"),
         (["set", "web-1:42", "--concurrency", "0"], "concurrency=0"),

@@ -23,7 +23,7 @@ select id, run_at, created_at, now(), 0, 0, 1, 1, 'succeeded', queue, task, args
         (COMPLETED, ["end"]),
         ("delete from pgqueue.jobs where task = 'lost' returning id", []),
     ],
-    ids=["a former release completed it", "a person deleted it"],
+    ids=["another program completed it", "a person deleted it"],
 )
 def test_a_job_that_is_gone_without_its_flow_being_told_is_found(
     world: World, left: str, ran: list[str]

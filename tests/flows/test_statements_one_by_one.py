@@ -160,7 +160,7 @@ def test_a_flow_that_has_ended_is_not_looked_at_when_its_jobs_are_purged(world: 
     assert not purged(world)
 
 
-def test_what_waits_for_a_job_that_a_former_release_retried_goes_on_waiting(world: World) -> None:
+def test_what_waits_for_a_job_that_plain_sql_retried_goes_on_waiting(world: World) -> None:
     waiting_for(world, world.note.call("fail"))
     world.run()
     assert world.rows(MOVED)
@@ -300,7 +300,7 @@ def test_a_job_that_runs_again_has_no_result_until_then(world: World) -> None:
     assert world.rows("select result from pgqueue.nodes where kind = 'job'") == [(None,)]
 
 
-def test_a_failed_member_that_a_former_release_ran_again_is_not_counted_twice(world: World) -> None:
+def test_a_failed_member_that_plain_sql_ran_again_is_not_counted_twice(world: World) -> None:
     group([world.note.call("fail"), world.note.using(delay=3600).call(1)]).enqueue()
     world.run()
     world.well = True

@@ -436,7 +436,7 @@ def test_workers_are_asked_to_drain_to_stop_and_to_restart(client: Client) -> No
     (worker,) = Worker.objects.all()
     assert 'value="drain"' not in _page(client, f"/admin/pgqueue/worker/{worker.id}/change/")
     (refused,) = _messages(_act(client, "worker", "drain", worker.id))
-    assert "former release" in refused
+    assert "it is a take" in refused
     with connection.cursor() as cursor:
         cursor.execute("update pgqueue.workers set minimum = 2, slots = 3")
     assert "pgqueue-alive" in _page(client, LISTS["worker"])

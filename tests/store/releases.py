@@ -10,7 +10,7 @@ import shutil
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from importlib import resources
 from itertools import count, cycle
@@ -211,13 +211,12 @@ def _live(connection: psycopg.Connection[Any]) -> int:
 def at_work(dsn: str, release: str = schema.REVISION) -> Iterator[Program]:
     """Such a program, for the length of a block; what goes wrong with it fails the test."""
     program = Program(dsn, release)
-    with ThreadPoolExecutor(2) as threads:
+    with closing(program), ThreadPoolExecutor(2) as threads:
         doing = [threads.submit(program.watch, deed) for deed in (program.work, program.enqueue)]
         try:
             program.goes_on()
             yield program
         finally:
             program.stop()
-    program.close()
-    for one in doing:
-        one.result()
+        for one in doing:
+            one.result()

@@ -61,7 +61,7 @@ def workers(queue: PgQueue) -> Workers:
 def test_a_job_that_any_statement_sets_running_leaves_its_lane_and_keeps_no_place(
     queue: PgQueue, kept: str
 ) -> None:
-    """Statements of users and of former releases know neither column; a job that stays in its lane is claimed twice."""
+    """Statements of users know neither column; a job that stays in its lane is claimed twice."""
 
     @queue.task(limit=Limit(1))
     def work() -> None: ...

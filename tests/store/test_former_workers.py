@@ -1,4 +1,4 @@
-"""What revision 0002 keeps of workers that are gone, and which days of the history it lets go."""
+"""What is kept of workers that are gone, and which days of the history it lets go."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -103,9 +103,7 @@ def test_a_job_waits_for_a_free_slot_of_the_workers_that_know_its_task(queue: Pg
     assert "at the 2 workers that serve queue 'default' and may know its task, by jobs 1" in found.sentence
     ask(queue, "update pgqueue.workers set running = '{11}' where pid = 1")
     assert queue.why(job.id).reason == "waiting"
-    ask(
-        queue, "update pgqueue.workers set running = null where pid = 1"
-    )  # a former release, or a take: not said
+    ask(queue, "update pgqueue.workers set running = null where pid = 1")  # a take: not said
     assert queue.why(job.id).reason == "waiting"
 
 
