@@ -57,8 +57,8 @@ def test_programs_of_this_release_and_the_next_share_the_jobs_through_its_revisi
             for program in (this, other):
                 program.goes_on()
             # A job that the next release has enqueued, and completed; and one that died under either.
-            wait_until(lambda: ask(dsn, "select from pgqueue.job_history where region = 'there' limit 1"))
-            wait_until(lambda: ask(dsn, "select from pgqueue.obituaries limit 1"))
+            wait_until(lambda: ask(dsn, "select 1 from pgqueue.job_history where region = 'there' limit 1"))
+            wait_until(lambda: ask(dsn, "select 1 from pgqueue.obituaries limit 1"))
         while_a_report_reads(dsn, after, [this], schema.REVISION)
         this.goes_on()
         this.enough()
