@@ -29,12 +29,12 @@ next as (
 ),
 claimed as (
     update pgqueue.jobs as job
-    set status = 'running', attempts = least(job.attempts, 32766) + 1, claims = %(fence)s::integer,
+    set status = 'running', attempts = least(job.attempts, 32766) + 1, fence = %(fence)s::integer,
         worker_id = %(worker)s::uuid,
         claimed_at = coalesce(%(now)s::timestamptz, now()),
         unique_key = case when job.unique_until_started then null else job.unique_key end
     where job.id = any(array(select id from next))  -- no join: see complete
-    returning job.id, job.claims, job.attempts, job.max_attempts, job.priority, job.queue, job.task,
+    returning job.id, job.fence, job.attempts, job.max_attempts, job.priority, job.queue, job.task,
               job.args,
               date_part('epoch', least(greatest(job.run_at, '1900-01-01 00:00+00'), '9000-01-01 00:00+00')) as run_at,
               date_part('epoch', least(greatest(job.created_at, '1900-01-01 00:00+00'), '9000-01-01 00:00+00')) as created_at,
@@ -47,6 +47,6 @@ claimed as (
                    then extract(epoch from least(greatest(job.expires_at, '1900-01-01 00:00+00'), '9000-01-01 00:00+00')
                                            - job.claimed_at) end::float8 as expires_in
 )
-select id, claims, attempts, max_attempts, priority, queue, task, args::pg_catalog.json, run_at, created_at, failing_seconds, meta, at_end,
+select id, fence, attempts, max_attempts, priority, queue, task, args::pg_catalog.json, run_at, created_at, failing_seconds, meta, at_end,
        expires_in
 from (select * from claimed order by priority desc, run_at, id offset 0) as ordered

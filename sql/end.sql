@@ -12,7 +12,7 @@ with done as (
     delete from pgqueue.jobs
     where id = any(%(ids)s::bigint[])
       and case when %(worker)s::uuid is null then status <> 'running'
-               else worker_id = %(worker)s::uuid and status = 'running' and claims = coalesce(
+               else worker_id = %(worker)s::uuid and status = 'running' and fence = coalesce(
                    %(fence)s::integer, (%(fences)s::integer[])[pg_catalog.width_bucket(id, %(ids)s::bigint[])]) end
       and (cancel_requested or (%(outcomes)s::text[])[pg_catalog.width_bucket(id, %(ids)s::bigint[])] <> 'requeued')
     returning *, pg_catalog.width_bucket(id, %(ids)s::bigint[]) as place

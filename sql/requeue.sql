@@ -20,7 +20,7 @@ set (status, run_at, unknown_since, attempts, worker_id, claimed_at, errors) = (
                          (%(unknown_afters)s::float8[])[place] as unknown_after) as ended
 )
 where id = any(%(ids)s::bigint[]) and worker_id = %(worker)s::uuid and status = 'running'
-      and claims = coalesce(%(fence)s::integer, (%(fences)s::integer[])[pg_catalog.width_bucket(id, %(ids)s::bigint[])])
+      and fence = coalesce(%(fence)s::integer, (%(fences)s::integer[])[pg_catalog.width_bucket(id, %(ids)s::bigint[])])
       and not cancel_requested
       and (%(unknown_afters)s::float8[] is null or unknown_since is null
            or (%(unknown_afters)s::float8[])[pg_catalog.width_bucket(id, %(ids)s::bigint[])] is null

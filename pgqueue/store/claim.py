@@ -269,6 +269,6 @@ def unknown_claims(worker: UUID, known: Sequence[int]) -> Steps[list[Claim]]:
     yield Statement("allow_full_reads", {})
     rows = yield Statement("unknown_claims", {"worker": worker, "known": numbers([*known])})
     return [
-        Claim(job_id, worker, claims, attempt, most, 0, "", "", "{}", 0.0, 0.0, 0.0)
-        for job_id, claims, attempt, most in rows
+        Claim(job_id, worker, fence, attempt, most, 0, "", "", "{}", 0.0, 0.0, 0.0)
+        for job_id, fence, attempt, most in rows
     ]

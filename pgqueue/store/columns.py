@@ -91,7 +91,7 @@ JOBS = _columns(
     Column("in_lane", Type.BOOLEAN, nullable=True),
     Column("place_at", Type.TIMESTAMP, nullable=True),
     marks=(
-        Column("claims", Type.INTEGER),
+        Column("fence", Type.INTEGER),
         Column("unique_until_started", Type.BOOLEAN),
         Column("cancel_requested", Type.BOOLEAN),
     ),

@@ -152,7 +152,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     """A job that a worker holds: ``worker_id``, and the fields of ``sql/claim.sql`` in its order.
 
     ``(id, worker_id, fence)`` is the fence: every statement about this attempt names all three. ``fence``, the column
-    ``claims`` of the table, is a number that this worker never used before; all jobs of one claim statement share it.
+    of the same name, is a number that this worker never used before; all jobs of one claim statement share it.
     The attempt's number would not do: a returned claim gives it back. Nor would a count kept with the job: a server that
     has lost the end of its log gives out the same ids again, and the new job of an id may be claimed by the worker that
     still runs the old one.

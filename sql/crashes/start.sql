@@ -5,15 +5,15 @@
 -- why: no row: the attempt no longer holds its job. Each attempt since the last revival left one error, so of the errors the
 --      last ones count, one less than there were attempts
 with held as (
-    select id, claims, attempts,
+    select id, fence, attempts,
            case when pg_catalog.jsonb_typeof(errors) = 'array' then errors else '[]' end as errors
     from pgqueue.jobs
-    where id = %(id)s::bigint and worker_id = %(worker)s::uuid and status = 'running' and claims = %(fence)s::integer
+    where id = %(id)s::bigint and worker_id = %(worker)s::uuid and status = 'running' and fence = %(fence)s::integer
     for share
 ),
 noted as (
     insert into pgqueue.notes (job_id, kind, name, value, at)
-    select id, 'start', '', pg_catalog.json_build_object('fence', claims),
+    select id, 'start', '', pg_catalog.json_build_object('fence', fence),
            coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp())
     from held
     on conflict (job_id, kind, name) do update set value = excluded.value, at = excluded.at

@@ -37,13 +37,13 @@ ready as (
 ),
 claimed as (
     update pgqueue.jobs as job
-    set status = 'running', attempts = least(job.attempts, 32766) + 1, claims = %(fence)s::integer,
+    set status = 'running', attempts = least(job.attempts, 32766) + 1, fence = %(fence)s::integer,
         worker_id = %(worker)s::uuid,
         claimed_at = coalesce(%(now)s::timestamptz, now()),
         unique_key = case when job.unique_until_started then null else job.unique_key end,
         lane = coalesce(job.lane, ''), in_lane = null
     where job.id = any(array(select id from waiting union all select id from ready))
-    returning job.id, job.claims, job.attempts, job.max_attempts, job.priority, job.queue, job.task,
+    returning job.id, job.fence, job.attempts, job.max_attempts, job.priority, job.queue, job.task,
               job.args,
               date_part('epoch', least(greatest(job.run_at, '1900-01-01 00:00+00'), '9000-01-01 00:00+00')) as run_at,
               date_part('epoch', least(greatest(job.created_at, '1900-01-01 00:00+00'), '9000-01-01 00:00+00')) as created_at,
@@ -57,6 +57,6 @@ claimed as (
                                            - job.claimed_at) end::float8 as expires_in,
               job.lane, job.cost
 )
-select id, claims, attempts, max_attempts, priority, queue, task, args::pg_catalog.json, run_at, created_at, failing_seconds, meta, at_end,
+select id, fence, attempts, max_attempts, priority, queue, task, args::pg_catalog.json, run_at, created_at, failing_seconds, meta, at_end,
        expires_in, lane, cost
 from (select * from claimed order by priority desc, run_at, id offset 0) as ordered

@@ -4,7 +4,7 @@
 -- run by: Context.step, Context.checkpoint
 with held as (
     select id from pgqueue.jobs
-    where id = %(id)s::bigint and worker_id = %(worker)s::uuid and status = 'running' and claims = %(fence)s::integer
+    where id = %(id)s::bigint and worker_id = %(worker)s::uuid and status = 'running' and fence = %(fence)s::integer
     for share
 )
 insert into pgqueue.notes (job_id, kind, name, value, at)

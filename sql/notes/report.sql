@@ -9,5 +9,5 @@ select id, 'progress', '', (%(values)s::text[])[pg_catalog.width_bucket(id, %(id
 from pgqueue.jobs
 where id = any(%(ids)s::bigint[]) and status = 'running'
   and worker_id = (%(workers)s::uuid[])[pg_catalog.width_bucket(id, %(ids)s::bigint[])]
-  and claims = (%(fences)s::integer[])[pg_catalog.width_bucket(id, %(ids)s::bigint[])]
+  and fence = (%(fences)s::integer[])[pg_catalog.width_bucket(id, %(ids)s::bigint[])]
 on conflict (job_id, kind, name) do update set value = excluded.value, at = excluded.at

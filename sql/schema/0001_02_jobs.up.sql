@@ -9,7 +9,7 @@ create table pgqueue.jobs (
     claimed_at           timestamptz,
     worker_id            uuid,
     collisions           integer             not null default 0,
-    claims               integer             not null default 0,
+    fence                integer             not null default 0,
     priority             pgqueue.priority    not null default 0,
     attempts             smallint            not null default 0,
     max_attempts         pgqueue.allowance   not null default 25,
@@ -35,7 +35,7 @@ create table pgqueue.jobs (
 );
 comment on table pgqueue.jobs is 'Jobs that have not ended: blocked, scheduled, ready or running.';
 comment on column pgqueue.jobs.errors is 'One object per failed attempt: attempt, at, type, message, traceback.';
-comment on column pgqueue.jobs.claims is
+comment on column pgqueue.jobs.fence is
     'The number of the claim that took it. No worker uses a number twice: with the worker, it says which attempt holds the job.';
 comment on column pgqueue.jobs.collisions is 'How many enqueues this job turned away by holding its unique key.';
 comment on column pgqueue.jobs.meta is

@@ -8,7 +8,7 @@ with blocked as (
     update pgqueue.jobs as job
     set status = 'blocked', attempts = attempts - 1, worker_id = null, claimed_at = null, unknown_since = null, expires_at = null
     where id = any(%(ids)s::bigint[]) and worker_id = %(worker)s::uuid and status = 'running'
-          and claims = coalesce(%(fence)s::integer, (%(fences)s::integer[])[pg_catalog.width_bucket(id, %(ids)s::bigint[])])
+          and fence = coalesce(%(fence)s::integer, (%(fences)s::integer[])[pg_catalog.width_bucket(id, %(ids)s::bigint[])])
           and not cancel_requested
           and not exists (
               select from pgqueue.signals

@@ -84,10 +84,10 @@ MUTANTS = [
         "from (select) as claimant cross join unnest",
         "workers off the list claim",
     ),
-    Mutant("sql/claim.sql", "claims = %(fence)s::integer", "claims = 1", "all claims have one fence"),
+    Mutant("sql/claim.sql", "fence = %(fence)s::integer", "fence = 1", "all claims have one fence"),
     Mutant(
         "sql/complete.sql",
-        "and claims = coalesce(",
+        "and fence = coalesce(",
         "and claims <> -coalesce(",
         "complete without the fence's number",
         "history",
@@ -101,7 +101,7 @@ MUTANTS = [
     ),
     Mutant(
         "sql/end.sql",
-        "worker_id = %(worker)s::uuid and status = 'running' and claims = coalesce(",
+        "worker_id = %(worker)s::uuid and status = 'running' and fence = coalesce(",
         "status = 'running' and claims <> -coalesce(",
         "the end without a fence",
         "history",
@@ -134,7 +134,7 @@ MUTANTS = [
     ),
     Mutant(
         "sql/requeue.sql",
-        "claims = coalesce(%(fence)s::integer,",
+        "fence = coalesce(%(fence)s::integer,",
         "claims <> -coalesce(%(fence)s::integer,",
         "requeue without the fence's number",
         "history",

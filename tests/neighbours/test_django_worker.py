@@ -178,7 +178,7 @@ async def test_a_job_that_was_taken_away_commits_nothing_of_the_orm(
             if not taken_away.is_set():
                 taken_away.set()
                 with psycopg.connect(own.database.dsn) as other:
-                    other.execute("update pgqueue.jobs set claims = claims + 1 where id = %s", [ctx.job.id])
+                    other.execute("update pgqueue.jobs set fence = fence + 1 where id = %s", [ctx.job.id])
 
     async with running(own):
         handle = await late.aenqueue()

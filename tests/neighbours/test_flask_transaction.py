@@ -96,11 +96,11 @@ async def test_a_superseded_attempt_cannot_commit_what_its_session_wrote(
             shop.db.session.add(Order())
             shop.db.session.flush()
             with psycopg.connect(shop.dsn, autocommit=True) as other:
-                other.execute("update pgqueue.jobs set claims = claims + 1 where id = %s", [ctx.job.id])
+                other.execute("update pgqueue.jobs set fence = fence + 1 where id = %s", [ctx.job.id])
 
     shop.queue.task(name="work")(body).enqueue()
     async with running(shop.queue, concurrency=1), asyncio.timeout(20):
-        while not shop.rows("select from pgqueue.jobs where claims > 1"):  # noqa: ASYNC110 - as in outcome
+        while not shop.rows("select from pgqueue.jobs where fence > 1"):  # noqa: ASYNC110 - as in outcome
             await asyncio.sleep(0.02)
 
     assert shop.rows("select from orders") == []

@@ -45,7 +45,7 @@ def _running(own: psycopg.Connection[Any], *ids: int) -> None:
     info = worker_info()
     ask(own, leases.register(info, LEASE, now=NOON))
     own.execute(
-        "update pgqueue.jobs set status = 'running', worker_id = %s, claims = 7, "
+        "update pgqueue.jobs set status = 'running', worker_id = %s, fence = 7, "
         "attempts = greatest(attempts, 1) where id = any(%s)",
         [info.id, [*ids]],
     )

@@ -372,7 +372,7 @@ async def test_a_batch_of_which_one_job_was_lost_commits_nothing(
     def index(jobs: Batch[Document]) -> None:
         with jobs.transaction() as connection:
             connection.execute("insert into indexed values (1)")
-            ask(dsn, "update pgqueue.jobs set claims = claims + 1 where id = %s returning id", jobs[1].id)
+            ask(dsn, "update pgqueue.jobs set fence = fence + 1 where id = %s returning id", jobs[1].id)
 
     jobs = queue.enqueue_many(index.call(number) for number in range(3))
     async with running(queue):

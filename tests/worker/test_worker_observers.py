@@ -208,7 +208,7 @@ async def test_a_superseded_verdict_is_lost_and_not_ended(queue: PgQueue, noting
     await worker.parts.heartbeat.register()
     worker.parts.runners.add(claimed(queue, worker))
     await worker.parts.runners.emptied()
-    ask(queue, "update pgqueue.jobs set claims = claims + 1 where id = %s", jobs[0].id)
+    ask(queue, "update pgqueue.jobs set fence = fence + 1 where id = %s", jobs[0].id)
     await worker.parts.completer.run_once()
     await dismantle(worker)
     assert noting.ids("lost") == [jobs[0].id]
@@ -221,7 +221,7 @@ async def test_a_transaction_that_finds_its_attempt_superseded_is_lost(
     @queue.task
     def note(ctx: Context) -> None:
         with ctx.transaction():
-            ask(queue, "update pgqueue.jobs set claims = claims + 1 where id = %s", ctx.job.id)
+            ask(queue, "update pgqueue.jobs set fence = fence + 1 where id = %s", ctx.job.id)
 
     job = note.enqueue()
     async with running(queue, poll=FOR_EVER):
@@ -322,7 +322,7 @@ async def test_a_take_whose_job_was_superseded_tells_that_it_is_lost(queue: PgQu
     job = await note.aenqueue()
     with pytest.raises(Superseded):
         async with queue.atake(timeout=5):
-            ask(queue, "update pgqueue.jobs set claims = claims + 1 where id = %s", job.id)
+            ask(queue, "update pgqueue.jobs set fence = fence + 1 where id = %s", job.id)
     assert noting.ids("lost") == [job.id]
     assert noting.of("ended") == []
 

@@ -143,7 +143,7 @@ async def test_no_attempt_is_superseded_between_the_look_at_the_fence_and_the_re
         await asyncio.to_thread(began.wait, 60)
         with psycopg.connect(dsn) as recording, psycopg.connect(dsn, autocommit=True) as other:
             (claim,) = recording.execute(
-                "select row(id, worker_id, claims)::text, id, worker_id, claims from pgqueue.jobs"
+                "select row(id, worker_id, fence)::text, id, worker_id, fence from pgqueue.jobs"
             ).fetchall()
             params = {"id": claim[1], "worker": claim[2], "fence": claim[3], "kind": "step", "name": "second"}
             text = queue.database.catalogue["notes/keep"]

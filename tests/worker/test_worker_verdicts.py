@@ -119,7 +119,7 @@ async def test_a_job_whose_verdict_changed_nothing_is_found_by_the_next_comparis
     await worker.parts.heartbeat.register()
     worker.parts.runners.add(claimed(queue, worker))
     await worker.parts.runners.emptied()
-    ask(queue, "update pgqueue.jobs set claims = claims + 1")
+    ask(queue, "update pgqueue.jobs set fence = fence + 1")
     await worker.parts.completer.run_once()
     assert claims_of(queue, worker) == [job.id]
     await worker.parts.reconciler.run_once()
@@ -297,7 +297,7 @@ async def test_of_two_verdicts_on_a_job_whose_first_claim_a_crash_forgot_one_is_
     (first,) = claimed(queue, worker)
     ask(queue, "update pgqueue.jobs set status = 'ready', worker_id = null, attempts = 0")
     second = msgspec.structs.replace(claimed(queue, worker)[0], fence=first.fence + 1)
-    ask(queue, "update pgqueue.jobs set claims = %s", second.fence)
+    ask(queue, "update pgqueue.jobs set fence = %s", second.fence)
     verdicts = [Succeeded(one, 0.0) for one in ((second, first) if newer_first else (first, second))]
     worker.parts.completer.add(verdicts)
     while worker.inspect().backlog:

@@ -8,7 +8,7 @@
 with done as (
     delete from pgqueue.jobs
     where id = any(%(ids)s::bigint[]) and worker_id = %(worker)s::uuid and status = 'running'
-      and claims = coalesce(%(fence)s::integer, (%(fences)s::integer[])[pg_catalog.width_bucket(id, %(ids)s::bigint[])])
+      and fence = coalesce(%(fence)s::integer, (%(fences)s::integer[])[pg_catalog.width_bucket(id, %(ids)s::bigint[])])
     returning *, pg_catalog.width_bucket(id, %(ids)s::bigint[]) as place
 ),
 kept as (
