@@ -124,7 +124,7 @@ def _workers() -> list[Column[Any]]:
         *_able_to_work(),
         _required("lease_until", _instant()),
         _required("pid", Integer()),
-        _required("asleep", Boolean()),
+        _required("idle", Boolean()),
         _optional("tasks", ARRAY(Text)),
         _optional("blocked_since", _instant()),
         _optional("blocked_job", BigInteger()),

@@ -6,18 +6,18 @@
 --      when it polls: it is notified after the lock is gone
 with found as materialized (
     select id, status from pgqueue.jobs
-    where id = any(%(ids)s::bigint[]) and coalesce(at_end, 0::smallint) & 1::smallint = 0
+    where id = any(%(ids)s::bigint[]) and coalesce(flags, 0::smallint) & 1::smallint = 0
     order by id
     for no key update skip locked
 ),
 marked as (
-    update pgqueue.jobs set at_end = coalesce(at_end, 0::smallint) | 1::smallint
+    update pgqueue.jobs set flags = coalesce(flags, 0::smallint) | 1::smallint
     where id = any(array(select id from found))
 ),
 told as (
     select pg_catalog.pg_notify('pgqueue.wake', '')
-    where exists (select from found where status = 'ready') and exists (select from pgqueue.workers where asleep)
+    where exists (select from found where status = 'ready') and exists (select from pgqueue.workers where idle)
 )
 select id from found left join told on true
 union all
-select id from pgqueue.jobs where id = any(%(ids)s::bigint[]) and at_end & 1::smallint = 1
+select id from pgqueue.jobs where id = any(%(ids)s::bigint[]) and flags & 1::smallint = 1

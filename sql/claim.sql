@@ -42,11 +42,11 @@ claimed as (
                    then coalesce(extract(epoch from job.claimed_at - pgqueue.instant(
                        coalesce(job.errors->-1->>'since', job.errors->(1 - job.attempts)->>'at'))), 0)
                    else 0 end::float8 as failing_seconds,
-              job.meta::text as meta, job.at_end,
+              job.meta::text as meta, job.flags,
               case when job.expires_at is not null
                    then extract(epoch from least(greatest(job.expires_at, '1900-01-01 00:00+00'), '9000-01-01 00:00+00')
                                            - job.claimed_at) end::float8 as expires_in
 )
-select id, fence, attempts, max_attempts, priority, queue, task, args::pg_catalog.json, run_at, created_at, failing_seconds, meta, at_end,
+select id, fence, attempts, max_attempts, priority, queue, task, args::pg_catalog.json, run_at, created_at, failing_seconds, meta, flags,
        expires_in
 from (select * from claimed order by priority desc, run_at, id offset 0) as ordered

@@ -2,4 +2,4 @@
 -- index: departed_pkey
 -- locks: those rows
 -- run by: worker upkeep, take
-delete from pgqueue.departed where worker_id = any(%(workers)s::uuid[])
+delete from pgqueue.lost_workers where worker_id = any(%(workers)s::uuid[])

@@ -2,4 +2,4 @@
 -- index: departed_pkey
 -- locks: that row
 -- run by: worker stop, take
-delete from pgqueue.departed where worker_id = %(worker)s::uuid
+delete from pgqueue.lost_workers where worker_id = %(worker)s::uuid

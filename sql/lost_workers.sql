@@ -2,6 +2,6 @@
 -- index: none (hardly ever a row)
 -- locks: those rows, skipping locked ones
 -- run by: worker upkeep, take
-select worker_id from pgqueue.departed
+select worker_id from pgqueue.lost_workers
 where again_at is null or again_at <= coalesce(%(now)s::timestamptz, now())
 for update skip locked

@@ -7,7 +7,7 @@ with nameless as (
     where status = 'running' and worker_id is null
     returning worker_id
 )
-insert into pgqueue.departed (worker_id)
+insert into pgqueue.lost_workers (worker_id)
 select worker_id from pgqueue.jobs
 where status = 'running' and worker_id is not null and not exists (select from pgqueue.workers where id = worker_id)
 union select worker_id from nameless

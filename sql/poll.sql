@@ -12,7 +12,7 @@ with clock as (
 select due.promoted, due.refused,
        (select extract(epoch from least(run_at, clock.now + interval '1 day') - clock.now)::float8 from pgqueue.jobs
         where status = 'scheduled' and run_at > clock.now order by run_at limit 1),
-       exists (select from pgqueue.workers where lease_until < clock.now) or exists (select from pgqueue.departed),
+       exists (select from pgqueue.workers where lease_until < clock.now) or exists (select from pgqueue.lost_workers),
        exists (
            select from unnest(%(queues)s::text[], %(mark_ranks)s::smallint[],
                               %(mark_run_ats)s::timestamptz[], %(mark_ids)s::bigint[])
@@ -39,7 +39,7 @@ select due.promoted, due.refused,
            ) as job
            where %(elsewhere)s::boolean
        ),
-       pgqueue.tell_of_sleepers(),
+       pgqueue.tell_of_idle_workers(),
        (select extract(epoch from next_at - clock.now)::float8 from pgqueue.schedules
         where paused_at is null and error is null order by next_at limit 1),
        exists (select from pgqueue.flow_work),

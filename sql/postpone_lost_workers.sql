@@ -2,5 +2,5 @@
 -- index: departed_pkey
 -- locks: those rows
 -- run by: worker upkeep, take
-update pgqueue.departed set again_at = coalesce(%(now)s::timestamptz, now()) + %(pause)s::interval
+update pgqueue.lost_workers set again_at = coalesce(%(now)s::timestamptz, now()) + %(pause)s::interval
 where worker_id = any(%(workers)s::uuid[])

@@ -12,9 +12,9 @@ with dead as materialized (
 ),
 revived as (
     insert into pgqueue.jobs (id, run_at, created_at, collisions, priority, max_attempts, status,
-                              queue, task, unique_key, args, errors, meta, at_end, lane, cost, in_lane)
+                              queue, task, unique_key, args, errors, meta, flags, lane, cost, in_lane)
     select id, coalesce(%(now)s::timestamptz, now()), created_at, collisions, priority, max_attempts, case when lane is null then 'ready' else 'blocked' end,
-           queue, task, case when not %(without_key)s::boolean then unique_key end, args, errors, meta, at_end, lane, cost, lane is not null
+           queue, task, case when not %(without_key)s::boolean then unique_key end, args, errors, meta, flags, lane, cost, lane is not null
     from dead
     where jsonb_typeof(args) = 'object'  -- what jsonb could not hold is one string here
     order by unique_key collate "C"

@@ -2,5 +2,5 @@
 -- index: workers_pkey
 -- locks: the worker's own row
 -- run by: worker fetcher
-update pgqueue.workers set asleep = %(asleep)s::boolean
+update pgqueue.workers set idle = %(idle)s::boolean
 where id = %(worker)s::uuid

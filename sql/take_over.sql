@@ -8,12 +8,12 @@
 select id, worker_id, fence, attempts, max_attempts, priority, queue, task, '{}',
        date_part('epoch', least(greatest(run_at, timestamptz '1900-01-01 00:00+00'), timestamptz '9000-01-01 00:00+00')),
        date_part('epoch', least(greatest(created_at, timestamptz '1900-01-01 00:00+00'), timestamptz '9000-01-01 00:00+00')),
-       0.0::float8, null::text, at_end,
+       0.0::float8, null::text, flags,
        coalesce(extract(epoch from coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) - claimed_at), 0)::float8,
-       coalesce(at_end, 0::smallint) & 16::smallint = 0 or exists (
+       coalesce(flags, 0::smallint) & 16::smallint = 0 or exists (
            select from pgqueue.notes as note
            where note.job_id = jobs.id and note.kind = 'start' and note.name = '' and note.value->>'fence' = jobs.fence::text),
-       (select memory from pgqueue.departed as worker where worker.worker_id = jobs.worker_id)
+       (select memory from pgqueue.lost_workers as worker where worker.worker_id = jobs.worker_id)
 from pgqueue.jobs
 where id = any(%(ids)s::bigint[]) and status = 'running' and worker_id = any(%(workers)s::uuid[])
 for update of jobs skip locked

@@ -3,4 +3,4 @@
 -- locks: the database-wide NOTIFY lock, at commit
 -- run by: worker upkeep, PgQueue.retry, PgQueue.resume
 select pg_notify('pgqueue.wake', '')
-where exists (select from pgqueue.workers where asleep)
+where exists (select from pgqueue.workers where idle)

@@ -29,7 +29,7 @@ select job.state, job.queue, job.task, pgqueue.as_datetime(clock.now), job.attem
        extract(epoch from clock.now - live.unknown_since)::float8 as unknown_for,
        extract(epoch from pgqueue.as_datetime(live.expires_at) - clock.now)::float8 as expires_in,
        job.reason, job.errors -> -1 ->> 'type' as last_error, job.errors -> -1 ->> 'message' as last_message,
-       coalesce(live.at_end & 16 > 0, false) as suspect,
+       coalesce(live.flags & 16 > 0, false) as suspect,
        (select count(*) from pg_catalog.jsonb_array_elements(case when pg_catalog.jsonb_typeof(job.errors) = 'array' then job.errors end) as error
         where error -> 'crashed' = 'true') as crashes,
        pause.paused_at is not null as paused, extract(epoch from clock.now - pause.paused_at)::float8 as paused_for,

@@ -278,7 +278,7 @@ class TakeBase:
     def giving_up(self) -> Steps[None]:
         """Leave the list. What may be in this take's name all the same goes back: spent, if it was handed over.
 
-        When the lease was lost, the note of the departure stays: a sweep finds by it what is still in this take's name.
+        When the lease was lost, the note of the lost worker stays: a sweep finds by it what is still in this take's name.
         """
         if self.lost or self.superseded:
             yield from leases.leave(self.worker.id)

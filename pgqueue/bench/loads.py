@@ -16,7 +16,7 @@ Measured: TypeAlias = Mapping[str, Pair]
 
 FUTURE = {"DELAY": 86_400, "PRIORITY": 100}
 ENQUEUERS = 16
-NO_WAKE_UP = f"alter table {SCHEMA}.jobs disable trigger jobs_wake_sleepers"
+NO_WAKE_UP = f"alter table {SCHEMA}.jobs disable trigger jobs_wake_idle_workers"
 PICKUP_GAP = 0.05
 """Seconds between two enqueues of load C."""
 SHARES = {"C p50": 0.50, "C p95": 0.95, "C p99": 0.99}

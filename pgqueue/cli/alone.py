@@ -24,7 +24,7 @@ from pgqueue.app.task import Task
 from pgqueue.cli import logs
 from pgqueue.cli.app import find
 from pgqueue.store import notes
-from pgqueue.values.job import AtEnd, Claim
+from pgqueue.values.job import Claim, JobFlags
 from pgqueue.values.verdict import Unknown, Verdict
 from pgqueue.worker import batches
 from pgqueue.worker.alone import LENGTH_BYTES, Answer, Order, framed
@@ -82,9 +82,7 @@ def main() -> None:
 
 
 async def _serve(queue: PgQueue, order: Order, channel: int) -> Answer:
-    claim = msgspec.structs.replace(
-        order.claim, at_end=_without_suspicion(order.claim.at_end), expires_in=None
-    )
+    claim = msgspec.structs.replace(order.claim, flags=_without_suspicion(order.claim.flags), expires_in=None)
     executor = Alone(queue, order)
     if claim.task not in queue.tasks:
         queue.load_task(claim.task)
@@ -143,8 +141,8 @@ async def _write_reports(executor: Alone) -> None:
             await executor.database.arun(notes.report(reports))
 
 
-def _without_suspicion(at_end: int | None) -> int | None:
-    return None if at_end is None else (at_end & ~AtEnd.SUSPECT) or None
+def _without_suspicion(flags: int | None) -> int | None:
+    return None if flags is None else (flags & ~JobFlags.SUSPECT) or None
 
 
 def _limit_memory(memory: int | None) -> None:

@@ -143,7 +143,7 @@ class WorkerAdmin(ReadOnlyAdmin):
     blocked_from = moment("blocked_since", "blocked since")
     sections = (
         (None, ("id", "host", "pid", "version", "state_shown")),
-        ("Work", ("serves", "slots_shown", "draining", "supervised", "asleep", "not_returned")),
+        ("Work", ("serves", "slots_shown", "draining", "supervised", "idle", "not_returned")),
         ("Asked from outside", ("asked_slots", "ask_draining", "ask_end", "asked", "asked_by", "answer")),
         ("Blocked event loop", ("blocked_from", "blocked_task", "blocked_job", "blocked_where")),
         ("Times", ("since", "until")),

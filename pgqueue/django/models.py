@@ -173,7 +173,7 @@ class Worker(ReadOnly):
     lease_until: "models.DateTimeField[datetime, datetime]" = TimeField()
     pid: "models.IntegerField[int, int]" = models.IntegerField("process")
     concurrency: "models.IntegerField[int, int]" = models.IntegerField()
-    asleep: "models.BooleanField[bool, bool]" = models.BooleanField()
+    idle: "models.BooleanField[bool, bool]" = models.BooleanField()
     host: "models.TextField[str, str]" = models.TextField()
     version: "models.TextField[str, str]" = models.TextField()
     queues: "ArrayField[list[str] | None, list[str] | None]" = ArrayField(models.TextField(), null=True)

@@ -74,8 +74,8 @@ _RESULT = Column("result", Type.JSONB, nullable=True)
 ENDED_IN = Column("ended_in", Type.BIGINT)
 """The transaction in which a job ended. The table itself fills it in."""
 
-AT_END = Column("at_end", Type.SMALLINT, nullable=True)
-"""What its end concerns: :class:`pgqueue.values.job.AtEnd`."""
+FLAGS = Column("flags", Type.SMALLINT, nullable=True)
+"""What its end or its start concerns: :class:`pgqueue.values.job.JobFlags`."""
 
 LIMITED = (Column("lane", Type.TEXT, nullable=True), Column("cost", Type.INTEGER, nullable=True))
 """The keys of its limits, and what its start takes of each rate: :mod:`pgqueue.values.limit`."""
@@ -85,7 +85,7 @@ JOBS = _columns(
     (Column("claimed_at", Type.TIMESTAMP, nullable=True),),
     Type.JSON,
     Column("unknown_since", Type.TIMESTAMP, nullable=True),
-    AT_END,
+    FLAGS,
     Column("expires_at", Type.TIMESTAMP, nullable=True),
     *LIMITED,
     Column("in_lane", Type.BOOLEAN, nullable=True),
@@ -98,7 +98,7 @@ JOBS = _columns(
 )
 HISTORY = _columns("outcome", (_STARTED, Column("finished_at", Type.TIMESTAMP)), Type.JSON, _RESULT, ENDED_IN)
 DEAD = _columns(
-    "reason", (_STARTED, Column("died_at", Type.TIMESTAMP)), Type.JSONB, ENDED_IN, AT_END, *LIMITED
+    "reason", (_STARTED, Column("died_at", Type.TIMESTAMP)), Type.JSONB, ENDED_IN, FLAGS, *LIMITED
 )
 ALL_JOBS = _columns(
     "state",

@@ -25,7 +25,7 @@ from pgqueue.store.ending import AT_ONCE, States, cancelled, expired, states_of
 from pgqueue.store.plan import Plan, Row, Statement, Steps, plan
 from pgqueue.store.waking import tell_ended
 from pgqueue.values.codec import error_text
-from pgqueue.values.job import AtEnd, JobState
+from pgqueue.values.job import JobFlags, JobState
 from pgqueue.values.verdict import (
     Again,
     Cancelled,
@@ -72,12 +72,12 @@ def finish(
 
 def any_in_flow(verdicts: Iterable[Verdict]) -> bool:
     """Whether one of them is on a job of a flow."""
-    return any(at_end & AtEnd.FLOW for at_end in {one.claim.at_end for one in verdicts} if at_end)
+    return any(flags & JobFlags.FLOW for flags in {one.claim.flags for one in verdicts} if flags)
 
 
 def is_in_flow(verdict: Verdict) -> bool:
     """Whether it is a verdict on a job of a flow."""
-    return bool((verdict.claim.at_end or 0) & AtEnd.FLOW)
+    return bool((verdict.claim.flags or 0) & JobFlags.FLOW)
 
 
 @plan
@@ -244,12 +244,12 @@ def _settle(
     """Do what the ends of these jobs concern apart from the jobs.
 
     Args:
-        rows: the id, the state and ``at_end`` of each job that has ended.
+        rows: the id, the state and ``flags`` of each job that has ended.
         results: what they returned, as it is stored, where they returned something.
         skipped: those that a condition of their flow kept from running.
         now: the instant to record; the database's own by default.
     """
-    if in_flows := [row for row in rows if row[2] and row[2] & AtEnd.FLOW]:
+    if in_flows := [row for row in rows if row[2] and row[2] & JobFlags.FLOW]:
         yield from following.ended(in_flows, results, skipped=skipped, now=now)
     yield from tell_ended(rows)
 

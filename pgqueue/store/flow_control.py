@@ -33,11 +33,15 @@ from pgqueue.values.flow_retry import (
     spoken_node,
     why_missing,
 )
-from pgqueue.values.job import AtEnd, JobState
+from pgqueue.values.job import JobFlags, JobState
 
 LAST = (1 << 63) - 1, (1 << 31) - 1
 """Behind every node: a group's id, and a place in it."""
-_FLOW, _ASKS, _MEMBER = int(AtEnd.FLOW), int(AtEnd.ASKS), int(AtEnd.MEMBER)  # flags are slow to add: 5 us
+_FLOW, _ASKS, _MEMBER = (
+    int(JobFlags.FLOW),
+    int(JobFlags.ASKS),
+    int(JobFlags.MEMBER),
+)  # flags are slow to add: 5 us
 
 
 class _Portion(NamedTuple):
@@ -159,7 +163,7 @@ class _Loaded(NamedTuple):
     job: int | None
     name: str | None
     task: str | None
-    at_end: int
+    flags: int
 
     def __str__(self) -> str:
         return spoken_node(self.name, self.task, self.now.place, self.job)
@@ -223,9 +227,9 @@ def _load(flow_id: int) -> Steps[tuple[dict[int, _Loaded], list[EdgeNow]]]:
     loaded: dict[int, _Loaded] = {}
     for node, parent, place, kind, state, waits_for, job, name, task, asks in rows:
         counts = parent is not None and loaded[parent].now.kind is NodeKind.GROUP and node not in followed
-        at_end = _FLOW + asks * _ASKS + counts * _MEMBER
+        flags = _FLOW + asks * _ASKS + counts * _MEMBER
         it = NodeNow(node, parent, place, NodeKind(kind), NodeState(state), waits_for)
-        loaded[node] = _Loaded(it, job, name, task, at_end)
+        loaded[node] = _Loaded(it, job, name, task, flags)
     return loaded, edges
 
 
@@ -261,7 +265,7 @@ def _bring_back(
                 "ids": [*map(_job, part)],
                 "new_ids": [jobs[node.now.id] for node in part],
                 "statuses": [*_statuses(part, changes)],
-                "at_ends": [node.at_end for node in part],
+                "flags": [node.flags for node in part],
                 "now": now,
             },
         )

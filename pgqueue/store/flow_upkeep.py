@@ -10,7 +10,7 @@ from pgqueue.store import following
 from pgqueue.store.arrays import numbers
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.values.flow import NodeState
-from pgqueue.values.job import AtEnd
+from pgqueue.values.job import JobFlags
 
 SETTLED_AT_ONCE = 500
 DROPPED_AT_ONCE = 10_000
@@ -28,7 +28,7 @@ def settle_stranded(*, limit: int = SETTLED_AT_ONCE, now: datetime | None = None
     free, _ = yield from following.lock_free(jobs=[row[0] for row in found])
     rows = [row for row in found if row[0] in free]
     if rows:
-        ended = [(job_id, state, AtEnd.FLOW) for job_id, state, _ in rows]
+        ended = [(job_id, state, JobFlags.FLOW) for job_id, state, _ in rows]
         results = {job_id: result for job_id, _, result in rows if result is not None}
         yield from following.ended(ended, results, now=now)
     return len(rows)

@@ -27,7 +27,7 @@ from pgqueue.values.flow import (
     NewNode,
     Nodes,
     NodeState,
-    at_end,
+    flags_of,
     flow_key_taken,
     job_key_taken,
     nodes_of,
@@ -228,7 +228,7 @@ def _write_keyed_jobs(new: New) -> Steps[None]:
         "unique_keys": [job.unique_key for job in jobs],
         "unique_until_started": [job.unique.until == "started" for job in jobs],
         "metas": [None if job.meta is None else job.meta.decode() for job in jobs],
-        "at_ends": [at_end(new.nodes[at], new.nodes) for at in places],
+        "flags": [flags_of(new.nodes[at], new.nodes) for at in places],
         "expires_ats": [expires_at(job, new.clock) for job in jobs],
     }
     added = {row[0] for row in (yield Statement("flows/add_keyed_jobs", params))}
@@ -255,7 +255,7 @@ def _job_row(new: New, at: int) -> bytes:
         due_at(job, new.clock).isoformat().encode(),
         max_attempts,
         NULL if job.meta is None else job.meta.replace(b"\\", b"\\\\"),
-        at_end(node, new.nodes),
+        flags_of(node, new.nodes),
         NULL if (until := expires_at(job, new.clock)) is None else until.isoformat().encode(),
     )
 

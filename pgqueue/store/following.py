@@ -18,7 +18,7 @@ from pgqueue.store.ending import cancelled
 from pgqueue.store.plan import Row, Statement, Steps, plan
 from pgqueue.store.waking import tell_ended
 from pgqueue.values.flow import NodeKind, NodeState
-from pgqueue.values.job import AtEnd, JobState
+from pgqueue.values.job import JobFlags, JobState
 
 FOLLOWED_AT_ONCE = 2_000
 """Edges that one statement follows, and nodes that one cancels."""
@@ -43,7 +43,7 @@ def ended(
     """Note how jobs of flows ended, and do what follows. Run it in the transaction that ends them.
 
     Args:
-        rows: the id, the state and ``at_end`` of each.
+        rows: the id, the state and ``flags`` of each.
         results: what they returned, as it is stored, where they returned something.
         skipped: those of them that a condition of the flow kept from running.
         now: the instant; the database's own by default.
@@ -51,7 +51,7 @@ def ended(
     rows = sorted(rows)
     jobs = [row[0] for row in rows]
     ways = {*map(_WAY, rows)}  # a batch of many members has one: this takes no step of Python for each
-    counted = {way for way in ways if way[0] == JobState.SUCCEEDED and way[1] & AtEnd.MEMBER}
+    counted = {way for way in ways if way[0] == JobState.SUCCEEDED and way[1] & JobFlags.MEMBER}
     todo = _Todo()
     params = {
         "jobs": numbers(jobs),

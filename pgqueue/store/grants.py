@@ -41,7 +41,7 @@ RIGHTS: Final[Mapping[Role, Sequence[str]]] = {
         "insert on pgqueue.jobs",
         "select (id, priority, max_attempts, queue, status, lane, in_lane), update (lane, cost) on pgqueue.jobs",
         "select on pgqueue.queues",
-        "usage on sequence pgqueue.sleepers, pgqueue.jobs_id_seq",
+        "usage on sequence pgqueue.idle_workers, pgqueue.jobs_id_seq",
     ),
     "reader": (
         "select on pgqueue.all_jobs, pgqueue.jobs, pgqueue.job_history, pgqueue.dead_jobs, pgqueue.notes",

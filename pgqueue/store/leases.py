@@ -77,7 +77,7 @@ class Heard(msgspec.Struct, frozen=True):
 
 @plan
 def register(worker: WorkerInfo, lease: timedelta, *, now: datetime | None = None) -> Steps[None]:
-    """Make a worker known. It is asleep until it says otherwise."""
+    """Make a worker known. It is idle until it says otherwise."""
     yield Statement(
         "register",
         {
@@ -144,7 +144,7 @@ def _renewed(
 @plan
 def set_idle(worker: UUID, *, idle: bool) -> Steps[None]:
     """Say whether the worker wants to be notified of new jobs."""
-    yield Statement("set_idle", {"worker": worker, "asleep": idle}, returns=False)
+    yield Statement("set_idle", {"worker": worker, "idle": idle}, returns=False)
 
 
 @plan

@@ -18,7 +18,7 @@ from pgqueue.store.arrays import numbers
 from pgqueue.store.ending import States
 from pgqueue.store.finish import finish
 from pgqueue.store.plan import Statement, Steps, plan
-from pgqueue.values.job import AtEnd, Claim
+from pgqueue.values.job import Claim, JobFlags
 from pgqueue.values.verdict import Verdict
 
 AT_ONCE = 500
@@ -81,10 +81,10 @@ def end(found: dict[int, UUID], judge: Judge, *, now: datetime | None = None) ->
     workers = [*set(found.values())]
     rows = yield Statement("take_over", {"ids": numbers([*found]), "workers": workers, "now": now})
     taken = [TakenOver(Claim(*row[:-3]), *row[-3:]) for row in rows]
-    if in_flows := {one.claim.id for one in taken if AtEnd.FLOW & (one.claim.at_end or 0)}:
+    if in_flows := {one.claim.id for one in taken if JobFlags.FLOW & (one.claim.flags or 0)}:
         free = (yield from following.lock_free(jobs=in_flows))[0]
         taken = [one for one in taken if one.claim.id in free or one.claim.id not in in_flows]
-    if suspects := [one.claim.id for one in taken if not AtEnd.SUSPECT & (one.claim.at_end or 0)]:
+    if suspects := [one.claim.id for one in taken if not JobFlags.SUSPECT & (one.claim.flags or 0)]:
         yield Statement("crashes/suspect", {"ids": numbers(suspects)}, returns=False)
     states: States = {}
     for worker, some in _by_worker(taken):

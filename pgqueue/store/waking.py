@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from pgqueue.store.plan import Row, Statement, Steps, plan
-from pgqueue.values.job import AtEnd
+from pgqueue.values.job import JobFlags
 
 TOLD_AT_ONCE = 350
 """Ids in one notification, which holds fewer than 8,000 bytes."""
@@ -20,9 +20,9 @@ def tell_ended(rows: Iterable[Row]) -> Steps[None]:
     """Tell the programs that wait for jobs that these have ended.
 
     Args:
-        rows: the id, the state and ``at_end`` of each job that has ended.
+        rows: the id, the state and ``flags`` of each job that has ended.
     """
-    awaited = [row[0] for row in rows if row[2] and row[2] & AtEnd.TELL]
+    awaited = [row[0] for row in rows if row[2] and row[2] & JobFlags.TELL]
     for start in range(0, len(awaited), TOLD_AT_ONCE):
         said = ",".join(map(str, awaited[start : start + TOLD_AT_ONCE]))
         yield Statement("tell_ended", {"ids": said})

@@ -12,7 +12,7 @@ from pgqueue.testing.around import Around
 from pgqueue.testing.plans import Found
 from pgqueue.testing.row import Row
 from pgqueue.values.crashes import Begun
-from pgqueue.values.job import ENDED, AtEnd, AttemptError, Claim, JobState
+from pgqueue.values.job import ENDED, AttemptError, Claim, JobFlags, JobState
 from pgqueue.values.lease import LEASE
 from pgqueue.values.limiting import Limiting
 from pgqueue.values.serving import Serving
@@ -177,9 +177,9 @@ class Claims:
             assert row.worker_id is not None  # noqa: S101 - a running job's
             claim = msgspec.structs.replace(row.claim(row.worker_id, now), args="{}")
             seconds = 0.0 if row.started_at is None else (now - row.started_at).total_seconds()
-            suspect = bool((row.at_end or 0) & AtEnd.SUSPECT)
+            suspect = bool((row.flags or 0) & JobFlags.SUSPECT)
             verdict = lost(claim, seconds=seconds, crashed=not suspect or row.started_fence == row.fence)
-            row.at_end = (row.at_end or 0) | AtEnd.SUSPECT
+            row.flags = (row.flags or 0) | JobFlags.SUSPECT
             self._record(row, verdict, now)
             self._reclaimed.append(as_recorded(verdict, row.state))
             if row.state.ended:

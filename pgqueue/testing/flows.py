@@ -20,8 +20,8 @@ from pgqueue.values.flow import (
     NewNode,
     Nodes,
     NodeState,
-    at_end,
     effect_of,
+    flags_of,
     flow_key_taken,
     job_key_taken,
     nodes_of,
@@ -161,7 +161,7 @@ class Flows:
         assert node.job is not None  # noqa: S101 - only asked of nodes that have one
         before, node.job = node.job, self._insert(node.job.new, now)
         node.job.run_at, node.job.unique_key = max(before.run_at, now), before.unique_key
-        node.job.at_end = before.at_end
+        node.job.flags = before.flags
         self._of_job[node.job.id] = node
 
     def bars(self, job_id: int) -> bool:
@@ -230,7 +230,7 @@ class Flows:
                 parent.members.append(node)
                 parent.open += 1
             if job is not None:
-                job.at_end = at_end(new, given)
+                job.flags = flags_of(new, given)
                 self._of_job[job.id] = node
         for node, new in zip(nodes, given, strict=True):
             for before, rule in new.after:

@@ -32,7 +32,7 @@ class Row:
     errors: tuple[AttemptError, ...] = ()
     reason: str | None = None
     result: bytes | None = None
-    at_end: int | None = None
+    flags: int | None = None
     expires_at: datetime | None = None
     started_fence: int | None = None
     place_at: datetime | None = None
@@ -122,7 +122,7 @@ class Row:
             created_at_epoch=self.created_at.timestamp(),
             failing_seconds=0.0 if since is None else (now - since).total_seconds(),
             meta=None if self.new.meta is None else self.new.meta.decode(),
-            at_end=self.at_end,
+            flags=self.flags,
             expires_in=None if self.expires_at is None else (self.expires_at - now).total_seconds(),
             asked_at=time.monotonic(),
         )

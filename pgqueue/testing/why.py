@@ -10,7 +10,7 @@ from pgqueue.testing.around import Around
 from pgqueue.testing.flows import Edge, Node
 from pgqueue.testing.row import Row
 from pgqueue.values.flow import NodeState
-from pgqueue.values.job import AtEnd, JobState
+from pgqueue.values.job import JobFlags, JobState
 from pgqueue.values.limit import keys_of
 from pgqueue.values.limit_status import keys_under
 from pgqueue.values.why_facts import MOST_NAMED, Facts, HeldPlace, LimitFacts, NodeFacts, opens_in
@@ -39,7 +39,7 @@ def facts_of(around: Around, row: Row, now: datetime) -> Facts:
         reason=row.reason,
         last_error=None if last is None else last.type,
         last_message=None if last is None else last.message,
-        suspect=bool((row.at_end or 0) & AtEnd.SUSPECT),
+        suspect=bool((row.flags or 0) & JobFlags.SUSPECT),
         crashes=sum(error.crashed for error in row.errors),
         paused=standing.paused_at is not None,
         paused_for=None if standing.paused_at is None else (now - standing.paused_at).total_seconds(),

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from pgqueue.errors import FlowRefused, InvalidOption
-from pgqueue.values.job import AtEnd, NewJob
+from pgqueue.values.job import JobFlags, NewJob
 from pgqueue.values.nearest import did_you_mean
 from pgqueue.values.options import LONGEST_NAME, JobOptions, check_text
 
@@ -224,13 +224,13 @@ def _add_members(nodes: Nodes, group: Parts, *, parent: int, depth: int) -> None
             members[before].followed = True
 
 
-def at_end(node: NewNode, nodes: Nodes) -> int:
-    """What the end of a node's job concerns: bits of :class:`AtEnd`."""
-    found: int = AtEnd.FLOW
+def flags_of(node: NewNode, nodes: Nodes) -> int:
+    """What the end of a node's job concerns: bits of :class:`JobFlags`."""
+    found: int = JobFlags.FLOW
     if node.parent is not None and nodes[node.parent].kind is NodeKind.GROUP and not node.followed:
-        found |= AtEnd.MEMBER
+        found |= JobFlags.MEMBER
     if node.spec is not None and "skip_if" in node.spec:
-        found |= AtEnd.ASKS
+        found |= JobFlags.ASKS
     return found
 
 

@@ -121,8 +121,8 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     when_full: tuple[WhenFull, int] | None = None
 
 
-class AtEnd:
-    """What the end of a job concerns, apart from the job: bits. Plain numbers, as a worker looks at them for each job."""
+class JobFlags:
+    """What a job's end or its start concerns, apart from the job: bits. Plain numbers, as a worker looks at them for each job."""
 
     TELL: Final = 1
     """A program waits for it: it is notified."""
@@ -157,7 +157,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     has lost the end of its log gives out the same ids again, and the new job of an id may be claimed by the worker that
     still runs the old one.
     ``failing_seconds`` is the time from the job's first failed attempt to this claim; 0 before any.
-    ``at_end`` is a sum of bits of :class:`AtEnd`, or None.
+    ``flags`` is a sum of bits of :class:`JobFlags`, or None.
     ``expires_in`` is the seconds from the claim until which an attempt has to be started, or None. ``asked_at`` is when this
     process asked for the claim, in seconds of its monotonic clock: it is before the claim, so no attempt starts too late. ``lane`` names the
     lane that it was claimed from, or None. ``run_at_epoch`` and ``created_at_epoch`` are seconds since 1970.
@@ -176,7 +176,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     created_at_epoch: float
     failing_seconds: float
     meta: str | None = None
-    at_end: int | None = None
+    flags: int | None = None
     expires_in: float | None = None
     asked_at: float = 0.0
     lane: str | None = None

@@ -30,6 +30,4 @@ class Stack(msgspec.Struct, frozen=True):
         """The stack, or why there is none."""
         if self.text is not None:
             return self.text
-        return (
-            f"worker {self.worker} has not answered. It answers with its next heartbeat, within a third of its lease"
-        )
+        return f"worker {self.worker} has not answered. It answers with its next heartbeat, within a third of its lease"

@@ -13,7 +13,7 @@ from pgqueue.app.batch import Batch, BatchContext, BatchJob
 from pgqueue.app.task import Task
 from pgqueue.errors import PayloadNotDecodable
 from pgqueue.values.codec import args_text
-from pgqueue.values.job import AtEnd
+from pgqueue.values.job import JobFlags
 from pgqueue.values.verdict import Succeeded
 from pgqueue.worker import flow_attempts, quarantine
 from pgqueue.worker.attempt import BatchAttempt, Member
@@ -76,7 +76,9 @@ def run_plain(executor: Executor, attempt: BatchAttempt, loop: asyncio.AbstractE
 def _asking(attempt: BatchAttempt) -> list[Member]:
     """The members whose job has a condition, or may have killed workers."""
     return [
-        one for one in attempt.members if one.claim.at_end and one.claim.at_end & (AtEnd.ASKS | AtEnd.SUSPECT)
+        one
+        for one in attempt.members
+        if one.claim.flags and one.claim.flags & (JobFlags.ASKS | JobFlags.SUSPECT)
     ]
 
 
@@ -84,7 +86,7 @@ async def _ask(executor: Executor, one: Member) -> None:
     try:
         if quarantine.is_suspect(one) and (decided := await quarantine.abegin(executor, one)):
             one.decide(decided.verdict)
-        elif (one.claim.at_end or 0) & AtEnd.ASKS and (
+        elif (one.claim.flags or 0) & JobFlags.ASKS and (
             skipped := await flow_attempts.askipped(executor, one)
         ):
             one.decide(skipped)
@@ -96,7 +98,7 @@ def _ask_plain(executor: Executor, one: Member, loop: asyncio.AbstractEventLoop)
     try:
         if quarantine.is_suspect(one) and (decided := quarantine.begin(executor, one, loop)):
             one.decide(decided.verdict)
-        elif (one.claim.at_end or 0) & AtEnd.ASKS and (skipped := flow_attempts.skipped(executor, one)):
+        elif (one.claim.flags or 0) & JobFlags.ASKS and (skipped := flow_attempts.skipped(executor, one)):
             one.decide(skipped)
     except Exception as error:  # noqa: BLE001 - the others run all the same
         one.decide(executor.raised(task_of(one), one, error))

@@ -144,7 +144,7 @@ class Executor:
         if task is None:
             return await self._unregistered(attempt)
         try:
-            if attempt.claim.at_end and (decided := await quarantine.adecided(self, task, attempt)):
+            if attempt.claim.flags and (decided := await quarantine.adecided(self, task, attempt)):
                 return decided.verdict
             work = self._called(task, attempt)
             try:
@@ -175,7 +175,7 @@ class Executor:
         if attempt.claim.expires_in is not None and (late := self.expired(attempt.claim)):
             return late
         try:
-            if attempt.claim.at_end and (decided := quarantine.decided(self, task, attempt, loop)):
+            if attempt.claim.flags and (decided := quarantine.decided(self, task, attempt, loop)):
                 return decided.verdict
             value = self._called(task, attempt)
             if inspect.isawaitable(value):

@@ -15,15 +15,15 @@ from pgqueue.store.ending import States
 from pgqueue.store.plan import Plan
 from pgqueue.store.sweep import aagain_after_deadlock, again_after_deadlock
 from pgqueue.values.condition import holds
-from pgqueue.values.job import AtEnd, AttemptError
+from pgqueue.values.job import AttemptError, JobFlags
 from pgqueue.values.results import Facts
 from pgqueue.values.verdict import Cancelled, Succeeded
 from pgqueue.worker.attempt import Attempt
 
 
-def asks(task: Task[..., Any], at_end: int) -> bool:
+def asks(task: Task[..., Any], flags: int) -> bool:
     """Whether an attempt has to know what came before it: its job has a condition, or its task may look."""
-    return bool(at_end & AtEnd.ASKS or (at_end & AtEnd.FLOW and task.signature.takes_context))
+    return bool(flags & JobFlags.ASKS or (flags & JobFlags.FLOW and task.signature.takes_context))
 
 
 def skipped(host: Host, attempt: Attempt) -> Cancelled | None:

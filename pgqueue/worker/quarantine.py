@@ -12,7 +12,7 @@ from pgqueue.app.context import Host
 from pgqueue.app.task import Task
 from pgqueue.store import crashes
 from pgqueue.values.crashes import Begun, crashed
-from pgqueue.values.job import AtEnd
+from pgqueue.values.job import JobFlags
 from pgqueue.values.verdict import Verdict
 from pgqueue.worker import flow_attempts, joblog
 from pgqueue.worker.attempt import Attempt
@@ -38,7 +38,7 @@ async def adecided(host: Isolates, task: Task[..., Any], attempt: Attempt) -> De
     """What is decided on a suspect, or on a job in a flow, before its task is called; None: it is called."""
     if is_suspect(attempt) and (early := await abegin(host, attempt)):
         return early
-    asks = flow_attempts.asks(task, attempt.claim.at_end or 0)
+    asks = flow_attempts.asks(task, attempt.claim.flags or 0)
     skipped = await flow_attempts.askipped(host, attempt) if asks else None
     return None if skipped is None else Decided(skipped)
 
@@ -49,14 +49,14 @@ def decided(
     """As :func:`adecided`, of a plain function, in its thread."""
     if is_suspect(attempt) and (early := begin(host, attempt, loop)):
         return early
-    asks = flow_attempts.asks(task, attempt.claim.at_end or 0)
+    asks = flow_attempts.asks(task, attempt.claim.flags or 0)
     skipped = flow_attempts.skipped(host, attempt) if asks else None
     return None if skipped is None else Decided(skipped)
 
 
 def is_suspect(attempt: Attempt) -> bool:
     """Whether a worker that died had claimed the job."""
-    return bool((attempt.claim.at_end or 0) & AtEnd.SUSPECT)
+    return bool((attempt.claim.flags or 0) & JobFlags.SUSPECT)
 
 
 async def abegin(host: Isolates, attempt: Attempt) -> Decided | None:

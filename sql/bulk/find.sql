@@ -4,7 +4,7 @@
 -- run by: QueueControl.jobs, QueueControl.dead
 -- why: a portion of the table is read from its lowest id on, so that a filter that few jobs match holds no snapshot for long
 with looked as materialized (
-    select id, version, coalesce(at_end & 2 = 2, false) as in_flow, coalesce(
+    select id, version, coalesce(flags & 2 = 2, false) as in_flow, coalesce(
                (%(queue)s::text is null or queue like %(queue)s::text)
                and (%(task)s::text is null or task like %(task)s::text)
                and (%(states)s::text[] is null or state = any(%(states)s::text[])) and not asked
@@ -20,12 +20,12 @@ with looked as materialized (
                     or right(errors -> -1 ->> 'type', length(%(error)s::text) + 1) = '.' || %(error)s::text)
                and (%(message)s::text is null or strpos(errors -> -1 ->> 'message', %(message)s::text) > 0)
                and case when %(args)s::jsonb is null then true else pgqueue.as_jsonb(args) @> %(args)s::jsonb end, false) as matches
-    from (select id, xmin::text as version, at_end, false as dead, queue, task, status::text as state,
+    from (select id, xmin::text as version, flags, false as dead, queue, task, status::text as state,
                  status = 'running' and cancel_requested as asked, created_at, null::timestamptz as died_at,
                  priority::integer, meta, errors, args::json
           from pgqueue.jobs
           union all
-          select id, xmin::text, at_end, true, queue, task, 'dead', false, created_at, died_at, priority::integer, meta, errors, args::json
+          select id, xmin::text, flags, true, queue, task, 'dead', false, created_at, died_at, priority::integer, meta, errors, args::json
           from pgqueue.dead_jobs) as job
     where dead = %(dead)s::boolean and id > %(after)s::bigint and id <= %(up_to)s::bigint
       and (%(ids)s::bigint[] is null or id = any(%(ids)s::bigint[]))

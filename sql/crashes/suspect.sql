@@ -2,5 +2,5 @@
 -- index: jobs_pkey
 -- locks: those rows; the caller has locked them
 -- run by: worker upkeep, take
-update pgqueue.jobs set at_end = coalesce(at_end, 0::smallint) | 16::smallint
+update pgqueue.jobs set flags = coalesce(flags, 0::smallint) | 16::smallint
 where id = any(%(ids)s::bigint[])

@@ -2,4 +2,4 @@
 -- index: none
 -- locks: none beyond the new rows
 -- run by: the plan that enqueues flows
-copy pgqueue.jobs (id, queue, task, args, priority, status, run_at, max_attempts, meta, at_end, expires_at) from stdin with (encoding 'utf8')
+copy pgqueue.jobs (id, queue, task, args, priority, status, run_at, max_attempts, meta, flags, expires_at) from stdin with (encoding 'utf8')

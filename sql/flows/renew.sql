@@ -5,13 +5,13 @@
 -- why: a job that was cancelled before its first attempt keeps its time; a later one is that of an attempt that failed.
 --      The history does not know the lanes of jobs whose tasks have limits: they get them again
 with renewed as (
-    insert into pgqueue.jobs (id, queue, task, args, priority, status, run_at, max_attempts, unique_key, meta, at_end)
+    insert into pgqueue.jobs (id, queue, task, args, priority, status, run_at, max_attempts, unique_key, meta, flags)
     select given.new_id, ended.queue, ended.task, ended.args, ended.priority,
            case when given.status = 'ready' and due.at > clock.now then 'scheduled' else given.status end, due.at,
-           ended.max_attempts, ended.unique_key, ended.meta, given.at_end
+           ended.max_attempts, ended.unique_key, ended.meta, given.flags
     from (select coalesce(%(now)s::timestamptz, now()) as now) as clock,
-         unnest(%(ids)s::bigint[], %(new_ids)s::bigint[], %(statuses)s::text[], %(at_ends)s::smallint[])
-             as given (id, new_id, status, at_end)
+         unnest(%(ids)s::bigint[], %(new_ids)s::bigint[], %(statuses)s::text[], %(flags)s::smallint[])
+             as given (id, new_id, status, flags)
     cross join lateral (
         select * from pgqueue.job_history where id = given.id order by finished_at desc limit 1) as ended
     cross join lateral (select case when ended.attempts > 0 then clock.now else greatest(ended.run_at, clock.now) end as at) as due

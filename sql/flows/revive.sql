@@ -10,10 +10,10 @@ dead as materialized (
 ),
 revived as (
     insert into pgqueue.jobs (id, run_at, created_at, collisions, priority, max_attempts, status,
-                              queue, task, unique_key, args, errors, meta, at_end, lane, cost, in_lane)
+                              queue, task, unique_key, args, errors, meta, flags, lane, cost, in_lane)
     select id, coalesce(%(now)s::timestamptz, now()), created_at, collisions, priority, max_attempts,
            case when given.status = 'ready' and lane is not null then 'blocked' else given.status end,
-           queue, task, unique_key, args, errors, meta, at_end, lane, cost, given.status = 'ready' and lane is not null
+           queue, task, unique_key, args, errors, meta, flags, lane, cost, given.status = 'ready' and lane is not null
     from dead join given using (id)
     where jsonb_typeof(args) = 'object'
     order by unique_key collate "C"

@@ -4,7 +4,7 @@ drop view pgqueue.all_jobs, pgqueue.insight_minutes, pgqueue.insight_minutes_all
           pgqueue.rollup_rates, pgqueue.rollup_fleet, pgqueue.rollup_budgets;
 drop routine pgqueue.note_ticks(text[], timestamptz[], timestamptz[], text[], text[], timestamptz);
 drop table if exists pgqueue.shard;
-drop table pgqueue.jobs, pgqueue.job_history, pgqueue.dead_jobs, pgqueue.retention, pgqueue.workers, pgqueue.departed,
+drop table pgqueue.jobs, pgqueue.job_history, pgqueue.dead_jobs, pgqueue.retention, pgqueue.workers, pgqueue.lost_workers,
            pgqueue.former_workers, pgqueue.unique_holds, pgqueue.queues, pgqueue.limits, pgqueue.rates, pgqueue.limited_tasks,
            pgqueue.waits, pgqueue.deadlines, pgqueue.signals, pgqueue.callback_key, pgqueue.flows, pgqueue.nodes, pgqueue.edges,
            pgqueue.node_counts, pgqueue.flow_work, pgqueue.notes, pgqueue.stacks, pgqueue.schedules, pgqueue.schedule_ticks,
@@ -12,7 +12,7 @@ drop table pgqueue.jobs, pgqueue.job_history, pgqueue.dead_jobs, pgqueue.retenti
            pgqueue.series_depth_hours, pgqueue.deploys, pgqueue.lake_days, pgqueue.rollup_made, pgqueue.rollup_days,
            pgqueue.rollup_hours, pgqueue.rollup_failures, pgqueue.rollup_tenants, pgqueue.rollup_workers, pgqueue.sink_attempts,
            pgqueue.sink_rows, pgqueue.sink_writes, pgqueue.sink_rejected, pgqueue.audit, pgqueue.compatibility;
-drop sequence pgqueue.sleepers;
+drop sequence pgqueue.idle_workers;
 drop routine
     pgqueue.arguments_fit(json), pgqueue.as_jsonb(json), pgqueue.as_datetime(timestamptz), pgqueue.instant(text), pgqueue.check_name(text, text),
     pgqueue.with_error(jsonb, jsonb, timestamptz), pgqueue.promote_due(timestamptz, integer), pgqueue.set_aside(bigint, text, timestamptz),
@@ -20,7 +20,7 @@ drop routine
     pgqueue.history_partition(date), pgqueue.make_history_day(date), pgqueue.ensure_history_days(date, date), pgqueue.gather_history_day(date),
     pgqueue.hold_history_day(date), pgqueue.drop_history_day(date), pgqueue.is_history_day_out(date), pgqueue.drop_history_days(date),
     pgqueue.drop_old_history(timestamptz), pgqueue.drop_old_strays(timestamptz, integer), pgqueue.drop_old_dead(timestamptz, integer),
-    pgqueue.worker_asked(), pgqueue.note_departure(), pgqueue.wake_sleepers(), pgqueue.tell_of_sleepers(), pgqueue.worker_turned(),
+    pgqueue.worker_asked(), pgqueue.note_lost_worker(), pgqueue.wake_idle_workers(), pgqueue.tell_of_idle_workers(), pgqueue.worker_turned(),
     pgqueue.canonical_json(jsonb), pgqueue.unique_key(text, jsonb, text[]), pgqueue.queue_resumed(), pgqueue.queue_timeout_set(),
     pgqueue.serves(text[], text), pgqueue.pause_queue(text, text, text), pgqueue.resume_queue(text, text), pgqueue.unkept_queues(),
     pgqueue.keep_in_lane(), pgqueue.lane_of(jsonb, jsonb), pgqueue.put_in_lanes(bigint[]),

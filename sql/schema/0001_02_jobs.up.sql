@@ -24,7 +24,7 @@ create table pgqueue.jobs (
     meta                 jsonb,
     unknown_since        timestamptz,
     expires_at           timestamptz,
-    at_end               smallint,
+    flags                smallint,
     lane                 text,
     in_lane              boolean,
     cost                 integer,
@@ -44,8 +44,8 @@ comment on column pgqueue.jobs.unknown_since is
     'When a worker first claimed the job without knowing its task; null: no worker has, since the job last ran.';
 comment on column pgqueue.jobs.expires_at is
     'No attempt starts at this instant or later: the job is dead, expired. Null: it waits for as long as it takes.';
-comment on column pgqueue.jobs.at_end is
-    'What its end concerns, as a sum: 1, a program that waits for it is notified; 2, it is part of a flow, 4, and there a member '
+comment on column pgqueue.jobs.flags is
+    'What its end or its start concerns, as a sum: 1, a program that waits for it is notified at its end; 2, it is part of a flow, 4, and there a member '
     'of a group; 8, its flow decides at its start whether it runs; 16, a worker died that had claimed it: a worker notes when it '
     'starts another attempt. Null: nothing.';
 comment on column pgqueue.jobs.lane is 'The keys of the limits under which it runs, and of its share; null: it has none, and stands in its queue.';
@@ -155,11 +155,11 @@ begin
         delete from pgqueue.jobs where id = job_id returning *
     )
     insert into pgqueue.dead_jobs (id, run_at, created_at, started_at, died_at, worker_id, collisions, priority,
-                                   attempts, max_attempts, reason, queue, task, unique_key, args, errors, meta, at_end, lane, cost)
+                                   attempts, max_attempts, reason, queue, task, unique_key, args, errors, meta, flags, lane, cost)
     select id, run_at, created_at, null, at_time, null, collisions, priority, attempts, max_attempts, 'undecodable', queue, task,
            unique_key, pgqueue.as_jsonb(args), pgqueue.with_error(errors, jsonb_build_object(
                'attempt', attempts, 'type', 'SetAside', 'traceback', null,
-               'message', 'the database refused to put the job in line: ' || why), at_time), meta, at_end, lane, cost
+               'message', 'the database refused to put the job in line: ' || why), at_time), meta, flags, lane, cost
     from gone;
 exception when data_exception or integrity_constraint_violation or program_limit_exceeded or raise_exception then
     raise warning 'pgqueue: job % can neither be put in line (%) nor moved to the dead jobs (%): tried again in an hour',

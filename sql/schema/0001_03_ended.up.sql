@@ -54,7 +54,7 @@ create table pgqueue.dead_jobs (
     errors       jsonb,
     ended_in     bigint      not null default txid_current(),
     meta         jsonb,
-    at_end       smallint,
+    flags        smallint,
     lane         text,
     cost         integer
 );
@@ -66,7 +66,7 @@ comment on column pgqueue.dead_jobs.reason is
     'crashed: it killed too many workers.';
 comment on column pgqueue.dead_jobs.ended_in is 'The number of the transaction in which it died.';
 comment on column pgqueue.dead_jobs.meta is 'As in jobs.';
-comment on column pgqueue.dead_jobs.at_end is 'As in jobs.';
+comment on column pgqueue.dead_jobs.flags is 'As in jobs.';
 comment on column pgqueue.dead_jobs.lane is 'As in jobs.';
 comment on column pgqueue.dead_jobs.cost is 'As in jobs.';
 create index dead_jobs_ended_in on pgqueue.dead_jobs (ended_in);

@@ -6,7 +6,7 @@ create table pgqueue.workers (
     lease_until         timestamptz not null,
     pid                 integer     not null,
     concurrency         integer     not null,
-    asleep              boolean     not null default false,
+    idle                boolean     not null default false,
     host                text        not null,
     version             text        not null,
     queues              text[],
@@ -39,7 +39,7 @@ create table pgqueue.workers (
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 comment on table pgqueue.workers is 'Worker processes; each holds its claims while lease_until is in the future.';
 comment on column pgqueue.workers.concurrency is 'The most jobs that it runs at a time.';
-comment on column pgqueue.workers.asleep is 'Wants to be notified of new jobs. Busy workers look again by themselves.';
+comment on column pgqueue.workers.idle is 'Wants to be notified of new jobs. Busy workers look again by themselves.';
 comment on column pgqueue.workers.queues is 'The queues served; null: all.';
 comment on column pgqueue.workers.tasks is 'The tasks registered there; null: not said, any may be.';
 comment on column pgqueue.workers.minimum is 'It chooses how many jobs to run at a time, from this number to concurrency. Null: a take.';
@@ -84,16 +84,16 @@ end $$;
 create trigger workers_asked before update of ask_minimum, ask_maximum, ask_draining, ask_end on pgqueue.workers
     for each row execute function pgqueue.worker_asked();
 
-create table pgqueue.departed (
+create table pgqueue.lost_workers (
     worker_id   uuid        primary key,
-    departed_at timestamptz not null default now(),
+    lost_at     timestamptz not null default now(),
     again_at    timestamptz,
     memory      bigint
 );
-comment on table pgqueue.departed is 'Workers that went off the list and may have left running jobs behind, until a sweep has returned those.';
-comment on column pgqueue.departed.again_at is
+comment on table pgqueue.lost_workers is 'Workers that went off the list and may have left running jobs behind, until a sweep has returned those.';
+comment on column pgqueue.lost_workers.again_at is
     'Not to be looked for before then: one of its jobs could not be ended, and looking means reading all jobs.';
-comment on column pgqueue.departed.memory is 'As it was in workers.';
+comment on column pgqueue.lost_workers.memory is 'As it was in workers.';
 
 create table pgqueue.former_workers (
     id          uuid        primary key,
@@ -110,58 +110,58 @@ comment on column pgqueue.former_workers.ended_at is 'When it left, or its lease
 -- Notes each worker whose row is deleted, by a sweep, by a user or by TRUNCATE, so that a sweep looks for its jobs. Running
 -- jobs are in no index, so a sweep looks for them only then.
 -- callers: trigger
-create function pgqueue.note_departure() returns trigger language plpgsql
+create function pgqueue.note_lost_worker() returns trigger language plpgsql
 set search_path = pg_catalog, pg_temp as $$
 begin
     if tg_op = 'TRUNCATE' then
-        insert into pgqueue.departed (worker_id, memory) select id, memory from pgqueue.workers on conflict do nothing;
+        insert into pgqueue.lost_workers (worker_id, memory) select id, memory from pgqueue.workers on conflict do nothing;
         insert into pgqueue.former_workers (id, started_at, ended_at, concurrency, host, version, queues)
         select id, started_at, greatest(started_at, least(now(), lease_until)), concurrency, host, version, queues
         from pgqueue.workers on conflict do nothing;
     else
-        insert into pgqueue.departed (worker_id, memory) values (old.id, old.memory) on conflict do nothing;
+        insert into pgqueue.lost_workers (worker_id, memory) values (old.id, old.memory) on conflict do nothing;
         insert into pgqueue.former_workers (id, started_at, ended_at, concurrency, host, version, queues)
         values (old.id, old.started_at, greatest(old.started_at, least(now(), old.lease_until)), old.concurrency, old.host,
                 old.version, old.queues) on conflict do nothing;
     end if;
     return null;
 end $$;
-create trigger workers_depart after delete on pgqueue.workers
-    for each row execute function pgqueue.note_departure();
-create trigger workers_depart_at_once before truncate on pgqueue.workers
-    for each statement execute function pgqueue.note_departure();
+create trigger workers_lost after delete on pgqueue.workers
+    for each row execute function pgqueue.note_lost_worker();
+create trigger workers_lost_at_once before truncate on pgqueue.workers
+    for each statement execute function pgqueue.note_lost_worker();
 
 -- NOTIFY takes a lock that every notifying commit of the whole database shares, so it is sent only
 -- while a worker is idle. One trigger serves every way in: enqueue, COPY and the SQL function. This
 -- sequence says whether a worker is idle: 2 if so, 1 if not. The trigger reads it in a microsecond
 -- and needs no plan and no snapshot for it; looking into the table of workers took a tenth of an enqueue.
-create sequence pgqueue.sleepers maxvalue 2;
-comment on sequence pgqueue.sleepers is '2 while a worker is asleep, 1 while none is; every tick sets it right.';
+create sequence pgqueue.idle_workers maxvalue 2;
+comment on sequence pgqueue.idle_workers is '2 while a worker is idle, 1 while none is; every tick sets it right.';
 -- callers: trigger
-create function pgqueue.wake_sleepers() returns trigger language plpgsql
+create function pgqueue.wake_idle_workers() returns trigger language plpgsql
 set search_path = pg_catalog, pg_temp as $$
 begin
     perform pg_notify(tg_table_schema || '.wake', '');
     return null;
 end $$;
-create trigger jobs_wake_sleepers after insert on pgqueue.jobs
-    for each statement when (pg_sequence_last_value('pgqueue.sleepers') > 1)
-    execute function pgqueue.wake_sleepers();
+create trigger jobs_wake_idle_workers after insert on pgqueue.jobs
+    for each statement when (pg_sequence_last_value('pgqueue.idle_workers') > 1)
+    execute function pgqueue.wake_idle_workers();
 
 -- Setting a sequence is not part of a transaction, and two workers may turn over at the same moment: so every tick
 -- says it again.
 -- callers: worker, operator
-create function pgqueue.tell_of_sleepers() returns void language sql set search_path = pg_catalog, pg_temp as $$
-    select setval('pgqueue.sleepers', said)
-    from (select case when exists (select from pgqueue.workers where asleep) then 2 else 1 end as said) as now
-    where said is distinct from pg_sequence_last_value('pgqueue.sleepers')
+create function pgqueue.tell_of_idle_workers() returns void language sql set search_path = pg_catalog, pg_temp as $$
+    select setval('pgqueue.idle_workers', said)
+    from (select case when exists (select from pgqueue.workers where idle) then 2 else 1 end as said) as now
+    where said is distinct from pg_sequence_last_value('pgqueue.idle_workers')
 $$;
 -- callers: trigger
 create function pgqueue.worker_turned() returns trigger language plpgsql
 set search_path = pg_catalog, pg_temp as $$
 begin
-    perform pgqueue.tell_of_sleepers();
+    perform pgqueue.tell_of_idle_workers();
     return null;
 end $$;
-create trigger workers_turn after insert or update of asleep or delete or truncate on pgqueue.workers
+create trigger workers_turn after insert or update of idle or delete or truncate on pgqueue.workers
     for each statement execute function pgqueue.worker_turned();

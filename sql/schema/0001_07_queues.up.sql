@@ -47,7 +47,7 @@ begin
     if new.paused_at is null then
         new.paused_by := null;
         new.paused_why := null;
-        perform pg_notify(tg_table_schema || '.wake', '') where exists (select from pgqueue.workers where asleep);
+        perform pg_notify(tg_table_schema || '.wake', '') where exists (select from pgqueue.workers where idle);
     end if;
     if new.drained_at is null then
         new.drained_by := null;

@@ -57,7 +57,7 @@ begin
             end;
         end loop;
     end;
-    if admitted > 0 and exists (select from pgqueue.workers where asleep) then
+    if admitted > 0 and exists (select from pgqueue.workers where idle) then
         perform pg_notify('pgqueue.wake', '');
     end if;
 end $$;

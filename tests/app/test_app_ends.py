@@ -75,7 +75,7 @@ def threads() -> Iterator[ThreadPoolExecutor]:
 
 def marked(queue: PgQueue) -> int:
     """How many jobs have an end that is notified."""
-    return int(ask(queue, "select count(*) from pgqueue.jobs where at_end = 1")[0][0])
+    return int(ask(queue, "select count(*) from pgqueue.jobs where flags = 1")[0][0])
 
 
 def end_one(queue: PgQueue) -> None:
@@ -89,7 +89,7 @@ def waits(queue: PgQueue, *jobs: Any) -> None:
     ids = [job.id for job in jobs]
     wait_until(
         lambda: (
-            ask(queue, "select count(*) from pgqueue.jobs where at_end = 1 and id = any(%s)", ids)
+            ask(queue, "select count(*) from pgqueue.jobs where flags = 1 and id = any(%s)", ids)
             == [(len(ids),)]
         )
     )
@@ -155,7 +155,7 @@ def test_a_job_that_no_caller_waits_for_is_not_marked_and_its_end_is_not_notifie
     awaited, other = note.enqueue(), note.enqueue()
     found = threads.submit(awaited.result, GUARD)
     waits(told, awaited)
-    assert ask(told, "select id from pgqueue.jobs where at_end is not null") == [(awaited.id,)]
+    assert ask(told, "select id from pgqueue.jobs where flags is not null") == [(awaited.id,)]
     with psycopg.connect(dsn, autocommit=True) as ear:
         ear.execute('listen "pgqueue.ended"')
         with told.take(2, timeout=20) as taken:
@@ -182,7 +182,7 @@ def test_a_lost_notification_is_made_up_for_by_a_check(
     job = note.enqueue()
     found = threads.submit(job.result, GUARD)
     waits(queue, job)
-    ask(queue, "update pgqueue.jobs set at_end = null")
+    ask(queue, "update pgqueue.jobs set flags = null")
     end_one(queue)
     assert found.result(GUARD) is None
 
@@ -276,7 +276,7 @@ def test_a_role_that_may_only_read_waits_by_checks(
     wait_until(lambda: reading.database.ends.waits)
     end_one(queue)
     assert found.result(GUARD) is None
-    assert ask(queue, "select count(*) from pgqueue.jobs where at_end is not null") == [(0,)]
+    assert ask(queue, "select count(*) from pgqueue.jobs where flags is not null") == [(0,)]
     assert not looked_by_themselves(caplog)
     reading.close()
 
@@ -382,10 +382,10 @@ def test_a_ready_job_that_an_idle_worker_skipped_while_it_was_marked_is_announce
         ear.execute('listen "pgqueue.wake"')
         queue.database.run(waiting.await_ends([job.id]))
         assert not list(ear.notifies(timeout=0.05)), "no worker is idle"
-        ask(queue, "update pgqueue.jobs set at_end = null")
+        ask(queue, "update pgqueue.jobs set flags = null")
         ask(
             queue,
-            "insert into pgqueue.workers (id, lease_until, host, pid, concurrency, version, asleep) "
+            "insert into pgqueue.workers (id, lease_until, host, pid, concurrency, version, idle) "
             "values (gen_random_uuid(), now() + interval '1 hour', '', 1, 1, '0', true)",
         )
         queue.database.run(waiting.await_ends([job.id]))
@@ -442,7 +442,7 @@ def test_a_dead_job_that_lives_again_is_waited_for_and_keeps_its_mark(
     with pytest.raises(JobFailed):
         found.result(GUARD)
     assert told.retry(job.id)
-    assert ask(told, "select at_end from pgqueue.jobs where id = %s", job.id) == [(1,)]
+    assert ask(told, "select flags from pgqueue.jobs where id = %s", job.id) == [(1,)]
     again = threads.submit(job.result, GUARD)
     wait_until(lambda: job.id in told.database.ends.awaited())
     with told.take(2, timeout=20) as jobs:

@@ -108,10 +108,10 @@ def test_a_job_that_comes_due_meanwhile_is_taken(queue: PgQueue) -> None:
 
 def test_a_job_of_a_dead_worker_is_taken(queue: PgQueue) -> None:
     ids = enqueued(queue, 1)
-    ask(queue, "insert into pgqueue.departed values (gen_random_uuid())")
+    ask(queue, "insert into pgqueue.lost_workers values (gen_random_uuid())")
     ask(
         queue,
-        "update pgqueue.jobs set status = 'running', attempts = 1, worker_id = departed.worker_id from pgqueue.departed",
+        "update pgqueue.jobs set status = 'running', attempts = 1, worker_id = lost_workers.worker_id from pgqueue.lost_workers",
     )
     with queue.take(timeout=20) as jobs:
         assert [(job.id, job.attempt) for job in jobs] == [(ids[0], 2)]

@@ -263,7 +263,7 @@ def test_after_a_lost_lease_nothing_is_recorded_even_before_the_jobs_are_taken_o
         with pytest.raises(Superseded):
             jobs[0].complete()
     assert queue.job(job_id).state is not JobState.SUCCEEDED
-    with queue.take(2, timeout=20) as jobs:  # found by the note of the departure, and taken over
+    with queue.take(2, timeout=20) as jobs:  # found by the note of the lost worker, and taken over
         assert job_id in [job.id for job in jobs]
 
 

@@ -65,9 +65,7 @@ def test_a_blocked_worker_that_would_not_run_the_job_is_not_named(queue: PgQueue
     assert (found.reason, "blocked" in found.sentence) == ("task unknown", False)
 
 
-def test_a_worker_that_says_nothing_of_its_slots_may_have_free_ones(
-    queue: PgQueue, note: Any
-) -> None:
+def test_a_worker_that_says_nothing_of_its_slots_may_have_free_ones(queue: PgQueue, note: Any) -> None:
     job = note.enqueue()
     worker(queue, "running = null, look_within = null, looked_at = null")
     assert job.why().reason == "waiting"

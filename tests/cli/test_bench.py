@@ -239,7 +239,7 @@ def test_jobs_of_load_e_stand_beside_the_measured_ones_to_the_end(stage: Stage) 
 
 def test_load_f_is_compared_with_the_same_without_the_trigger(stage: Stage) -> None:
     loads._crowd(stage, TINY, loads.NO_WAKE_UP)  # noqa: SLF001 - the part under test
-    enabled = "select tgenabled from pg_trigger where tgname = 'jobs_wake_sleepers'"
+    enabled = "select tgenabled from pg_trigger where tgname = 'jobs_wake_idle_workers'"
     assert only_row(stage.place.dsn, enabled) == ("D",)
 
 

@@ -13,7 +13,7 @@ from pgqueue import JobState, Workflow, chain, group
 from pgqueue.store.arrays import numbers, texts
 from pgqueue.store.following import FOLLOWED_AT_ONCE
 from pgqueue.store.plan import Row
-from pgqueue.values.job import AtEnd
+from pgqueue.values.job import JobFlags
 
 world = a_world
 
@@ -150,7 +150,7 @@ def test_of_two_groups_of_a_name_the_nearest_one_grows(world: World) -> None:
 
 def test_a_cancel_tells_the_programs_that_wait_for_its_jobs(world: World, dsn: str) -> None:
     handle = group([world.note.call(1)]).enqueue()
-    world.rows(f"update pgqueue.jobs set at_end = at_end | {int(AtEnd.TELL)} returning id")
+    world.rows(f"update pgqueue.jobs set flags = flags | {int(JobFlags.TELL)} returning id")
     with psycopg.connect(dsn, autocommit=True) as waiter:
         waiter.execute('listen "pgqueue.ended"')
         assert handle.cancel()
@@ -161,8 +161,8 @@ def test_a_cancel_tells_the_programs_that_wait_for_its_jobs(world: World, dsn: s
 def test_a_retried_job_says_at_its_end_what_it_said_before(world: World) -> None:
     """Members of a group are counted without a lock; one that others wait for is not."""
     flow = group([world.note.call(0), chain(world.note.call(2), world.note.call("fail 3"))]).enqueue()
-    before = world.rows("select args::jsonb::text, at_end from pgqueue.jobs order by 1")
+    before = world.rows("select args::jsonb::text, flags from pgqueue.jobs order by 1")
     world.run()
     assert flow.retry(what="all") == 3
-    assert world.rows("select args::jsonb::text, at_end from pgqueue.jobs order by 1") == before
-    assert {bool(at_end & AtEnd.MEMBER) for _, at_end in before} == {True, False}
+    assert world.rows("select args::jsonb::text, flags from pgqueue.jobs order by 1") == before
+    assert {bool(flags & JobFlags.MEMBER) for _, flags in before} == {True, False}

@@ -96,7 +96,7 @@ def ended_of_keys(world: World) -> Params:
     jobs = [world.note.using(unique_key=key).enqueue(1) for key in "ba"]
     assert [job.cancel() for job in jobs] == [JobState.CANCELLED] * 2
     ids = [job.id for job in jobs]
-    return {"ids": ids, "new_ids": [101, 102], "statuses": ["ready"] * 2, "at_ends": [2, 2], "now": None}
+    return {"ids": ids, "new_ids": [101, 102], "statuses": ["ready"] * 2, "flags": [2, 2], "now": None}
 
 
 @pytest.mark.parametrize("off", ["", "sort", "indexscan bitmapscan", "hashjoin mergejoin material"])

@@ -102,8 +102,8 @@ def test_workers_are_asked_once_to_stop_the_jobs_that_run(world: World, dsn: str
 
 MOVED = """
 with gone as (delete from pgqueue.dead_jobs returning *)
-insert into pgqueue.jobs (id, run_at, created_at, priority, max_attempts, status, queue, task, args, at_end)
-select id, run_at, created_at, priority, max_attempts, 'ready', queue, task, args, at_end from gone returning id"""
+insert into pgqueue.jobs (id, run_at, created_at, priority, max_attempts, status, queue, task, args, flags)
+select id, run_at, created_at, priority, max_attempts, 'ready', queue, task, args, flags from gone returning id"""
 """What a worker of a release without flows does to retry a dead job."""
 
 

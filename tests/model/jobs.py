@@ -66,7 +66,7 @@ def verdict(one: Claim, how: str) -> Verdict:
     verdicts: dict[str, Verdict] = {
         "complete": Succeeded(one, 1.0),
         "fail": Again(one, RETRY_IN, error) if again else Died(one, 1.0, "exhausted", error),
-        "bury": Died(one, 1.0, "asked", error),
+        "die": Died(one, 1.0, "asked", error),
         "return": Returned(one),
         "snooze": Returned(one, RETRY_IN),
         "cancel": Cancelled(one),

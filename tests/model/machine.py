@@ -9,7 +9,7 @@ from model.jobs import ModelJob
 if TYPE_CHECKING:
     from model.world import World
 
-VERDICTS = ("complete", "complete", "fail", "bury", "return", "snooze", "wait", "cancel")
+VERDICTS = ("complete", "complete", "fail", "die", "return", "snooze", "wait", "cancel")
 
 
 class Life(RuleBasedStateMachine):

@@ -5,7 +5,7 @@ from typing import Any
 
 from model.world import World
 
-ALL = ("complete", "fail", "bury", "return", "snooze", "wait", "cancel")
+ALL = ("complete", "fail", "die", "return", "snooze", "wait", "cancel")
 
 
 class Told:
@@ -94,7 +94,7 @@ def attempts_are_spent(told: Told) -> None:
     job = told.add()
     told.run(told.a, "return", "snooze", "fail", "fail")
     told.retry(job)
-    told.run(told.a, "fail", "bury")
+    told.run(told.a, "fail", "die")
     told.retry(job)
     told.run(told.a, "complete")
 
@@ -141,7 +141,7 @@ def jobs_wait_for_signals(told: Told) -> None:
 def keys_are_unique(told: Told) -> None:
     first = told.add(key="k")
     told.add(key="k")
-    told.run(told.a, "bury")
+    told.run(told.a, "die")
     told.add(key="k")
     told.retry(first)
     told.claim(told.a, 1)

@@ -50,7 +50,7 @@ T = TypeVar("T")
 LIMIT = "one"
 CLIENTS = ("worker", "other", "holder")
 EMPTIED = """
-truncate pgqueue.jobs, pgqueue.job_history, pgqueue.dead_jobs, pgqueue.departed, pgqueue.workers, pgqueue.former_workers,
+truncate pgqueue.jobs, pgqueue.job_history, pgqueue.dead_jobs, pgqueue.lost_workers, pgqueue.workers, pgqueue.former_workers,
          pgqueue.waits, pgqueue.deadlines, pgqueue.signals, pgqueue.notes, pgqueue.limits, effects
 """
 
@@ -444,7 +444,7 @@ class World:
             return "succeeded"
         if job.cancel:
             return "cancelled"
-        if how == "bury" or (how in {"fail", "lose"} and job.attempts >= MOST):
+        if how == "die" or (how in {"fail", "lose"} and job.attempts >= MOST):
             return "dead"
         if how == "wait":
             return "ready" if job.signalled else "blocked"
@@ -469,7 +469,7 @@ class World:
         """Do to the model what a verdict does."""
         in_lane = job.in_lane and state == "blocked" and (how != "wait" or job.signalled)
         job.status, job.held = "ready" if in_lane else state, None
-        job.errors += how in {"fail", "bury", "lose"}
+        job.errors += how in {"fail", "die", "lose"}
         if how in {"return", "snooze", "wait"} and state not in ENDS:
             job.attempts -= 1
         if state == "scheduled":

@@ -14,7 +14,7 @@ TABLES = (
     "pgqueue.job_history",
     "pgqueue.queues",
     "pgqueue.workers",
-    "pgqueue.departed",
+    "pgqueue.lost_workers",
     "shop_order",
     "pgqueue.schedules",
     "pgqueue.schedule_ticks",

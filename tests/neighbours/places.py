@@ -56,7 +56,7 @@ def empty(database: str) -> None:
     with psycopg.connect(database) as connection:
         connection.execute(
             "delete from pgqueue.jobs; delete from pgqueue.job_history; delete from pgqueue.dead_jobs;"
-            "delete from pgqueue.workers; delete from pgqueue.departed; delete from pgqueue.queues;"
+            "delete from pgqueue.workers; delete from pgqueue.lost_workers; delete from pgqueue.queues;"
             "delete from pgqueue.unique_holds; delete from pgqueue.schedules; delete from pgqueue.schedule_ticks;"
             "delete from pgqueue.notes; delete from pgqueue.signals; delete from pgqueue.deadlines; delete from pgqueue.waits;"
             "delete from pgqueue.limits; delete from pgqueue.rates; delete from pgqueue.flows; delete from pgqueue.nodes;"

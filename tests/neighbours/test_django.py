@@ -431,6 +431,6 @@ def test_the_models_have_every_column_of_their_tables() -> None:
     for model, described in ((Job, columns.ALL_JOBS), (DeadJob, columns.DEAD)):
         fields = {field.name for field in model._meta.get_fields()}  # noqa: SLF001 - Django's own name for it
         assert fields == {column.name for column in described} - {
-            *(columns.ENDED_IN.name, columns.AT_END.name),
+            *(columns.ENDED_IN.name, columns.FLAGS.name),
             *(column.name for column in columns.LIMITED),
         }

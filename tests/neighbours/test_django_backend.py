@@ -485,7 +485,7 @@ def test_a_job_that_lost_its_worker_has_failed_and_its_error_can_be_read(api: Bl
             "update pgqueue.jobs set status = 'running', attempts = 1, worker_id = gen_random_uuid(), "
             "claimed_at = now() - interval '1 hour'"
         )
-        cursor.execute("insert into pgqueue.departed (worker_id) select worker_id from pgqueue.jobs")
+        cursor.execute("insert into pgqueue.lost_workers (worker_id) select worker_id from pgqueue.jobs")
     work(result)
     api.refresh(result)
     assert (result.status, result.attempts) == (FAILED, 1)

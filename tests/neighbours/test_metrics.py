@@ -161,7 +161,7 @@ def test_the_last_day_that_is_verified_in_a_lake_is_told_by_its_end(queue: PgQue
 def test_a_deaf_worker_is_told_by_its_name(queue: PgQueue) -> None:
     ask(
         queue,
-        "insert into pgqueue.workers (id, lease_until, host, pid, concurrency, version, asleep, looked_at, look_within)"
+        "insert into pgqueue.workers (id, lease_until, host, pid, concurrency, version, idle, looked_at, look_within)"
         " values (gen_random_uuid(), 'infinity', 'web-1', 7, 5, '0', true, now() - interval '90 s', 36)",
     )
     found = values(prometheus.queue_text(queue))

@@ -49,7 +49,7 @@ def test_a_drain_leaves_no_worker_and_nothing_in_anybodys_name(real_queue: PgQue
     drain(real_queue, raises=False)
     with real_queue.database.pooled() as connection:
         assert connection.execute("select from pgqueue.workers").fetchall() == []
-        assert connection.execute("select from pgqueue.departed").fetchall() == []
+        assert connection.execute("select from pgqueue.lost_workers").fetchall() == []
         assert connection.execute("select from pgqueue.jobs where status = 'running'").fetchall() == []
 
 

@@ -19,7 +19,7 @@ HOUR = 3600.0
 
 def marked(dsn: str) -> int:
     """How many jobs have an end that is notified."""
-    return int(ask(dsn, "select count(*) from pgqueue.jobs where at_end = 1")[0][0])
+    return int(ask(dsn, "select count(*) from pgqueue.jobs where flags = 1")[0][0])
 
 
 async def test_callers_are_told_on_a_connection_by_djangos_settings(

@@ -217,7 +217,7 @@ async def test_health_of_a_worker_behind_a_pooler_asks_for_no_notifications(queu
 def test_a_row_that_was_changed_by_hand_is_no_obstacle(queue: PgQueue) -> None:
     ask(
         queue,
-        "insert into pgqueue.workers (id, lease_until, host, pid, concurrency, version, asleep, look_within)"
+        "insert into pgqueue.workers (id, lease_until, host, pid, concurrency, version, idle, look_within)"
         " values (gen_random_uuid(), 'infinity', 'h', 1, 1, '0', true, 5)",
     )
     for odd in ("infinity", "-infinity"):

@@ -45,7 +45,7 @@ OOPS = describe(ValueError("oops"), 1)
 VERDICTS: dict[str, Callable[[Claim], Verdict]] = {
     "complete": lambda one: Succeeded(one, 0.0),
     "fail": lambda one: Again(one, NOTHING, OOPS),
-    "bury": lambda one: Died(one, 0.0, "asked", OOPS),
+    "die": lambda one: Died(one, 0.0, "asked", OOPS),
     "snooze": lambda one: Returned(one, LEASE),
     "give back": Returned,
     "cancel": Cancelled,

@@ -122,15 +122,15 @@ def test_a_lost_job_that_somebody_has_locked_is_reclaimed_by_a_later_sweep(
     do(queue, leases.leave(worker))
     connection.execute("select from pgqueue.jobs where id = %s for update", [locked.id])
     assert do(queue, upkeep.reclaim()) == {free.id: JobState.READY}
-    assert ask(dsn, "select worker_id from pgqueue.departed") == [(worker,)]
+    assert ask(dsn, "select worker_id from pgqueue.lost_workers") == [(worker,)]
     connection.rollback()
     assert do(queue, upkeep.reclaim()) == {locked.id: JobState.READY}
-    assert ask(dsn, "select worker_id from pgqueue.departed") == []
+    assert ask(dsn, "select worker_id from pgqueue.lost_workers") == []
 
 
 def test_a_worker_that_retires_with_nothing_in_hand_is_not_looked_for(queue: PgQueue, dsn: str) -> None:
     do(queue, leases.leave_without_jobs(listed(queue)))
-    assert ask(dsn, "select from pgqueue.workers") == ask(dsn, "select from pgqueue.departed") == []
+    assert ask(dsn, "select from pgqueue.workers") == ask(dsn, "select from pgqueue.lost_workers") == []
     assert not do(queue, upkeep.poll()).lost
 
 

@@ -229,7 +229,7 @@ def test_jobs_wait_for_their_time_and_all_others_are_ready(dsn: str, keys: list[
 def test_who_sleeps_is_woken_once(dsn: str) -> None:
     ask(
         dsn,
-        "insert into pgqueue.workers (id, lease_until, pid, concurrency, asleep, host, version) "
+        "insert into pgqueue.workers (id, lease_until, pid, concurrency, idle, host, version) "
         "values (gen_random_uuid(), now() + interval '1 hour', 1, 1, true, 'host', '0')",
     )
     with psycopg.connect(dsn, autocommit=True) as sleeper:

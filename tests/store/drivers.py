@@ -332,7 +332,7 @@ def _sweep(connection: psycopg.Connection[Any]) -> None:
     """Leave neither rows nor the partitions of the days in which tests take place."""
     connection.execute(
         "delete from pgqueue.jobs; delete from pgqueue.job_history; delete from pgqueue.dead_jobs;"
-        "delete from pgqueue.workers; delete from pgqueue.departed; delete from pgqueue.former_workers;"
+        "delete from pgqueue.workers; delete from pgqueue.lost_workers; delete from pgqueue.former_workers;"
         "delete from pgqueue.queues; delete from pgqueue.unique_holds; delete from pgqueue.retention;"
         "delete from pgqueue.schedules; delete from pgqueue.schedule_ticks; delete from pgqueue.waits;"
         "delete from pgqueue.flows; delete from pgqueue.nodes; delete from pgqueue.edges;"

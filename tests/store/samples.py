@@ -72,7 +72,7 @@ def verdicts_on(claimed: Claim) -> dict[str, Verdict]:
     return {
         "succeeded": Succeeded(claimed, 2.0, b'{"total": 3}'),
         "again": Again(claimed, MINUTE, error_of(claimed)),
-        "buried": Died(claimed, 2.0, "asked", error_of(claimed)),
+        "dead": Died(claimed, 2.0, "asked", error_of(claimed)),
         "returned": Returned(claimed),
         "cancelled": Cancelled(claimed),
     }

@@ -187,7 +187,7 @@ def test_of_a_renewal_and_an_expiry_at_once_exactly_one_wins(dsn: str) -> None:
 
 def test_of_two_ends_of_one_attempt_exactly_one_is_recorded(dsn: str) -> None:
     with psycopg.connect(dsn) as connection:
-        for sort in ("buried", "again", "returned", "cancelled"):
+        for sort in ("dead", "again", "returned", "cancelled"):
             taken = ask(connection, running())
             connection.commit()
             verdicts = verdicts_on(taken)

@@ -122,7 +122,7 @@ def test_errors_that_another_program_wrote_do_not_keep_a_job_from_starting(
     queue: PgQueue, work: Task[[], None], errors: str
 ) -> None:
     work.enqueue()
-    ask(queue, "update pgqueue.jobs set errors = %s::jsonb, at_end = 16, attempts = 3", errors)
+    ask(queue, "update pgqueue.jobs set errors = %s::jsonb, flags = 16, attempts = 3", errors)
     said = begun(queue)
     assert said is not None
     assert said.memory is None

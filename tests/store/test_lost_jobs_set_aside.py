@@ -69,7 +69,7 @@ def test_a_hostile_job_of_a_lost_worker_is_ended_as_is_its_neighbour(
     assert states.keys() == {good, hostile}
     assert states[good] is JobState.READY
     assert _rows(own, "select from pgqueue.jobs where status = 'running'") == []
-    assert _rows(own, "select from pgqueue.departed") == []
+    assert _rows(own, "select from pgqueue.lost_workers") == []
     kept = "select errors->-1->>'type' from {} where id = {}"
     where = "pgqueue.jobs" if states[hostile] is JobState.READY else "pgqueue.dead_jobs"
     assert _rows(own, kept.format(where, hostile)) == [("WorkerLost",)]
@@ -109,7 +109,7 @@ def test_a_job_that_the_database_refuses_to_end_stays_and_all_others_are_ended(
     own.execute("drop trigger refuse on pgqueue.dead_jobs")
     assert _swept(own, now=LATE + PAUSE - SECOND) == {}
     assert _swept(own, now=LATE + PAUSE) == {jobs[3]: JobState.DEAD}
-    assert _rows(own, "select from pgqueue.departed") == []
+    assert _rows(own, "select from pgqueue.lost_workers") == []
 
 
 def test_a_job_whose_error_is_refused_is_ended_with_the_refusal(own: psycopg.Connection[Any]) -> None:

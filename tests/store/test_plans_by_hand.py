@@ -12,7 +12,7 @@ from store.samples import MINUTE, NOON, SECOND, new_job, verdicts_on, worker_inf
 from pgqueue.errors import JobError, SchemaMissing, SchemaTooNew, SchemaTooOld
 from pgqueue.store import claim, control, copying, ending, enqueue, finish, leases, queues, schema, upkeep
 from pgqueue.store.plan import Copy, Plan, Row, Step, run
-from pgqueue.values.job import AtEnd, Claim, Enqueued, JobState, NewJob, Outcome
+from pgqueue.values.job import Claim, Enqueued, JobFlags, JobState, NewJob, Outcome
 from pgqueue.values.retried import Retried
 from pgqueue.values.unique import Unique
 
@@ -22,8 +22,8 @@ LOST = worker_info().id
 GONE: list[Row] = [(LOST,)]
 BEHIND: list[Row] = [(1, LOST), (2, LOST)]
 TAKEN: list[Row] = [
-    (1, LOST, 7, 3, 3, 0, "default", "task", "{}", NOON, NOON, 0.0, None, AtEnd.SUSPECT, 1.0, False, None),
-    (2, LOST, 7, 1, 3, 0, "default", "task", "{}", NOON, NOON, 0.0, None, AtEnd.SUSPECT, 1.0, False, None),
+    (1, LOST, 7, 3, 3, 0, "default", "task", "{}", NOON, NOON, 0.0, None, JobFlags.SUSPECT, 1.0, False, None),
+    (2, LOST, 7, 1, 3, 0, "default", "task", "{}", NOON, NOON, 0.0, None, JobFlags.SUSPECT, 1.0, False, None),
 ]
 """Two jobs of a lost worker: the first one is out of attempts."""
 

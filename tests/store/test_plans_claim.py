@@ -121,8 +121,8 @@ async def test_a_claim_knows_for_how_long_its_job_has_been_failing(ask: Ask) -> 
 
 async def test_a_revived_job_has_been_failing_only_since_its_revival(ask: Ask) -> None:
     taken = await ask(running())
-    buried = Died(taken, 0.0, "asked", error_of(taken))
-    await ask(finish.finish(taken.worker_id, [buried], keep=True, now=NOON))
+    dead = Died(taken, 0.0, "asked", error_of(taken))
+    await ask(finish.finish(taken.worker_id, [dead], keep=True, now=NOON))
     await ask(control.retry(taken.id, now=NOON + MINUTE))
     (revived,) = await ask(taking(now=NOON + MINUTE))
     again = Again(revived, 0 * SECOND, error_of(revived))

@@ -40,8 +40,8 @@ def _dead(*tasks: str, **options: object) -> Steps[list[int]]:
     ids: list[int] = []
     for task in tasks:
         taken = yield from running(task=task, **options)
-        buried = Died(taken, 0.0, "asked", error_of(taken))
-        yield from finish.finish(taken.worker_id, [buried], keep=True, now=NOON)
+        dead = Died(taken, 0.0, "asked", error_of(taken))
+        yield from finish.finish(taken.worker_id, [dead], keep=True, now=NOON)
         ids.append(taken.id)
     return ids
 

@@ -26,7 +26,7 @@ from pgqueue.values.verdict import Again, Cancelled, Died, Returned, Succeeded
 
 ask, database = every_driver, one_database
 
-SORTS = ("succeeded", "again", "buried", "returned", "cancelled")
+SORTS = ("succeeded", "again", "dead", "returned", "cancelled")
 
 
 async def test_a_succeeded_job_moves_to_the_history_with_its_result(ask: Ask) -> None:
@@ -109,9 +109,9 @@ async def test_errors_gather_in_order_until_the_job_is_dead(ask: Ask) -> None:
         )
     )
     (second,) = await ask(taking())
-    buried = Died(second, 2.0, "refused", error_of(second, "second"))
+    dead = Died(second, 2.0, "refused", error_of(second, "second"))
 
-    assert await ask(finish.finish(second.worker_id, [buried], keep=True, now=NOON + MINUTE)) == {
+    assert await ask(finish.finish(second.worker_id, [dead], keep=True, now=NOON + MINUTE)) == {
         first.id: JobState.DEAD
     }
 
@@ -139,7 +139,7 @@ async def test_a_snoozed_job_waits_without_spending_an_attempt(ask: Ask) -> None
     assert (job.state, job.run_at, job.attempts) == (JobState.SCHEDULED, NOON + MINUTE, 0)
 
 
-@pytest.mark.parametrize("sort", ["again", "returned", "buried"])
+@pytest.mark.parametrize("sort", ["again", "returned", "dead"])
 async def test_a_job_that_was_to_be_cancelled_ends_as_cancelled_whatever_else_failed(
     ask: Ask, sort: str
 ) -> None:
@@ -215,7 +215,7 @@ async def test_a_batch_of_all_sorts_is_recorded_at_once(ask: Ask) -> None:
     assert {one.task: done[one.id] for one in taken} == {
         "succeeded": JobState.SUCCEEDED,
         "again": JobState.SCHEDULED,
-        "buried": JobState.DEAD,
+        "dead": JobState.DEAD,
         "returned": JobState.READY,
         "cancelled": JobState.CANCELLED,
     }

@@ -318,14 +318,14 @@ def _day(partition: str) -> date:
 
 def _sleepers(ask: Ask) -> int:
     with psycopg.connect(ask.dsn) as connection:
-        row = connection.execute("select pg_sequence_last_value('pgqueue.sleepers')").fetchone()
+        row = connection.execute("select pg_sequence_last_value('pgqueue.idle_workers')").fetchone()
     assert row is not None
     return int(row[0])
 
 
 def _say_of_sleepers(ask: Ask, value: int) -> None:
     with psycopg.connect(ask.dsn) as connection:
-        connection.execute("select setval('pgqueue.sleepers', %s)", [value])
+        connection.execute("select setval('pgqueue.idle_workers', %s)", [value])
 
 
 def _partitions(ask: Ask) -> set[str]:

@@ -10,7 +10,7 @@ from pgqueue import PgQueue
 from pgqueue.store import upkeep
 
 WORKER = """
-insert into pgqueue.workers (id, lease_until, host, pid, concurrency, version, asleep, looked_at, look_within)
+insert into pgqueue.workers (id, lease_until, host, pid, concurrency, version, idle, looked_at, look_within)
 values (gen_random_uuid(), now() + {lease}::interval, 'h', 1, 1, '0', true, now() - {looked}::interval, 25)
 """
 ALERT = """

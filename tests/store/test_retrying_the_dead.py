@@ -31,7 +31,7 @@ def own(dsn: str) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
-def bury(
+def add_dead(
     own: psycopg.Connection[Any],
     first: int,
     last: int,
@@ -57,7 +57,7 @@ def purged(own: psycopg.Connection[Any], **criteria: Any) -> int:
 
 
 def test_the_answer_names_the_live_twin_and_what_else_stays(own: psycopg.Connection[Any]) -> None:
-    bury(own, 1001, 1004)
+    add_dead(own, 1001, 1004)
     own.execute("update pgqueue.dead_jobs set args = '\"no object\"' where id = 1003")
     (twin,) = ask(own, adding(new_job(unique_key="key 1002")))
 
@@ -68,13 +68,13 @@ def test_the_answer_names_the_live_twin_and_what_else_stays(own: psycopg.Connect
 
 
 def test_of_two_dead_jobs_with_one_key_the_other_one_is_the_twin(own: psycopg.Connection[Any]) -> None:
-    bury(own, 1001, 1002)
+    add_dead(own, 1001, 1002)
     own.execute("update pgqueue.dead_jobs set unique_key = 'one'")
     assert ask(own, control.retry_dead([1001, 1002])) == Retried((1001,), (Held(1002, 1001, "one"),))
 
 
 def test_without_its_key_a_job_runs_beside_its_twin(own: psycopg.Connection[Any]) -> None:
-    bury(own, 1001, 1001)
+    add_dead(own, 1001, 1001)
     (twin,) = ask(own, adding(new_job(unique_key="key 1001")))
     assert not ask(own, control.retry(1001))
     assert ask(own, control.retry(1001, without_key=True)) == Retried((1001,))
@@ -90,8 +90,8 @@ def test_a_running_job_is_told_as_not_dead(own: psycopg.Connection[Any]) -> None
 def test_dead_jobs_are_found_by_the_type_of_their_last_error(
     own: psycopg.Connection[Any], error: str
 ) -> None:
-    bury(own, 1, 2, error="builtins.OSError")
-    bury(own, 3, 4, error="lib.MyOSError")
+    add_dead(own, 1, 2, error="builtins.OSError")
+    add_dead(own, 3, 4, error="lib.MyOSError")
     own.execute('update pgqueue.dead_jobs set errors = \'{"no": "list"}\' where id = 4')
     assert retried(own, error=error) == Retried((1, 2))
     assert purged(own, error="%") == 0
@@ -102,7 +102,7 @@ def test_many_go_in_portions_past_those_that_stay(
     own: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bulk, "AT_ONCE", 10)
-    bury(own, 1, 35)
+    add_dead(own, 1, 35)
     own.execute(
         "insert into pgqueue.jobs (id, task, unique_key) select 100 + n, 'bill', 'key ' || n from generate_series(5, 20) as n"
     )
@@ -115,7 +115,7 @@ def test_each_portion_commits_by_itself_and_an_interrupted_run_continues(
     own: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bulk, "AT_ONCE", 10)
-    bury(own, 1, 25)
+    add_dead(own, 1, 25)
     portions: list[Plan[Any]] = []
 
     def run(plan: Plan[Any]) -> Any:
@@ -135,7 +135,7 @@ def test_no_more_than_a_portion_is_locked_at_once(
 ) -> None:
     """Another transaction holds the last job: the first thousand are ready all the same."""
     monkeypatch.setattr(bulk, "ROUNDS", 0)
-    bury(own, 1, 1001)
+    add_dead(own, 1, 1001)
     with psycopg.connect(dsn) as other:
         other.execute("select from pgqueue.dead_jobs where id = 1001 for update")
         assert retried(own) == Retried(tuple(range(1, 1001)))

@@ -114,7 +114,7 @@ def test_a_worker_that_does_not_own_the_tables_runs_jobs_and_tidies(own: psycopg
     own.execute("select pgqueue.ensure_history_days('2020-01-01', '2020-01-03')")
     _become(own, "app_worker")
 
-    for verdict in (Succeeded, _again, _buried):
+    for verdict in (Succeeded, _again, _died):
         taken = ask(own, running())
         assert ask(own, finish.finish(taken.worker_id, [_of(verdict, taken)], keep=True)).keys() == {taken.id}
         own.execute("delete from pgqueue.jobs")
@@ -484,7 +484,7 @@ def _again(taken: Any) -> Again:
     return Again(taken, timedelta(0), error_of(taken))
 
 
-def _buried(taken: Any) -> Died:
+def _died(taken: Any) -> Died:
     return Died(taken, 0.0, "asked", error_of(taken))
 
 
@@ -534,7 +534,7 @@ def test_functions_planted_where_a_caller_looks_for_names_are_not_run(own: psyco
 
     ask(own, adding(*(new_job(max_attempts=2) for _ in range(4))))
     one, two, three, four = ask(own, taking(now=NOON))
-    verdicts: list[Verdict] = [Succeeded(one, 0.0), _again(two), _buried(three), Cancelled(four)]
+    verdicts: list[Verdict] = [Succeeded(one, 0.0), _again(two), _died(three), Cancelled(four)]
     assert len(ask(own, finish.finish(one.worker_id, verdicts, keep=True, now=NOON))) == 4
     (again,) = ask(own, taking(now=NOON + MINUTE))
     ask(own, upkeep.poll(now=NOON + MINUTE, elsewhere=True))

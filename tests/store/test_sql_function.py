@@ -131,10 +131,10 @@ def ear(dsn: str) -> Any:
 
 
 @plan
-def _worker(*, asleep: bool) -> Steps[None]:
+def _worker(*, idle: bool) -> Steps[None]:
     info = worker_info()
     yield from leases.register(info, LEASE, now=NOON)
-    yield from leases.set_idle(info.id, idle=asleep)
+    yield from leases.set_idle(info.id, idle=idle)
 
 
 WAYS_IN: dict[str, Any] = {
@@ -149,12 +149,12 @@ def test_an_enqueue_notifies_once_while_a_worker_is_asleep_and_only_then(
     connection: Connection, ear: Ear, way: str
 ) -> None:
     connection.autocommit = True
-    ask(connection, _worker(asleep=False))
+    ask(connection, _worker(idle=False))
     ask(connection, WAYS_IN[way]())
     assert ear.heard() == 0
 
     connection.execute("delete from pgqueue.jobs")
-    ask(connection, _worker(asleep=True))
+    ask(connection, _worker(idle=True))
     with connection.transaction():
         ask(connection, WAYS_IN[way]())
         assert ear.heard() == 0
@@ -166,14 +166,14 @@ def test_the_sql_function_notifies_while_a_worker_is_asleep(connection: Connecti
     _call(connection, "'bill'")
     assert ear.heard() == 0
 
-    ask(connection, _worker(asleep=True))
+    ask(connection, _worker(idle=True))
     _call(connection, "'bill'")
     assert ear.heard() == 1
 
 
-@pytest.mark.parametrize("asleep", [True, False])
+@pytest.mark.parametrize("idle", [True, False])
 def test_what_becomes_ready_by_time_loss_or_hand_wakes_sleepers_and_only_them(
-    connection: Connection, ear: Ear, *, asleep: bool
+    connection: Connection, ear: Ear, *, idle: bool
 ) -> None:
     connection.autocommit = True
     taken = ask(connection, running())
@@ -187,19 +187,19 @@ def test_what_becomes_ready_by_time_loss_or_hand_wakes_sleepers_and_only_them(
         control.retry(other),
         queues.resume("default"),
     )
-    ask(connection, _worker(asleep=asleep))
+    ask(connection, _worker(idle=idle))
     ear.heard()
 
     for deed in deeds:
         ask(connection, deed)
-        assert ear.heard() == int(asleep)
+        assert ear.heard() == int(idle)
     assert {one.id for one in ask(connection, taking())} == {taken.id, scheduled, other}
 
 
 def test_one_sleeper_among_the_busy_is_enough(connection: Connection, ear: Ear) -> None:
     connection.autocommit = True
-    ask(connection, _worker(asleep=True))
-    ask(connection, _worker(asleep=False))
+    ask(connection, _worker(idle=True))
+    ask(connection, _worker(idle=False))
     ask(connection, adding(new_job()))
 
     assert ear.heard() == 1
@@ -217,7 +217,7 @@ def test_nobody_is_woken_in_vain(connection: Connection, ear: Ear) -> None:
     """Claims, beats and ends are no reason to look again."""
     connection.autocommit = True
     ask(connection, adding(new_job()))
-    ask(connection, _worker(asleep=True))
+    ask(connection, _worker(idle=True))
     ear.heard()
     (taken,) = ask(connection, taking())
     ask(connection, leases.beat(taken.worker_id, LEASE, now=NOON))

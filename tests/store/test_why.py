@@ -198,7 +198,7 @@ def test_lanes_and_rates_that_make_no_sense_break_nothing(queue: PgQueue) -> Non
 )
 def test_errors_that_are_none_break_nothing(queue: PgQueue, note: Any, errors: str) -> None:
     job = note.enqueue()
-    ask(queue, "update pgqueue.jobs set errors = %s::jsonb, attempts = 3, at_end = 16", errors)
+    ask(queue, "update pgqueue.jobs set errors = %s::jsonb, attempts = 3, flags = 16", errors)
     assert "died with it" in queue.why(job.id).sentence
 
 

@@ -18,7 +18,7 @@ where relnamespace = 'pgqueue'::regnamespace and relkind in ('r', 'i', 'S') orde
 HARMLESS = (
     "insert into pgqueue.queues (name) values ('mail')",
     "select pgqueue.enqueue('a', '{}')",
-    "select nextval('pgqueue.sleepers')",
+    "select nextval('pgqueue.idle_workers')",
     "vacuum pgqueue.edges",
     "analyze pgqueue.nodes",
     "delete from pgqueue.retention",
@@ -42,7 +42,7 @@ CHANGES = (
     "select lo_create(0)",
     "insert into pgqueue.queues (name) values ('mail'); select pg_stat_force_next_flush(), pg_stat_reset()",
     "create temporary table mine (number int)",
-    "alter sequence pgqueue.sleepers increment by 2",
+    "alter sequence pgqueue.idle_workers increment by 2",
     "do $$ begin execute 'alter database ' || quote_ident(current_database()) || ' set work_mem = ''1MB'''; end $$",
     "do $$ begin execute 'alter database ' || quote_ident(current_database()) || ' connection limit 50'; end $$",
 )

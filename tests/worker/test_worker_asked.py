@@ -118,13 +118,13 @@ async def test_a_draining_worker_finishes_what_runs_returns_the_rest_and_claims_
         assert (await queue.database.arun(control.pulse())).workers == 0  # it serves no queue
         said = (await queue.awhy(second.id)).sentence
         assert "of queue 'default' 1 live worker is draining, and no other serves it" in said
-        assert ask(queue, "select asleep from pgqueue.workers") == [(False,)]  # enqueuers do not notify it
+        assert ask(queue, "select idle from pgqueue.workers") == [(False,)]  # enqueuers do not notify it
 
         await queue.workers.aresume(str(worker.id))
         turn.release()
         await ended(queue, second)
         await until(lambda: not status(queue, worker).draining)
-        await until(lambda: ask(queue, "select asleep from pgqueue.workers") == [(True,)])
+        await until(lambda: ask(queue, "select idle from pgqueue.workers") == [(True,)])
 
 
 async def test_claims_that_have_not_started_go_back_from_a_draining_worker(

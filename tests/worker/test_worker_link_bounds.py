@@ -164,7 +164,7 @@ async def test_a_late_timer_does_not_cut_a_connection_whose_answer_has_come(queu
 async def test_a_long_read_may_have_a_longer_deadline(queue: PgQueue) -> None:
     link = WorkerConnection("test", queue.database, bound=0.2)
     with psycopg.connect(queue.database.dsn) as other:
-        other.execute("lock table pgqueue.departed in access exclusive mode")
+        other.execute("lock table pgqueue.lost_workers in access exclusive mode")
         reading = asyncio.create_task(link.run(upkeep.reclaim(), bound=60))
         await asyncio.sleep(0.5)
         assert not reading.done()

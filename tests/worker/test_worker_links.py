@@ -77,7 +77,7 @@ async def test_a_host_that_answers_nothing_leaves_time_for_the_one_that_took_its
     [
         "^with claimant as|^with recursive line|and cancel_requested|workers set",
         "^with done as",
-        "^with clock as|delete from pgqueue|ensure_history_days|insert into pgqueue.departed",
+        "^with clock as|delete from pgqueue|ensure_history_days|insert into pgqueue.lost_workers",
         "^listen",
         ".",
     ],

@@ -13,7 +13,7 @@ from pgqueue.worker.others import OtherWorkers
 from pgqueue.worker.worker import Worker
 
 DEAF = """
-insert into pgqueue.workers (id, lease_until, host, pid, concurrency, version, asleep, looked_at, look_within)
+insert into pgqueue.workers (id, lease_until, host, pid, concurrency, version, idle, looked_at, look_within)
 values (gen_random_uuid(), now() + '1 h'::interval, %s, %s, 1, '0', true, now() - '26 s'::interval, 25)
 """
 

@@ -75,7 +75,7 @@ async def test_a_lock_timeout_is_called_a_refused_statement(queue: PgQueue, log:
     """The log said "database away"."""
     link = WorkerConnection("test", queue.database, settings={"lock_timeout": "20ms"})
     with psycopg.connect(queue.database.dsn) as other:
-        other.execute("lock table pgqueue.departed in access exclusive mode")
+        other.execute("lock table pgqueue.lost_workers in access exclusive mode")
         reclaiming = asyncio.create_task(link.run(upkeep.reclaim()))
         await until(lambda: log.lines)
         other.rollback()
@@ -88,7 +88,7 @@ async def test_a_lock_timeout_is_called_a_refused_statement(queue: PgQueue, log:
 async def test_another_plan_that_succeeds_does_not_end_the_refusal_of_one(queue: PgQueue, log: Log) -> None:
     link = WorkerConnection("test", queue.database, settings={"lock_timeout": "20ms"})
     with psycopg.connect(queue.database.dsn) as other:
-        other.execute("lock table pgqueue.departed in access exclusive mode")
+        other.execute("lock table pgqueue.lost_workers in access exclusive mode")
         reclaiming = asyncio.create_task(link.run(upkeep.reclaim()))
         await until(lambda: log.lines)
         await link.run(upkeep.keep_for(None, None, said_by="test"))

@@ -30,22 +30,22 @@ def note(queue: PgQueue) -> "Task[[], None]":
 
 
 @pytest.fixture
-async def sleeper(queue: PgQueue, note: "Task[[], None]", running: Running) -> AsyncIterator[Worker]:
+async def idle_worker(queue: PgQueue, note: "Task[[], None]", running: Running) -> AsyncIterator[Worker]:
     """A worker that sleeps, and will not look by itself."""
     async with running(queue, poll=FOR_EVER, sweep=FOR_EVER, lease=FOR_EVER) as worker:
-        await asleep(queue, note, worker)
+        await is_idle(queue, note, worker)
         yield worker
 
 
-async def asleep(queue: PgQueue, note: "Task[[], None]", worker: Worker) -> None:
-    """Wait until the worker listens: it has run a job, it listens, it waits, and it is on the list of sleepers.
+async def is_idle(queue: PgQueue, note: "Task[[], None]", worker: Worker) -> None:
+    """Wait until the worker listens: it has run a job, it listens, it waits, and it is idle.
 
     A busy worker waits, too, for some milliseconds. It is not on the list then, so that is asked last.
     """
     await ended(queue, note.enqueue())
     listening = "select 1 from pg_stat_activity where datname = current_database() and query like 'listen%%' and state = 'idle'"
     await until(lambda: ask(queue, listening))
-    await until(lambda: worker.inspect().waits and ask(queue, "select 1 from pgqueue.workers where asleep"))
+    await until(lambda: worker.inspect().waits and ask(queue, "select 1 from pgqueue.workers where idle"))
 
 
 def states(jobs: list[Job]) -> list[JobState]:
@@ -56,17 +56,17 @@ def states(jobs: list[Job]) -> list[JobState]:
 @contextmanager
 def unheard(queue: PgQueue) -> Iterator[None]:
     """Enqueue without a notification, so that only a later one can come."""
-    ask(queue, "update pgqueue.workers set asleep = false")
+    ask(queue, "update pgqueue.workers set idle = false")
     yield
-    ask(queue, "update pgqueue.workers set asleep = true")
+    ask(queue, "update pgqueue.workers set idle = true")
 
 
-@pytest.mark.usefixtures("sleeper")
+@pytest.mark.usefixtures("idle_worker")
 async def test_an_enqueue_wakes_it(queue: PgQueue, note: "Task[[], None]") -> None:
     assert states(await ended(queue, note.enqueue())) == [JobState.SUCCEEDED]
 
 
-@pytest.mark.usefixtures("sleeper")
+@pytest.mark.usefixtures("idle_worker")
 async def test_an_enqueue_on_a_users_connection_wakes_it_at_the_commit(
     queue: PgQueue, note: "Task[[], None]", connection: psycopg.Connection[Any]
 ) -> None:
@@ -75,20 +75,20 @@ async def test_an_enqueue_on_a_users_connection_wakes_it_at_the_commit(
     assert states(await ended(queue, job)) == [JobState.SUCCEEDED]
 
 
-@pytest.mark.usefixtures("sleeper")
+@pytest.mark.usefixtures("idle_worker")
 async def test_enqueue_many_wakes_it(queue: PgQueue, note: "Task[[], None]") -> None:
     jobs = queue.enqueue_many([note.call(), note.call()])
     assert states(await ended(queue, *jobs)) == [JobState.SUCCEEDED] * 2
 
 
-@pytest.mark.usefixtures("sleeper")
+@pytest.mark.usefixtures("idle_worker")
 async def test_the_sql_function_wakes_it(queue: PgQueue) -> None:
     ((job_id,),) = ask(queue, "select pgqueue.enqueue('note')")
     await until(lambda: queue.job(job_id).state.ended)
     assert queue.job(job_id).state is JobState.SUCCEEDED
 
 
-@pytest.mark.usefixtures("sleeper")
+@pytest.mark.usefixtures("idle_worker")
 async def test_a_promotion_elsewhere_wakes_it(queue: PgQueue, note: "Task[[], None]") -> None:
     with unheard(queue):
         job = note.using(delay=timedelta(hours=1)).enqueue()
@@ -97,9 +97,9 @@ async def test_a_promotion_elsewhere_wakes_it(queue: PgQueue, note: "Task[[], No
     await ended(queue, job)
 
 
-@pytest.mark.usefixtures("sleeper")
+@pytest.mark.usefixtures("idle_worker")
 async def test_a_reclaim_elsewhere_wakes_it(queue: PgQueue) -> None:
-    statement = """with lost as (insert into pgqueue.departed values (gen_random_uuid()) returning worker_id)
+    statement = """with lost as (insert into pgqueue.lost_workers values (gen_random_uuid()) returning worker_id)
                    insert into pgqueue.jobs (task, status, worker_id, attempts)
                    select 'note', 'running', worker_id, 1 from lost returning id"""
     with unheard(queue):
@@ -109,7 +109,7 @@ async def test_a_reclaim_elsewhere_wakes_it(queue: PgQueue) -> None:
     assert (queue.job(job_id).state, queue.job(job_id).attempts) == (JobState.SUCCEEDED, 2)
 
 
-@pytest.mark.usefixtures("sleeper")
+@pytest.mark.usefixtures("idle_worker")
 async def test_a_retry_wakes_it(queue: PgQueue, note: "Task[[], None]") -> None:
     with unheard(queue):
         later = note.using(delay=timedelta(hours=1)).enqueue()
@@ -117,7 +117,7 @@ async def test_a_retry_wakes_it(queue: PgQueue, note: "Task[[], None]") -> None:
     await ended(queue, later)
 
 
-@pytest.mark.usefixtures("sleeper")
+@pytest.mark.usefixtures("idle_worker")
 async def test_a_retry_of_a_dead_job_wakes_it(queue: PgQueue) -> None:
     mended = asyncio.Event()
 
@@ -133,7 +133,7 @@ async def test_a_retry_of_a_dead_job_wakes_it(queue: PgQueue) -> None:
     await until(lambda: job.status() is JobState.SUCCEEDED)
 
 
-@pytest.mark.usefixtures("sleeper")
+@pytest.mark.usefixtures("idle_worker")
 async def test_resuming_a_queue_wakes_it(queue: PgQueue, note: "Task[[], None]") -> None:
     queue.pause("mail")
     with unheard(queue):
@@ -142,7 +142,7 @@ async def test_resuming_a_queue_wakes_it(queue: PgQueue, note: "Task[[], None]")
     assert states(await ended(queue, job)) == [JobState.SUCCEEDED]
 
 
-@pytest.mark.usefixtures("sleeper")
+@pytest.mark.usefixtures("idle_worker")
 async def test_a_job_rescheduled_to_now_wakes_it(
     queue: PgQueue, note: "Task[[], None]", connection: psycopg.Connection[Any]
 ) -> None:
@@ -170,8 +170,8 @@ async def test_a_lost_notification_costs_one_poll(
     queue: PgQueue, note: "Task[[], None]", running: Running
 ) -> None:
     async with running(queue, poll=timedelta(seconds=0.3)) as worker:
-        await asleep(queue, note, worker)
-        ask(queue, "update pgqueue.workers set asleep = false")  # so that no worker is notified
+        await is_idle(queue, note, worker)
+        ask(queue, "update pgqueue.workers set idle = false")  # so that no worker is notified
         assert states(await ended(queue, note.enqueue())) == [JobState.SUCCEEDED]
 
 
@@ -204,9 +204,9 @@ async def test_busy_workers_are_not_notified(queue: PgQueue, running: Running) -
 
     queue.enqueue_many(again.call() for _ in range(50))
     async with running(queue, concurrency=5):
-        await until(lambda: ask(queue, "select 1 from pgqueue.workers where not asleep"))
+        await until(lambda: ask(queue, "select 1 from pgqueue.workers where not idle"))
         await until(lambda: ask(queue, "select count(*) > 200 from pgqueue.job_history") == [(True,)])
-        assert ask(queue, "select asleep from pgqueue.workers") == [(False,)]
+        assert ask(queue, "select idle from pgqueue.workers") == [(False,)]
         over.set()
-        await until(lambda: ask(queue, "select 1 from pgqueue.workers where asleep"))
+        await until(lambda: ask(queue, "select 1 from pgqueue.workers where idle"))
         await until(lambda: ask(queue, "select count(*) from pgqueue.jobs") == [(0,)])

@@ -80,7 +80,7 @@ class Migration(migrations.Migration):
                 ("lease_until", models.DateTimeField()),
                 ("pid", models.IntegerField(verbose_name="process")),
                 ("concurrency", models.IntegerField()),
-                ("asleep", models.BooleanField()),
+                ("idle", models.BooleanField()),
                 ("host", models.TextField()),
                 ("version", models.TextField()),
                 ("queues", ArrayField(base_field=models.TextField(), null=True)),

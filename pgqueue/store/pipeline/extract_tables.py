@@ -56,7 +56,7 @@ KINDS: Mapping[Type, Kind] = {
     Type.JSONB: Kind.JSON,
     Type.TIMESTAMP: Kind.TIMESTAMP,
 }
-NOT_READ = {"unknown_since", "at_end", "expires_at", "lane", "cost", "in_lane", "place_at"}
+NOT_READ = {"unknown_since", "flags", "expires_at", "lane", "cost", "in_lane", "place_at"}
 
 
 def _kinds(described: columns.Columns, **renamed: str) -> dict[str, Kind]:

@@ -3,7 +3,7 @@
 -- locks: the ended rows
 -- run by: worker completer, Context.transaction, take
 -- why: it does what end does and no more than most batches need, which takes a fifth less of the server. Long arguments are
---      not copied to the history: to write them a third time costs more than all else; those of a flow's job (at_end & 2)
+--      not copied to the history: to write them a third time costs more than all else; those of a flow's job (flags & 2)
 --      are, and so is its row, so that the flow can be retried
 with done as (
     delete from pgqueue.jobs
@@ -16,12 +16,12 @@ kept as (
                                      attempts, max_attempts, outcome, queue, task, unique_key, args, errors, result, meta, region)
     select id, run_at, created_at, clock.now - pg_catalog.make_interval(secs => (%(seconds)s::float8[])[place]), clock.now,
            worker_id, collisions, priority, attempts, max_attempts, 'succeeded', queue, task, unique_key,
-           case when pg_catalog.pg_column_size(args) <= (select pgqueue.history_args()) or at_end & 2 = 2 then args
+           case when pg_catalog.pg_column_size(args) <= (select pgqueue.history_args()) or flags & 2 = 2 then args
                 else pg_catalog.json_build_object('$not_kept', pg_catalog.pg_column_size(args)) end,
            case when (%(errors)s::text[])[place] is null then errors  -- else why the result is not kept
                 else pgqueue.with_error(errors, (%(errors)s::text[])[place]::jsonb, clock.now) end,
            (%(results)s::text[])[place]::jsonb, meta, region
     from done, (select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now) as clock
-    where (%(keep)s::boolean and queue <> all((select pgqueue.unkept_queues())::text[])) or at_end & 2 = 2
+    where (%(keep)s::boolean and queue <> all((select pgqueue.unkept_queues())::text[])) or flags & 2 = 2
 )
-select id, at_end from done
+select id, flags from done

@@ -6,7 +6,7 @@
 --      one, the planner may start from the jobs, when its statistics say that there are none, and then every entry of a job
 --      that is gone is read, a second and more while a snapshot is held open elsewhere; ids are given in order, so
 --      width_bucket finds what belongs to each by halving. Without a worker, only waiting jobs are ended. Where a dead job
---      has the id already, this one is kept under a new id, and its last error names its old id. Of a flow's job (at_end & 2)
+--      has the id already, this one is kept under a new id, and its last error names its old id. Of a flow's job (flags & 2)
 --      the row and all arguments are kept, so that the flow can be retried. The attempt of a claim that expired was not started
 with done as (
     delete from pgqueue.jobs
@@ -29,26 +29,26 @@ kept as (
                                      attempts, max_attempts, outcome, queue, task, unique_key, args, errors, result, meta, region)
     select id, run_at, created_at, coalesce(started_at, claimed_at), now, %(worker)s::uuid, collisions, priority,
            attempts, max_attempts, outcome, queue, task, unique_key,
-           case when outcome = 'cancelled' or at_end & 2 = 2
+           case when outcome = 'cancelled' or flags & 2 = 2
                      or pg_catalog.pg_column_size(args) <= (select pgqueue.history_args()) then args
                 else pg_catalog.json_build_object('$not_kept', pg_catalog.pg_column_size(args)) end,
            case when error is null then errors else pgqueue.with_error(errors, error, now) end,
            (%(results)s::text[])[place]::jsonb, meta, region
     from judged
     where outcome = 'cancelled' or (outcome = 'succeeded'
-              and ((%(keep)s::boolean and queue <> all((select pgqueue.unkept_queues())::text[])) or at_end & 2 = 2))
+              and ((%(keep)s::boolean and queue <> all((select pgqueue.unkept_queues())::text[])) or flags & 2 = 2))
 ),
 dead as (
     insert into pgqueue.dead_jobs (id, run_at, created_at, started_at, died_at, worker_id, collisions, priority,
-                                   attempts, max_attempts, reason, queue, task, unique_key, args, errors, meta, at_end, lane, cost)
+                                   attempts, max_attempts, reason, queue, task, unique_key, args, errors, meta, flags, lane, cost)
     select case when taken then pgqueue.free_id() else id end, run_at, created_at, started_at, now, %(worker)s::uuid,
            collisions, priority, attempts - case when (%(reasons)s::text[])[place] = 'expired' and %(worker)s::uuid is not null
                                             then 1 else 0 end, max_attempts, (%(reasons)s::text[])[place], queue, task, unique_key,
            pgqueue.as_jsonb(args),
            pgqueue.with_error(errors, error || case when taken then pg_catalog.jsonb_build_object('former_id', id)
-                                                    else '{}' end, now), meta, at_end, lane, cost
+                                                    else '{}' end, now), meta, flags, lane, cost
     from judged
     cross join lateral (select exists (select from pgqueue.dead_jobs as other where other.id = judged.id) as taken) as found
     where outcome = 'dead'
 )
-select id, outcome, at_end from judged
+select id, outcome, flags from judged
