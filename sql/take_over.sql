@@ -1,5 +1,5 @@
 -- take_over: lock running jobs of these workers, for the caller to end in this transaction; return their claims.
--- index: jobs_pkey, notes_pkey, departed_pkey
+-- index: jobs_pkey, notes_pkey, lost_workers_pkey
 -- locks: the returned rows; rows that others hold locked are skipped
 -- run by: worker upkeep, take
 -- why: the arguments are left out, and times are held within what Python can read: nothing in a row may keep the others

@@ -222,7 +222,7 @@ def test_promotion_goes_on_while_whole_batches_move_and_wakes_once() -> None:
     assert names == ["poll"] * 3 + ["wake"]
 
 
-def test_the_jobs_are_read_through_only_when_a_worker_has_departed() -> None:
+def test_the_jobs_are_read_through_only_when_a_worker_is_lost() -> None:
     assert _told(upkeep.reclaim(), [], [])[1] == ["expire_workers", "lost_workers"]
     assert _told(upkeep.reclaim(), [], GONE, [], [], [])[1] == [
         "expire_workers",
