@@ -12,7 +12,7 @@ create domain pgqueue.arguments as json check (
 );
 
 -- The tables take rows that are out of bounds; the function pgqueue.enqueue and Python are the doors, and what reads the rows
--- bears them. A check costs every insert 10 µs, and looking into 1 kB of arguments 7 µs. See ADR 25.
+-- bears them. A check costs every insert 10 µs, and looking into 1 kB of arguments 7 µs. See ADR 16.
 
 -- callers: worker, operator
 create function pgqueue.arguments_fit(args json) returns boolean language plpgsql immutable parallel safe
