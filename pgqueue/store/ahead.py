@@ -13,11 +13,11 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from pgqueue.errors import ConfigurationError, DatabaseError
 from pgqueue.store.catalogue import in_schema
+from pgqueue.store.shipped import shipped
 
 if TYPE_CHECKING:
     import psycopg
@@ -76,7 +76,7 @@ def _missing(driver: "psycopg.Connection[Any]", schema: str, newest: str) -> lis
 
 def _script(revision: str, schema: str) -> list[str]:
     """The statements of a revision's file, without comments; none where it has no such file."""
-    file = files("pgqueue.sql").joinpath("schema", f"{revision}_large.up.sql")
+    file = shipped("sql").joinpath("schema", f"{revision}_large.up.sql")
     if not file.is_file():
         return []
     lines = (line for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("--"))
