@@ -113,6 +113,10 @@ async def database(cutter: Cutter) -> AsyncIterator[Database]:
     database.close()
 
 
+def _give_up() -> None:
+    raise psycopg.Rollback
+
+
 async def _write(connection: Any) -> None:
     done = connection.execute(WRITE)
     if not isinstance(connection, psycopg.Connection):
@@ -157,7 +161,7 @@ async def test_a_savepoint_that_cannot_be_rolled_back_does_not_end_the_transacti
         async with _entered(block(database)) as connection:
             async with _entered(connection.transaction()):
                 await _write(connection)
-                raise psycopg.Rollback
+                _give_up()
             await _write(connection)
 
     await tell_the_truth(cutter, act, done, commits=True)
