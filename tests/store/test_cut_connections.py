@@ -152,11 +152,6 @@ async def test_a_block_that_is_rolled_back_ends_quietly_or_raises(
 async def test_a_savepoint_that_cannot_be_rolled_back_does_not_end_the_transaction_quietly(
     block: Block, database: Database, cutter: Cutter, done: Callable[[], int]
 ) -> None:
-    if block in {_of_a_test, _of_a_test_awaited}:
-        pytest.skip(
-            "its connection is the user's: psycopg's own savepoint lets a Rollback out, and the block ends with an error"
-        )
-
     async def act() -> None:
         async with _entered(block(database)) as connection:
             async with _entered(connection.transaction()):
