@@ -12,7 +12,7 @@ SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
 # The tests start some 300 Python processes; without compiled modules each needs 0.15 s of CPU more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-pipeline test beside check unit unit-oldest mutants model chaos bench-grow bench-soak bench-pipeline archive format pictures sbom audit clean
+.PHONY: demo demo-pipeline test beside check unit unit-oldest test-pythons mutants model chaos bench-grow bench-soak bench-pipeline archive format pictures sbom audit clean
 
 demo: $(VENV)/demo
 	@$(BIN)/pgqueue demo
@@ -48,6 +48,22 @@ unit: $(VENV)/installed | pgbouncer java chromium tmux promtool faketime
 unit-oldest: $(VENV)/installed | debian-postgresql
 	PGQUEUE_TEST_DSN= PGQUEUE_TEST_SERVER=debian nice -n 5 $(BIN)/pytest -q $(call PARALLEL,$(OLDEST_PROCESSES)) \
 	    tests/store tests/promises tests/worker
+
+# The core suite on each Python of these that is installed, as python3.X on the PATH or under pyenv, each in a venv of its own.
+PYTHONS ?= 3.11 3.12 3.13 3.14
+CORE = tests/values tests/app tests/store tests/worker tests/promises
+test-pythons:
+	@$(MAKE) --no-print-directory --keep-going $(PYTHONS:%=test-python-%)
+
+# A Python that pyenv has and does not choose is on the PATH, too, and does not start.
+test-python-%:
+	@for python in "$$(command -v python$*)" $$(ls -d $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$*.*/bin/python 2>/dev/null); do \
+	    if "$$python" -c '' 2>/dev/null; then found=$$python; break; fi; done; \
+	test -n "$$found" || { echo "Python $*: not installed"; exit 0; }; \
+	$(MAKE) -s --no-print-directory VENV=.venv-$* PYTHON="$$found" .venv-$*/installed || exit 1; \
+	if .venv-$*/bin/pytest -q $(call PARALLEL,$(PROCESSES)) $(CORE) >.venv-$*/core.log 2>&1; \
+	then echo "Python $*: $$(tail -1 .venv-$*/core.log)"; \
+	else cat .venv-$*/core.log; echo "Python $*: failed"; exit 1; fi
 
 # Breaks the code in each of some 40 ways: the model or the history has to catch each.
 mutants: $(VENV)/installed
@@ -159,4 +175,4 @@ java:
 	    $(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq openjdk-17-jre-headless >/dev/null; }
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-* build dist *.egg-info .mypy_cache .ruff_cache

@@ -124,8 +124,9 @@ class Heartbeat:
             return
         try:
             self._on_cancel(self._answer(leases.cancel_requests(self._worker, held)))
-            if reports := self._board.take():
-                self._answer(notes.report(reports))
+            with self._board.writing() as reports:
+                if reports:
+                    self._answer(notes.report(reports))
         except (psycopg.Error, PgQueueError) as error:
             self._give_up_connection("a take could not ask which of its jobs are to be cancelled", error)
 

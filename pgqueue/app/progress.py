@@ -6,6 +6,9 @@ time, about once a second, in one statement: a worker's upkeep, or a take's hear
 
 import logging
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,6 +23,16 @@ from pgqueue.values.readable import UNREADABLE
 log = logging.getLogger("pgqueue.task")
 
 
+TRIES = 10
+"""How often a report is tried to be written."""
+
+
+class _Kept(NamedTuple):
+    claim: Claim
+    report: Report
+    tries: int = 1
+
+
 class Board:
     """The reports of one worker or take that are not written yet. Safe to use from any thread."""
 
@@ -30,21 +43,36 @@ class Board:
             codec: encodes messages.
         """
         self._codec = codec
-        self._newest: dict[int, tuple[Claim, Report]] = {}
+        self._newest: dict[int, _Kept] = {}
         self._lock = threading.Lock()
 
     def put(self, claim: Claim, report: Report) -> None:
         """Keep a report in place of the job's former one."""
         with self._lock:
-            self._newest[claim.id] = claim, report
+            self._newest[claim.id] = _Kept(claim, report)
 
     def take(self) -> list[Reported]:
         """All reports, as they are to be written; none is left."""
-        if not self._newest:
-            return []
+        with self.writing() as reports:
+            return reports
+
+    @contextmanager
+    def writing(self) -> Iterator[list[Reported]]:
+        """All reports, to be written within the block. After an error they are kept for another try, unless a newer one has come.
+
+        Each is tried ``TRIES`` times at most: one that the database never takes must not hold back those of other jobs.
+        """
         with self._lock:
-            newest, self._newest = self._newest, {}
-        return [self._stored(claim, report) for claim, report in newest.values()]
+            taken, self._newest = self._newest, {}
+        try:
+            yield [self._stored(one.claim, one.report) for one in taken.values()]
+        except BaseException:
+            with self._lock:
+                again = {
+                    job: one._replace(tries=one.tries + 1) for job, one in taken.items() if one.tries < TRIES
+                }
+                self._newest = again | self._newest
+            raise
 
     def _stored(self, claim: Claim, report: Report) -> Reported:
         try:

@@ -141,8 +141,7 @@ class Enqueuer:
 
     def _connected(self) -> psycopg.Connection[Any]:
         if self._connection is None or self._connection.closed:
-            options = tasks.queue.database.connect_options(self._dsn)
-            self._connection = psycopg.connect(self._dsn, **options)
+            self._connection = tasks.queue.database.connect(self._dsn)
         return self._connection
 
     def _disconnect(self) -> None:

@@ -136,8 +136,8 @@ async def _report(executor: Alone) -> None:
 
 
 async def _write_reports(executor: Alone) -> None:
-    if reports := executor.board.take():
-        with contextlib.suppress(Exception):  # progress is for people: the attempt goes on
+    with contextlib.suppress(Exception), executor.board.writing() as reports:
+        if reports:  # progress is for people: the attempt goes on after an error
             await executor.database.arun(notes.report(reports))
 
 

@@ -6,7 +6,7 @@ statements on Django's connection are Django's (``django.db.OperationalError``),
 """
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import psycopg
@@ -17,11 +17,12 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.connection import ConnectionDoesNotExist
 from psycopg.conninfo import make_conninfo
 
-from pgqueue.errors import ConfigurationError, ConnectionFailed
+from pgqueue.errors import ConfigurationError, ConnectionFailed, DatabaseError
 from pgqueue.store.connection import BEGIN
 from pgqueue.store.database import Database
 from pgqueue.store.drivers import psycopg_connection
 from pgqueue.store.plan import Plan
+from pgqueue.store.transactions import NOT_ROLLED_BACK
 
 T = TypeVar("T")
 
@@ -110,13 +111,29 @@ class DjangoDatabase(Database):
         """Django's own transaction, which the ORM uses, too; a :class:`psycopg.Rollback` rolls it back without an error.
 
         Raises:
+            DatabaseError: Django rolls it back although the block ended without an error: an ``atomic()`` within it failed.
+            django.db.OperationalError: the connection was lost; also in place of a Rollback.
             RuntimeError: it is within another ``atomic()`` block, which could roll back the job's completion unnoticed.
         """
-        with suppress(psycopg.Rollback), transaction.atomic(using=self.alias, durable=True):
-            connection = psycopg_connection(connections[self.alias])
-            # Django sends BEGIN with the first statement. If a psycopg block sent it, that block would commit.
-            connection.execute(BEGIN)
-            yield connection
+        try:
+            with transaction.atomic(using=self.alias, durable=True):
+                connection = psycopg_connection(connections[self.alias])
+                # Django sends BEGIN with the first statement. If a psycopg block sent it, that block would commit.
+                connection.execute(BEGIN)
+                yield connection
+                self._require_commit()
+        except psycopg.Rollback as error:
+            if connection.closed:
+                raise OperationalError(NOT_ROLLED_BACK) from error
+            if error.transaction is not None:
+                raise
+
+    def _require_commit(self) -> None:
+        if transaction.get_rollback(using=self.alias):
+            raise DatabaseError(
+                "Django rolls back the whole of ctx.transaction(), because an atomic() block within it failed or called "
+                "set_rollback(True): let its error leave the block, or raise psycopg.Rollback"
+            )
 
     def _remade(self, dsn: str | None, **options: Any) -> Database:  # noqa: ANN401 - Database's own
         return (

@@ -22,6 +22,7 @@ from psycopg.conninfo import conninfo_to_dict
 from pgqueue.errors import ConfigurationError, DatabaseError
 from pgqueue.store.connection import BEGIN
 from pgqueue.store.database import Database
+from pgqueue.store.transactions import NOT_ROLLED_BACK
 
 if TYPE_CHECKING:
     from sqlalchemy import Dialect, Engine
@@ -129,7 +130,11 @@ def _transaction_of(session: "Session") -> Iterator[psycopg.Connection[Any]]:
             session.commit()
         except BaseException as error:
             _undo(session, connection)
-            if not isinstance(error, psycopg.Rollback) or error.transaction is not None:
+            if not isinstance(error, psycopg.Rollback):
+                raise
+            if connection.closed:
+                raise psycopg.OperationalError(NOT_ROLLED_BACK) from error
+            if error.transaction is not None:
                 raise
 
 

@@ -5,6 +5,7 @@ other queue pickled or tagged with its type, and pgqueue stores as plain JSON: a
 annotation would arrive as a string.
 """
 
+import copy
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -52,7 +53,7 @@ def require_faithful(
 
     Args:
         queue: the job's queue.
-        task: the task to enqueue.
+        task: the task to enqueue, which ``using()`` made for this one call.
         args: positional arguments.
         kwargs: keyword arguments.
 
@@ -61,6 +62,7 @@ def require_faithful(
         PayloadTooLarge: their JSON form is over the queue's limit.
     """
     injected = object()
+    task.signature = copy.copy(task.signature)  # the registered task's own, which goes on to warn
     task.signature.watch = None  # its warnings are errors here
     data = task.signature.encode(args, kwargs, limit=queue.max_payload)
     seen_args, seen_kwargs = task.signature.decode(data, injected)

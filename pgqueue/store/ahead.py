@@ -13,11 +13,11 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from pgqueue.errors import ConfigurationError, DatabaseError
 from pgqueue.store.catalogue import in_schema
+from pgqueue.store.shipped import shipped
 
 if TYPE_CHECKING:
     import psycopg
@@ -79,7 +79,7 @@ def _script(revision: str, schema: str) -> list[str]:
     """The statements of a revision's file, without comments; none where it has no such file."""
     texts = [
         file.read_text(encoding="utf-8")
-        for file in files("pgqueue.sql").joinpath("schema").iterdir()
+        for file in shipped("sql").joinpath("schema").iterdir()
         if file.name.startswith(f"{revision}_") and file.name.endswith(FILE)
     ]
     lines = (line for text in texts for line in text.splitlines() if not line.startswith("--"))

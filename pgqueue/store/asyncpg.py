@@ -9,7 +9,7 @@ back is of types that asyncpg and psycopg read in the same way; JSON, which they
 import asyncio
 import re
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple, Protocol
@@ -96,7 +96,10 @@ class Asyncpg:
         try:
             yield
         except (Exception, asyncio.CancelledError):
-            await self._connection.execute(f"rollback to {SAVEPOINT}; release {SAVEPOINT}")
+            with suppress(
+                Exception
+            ):  # the connection may be lost; what ended the block is what the caller has to know
+                await self._connection.execute(f"rollback to {SAVEPOINT}; release {SAVEPOINT}")
             raise
         await self._connection.execute(f"release {SAVEPOINT}")
 

@@ -7,9 +7,9 @@ for, since most processes need none of them.
 
 from collections.abc import Iterator
 from functools import cache
-from importlib.resources import files
 
 from pgqueue.store.schema_names import check_schema
+from pgqueue.store.shipped import shipped
 
 WRITTEN_FOR = "pgqueue."
 MIGRATE_HINT = "run `pgqueue migrate`"
@@ -97,7 +97,7 @@ class _Texts(dict[str, bytes]):
 
 @cache
 def _written(folder: str) -> dict[str, str]:
-    where = files("pgqueue.sql").joinpath(folder) if folder else files("pgqueue.sql")
+    where = shipped("sql").joinpath(folder) if folder else shipped("sql")
     prefix = f"{folder}/" if folder else ""
     return {
         prefix + file.name.removesuffix(".sql"): _body(file.read_text(encoding="utf-8"))

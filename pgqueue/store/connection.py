@@ -18,6 +18,7 @@ from psycopg.types.string import TextBinaryLoader
 from pgqueue.errors import SchemaMissing
 from pgqueue.store.catalogue import Catalogue
 from pgqueue.store.plan import Copy, Row, Step
+from pgqueue.store.transactions import achecked, checked
 
 T = TypeVar("T")
 NOT_THERE = (
@@ -66,7 +67,7 @@ class Blocking:
         """The steps within are done all or none: in a transaction, or in a savepoint of the user's."""
         if _is_to_begin(self._connection):
             self._connection.execute(BEGIN)
-        with self._connection.transaction():
+        with checked(self._connection.transaction()):
             yield
 
     def _rows(self) -> Sequence[Row]:
@@ -96,6 +97,16 @@ class OwnConnection(psycopg.Connection[Any]):
     ) -> Self:
         """Connect as psycopg does, or take one of the connections that were made before: a pool's first one was."""
         return _popped(made) or super().connect(conninfo, **options)
+
+    @contextmanager
+    def transaction(
+        self,
+        savepoint_name: str | None = None,
+        force_rollback: bool = False,  # noqa: FBT001, FBT002 - psycopg's signature
+    ) -> Iterator[psycopg.Transaction]:
+        """A block of psycopg's, which raises an error wherever the connection is lost."""
+        with checked(super().transaction(savepoint_name, force_rollback)) as block:
+            yield block
 
     def is_cut_off(self) -> bool:
         """Whether the server has sent something since the last statement: then it has closed this idle connection.
@@ -165,7 +176,7 @@ class Awaiting:
         """The steps within are done all or none: in a transaction, or in a savepoint of the user's."""
         if _is_to_begin(self._connection):
             await self._connection.execute(BEGIN)
-        async with self._connection.transaction():
+        async with achecked(self._connection.transaction()):
             yield
 
     async def _rows(self) -> Sequence[Row]:
@@ -195,6 +206,16 @@ class OwnAsyncConnection(psycopg.AsyncConnection[Any]):
     ) -> Self:
         """As :meth:`OwnConnection.connect`, awaited."""
         return _popped(made) or await super().connect(conninfo, **options)
+
+    @asynccontextmanager
+    async def transaction(
+        self,
+        savepoint_name: str | None = None,
+        force_rollback: bool = False,  # noqa: FBT001, FBT002 - psycopg's signature
+    ) -> AsyncIterator[psycopg.AsyncTransaction]:
+        """As :meth:`OwnConnection.transaction`, awaited."""
+        async with achecked(super().transaction(savepoint_name, force_rollback)) as block:
+            yield block
 
     def is_cut_off(self) -> bool:
         """Whether the server has closed this idle connection; see :meth:`OwnConnection.is_cut_off`."""

@@ -203,9 +203,12 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[psycopg.Connection[Any]]:
-        """A transaction on a blocking connection from the pool; a :class:`psycopg.Rollback` ends it quietly.
+        """A transaction on a blocking connection from the pool; a :class:`psycopg.Rollback` ends it without an error.
 
         What the block sets for the session (``set search_path``, a role, a row factory) ends with it.
+
+        Raises:
+            psycopg.OperationalError: the connection was lost; also in place of a Rollback, which then was not needed.
         """
         with self.pooled() as connection:
             try:

@@ -11,7 +11,6 @@ SQLAlchemy and Alembic are imported only for a migration; workers never load the
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -20,6 +19,7 @@ from pgqueue.store import ahead
 from pgqueue.store.catalogue import MIGRATE_HINT, catalogue_of, in_schema
 from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.schema_names import check_schema
+from pgqueue.store.shipped import shipped
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -188,7 +188,7 @@ def migrate(dsn: str, *, schema: str = "pgqueue", revision: str = "head") -> Non
 
 def statements(name: str, schema: str) -> str:
     """The text of a file of ``sql/schema``, for a schema."""
-    text = files("pgqueue.sql").joinpath("schema", f"{name}.sql").read_text(encoding="utf-8")
+    text = shipped("sql").joinpath("schema", f"{name}.sql").read_text(encoding="utf-8")
     return in_schema(text, schema)
 
 
@@ -231,7 +231,7 @@ def _config(schema: str, connection: Any) -> "Config":  # noqa: ANN401 - SQLAlch
     from alembic.config import Config  # noqa: PLC0415 - only migrations need it
 
     config = Config()
-    config.set_main_option("script_location", str(Path(str(files("pgqueue.migrations")))).replace("%", "%%"))
+    config.set_main_option("script_location", str(Path(str(shipped("migrations")))).replace("%", "%%"))
     config.attributes["connection"] = connection
     config.attributes["schema"] = catalogue_of(schema).schema
     return config

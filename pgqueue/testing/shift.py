@@ -99,8 +99,7 @@ class Shift:
     def sort(self, found: Found) -> bool:
         """Take a claim to run next or with those of its batch, or as another one; False: there was none."""
         self._lanes.claimed()
-        self.executor.timeouts.clear()
-        self.executor.timeouts.update(found.timeouts)
+        self.executor.timeouts = found.timeouts
         claim = found.claim
         if claim is None:
             return False

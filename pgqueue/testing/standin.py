@@ -12,6 +12,7 @@ from pgqueue.store.database import Database
 from pgqueue.store.drivers import is_blocking, psycopg_async_connection, psycopg_connection
 from pgqueue.store.joining import OWN_CONNECTION
 from pgqueue.store.plan import Plan
+from pgqueue.store.transactions import achecked, checked
 from pgqueue.testing.clock import Clock
 
 T = TypeVar("T")
@@ -71,7 +72,7 @@ class StandIn:
                 yield own
         else:
             joined = psycopg_connection(self._connection)
-            with joined.transaction():
+            with checked(joined.transaction()):
                 yield joined
 
     @asynccontextmanager
@@ -82,7 +83,7 @@ class StandIn:
                 yield own
         else:
             joined = await psycopg_async_connection(self._connection)
-            async with joined.transaction():
+            async with achecked(joined.transaction()):
                 yield joined
 
     def _dated(self, plan: Plan[T]) -> Plan[T]:

@@ -10,7 +10,7 @@ import concurrent.futures
 import inspect
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any
@@ -100,7 +100,8 @@ class Executor:
         self._app = app
         self.observers = observers or Observers()
         self._warned_at: dict[str, float] = {}
-        self.timeouts: dict[str, timedelta] = {}  # of queues, as the last poll found them
+        # Of queues, as the last poll found them. Threads read it, so it is replaced and never changed.
+        self.timeouts: Mapping[str, timedelta] = {}
 
     def returns_value(self, claim: Claim) -> bool:
         """Whether a claim's task says that it returns something."""

@@ -104,14 +104,23 @@ class Heartbeat:
         self.id = uuid4()
 
     async def start(self) -> None:
-        """Start the thread, and register this worker."""
+        """Start the thread, and register this worker.
+
+        Raises:
+            OSError: the thread could make no event loop; the process may have too many files open.
+        """
         started: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._ended: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._caller = asyncio.get_running_loop()
         thread = threading.Thread(target=self._live, args=(started,), name="pgqueue-heartbeat", daemon=True)
         thread.start()
         self._thread = thread
-        await asyncio.wrap_future(started)
+        try:
+            await asyncio.wrap_future(started)
+        except OSError:
+            thread.join()
+            self._thread = None
+            raise
         await self.do(self.register)
 
     async def stop(self) -> None:
@@ -221,7 +230,12 @@ class Heartbeat:
 
     def _live(self, started: "concurrent.futures.Future[None]") -> None:
         try:
-            asyncio.run(self._serve(started))
+            with asyncio.Runner() as runner:  # makes the loop, which takes file descriptors
+                runner.run(self._serve(started))
+        except OSError as error:
+            if started.done():
+                raise
+            started.set_exception(error)
         finally:
             self._ended.set_result(None)
 

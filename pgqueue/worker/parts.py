@@ -104,7 +104,9 @@ class Parts:
         measures = Measures() if options.series else None
         if measures is not None:
             observers.add(measures)
-        executor = Executor(queue, unknown_after=options.unknown_after, observers=observers, app=options.app)
+        executor = self.executor = Executor(
+            queue, unknown_after=options.unknown_after, observers=observers, app=options.app
+        )
         self.database = executor.database
         self.hooks = queue.hooks
         self.connections = connections = Connections(self.database, lease=options.lease)
@@ -163,9 +165,8 @@ class Parts:
             reconciler=self.reconciler,
             queues=queues,
             lanes=lanes,
-            timeouts=executor.timeouts,
+            executor=executor,
             slots=slots,
-            board=executor.board,
             observers=observers,
             series=series,
             signals=signals,

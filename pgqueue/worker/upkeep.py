@@ -14,7 +14,6 @@ from functools import partial
 import psycopg
 
 from pgqueue.app.observer import Observers
-from pgqueue.app.progress import Board
 from pgqueue.errors import ConnectionFailed
 from pgqueue.store import (
     flow_upkeep,
@@ -33,6 +32,7 @@ from pgqueue.store.served_lanes import Lanes
 from pgqueue.store.sweep import arun_sweep, reclaiming
 from pgqueue.worker.alerts import AlertLooks
 from pgqueue.worker.connection import LONG_READ, Connections, WorkerConnection
+from pgqueue.worker.executor import Executor
 from pgqueue.worker.fetcher import Fetcher
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.joblog import worker_log
@@ -97,9 +97,8 @@ class Upkeep:
         reconciler: Reconciler,
         queues: Queues,
         lanes: Lanes,
-        timeouts: dict[str, timedelta],
+        executor: Executor,
         slots: Slots,
-        board: Board,
         observers: Observers,
         series: SeriesWriter,
         signals: Signals,
@@ -118,9 +117,8 @@ class Upkeep:
             reconciler: compares what the worker knows with the database.
             queues: what it serves.
             lanes: told of limited queues, and whether jobs wait in lanes.
-            timeouts: of queues; each poll renews them.
+            executor: knows the timeouts of queues, which each poll renews, and the progress that its jobs report.
             slots: choose how many jobs it runs at a time.
-            board: what its jobs report of their progress.
             observers: told of jobs that are reclaimed.
             series: writes what was measured of its jobs.
             signals: how the other parts are told, and tell.
@@ -135,9 +133,8 @@ class Upkeep:
         self._reconciler = reconciler
         self._queues = queues
         self._lanes = lanes
-        self._timeouts = timeouts
+        self._executor = executor
         self._slots = slots
-        self._board = board
         self._observers = observers
         self._series = series
         self._signals = signals
@@ -188,9 +185,10 @@ class Upkeep:
         )
         if seldom:
             self._start_seldom(polled.seldom)
-        if polled.timeouts or self._timeouts:
-            self._timeouts.clear()
-            self._timeouts.update({name: timedelta(seconds=value) for name, value in polled.timeouts.items()})
+        if polled.timeouts or self._executor.timeouts:
+            self._executor.timeouts = {
+                name: timedelta(seconds=value) for name, value in polled.timeouts.items()
+            }
         if polled.refused:
             log.error(
                 "jobs set aside: the database refused to put them in line", extra={"jobs": polled.refused}
@@ -244,8 +242,9 @@ class Upkeep:
 
         It has a connection of its own, opened at the first report: no other service waits if the notes are locked.
         """
-        if reports := self._board.take():
-            await self._connections.progress.run(notes.report(reports))
+        with self._executor.board.writing() as reports:
+            if reports:
+                await self._connections.progress.run(notes.report(reports))
 
     async def stop_cancelled(self) -> None:
         """Stop the jobs that are to be cancelled, within a second.

@@ -23,7 +23,9 @@ from pgqueue.store import upkeep
 SHORT = timedelta(seconds=0.6)
 MINUTE = timedelta(minutes=1)
 
-POISON = {"deep": "[" * 3_000 + "]" * 3_000, "digits": "1" * 5_000}
+LEVELS = 11_000
+"""Arrays in arrays that no Python reads: 3.11 reads 1,000, later ones 10,000. PostgreSQL stores more."""
+POISON = {"deep": "[" * LEVELS + "]" * LEVELS, "digits": "1" * 5_000}
 
 
 def enqueue_raw(queue: PgQueue, args: str) -> int:

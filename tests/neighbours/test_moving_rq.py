@@ -9,7 +9,14 @@ import pytest
 from running import Running
 
 from pgqueue import JobState, PgQueue
-from pgqueue.errors import InvalidOption, JobFailed, JobNotFound, PayloadNotEncodable, UnknownTask
+from pgqueue.errors import (
+    InvalidOption,
+    JobFailed,
+    JobNotFound,
+    PayloadNotEncodable,
+    PgQueueWarning,
+    UnknownTask,
+)
 from pgqueue.moving.rq import REMEDIES, Job, Queue, Retry, job, register
 
 FUTURE = datetime(2040, 1, 1, tzinfo=UTC)
@@ -202,3 +209,12 @@ def test_a_job_that_is_not_there_or_was_rqs_is_told_apart(queue: PgQueue) -> Non
         Job.fetch("123456", connection=queue)
     with pytest.raises(InvalidOption, match="RQ's jobs are in Redis"):
         Job.fetch("2a3f-11", connection=queue)
+
+
+def test_the_registered_task_goes_on_to_warn_of_arguments_that_would_arrive_changed(
+    mail: Queue, queue: PgQueue
+) -> None:
+    own = queue.find_task(f"{__name__}.takes_anything")
+    mail.enqueue(takes_anything, 1)
+    with pytest.warns(PgQueueWarning):
+        own.enqueue((1, 2))

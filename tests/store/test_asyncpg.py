@@ -21,7 +21,7 @@ from store.sqlfiles import SQL
 
 from pgqueue import PgQueue, Task
 from pgqueue.errors import UnsupportedConnection
-from pgqueue.store.asyncpg import as_text, copied, rewritten
+from pgqueue.store.asyncpg import Asyncpg, as_text, copied, rewritten
 from pgqueue.store.catalogue import catalogue_of
 from pgqueue.store.plan import Steps, plan
 from pgqueue.values.job import JobState
@@ -329,3 +329,12 @@ print(*sorted({{name.partition('.')[0] for name in sys.modules}} & {{"asyncpg", 
     )
     assert ended.stdout.split() == []
     assert _count(dsn) == 1
+
+
+async def test_a_lost_connection_does_not_hide_what_ended_a_savepoint(dsn: str) -> None:
+    async with asyncpg_connection(dsn) as connection:
+        await connection.execute("begin")
+        with pytest.raises(ValueError, match="mine"):  # noqa: PT012 - how the block is left is the claim
+            async with Asyncpg(connection, CATALOGUE).transaction():
+                connection.terminate()
+                raise ValueError("mine")

@@ -794,7 +794,11 @@ def test_a_forked_process_has_hooks_of_its_own(dsn: str) -> None:
 
 def _printed(script: str, dsn: str) -> list[str]:
     ran = subprocess.run(  # noqa: S603 - our own words
-        [sys.executable, "-c", script, dsn], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", script, dsn],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert (ran.returncode, ran.stderr) == (0, "")
     return sorted(ran.stdout.splitlines())

@@ -1,10 +1,13 @@
 """Steps and progress in a worker: how many statements they take, what waits for them, and what they cost others."""
 
 import asyncio
+import json
 import threading
 import time
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -15,7 +18,9 @@ from worker.helping import claimed, dismantle, ended
 from worker.proxy import Proxy
 
 from pgqueue import Context, PgQueue, Progress, Retry
+from pgqueue.app.progress import TRIES, Board
 from pgqueue.store import notes
+from pgqueue.store.plan import Plan
 from pgqueue.values.job import Claim
 from pgqueue.values.note import Report, Reported
 from pgqueue.worker.worker import Worker
@@ -136,7 +141,7 @@ async def test_the_progress_of_a_thousand_jobs_is_one_statement(queue: PgQueue, 
     handles = queue.enqueue_many(count.call() for _ in range(1_000))
     worker = Worker(queue)
     await worker.parts.heartbeat.start()
-    board = worker.parts.upkeep._board  # noqa: SLF001 - what a running attempt reports to
+    board = worker.parts.executor.board  # what a running attempt reports to
     claims = claimed(queue, worker)
     for done in range(3):
         for one in claims:
@@ -337,3 +342,44 @@ async def test_what_another_program_wrote_as_progress_is_no_error(queue: PgQueue
     assert progress is not None
     assert isinstance(progress, Progress)
     assert isinstance(progress.message, str)
+
+
+async def test_progress_that_the_database_refuses_is_written_with_the_next_try(
+    queue: PgQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = Worker(queue)
+    upkeep, board = worker.parts.upkeep, worker.parts.executor.board
+    written: list[list[int]] = []
+
+    async def refuse(_: Plan[int]) -> None:
+        raise psycopg.errors.InsufficientPrivilege("not now")
+
+    async def write(plan: Plan[int]) -> None:
+        written.append([one.claim.id for one in plan.arguments["reports"]])
+
+    board.put(_held(1), Report(1, 10))
+    monkeypatch.setattr(worker.parts.connections.progress, "run", refuse)
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        await upkeep.write_progress()
+    board.put(_held(2), Report(2, 10))
+    monkeypatch.setattr(worker.parts.connections.progress, "run", write)
+    await upkeep.write_progress()
+    await upkeep.write_progress()
+    assert [sorted(ids) for ids in written] == [[1, 2]]
+    await dismantle(worker)
+
+
+def test_of_progress_that_was_refused_the_newest_is_kept_and_for_a_bounded_number_of_tries() -> None:
+    board, asked = Board(None), list[int]()
+    board.put(_held(1), Report(1, 10))
+    for number in range(TRIES + 2):
+        with suppress(psycopg.DataError), board.writing() as reports:
+            asked += [json.loads(one.value)["done"] for one in reports]
+            if number == 0:
+                board.put(_held(1), Report(2, 10))
+            raise psycopg.DataError
+    assert asked == [1, *[2] * TRIES]
+
+
+def _held(job: int) -> Claim:
+    return Claim(job, UUID(int=1), 1, 1, 25, 0, "default", "task", "{}", 0.0, 0.0, 0.0)

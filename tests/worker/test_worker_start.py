@@ -1,7 +1,9 @@
 """A worker that cannot start says why, at once, and leaves nothing open behind."""
 
 import asyncio
+import errno
 import gc
+import threading
 from datetime import timedelta
 from typing import Any
 
@@ -132,3 +134,19 @@ async def test_a_worker_that_is_told_to_stop_while_it_starts_takes_its_leave(que
     worker.stop()
     await asyncio.wait_for(worker.run(), GUARD)
     assert ask(queue, "select id from pgqueue.workers") == []
+
+
+async def test_without_file_descriptors_for_its_heartbeats_loop_it_ends_with_the_error(
+    queue: PgQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = asyncio.events.new_event_loop
+
+    def new_event_loop() -> asyncio.AbstractEventLoop:
+        if threading.current_thread().name == "pgqueue-heartbeat":
+            raise OSError(errno.EMFILE, "Too many open files")
+        return made()
+
+    monkeypatch.setattr("asyncio.events.new_event_loop", new_event_loop)
+    async with asyncio.timeout(GUARD):
+        await refused(queue, OSError, "Too many open files")
+    assert not [one for one in threading.enumerate() if one.name == "pgqueue-heartbeat"]

@@ -159,3 +159,18 @@ async def test_a_timeout_after_the_transaction_leaves_the_job_completed(
             await cancelled.wait()
         (found,) = await ended(queue, job)
     assert (found.state, found.attempts, found.errors) == (JobState.SUCCEEDED, 1, ())
+
+
+async def test_a_poll_takes_no_queues_timeout_away_from_an_attempt_that_starts_in_another_thread(
+    queue: PgQueue, running: Running
+) -> None:
+    """Such a thread reads the timeouts at any moment of a poll: what it reads is never emptied."""
+    queue.control.declare("default", timeout=30)
+    async with running(queue) as worker:
+        executor = worker.parts.executor
+        await until(lambda: "default" in executor.timeouts)
+        read = executor.timeouts
+        queue.control.declare("default", timeout=40, existing="replace")
+        await worker.parts.upkeep.poll()
+        assert executor.timeouts["default"] == timedelta(seconds=40)
+        assert read["default"] == timedelta(seconds=30)

@@ -1,0 +1,232 @@
+"""A connection is cut at each statement of a transaction: its caller hears an error, or everything is committed."""
+
+import ast
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+)
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from cutter import Cutter, tell_the_truth
+from psycopg.pq import TransactionStatus
+from store.drivers import KINDS, Ask, Kind, _entered
+from store.samples import adding, new_job
+
+import pgqueue
+from pgqueue.store.database import Database
+from pgqueue.store.plan import Steps, plan
+from pgqueue.testing.standin import StandIn
+from pgqueue.values.job import NewJob
+
+WRITE = "insert into effects default values"
+"""What each act does once."""
+
+
+@pytest.fixture
+def cutter(dsn: str) -> Iterator[Cutter]:
+    """A proxy before the test's database, which has a table of effects."""
+    with psycopg.connect(dsn) as connection:
+        connection.execute("create table effects (id bigint generated always as identity)")
+    with Cutter(dsn).running() as cutter:
+        yield cutter
+
+
+@pytest.fixture
+def done(dsn: str) -> Iterator[Callable[[], int]]:
+    """How many effects and jobs are committed."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+
+        def counted() -> int:
+            query = "select (select count(*) from effects) + (select count(*) from pgqueue.jobs)"
+            ((found,),) = connection.execute(query).fetchall()
+            return int(found)
+
+        yield counted
+
+
+@contextmanager
+def _of_a_pool(database: Database) -> Iterator[psycopg.Connection[Any]]:
+    with database.transaction() as connection:
+        yield connection
+
+
+@asynccontextmanager
+async def _of_a_pool_awaited(database: Database) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+    async with database.atransaction() as connection:
+        yield connection
+
+
+@contextmanager
+def _of_its_own(database: Database) -> Iterator[psycopg.Connection[Any]]:
+    with database.connect() as connection, connection.transaction():
+        yield connection
+
+
+@asynccontextmanager
+async def _of_its_own_awaited(database: Database) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+    async with await database.aconnect() as connection, connection.transaction():
+        yield connection
+
+
+@contextmanager
+def _of_a_test(database: Database) -> Iterator[psycopg.Connection[Any]]:
+    with (
+        psycopg.connect(database.dsn, autocommit=True) as given,
+        StandIn(database, connection=given).transaction() as connection,
+    ):
+        yield connection
+
+
+@asynccontextmanager
+async def _of_a_test_awaited(database: Database) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+    async with (
+        await psycopg.AsyncConnection.connect(database.dsn, autocommit=True) as given,
+        StandIn(database, connection=given).atransaction() as connection,
+    ):
+        yield connection
+
+
+Block = Callable[[Database], AbstractContextManager[Any] | AbstractAsyncContextManager[Any]]
+BLOCKS: list[Block] = [
+    _of_a_pool,
+    _of_a_pool_awaited,
+    _of_its_own,
+    _of_its_own_awaited,
+    _of_a_test,
+    _of_a_test_awaited,
+]
+each_block = pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.__name__.removeprefix("_of_"))
+
+
+@pytest.fixture
+async def database(cutter: Cutter) -> AsyncIterator[Database]:
+    """The database through the proxy."""
+    database = Database(cutter.dsn, pool_size=1)
+    yield database
+    await database.aclose()
+    database.close()
+
+
+def _give_up() -> None:
+    raise psycopg.Rollback
+
+
+async def _write(connection: Any) -> None:
+    done = connection.execute(WRITE)
+    if not isinstance(connection, psycopg.Connection):
+        await done
+
+
+@each_block
+async def test_a_block_commits_or_raises(
+    block: Block, database: Database, cutter: Cutter, done: Callable[[], int]
+) -> None:
+    async def act() -> None:
+        async with _entered(block(database)) as connection:
+            await _write(connection)
+
+    ends = await tell_the_truth(cutter, act, done, commits=True)
+    assert len([end for end in ends if end]) >= 3  # BEGIN, the statement, COMMIT
+
+
+@each_block
+async def test_a_block_that_is_rolled_back_ends_quietly_or_raises(
+    block: Block, database: Database, cutter: Cutter, done: Callable[[], int]
+) -> None:
+    async def act() -> None:
+        async with _entered(block(database)) as connection:
+            await _write(connection)
+            raise psycopg.Rollback
+
+    ends = await tell_the_truth(cutter, act, done, commits=False)
+    assert len([end for end in ends if end]) >= 3  # BEGIN, the statement, ROLLBACK
+
+
+@each_block
+async def test_a_savepoint_that_cannot_be_rolled_back_does_not_end_the_transaction_quietly(
+    block: Block, database: Database, cutter: Cutter, done: Callable[[], int]
+) -> None:
+    async def act() -> None:
+        async with _entered(block(database)) as connection:
+            async with _entered(connection.transaction()):
+                await _write(connection)
+                _give_up()
+            await _write(connection)
+
+    await tell_the_truth(cutter, act, done, commits=True)
+
+
+@each_block
+async def test_a_block_whose_own_error_handling_hides_the_loss_raises(
+    block: Block, database: Database, cutter: Cutter, done: Callable[[], int]
+) -> None:
+    """psycopg alone ends such a block as if it had committed."""
+
+    async def act() -> None:
+        async with _entered(block(database)) as connection:
+            try:
+                await _write(connection)
+            except psycopg.OperationalError:
+                assert connection.info.transaction_status is TransactionStatus.UNKNOWN
+
+    await tell_the_truth(cutter, act, done, commits=True)
+
+
+@plan(transaction=True)
+def _two_steps(first: NewJob) -> Steps[None]:
+    """One job, in a transaction: with the BEGIN and the COMMIT it is three requests or more."""
+    yield from adding(first).steps()
+
+
+CUT = [kind for kind in KINDS if kind.name != "libpq"]
+"""That one waits for the server without letting other threads run, and the proxy is one."""
+
+
+@pytest.mark.parametrize("kind", CUT, ids=lambda kind: kind.name)
+async def test_a_plan_on_a_users_connection_commits_or_raises(
+    kind: Kind, cutter: Cutter, done: Callable[[], int]
+) -> None:
+    async def act() -> None:
+        left = False
+        try:
+            async with _entered(kind.open(cutter.dsn)) as connection:
+                ask = Ask(kind, connection, cutter.dsn)
+                async with ask.transaction():
+                    await ask.within(_two_steps(new_job("one")))
+                left = True
+        except Exception:
+            if not left:  # a pool of the user's resets the connection, too
+                raise
+
+    await tell_the_truth(cutter, act, done, commits=True)
+
+
+@pytest.mark.parametrize("awaits", [False, True], ids=["blocking", "awaited"])
+async def test_a_plan_on_a_connection_of_the_queues_commits_or_raises(
+    *, awaits: bool, database: Database, cutter: Cutter, done: Callable[[], int]
+) -> None:
+    async def act() -> None:
+        if awaits:
+            await database.arun(_two_steps(new_job("one")))
+        else:
+            database.run(_two_steps(new_job("one")))
+
+    await tell_the_truth(cutter, act, done, commits=True)
+
+
+def test_a_module_that_opens_connections_of_psycopgs_has_no_blocks_on_them() -> None:
+    """``Database.connect`` opens connections whose blocks raise an error; psycopg's own lets a Rollback out."""
+    for file in Path(pgqueue.__file__).parent.rglob("*.py"):
+        called = {
+            ast.unparse(node.func)
+            for node in ast.walk(ast.parse(file.read_text()))
+            if isinstance(node, ast.Call)
+        }
+        opens = called & {"psycopg.connect", "psycopg.Connection.connect", "psycopg.AsyncConnection.connect"}
+        assert not (opens and any(name.endswith(".transaction") for name in called)), file
