@@ -29,8 +29,6 @@ from pgqueue.store.refusals import of_a_row
 from pgqueue.store.sweep import Sweep
 from pgqueue.values.bulk import Action, BulkResult, Counted, Operation, Preview, Skipped, Why, counts_of
 from pgqueue.values.job import JobState
-from pgqueue.values.job_filter import JobFilter
-from pgqueue.values.retried import Retried
 
 ROUNDS, PAUSE = 10, 0.5
 """How often jobs that were locked are tried again, and how many seconds before each time."""
@@ -146,24 +144,6 @@ def running(begun: Begun, *, tell: Told) -> Sweep[BulkResult]:
         Changed({Why.LOCKED: len(left)}, (), tuple(Skipped(one, Why.LOCKED) for one in left[:SAMPLED]))
     )
     return state.result
-
-
-def retrying(wanted: JobFilter, *, without_key: bool, by: str | None) -> Sweep[Retried]:
-    """Return the dead jobs of a filter to their lines; what became of each."""
-    parts: list[Retried] = []
-
-    def gather(_: BulkResult, changed: Changed) -> None:
-        parts.extend([changed.retried] if changed.retried is not None else ())
-
-    operation = Operation(action=Action.RETRY_DEAD, filter=wanted, without_key=without_key)
-    yield from running((yield begin(operation, by=by)), tell=gather)
-    return Retried.sum(parts)
-
-
-def purging(wanted: JobFilter, *, by: str | None) -> Sweep[int]:
-    """Forget the dead jobs of a filter; how many."""
-    begun = yield begin(Operation(action=Action.PURGE_DEAD, filter=wanted), by=by)
-    return (yield from running(begun, tell=lambda _, __: None)).done
 
 
 class _State:

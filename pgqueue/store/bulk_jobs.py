@@ -47,13 +47,11 @@ class Changed(NamedTuple):
         counts: how many jobs, by what became of them.
         missed: jobs to try again.
         skipped: jobs to which it was not done.
-        retried: what a retry says of its jobs.
     """
 
     counts: Mapping[str, int]
     missed: tuple[int, ...] = ()
     skipped: tuple[Skipped, ...] = ()
-    retried: Retried | None = None
 
 
 @plan
@@ -198,7 +196,7 @@ def retried(done: Retried) -> Changed:
     counts: dict[str, int] = {DONE: len(done)}
     for one in skipped:
         counts[one.why] = counts.get(one.why, 0) + 1
-    return Changed(counts, skipped=skipped, retried=done)
+    return Changed(counts, skipped=skipped)
 
 
 def _holder(twin: int | None) -> str:

@@ -384,8 +384,8 @@ async def test_pools_grow_with_the_workers_that_run_and_shrink_again(dsn: str, r
     queue = PgQueue(dsn, pool_size=3)
     other = PgQueue(dsn, pool_size=3)
     pools = queue.database.pools
-    await queue.acounts()
-    queue.counts()
+    await queue.insight.acounts()
+    queue.insight.counts()
 
     @queue.task
     async def note() -> int:

@@ -102,7 +102,7 @@ def test_hostile_names_and_messages_stay_on_one_line_of_the_terminal(
     name = 'ev"il;\x1b[31m--\u202e<script>'
     job = note.using(queue=name, delay=60).enqueue()
     worker(queue, "host = %(host)s, running = '{1, 2}'", host=HOSTILE)
-    queue.pause(name, by=HOSTILE, why=HOSTILE)
+    queue.control.pause(name, by=HOSTILE, why=HOSTILE)
     ask(
         queue,
         "update pgqueue.jobs set attempts = 1, errors = %s::jsonb",

@@ -51,7 +51,7 @@ def test_silence_and_unsilence_are_in_the_audit(watched: PgQueue, dsn: str) -> N
     assert pgqueue("alerts", "remove", "full", dsn=dsn).exit_code == 0
     again = pgqueue("alerts", "remove", "full", dsn=dsn)
     assert again.exit_code == 1
-    assert [one.action for one in watched.control.audit()] == [
+    assert [one.action for one in watched.insight.audit()] == [
         "alert remove",
         "alert unsilence",
         "alert silence",

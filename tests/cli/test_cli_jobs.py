@@ -318,7 +318,7 @@ def test_the_stack_of_a_running_job_is_asked_of_its_worker(
     shown = pgqueue(*words, dsn=dsn)
     assert shown.stdout == "shop.py:31 in send\n    await \\x1b[31mgate\n"
     assert printed(pgqueue(*words, "--json", dsn=dsn))["text"] == said
-    assert [one.by for one in queue.control.audit(limit=2)] == ["ann", "ann"]
+    assert [one.by for one in queue.insight.audit(limit=2)] == ["ann", "ann"]
 
     refused = pgqueue("jobs", "stack", "2", dsn=dsn)
     assert (refused.exit_code, "job 2 is scheduled" in refused.stderr) == (2, True)

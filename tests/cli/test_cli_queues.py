@@ -24,8 +24,8 @@ def lines(queue: PgQueue) -> PgQueue:
     with queue.take(1, queues=["mail"]) as (job,):
         job.fail("no stock")
     queue.enqueue_many([sell.call(), sell.call(), sell.using(delay=timedelta(hours=1)).call()])
-    queue.pause("mail")
-    queue.pause("empty")
+    queue.control.pause("mail")
+    queue.control.pause("empty")
     return queue
 
 
@@ -73,7 +73,7 @@ def test_a_long_name_is_cut_on_a_terminal_only(
     dsn: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = "tenant" * 33
-    PgQueue(dsn).pause(name)
+    PgQueue(dsn).control.pause(name)
     assert cells(pgqueue("queues", "list", dsn=dsn))[0][0] == name
     assert printed(pgqueue("queues", "list", "--json", dsn=dsn))[0]["queue"] == name
     for terminal, shown in ((True, name[: output.LONGEST_NAME - 1] + "…"), (False, name)):
@@ -171,10 +171,10 @@ def test_no_queues_is_an_empty_array(dsn: str) -> None:
 def test_pause_and_resume_name_each_queue(queue: PgQueue, dsn: str) -> None:
     paused = pgqueue("queues", "pause", "mail", "slow", dsn=dsn)
     assert (paused.exit_code, paused.stdout) == (0, "mail: paused\nslow: paused\n")
-    assert queue.counts()[1] == ["mail", "slow"]
+    assert queue.insight.counts()[1] == ["mail", "slow"]
     resumed = pgqueue("queues", "resume", "mail", "other", dsn=dsn)
     assert (resumed.exit_code, resumed.stdout) == (0, "mail: resumed\nother: was not paused\n")
-    assert queue.counts()[1] == ["slow"]
+    assert queue.insight.counts()[1] == ["slow"]
 
 
 def test_pause_says_that_nothing_knows_a_queue(lines: PgQueue, dsn: str, shop: Path) -> None:
@@ -188,7 +188,7 @@ def test_pause_says_that_nothing_knows_a_queue(lines: PgQueue, dsn: str, shop: P
         "note: no job, no worker's --queues and no task of the app names the queue 'defualt'"
     )
     assert note.endswith("; did you mean 'default'?")
-    assert lines.counts()[1] == ["default", "defualt", "empty", "mail", "reports"]
+    assert lines.insight.counts()[1] == ["default", "defualt", "empty", "mail", "reports"]
     assert pgqueue("--app", "shop:queue", "queues", "pause", "mail", dsn=dsn).stderr == ""
 
 
@@ -200,7 +200,7 @@ def test_a_queue_that_the_app_does_not_declare_is_refused(
     result = pgqueue("--app", "shop:declared", "queues", verb, "mail", "mial", dsn=dsn)
     assert result.exit_code == 2
     assert "did you mean 'mail'?" in result.stderr
-    assert queue.counts()[1] == []
+    assert queue.insight.counts()[1] == []
 
 
 def test_show_tells_who_paused_a_queue_when_and_why_and_what_holds(dsn: str) -> None:

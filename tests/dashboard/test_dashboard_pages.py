@@ -29,7 +29,7 @@ def world(queue: PgQueue) -> Iterator[World]:
 
 
 def audit(queue: PgQueue) -> list[tuple[str, str | None, int | None]]:
-    return [(one.action, one.by, one.jobs) for one in queue.control.audit()]
+    return [(one.action, one.by, one.jobs) for one in queue.insight.audit()]
 
 
 def test_every_page_answers_people_and_programs(world: World, person: MakePerson) -> None:
@@ -463,7 +463,7 @@ def test_a_job_page_has_the_evidence_of_why_it_does_not_run_without_secrets(
     late = ship.using(delay=60).enqueue("swordfish")
     error = '[{"attempt": 1, "type": "OSError", "message": "no swordfish here"}]'
     ask(queue, "update pgqueue.jobs set errors = %s::jsonb, attempts = 1 where id = %s", error, late.id)
-    queue.pause("default", why=f"password={SECRET}")
+    queue.control.pause("default", why=f"password={SECRET}")
     for door in ("", "/api"):
         texts = [person().get(f"{door}/jobs/{one.id}").text for one in (job, late)]
         assert f"(job {dead.id}), which is dead" in texts[0].replace("&#39;", "'")

@@ -148,7 +148,7 @@ def test_the_orm_reads_every_job_live_or_ended(tasks: dict[str, Any]) -> None:
 
 def test_the_orm_reads_dead_jobs_queues_and_workers() -> None:
     _bury()
-    queue.pause("mail")
+    queue.control.pause("mail")
     with connection.cursor() as cursor:
         cursor.execute(WORKER)
     assert DeadJob.objects.get().errors == [ERROR]
@@ -456,11 +456,11 @@ def test_queues_are_paused_and_resumed_whether_or_not_they_have_a_row(client: Cl
     assert "pgqueue-active" in _page(client, LISTS["queue"])
     assert "pgqueue-active" in _page(client, "/admin/pgqueue/queue/mail/change/")
     assert _messages(_act(client, "queue", "pause", "mail", "default")) == ["2 queues paused."]
-    assert queue.counts()[1] == ["default", "mail"]
+    assert queue.insight.counts()[1] == ["default", "mail"]
     assert "pgqueue-paused" in _page(client, "/admin/pgqueue/queue/mail/change/")
     page = _act(client, "queue", "resume", "mail", "unheard-of")
     assert sorted(_messages(page)) == ["1 queue not changed: neither paused nor drained.", "1 queue resumed."]
-    assert queue.counts()[1] == ["default"]
+    assert queue.insight.counts()[1] == ["default"]
     assert client.get("/admin/pgqueue/queue/unheard-of/change/").status_code == 302
 
 

@@ -70,7 +70,7 @@ def errors(answer: Any, field: str) -> str:
 
 def mail() -> KnownQueue:
     """What is known of it."""
-    found = {one.queue: one for one in project_queue().control.known()}
+    found = {one.queue: one for one in project_queue().insight.queues()}
     return found.get("mail", KnownQueue(queue="mail"))
 
 

@@ -239,7 +239,7 @@ def test_a_drained_queue_of_the_task_keeps_the_alert_until_it_takes_jobs(
     assert busy.error is not None
     assert "not told" in busy.error
     assert busy.failed_at == NOON
-    queue.resume("ops")
+    queue.control.resume("ops")
     look(1 * MINUTE)
     assert [(one.since, one.at) for one in seen] == [(NOON, NOON + MINUTE)]
     assert queue.alerts.list()[1].error is None
@@ -248,7 +248,7 @@ def test_a_drained_queue_of_the_task_keeps_the_alert_until_it_takes_jobs(
     queue.control.drain("ops")
     look(3 * MINUTE)
     assert queue.alerts.list()[1].state == "clearing"
-    queue.resume("ops")
+    queue.control.resume("ops")
     look(4 * MINUTE)
     assert [one.state for one in seen] == ["firing", "resolved"]
 
@@ -310,10 +310,10 @@ def test_a_paused_queue_has_no_oldest_job(
     queue.alert("slow", OldestReady(over=60))(page)
     queue.alerts.apply()
     mail.enqueue()
-    queue.pause("mail")
+    queue.control.pause("mail")
     look(1 * HOUR)
     assert seen == []
-    queue.resume("mail")
+    queue.control.resume("mail")
     look(2 * HOUR)
     assert [one.queue for one in seen] == ["mail"]
 

@@ -124,7 +124,7 @@ def test_settings_that_make_no_sense_are_refused_and_change_nothing(
     ):
         with pytest.raises(InvalidOption, match=words):
             change("mail", **settings)
-    (known,) = queue.control.known()
+    (known,) = queue.insight.queues()
     assert (known.settings.priority, known.settings.backlog) == (1, None)
 
 

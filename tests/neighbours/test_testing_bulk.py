@@ -82,7 +82,7 @@ def test_each_operation_does_what_its_name_says(queue: PgQueue, clock: Clock) ->
     assert queue.control.jobs(everything=True).cancel(by="bob").done == 4
     assert {job.state for job in queue.jobs()} == {JobState.CANCELLED}
     assert queue.control.jobs(everything=True).preview().count == 0
-    said = [(one.by, one.action, one.jobs, one.unfinished) for one in queue.control.audit(limit=4)]
+    said = [(one.by, one.action, one.jobs, one.unfinished) for one in queue.insight.audit(limit=4)]
     assert said == [
         ("bob", "cancel", 4, False),
         ("bob", "purge", 2, False),
@@ -171,7 +171,7 @@ def test_what_operators_do_to_schedules_flows_and_a_job_is_noted(queue: PgQueue,
     assert not queue.control.run_now(later.id, by="nobody")
     assert later.status() == "ready"
 
-    said = [(one.by, one.action, one.target, one.jobs, one.details) for one in queue.control.audit(limit=9)]
+    said = [(one.by, one.action, one.target, one.jobs, one.details) for one in queue.insight.audit(limit=9)]
 
     given = {"from": start.isoformat(), "to": end.isoformat()}
     assert said[::-1] == [

@@ -232,10 +232,10 @@ def test_a_paused_queue_is_drained_once_it_is_resumed(
     queue: PgQueue, note: Task[[Any], Any], noted: list[Any]
 ) -> None:
     note.using(queue="mail").enqueue(1)
-    queue.pause("mail")
-    queue.pause("mail")
+    queue.control.pause("mail")
+    queue.control.pause("mail")
     assert drain(queue) == drain(queue, queues=["mail"]) == []
-    assert (queue.resume("mail"), queue.resume("mail")) == (True, False)
+    assert (queue.control.resume("mail"), queue.control.resume("mail")) == (True, False)
     drain(queue)
     assert noted == [1]
 
@@ -604,9 +604,9 @@ def test_counts_are_by_queue_and_state(queue: PgQueue, note: Task[[Any], Any]) -
     note.enqueue(2)
     note.using(delay=HOUR).enqueue(3)
     note.using(queue="mail").enqueue(4)
-    queue.pause("mail")
-    queue.pause("empty")
-    counts, paused = queue.counts()
+    queue.control.pause("mail")
+    queue.control.pause("empty")
+    counts, paused = queue.insight.counts()
     assert counts == [
         QueueCount("default", JobState.DEAD, 1),
         QueueCount("default", JobState.READY, 2),
@@ -616,7 +616,7 @@ def test_counts_are_by_queue_and_state(queue: PgQueue, note: Task[[Any], Any]) -
     assert paused == ["empty", "mail"]
     found = {
         one.queue: (one.ready, one.scheduled, one.dead, one.paused_at is not None)
-        for one in queue.standings()
+        for one in queue.insight.queues()
     }
     assert found == {"default": (2, 1, 1, False), "empty": (0, 0, 0, True), "mail": (1, 0, 0, True)}
 

@@ -116,7 +116,7 @@ def test_a_paused_queue_keeps_no_job_beyond_its_end(
     queue: PgQueue, note: Task[[int], int], clock: Clock
 ) -> None:
     handle = note.using(expires_in=60).enqueue(1)
-    queue.pause("default")
+    queue.control.pause("default")
     _set(clock, MINUTE)
     drain(queue)
     assert handle.status() is JobState.DEAD
@@ -190,7 +190,7 @@ def test_a_scheduled_job_has_the_length_of_its_task(queue: PgQueue, clock: Clock
 
     queue.schedules.apply()
     _set(clock, HOUR)
-    queue.pause("default")
+    queue.control.pause("default")
     drain(queue)
     _set(clock, HOUR + MINUTE)
     drain(queue)

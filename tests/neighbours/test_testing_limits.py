@@ -207,7 +207,7 @@ def test_a_queue_is_limited_as_a_whole(queue: PgQueue, clock: Clock) -> None:
     assert ran(queue) == [1]
     queue.control.limits.unset("queue:default")
     assert ran(queue) == [2]
-    assert queue.control.limits.list() == []
+    assert queue.insight.limits() == []
 
 
 def test_a_share_has_its_weight(queue: PgQueue) -> None:
@@ -215,13 +215,13 @@ def test_a_share_has_its_weight(queue: PgQueue) -> None:
     def render(tenant: str) -> None: ...
 
     queue.control.limits.weigh({"tenant": "a"}, 3)
-    assert list(queue.control.limits.weights().values()) == [3]
+    assert list(queue.insight.weights().values()) == [3]
     for tenant in "ab" * 8:
         render.enqueue(tenant)
     first = ran(queue)[:8]
     assert (first.count("a"), first.count("b")) == (6, 2)
     queue.control.limits.weigh({"tenant": "a"}, None)
-    assert queue.control.limits.weights() == {}
+    assert queue.insight.weights() == {}
 
 
 def test_a_job_of_an_ordered_limit_keeps_its_place_while_it_waits_for_its_retry(
@@ -239,7 +239,7 @@ def test_a_job_of_an_ordered_limit_keeps_its_place_while_it_waits_for_its_retry(
     jobs = [post.enqueue(7, number) for number in range(3)]
     drain(queue, raises=False)
     assert [one.status() for one in jobs] == ["scheduled", "blocked", "blocked"]
-    ((shown,),) = [queue.control.limits.get("task:post:account").keys]
+    ((shown,),) = [queue.insight.limit("task:post:account").keys]
     assert (shown.running, shown.waiting) == (1, 2)
     clock.travel(60)
     done = drain(queue)

@@ -108,9 +108,9 @@ def test_the_rows_are_found_by_their_names_and_counted(own: psycopg.Connection[A
 def test_a_queue_that_only_sql_could_name_is_paused_and_resumed(former: str) -> None:
     queue = PgQueue(former)
     for name in ("", "two words", "q" * 2000):
-        queue.pause(name)
-        assert name in queue.counts()[1]
-        assert queue.resume(name)
+        queue.control.pause(name)
+        assert name in queue.insight.counts()[1]
+        assert queue.control.resume(name)
     queue.close()
 
 

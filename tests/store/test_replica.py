@@ -109,13 +109,13 @@ def test_looks_are_answered_by_the_replica_and_what_was_just_committed_by_the_pr
     replay("on")
     replay("off")
     new = looked.find_task("mail").enqueue()
-    looked.pause("default")
+    looked.control.pause("default")
 
     assert [job.id for job in looked.jobs()] == [old.id], "the standby has not replayed the second"
     assert sum(one.ready for one in looked.insight.queues()) == 1
     assert looked.job(old.id).state == new.status() == "ready", "a handle asks the primary"
     assert looked.job(new.id).id == new.id, "and the primary is asked for what the replica does not know"
-    assert [one.queue for one in looked.control.known() if one.paused_at] == ["default"]
+    assert [one.queue for one in looked.insight.queues() if one.paused_at] == ["default"]
     assert old.cancel() == old.status() == "cancelled"
     assert looked.job(old.id).state == "ready", "as the standby has it"
     wait_until(

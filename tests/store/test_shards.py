@@ -118,10 +118,10 @@ def test_a_job_lives_where_its_key_says_and_its_id_says_where(three: PgQueue) ->
     assert handles[0].status() == "ready"
     assert handles[0].cancel() == "cancelled"
     assert len(three.jobs(limit=500)) == 46
-    assert sum(one.count for one in three.counts()[0]) == 45
-    assert [(one.queue, one.ready, one.blocked) for one in three.standings()] == [("default", 25, 20)]
-    assert three.pause("default")
-    assert [one.paused_at is not None for number in range(3) for one in three.shard(number).standings()] == [
+    assert sum(one.count for one in three.insight.counts()[0]) == 45
+    assert [(one.queue, one.ready, one.blocked) for one in three.insight.queues()] == [("default", 25, 20)]
+    assert three.control.pause("default")
+    assert [one.paused_at is not None for number in range(3) for one in three.shard(number).insight.queues()] == [
         True
     ] * 3
 
@@ -410,9 +410,9 @@ def test_a_pattern_pauses_its_queues_on_shards_too_that_have_none_of_their_jobs(
     assert three.database.run(queues.pause("mail-*")) == ["mail-a", "mail-b"]
     assert three.database.run(queues.drain("mail-*")) == ["mail-a", "mail-b"]
     for number in range(3):
-        held = {one.queue: one.paused_at is not None for one in three.shard(number).control.known()}
+        held = {one.queue: one.paused_at is not None for one in three.shard(number).insight.queues()}
         assert held == {"mail-a": True, "mail-b": True}
-    three.shard(0).resume("mail-a")
+    three.shard(0).control.resume("mail-a")
     assert three.database.run(queues.resume("mail-*")) == ["mail-a", "mail-b"]
 
 
@@ -423,7 +423,7 @@ def test_what_holds_for_a_queue_on_one_shard_is_shown_of_all(three: PgQueue) -> 
     three.shard(2).control.set("default", priority=3)
     with three.shard(1).database.connect() as connection:
         connection.execute(UNKNOWN)
-    (one,) = three.standings()
+    (one,) = three.insight.queues()
     assert (one.ready, one.paused_by, one.paused_why, one.drained_by) == (1, "ann", "disk", "bob")
     assert one.settings.priority == 3
     assert (one.unknown, one.unknown_tasks) == (1, ("gone",))
@@ -508,7 +508,7 @@ def say(queue: PgQueue) -> None:
         ageing=8,
         ageing_to=9,
     )
-    queue.pause("mail", why="disk", by="ann")
+    queue.control.pause("mail", why="disk", by="ann")
     queue.control.drain("mail", why="moves", by="bob")
     queue.control.limits.set("task:limited:n", Limit(7), by="cyd")
     queue.control.limits.set("queue:mail", Rate("9/minute"), by="dee")
@@ -611,7 +611,7 @@ def test_the_shards_of_a_new_queue_have_what_was_said_on_the_first(
 ) -> None:
     one, other = databases(2)
     with closing(made_of_one(one)) as alone:
-        alone.pause("mail", why="disk", by="ann")
+        alone.control.pause("mail", why="disk", by="ann")
     queue = opened(one, other)
     resharding.declare(sharded_database(queue))
     assert [row["paused_by"] for row in said_on(sharded_database(queue).of_number(1))[0]] == ["ann"]
@@ -619,12 +619,12 @@ def test_the_shards_of_a_new_queue_have_what_was_said_on_the_first(
 
 def test_shards_that_are_declared_again_keep_what_was_said_on_one_of_them(three: PgQueue) -> None:
     for queue in ("mail", "post"):
-        three.pause(queue)
-        three.resume(queue)
-    three.shard(1).pause("mail")
+        three.control.pause(queue)
+        three.control.resume(queue)
+    three.shard(1).control.pause("mail")
     resharding.declare(sharded_database(three))
-    assert [one.queue for one in three.shard(1).control.known() if one.paused_at] == ["mail"]
-    assert [one.queue for one in three.shard(2).control.known() if one.paused_at] == []
+    assert [one.queue for one in three.shard(1).insight.queues() if one.paused_at] == ["mail"]
+    assert [one.queue for one in three.shard(2).insight.queues() if one.paused_at] == []
 
 
 def test_a_shard_with_jobs_is_not_taken_below_the_revision_that_knows_shards(three: PgQueue) -> None:

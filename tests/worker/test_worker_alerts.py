@@ -220,7 +220,7 @@ async def test_an_alert_that_cannot_be_told_is_logged_once_and_told_when_its_que
             await until(lambda: ask(queue, "select 1 from pgqueue.alerts where error is not null"))
             ask(queue, "update pgqueue.alerts set next_at = now(), failed_at = null")
             await until(lambda: ask(queue, "select 1 from pgqueue.alerts where failed_at is not null"))
-        queue.resume("ops")
+        queue.control.resume("ops")
         ask(queue, "update pgqueue.alerts set next_at = now()")
         await until(lambda: seen)
     assert len([one for one in caplog.records if one.message.startswith("alert not told")]) == 1

@@ -135,10 +135,10 @@ async def test_a_retry_of_a_dead_job_wakes_it(queue: PgQueue) -> None:
 
 @pytest.mark.usefixtures("sleeper")
 async def test_resuming_a_queue_wakes_it(queue: PgQueue, note: "Task[[], None]") -> None:
-    queue.pause("mail")
+    queue.control.pause("mail")
     with unheard(queue):
         job = note.using(queue="mail").enqueue()
-    queue.resume("mail")
+    queue.control.resume("mail")
     assert states(await ended(queue, job)) == [JobState.SUCCEEDED]
 
 
