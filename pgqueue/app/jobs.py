@@ -1,25 +1,20 @@
 """What an app asks of one job, by its id: its record, its result, why it does not run, a cancel, a retry."""
 
-from collections.abc import Collection, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from pgqueue.app.flow_steering import FlowSteering
-from pgqueue.app.operator import me, signed
 from pgqueue.app.progress import opened_progress
 from pgqueue.app.results import aended, aplace_of, ended, not_found, place_of, result_of
 from pgqueue.errors import InvalidOption, JobNotFound
-from pgqueue.store import bulk, control, notes, queues, standings
+from pgqueue.store import control, notes
 from pgqueue.store import why as store_why
 from pgqueue.store.database import Database
-from pgqueue.store.sweep import aagain_after_deadlock, again_after_deadlock, arun_sweep, run_sweep
-from pgqueue.values.codec import Codec, encoded_key, opened
-from pgqueue.values.job import Job, JobState, QueueCount, states_of
-from pgqueue.values.job_filter import JobFilter
+from pgqueue.store.sweep import aagain_after_deadlock, again_after_deadlock
+from pgqueue.values.codec import Codec, opened
+from pgqueue.values.job import Job, JobState
 from pgqueue.values.note import Progress
-from pgqueue.values.options import check_page
 from pgqueue.values.retried import Retried
-from pgqueue.values.standing import QueueStanding
 from pgqueue.values.why import Why
 
 IDS = range(-(1 << 63), 1 << 63)

@@ -1,6 +1,6 @@
 """The limits as operators change them: ``queue.control.limits``. ``queue.insight.limits()`` lists them. What they do is decided in :mod:`pgqueue.store.limits`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol
 
 from pgqueue.app.operator import signed
@@ -10,7 +10,7 @@ from pgqueue.store.database import Database
 from pgqueue.store.plan import Plan
 from pgqueue.values.codec import Codec
 from pgqueue.values.limit import QUEUE, Limit, Numbers, Rate
-from pgqueue.values.limit_status import LimitDetail, LimitStatus
+from pgqueue.values.limit_status import LimitStatus
 from pgqueue.values.limiting import share_key
 from pgqueue.values.options import check_number, check_one_queue, check_text
 from pgqueue.values.serving import WEIGHTS

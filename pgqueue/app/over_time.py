@@ -188,7 +188,6 @@ class OverTime:
         return await self._queue.database.arun(_comparing(at, length, by=by, queue=queue, task=task))
 
 
-
 def _series(
     since: datetime | Duration, until: datetime | None, step: Duration | None, **of: Unpack[Of]
 ) -> Plan[Series]:

@@ -36,7 +36,9 @@ def not_changed(queue: PgQueue, job_id: int) -> Answer:
         job = queue.job(job_id)
     except JobNotFound:
         return Answer(done=False, words="there is no record of it")
-    return Answer(done=False, words=f"not changed: {job.state}{_OTHER_VERB.get(job.state, '').format(job_id)}")
+    return Answer(
+        done=False, words=f"not changed: {job.state}{_OTHER_VERB.get(job.state, '').format(job_id)}"
+    )
 
 
 def retried(queue: PgQueue, done: Retried) -> Iterator[tuple[int, Answer]]:

@@ -123,7 +123,9 @@ class QueueAdmin(ReadOnlyAdmin):
             request,
             _selected(request),
             lambda queue: (
-                "resumed" if project_queue().control.resume(queue.name, by=request.user.get_username()) else None
+                "resumed"
+                if project_queue().control.resume(queue.name, by=request.user.get_username())
+                else None
             ),
             "neither paused nor drained",
         )

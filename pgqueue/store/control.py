@@ -47,7 +47,7 @@ def show(job_id: int) -> Steps[Job | None]:
 
 
 @plan(reads=True)
-def newest(*, limit: int) -> Steps[list[Job]]:
+def newest(*, limit: int = 100) -> Steps[list[Job]]:
     """The newest jobs in any state, with all that is recorded of them.
 
     Args:

@@ -23,7 +23,7 @@ HOUR = timedelta(hours=1)
 
 def states(queue: PgQueue) -> dict[int, str]:
     """The state of each job."""
-    return {job.id: job.state for job in queue.jobs()}
+    return {job.id: job.state for job in queue.insight.search().jobs}
 
 
 def audited(queue: PgQueue) -> list[tuple[Any, ...]]:
@@ -59,7 +59,9 @@ def test_each_criterion_means_the_jobs_that_it_says(queue: PgQueue, send: Any) -
     def matching(**criteria: Any) -> list[int]:
         found: list[int] = []
         for one in queue.control.jobs(**criteria).preview().groups:
-            found += [job.id for job in queue.jobs(queue=one.queue, task=one.task, state=one.state)]
+            found += [
+                job.id for job in queue.insight.search(queue=one.queue, task=one.task, state=one.state).jobs
+            ]
         plan = bulk_jobs.find(_operation(**criteria), after=-1, up_to=99)
         assert sorted(found) == [one.id for one in queue.database.run(plan)[0]]
         return sorted(found)
@@ -454,7 +456,7 @@ def test_a_preview_changes_nothing_and_tells_queue_task_and_state(queue: PgQueue
     assert found.count == 4
     assert [job.args["customer_id"] for job in sorted(found.sample, key=lambda job: job.id)] == [1, 5]
     assert queue.insight.audit() == []
-    assert {job.queue for job in queue.jobs()} == {"mail", "default"}
+    assert {job.queue for job in queue.insight.search().jobs} == {"mail", "default"}
 
 
 def test_arguments_that_are_no_jsonb_stop_no_filter(queue: PgQueue, send: Any, dsn: str) -> None:

@@ -214,7 +214,7 @@ async def test_a_job_that_failed_before_keeps_those_errors_beside_the_reason(
     async with running(queue):
         while queue.job(job.id).attempts == 0 or not queue.job(job.id).errors:
             await queue.insight.acounts()
-        queue.retry(job.id)
+        queue.control.run_now(job.id)
         with pytest.raises(ResultNotKept):
             await job.aresult(timeout=20)
     assert [error.type for error in queue.job(job.id).errors] == [

@@ -37,7 +37,7 @@ def jobs(queue: PgQueue) -> list[int]:
 
 def left(queue: PgQueue) -> list[int]:
     """The jobs that were not cancelled."""
-    return sorted(job.id for job in queue.jobs() if not job.state.ended)
+    return sorted(job.id for job in queue.insight.search().jobs if not job.state.ended)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def graves(queue: PgQueue, connection: psycopg.Connection[Any]) -> PgQueue:
 
 
 def dead(queue: PgQueue) -> list[int]:
-    return [job.id for job in queue.jobs(state=JobState.DEAD)]
+    return [job.id for job in queue.insight.search(state=JobState.DEAD).jobs]
 
 
 @pytest.mark.usefixtures("graves")
@@ -67,13 +67,13 @@ def test_retry_returns_the_chosen_jobs_to_their_lines(
 ) -> None:
     assert pgqueue("dead", "retry", *words, dsn=dsn).exit_code == 0
     assert dead(graves) == left
-    assert len(graves.jobs(state=JobState.READY)) == 3 - len(left)
+    assert len(graves.insight.search(state=JobState.READY).jobs) == 3 - len(left)
 
 
 @pytest.mark.parametrize(("words", "left"), SELECTIONS)
 def test_purge_forgets_the_chosen_jobs(words: list[str], left: list[int], graves: PgQueue, dsn: str) -> None:
     assert pgqueue("dead", "purge", "--yes", *words, dsn=dsn).exit_code == 0
-    assert [job.id for job in graves.jobs()] == left
+    assert [job.id for job in graves.insight.search().jobs] == left
 
 
 @pytest.mark.parametrize("verb", ["retry", "purge"])

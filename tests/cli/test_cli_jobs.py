@@ -60,7 +60,7 @@ def test_list_as_json_is_one_array_of_whole_jobs_with_iso_times(shelf: PgQueue, 
     assert [job["id"] for job in jobs] == [4, 3, 2, 1]
     assert jobs[3]["args"] == {"book": "waits"}
     assert jobs[1]["errors"][0]["message"] == "no \x1b[31mstock\nat all"
-    for job, told in zip(jobs, shelf.jobs(), strict=True):
+    for job, told in zip(jobs, shelf.insight.search().jobs, strict=True):
         assert datetime.fromisoformat(job["run_at"]) == told.run_at
 
 

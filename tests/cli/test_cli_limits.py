@@ -49,8 +49,7 @@ BY_CUSTOMER = "task:send:customer"
 
 def test_list_counts_running_waiting_and_lost_jobs(limited: PgQueue) -> None:
     found = {
-        one.name: (one.running, one.waiting, one.lost, one.numbers.most)
-        for one in limited.insight.limits()
+        one.name: (one.running, one.waiting, one.lost, one.numbers.most) for one in limited.insight.limits()
     }
     assert found == {BY_CUSTOMER: (2, 2, 1, 3), "name:api": (2, 2, 1, None)}
 

@@ -412,8 +412,8 @@ def test_a_purge_tells_of_jobs_that_somebody_retried_meanwhile(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _bury(2)
-    purge = queue.purge_dead
-    monkeypatch.setattr(queue, "purge_dead", lambda ids: purge(ids[1:]))
+    dead = queue.control.dead
+    monkeypatch.setattr(type(queue.control), "dead", lambda _, ids: dead(ids=ids[1:]))
     page = _act(client, "deadjob", "delete_selected", 1, 2, post="yes")
     assert "1 of them were no longer in the dead table." in _messages(page)
 

@@ -371,7 +371,7 @@ def test_the_jobs_are_as_the_task_says(queue: PgQueue, mail: Task[[], None], pag
     queue.alerts.apply()
     mail.enqueue()
     drain(queue, queues=["nothing"])
-    (job,) = queue.jobs(queue="urgent")
+    (job,) = queue.insight.search(queue="urgent").jobs
     assert (job.task, job.priority, job.max_attempts) == ("ops.page", 9, 3)
     assert job.meta == {"pgqueue_alert": "busy mail"}
     assert queue.alerts.list()[0].job_id == job.id

@@ -129,7 +129,7 @@ def test_in_a_chain_a_job_that_has_expired_counts_as_failed(
     _set(clock, MINUTE)
     assert drain(queue) == []
     assert flow.status() is FlowState.FAILED
-    assert {job.state for job in queue.jobs()} == {JobState.DEAD, JobState.CANCELLED}
+    assert {job.state for job in queue.insight.search().jobs} == {JobState.DEAD, JobState.CANCELLED}
 
 
 def test_a_job_that_waits_for_others_in_its_flow_expires(
@@ -138,7 +138,7 @@ def test_a_job_that_waits_for_others_in_its_flow_expires(
     flow = chain(note.using(delay=HOUR).call(1), note.using(expires_in=60).call(2)).enqueue()
     _set(clock, MINUTE)
     assert drain(queue) == []
-    assert queue.jobs(state=JobState.DEAD)[0].reason == "expired"
+    assert queue.insight.search(state=JobState.DEAD).jobs[0].reason == "expired"
     _set(clock, 2 * HOUR)
     assert [ran.args for ran in drain(queue)] == [{"what": 1}]
     assert flow.status() is FlowState.FAILED
@@ -194,7 +194,7 @@ def test_a_scheduled_job_has_the_length_of_its_task(queue: PgQueue, clock: Clock
     drain(queue)
     _set(clock, HOUR + MINUTE)
     drain(queue)
-    assert [job.reason for job in queue.jobs()] == ["expired"]
+    assert [job.reason for job in queue.insight.search().jobs] == ["expired"]
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(
 ) -> None:
     with pytest.raises(InvalidOption, match=words):
         note.using(**options)
-    assert queue.jobs() == []
+    assert queue.insight.search().jobs == ()
 
 
 def test_a_schedule_has_no_instant_after_which_its_jobs_expire(

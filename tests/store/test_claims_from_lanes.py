@@ -311,7 +311,7 @@ def test_two_transactions_that_add_jobs_of_one_full_lane_do_so_one_after_the_oth
         wait_until(lambda: at_the_gate(dsn))
         connection.commit()
         assert second.result(60).id == first.id
-    assert len(queue.jobs()) == 1
+    assert len(queue.insight.search().jobs) == 1
 
 
 def test_a_round_of_lanes_ends_where_no_lane_may_start_a_job(

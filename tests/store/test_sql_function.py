@@ -107,7 +107,7 @@ def test_a_trigger_enqueues_in_the_transaction_that_fired_it(connection: Connect
     connection.execute("insert into orders values (2)")
     connection.commit()
 
-    assert [(job.task, job.args) for job in ask(connection, control.jobs())] == [("bill", {"order_id": 2})]
+    assert [(job.task, job.args) for job in ask(connection, control.newest())] == [("bill", {"order_id": 2})]
 
 
 class Ear:

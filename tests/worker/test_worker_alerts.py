@@ -120,7 +120,7 @@ def test_a_look_goes_past_an_alert_that_another_worker_looks_at(queue: PgQueue, 
     (before,) = queue.alerts.list()
     assert queue.database.run(alerts.look("busy mail")) == alerts.Looked()
     assert queue.alerts.list() == [before], "it is not due again, so it is not looked at"
-    assert len(queue.jobs(queue="ops")) == 1
+    assert len(queue.insight.search(queue="ops").jobs) == 1
 
 
 def test_looks_at_the_same_moment_tell_it_once(queue: PgQueue, dsn: str) -> None:
@@ -129,7 +129,7 @@ def test_looks_at_the_same_moment_tell_it_once(queue: PgQueue, dsn: str) -> None
     waiting(queue)
     looked = at_once(dsn, *[asking(alerts.look("busy mail"))] * 8)
     assert len([one for one in looked if one.alert is not None]) == 1
-    assert len(queue.jobs(queue="ops")) == 1
+    assert len(queue.insight.search(queue="ops").jobs) == 1
 
 
 def test_a_worker_that_dies_between_the_look_and_the_commit_has_told_nothing(
@@ -145,9 +145,9 @@ def test_a_worker_that_dies_between_the_look_and_the_commit_has_told_nothing(
         with pytest.raises(psycopg.OperationalError):
             dying.execute("select 1")
     assert state_of(queue, "busy mail") == "ok"
-    assert queue.jobs(queue="ops") == []
+    assert queue.insight.search(queue="ops").jobs == ()
     assert queue.database.run(alerts.look("busy mail")).alert is not None
-    assert len(queue.jobs(queue="ops")) == 1
+    assert len(queue.insight.search(queue="ops").jobs) == 1
 
 
 def test_a_worker_that_is_killed_within_a_look_has_told_nothing(
@@ -171,10 +171,10 @@ def test_a_worker_that_is_killed_within_a_look_has_told_nothing(
         wait_until(lambda: ask(queue, within, "%update pgqueue.alerts%"))
         worker.kill()
     wait_until(lambda: not ask(queue, within, "%update pgqueue.alerts%"))
-    assert (state_of(queue, "busy mail"), queue.jobs(queue="ops")) == ("ok", [])
+    assert (state_of(queue, "busy mail"), queue.insight.search(queue="ops").jobs) == ("ok", [])
     ask(queue, "drop trigger slow on pgqueue.alerts")
     assert queue.database.run(alerts.look("busy mail")).alert is not None
-    assert len(queue.jobs(queue="ops")) == 1
+    assert len(queue.insight.search(queue="ops").jobs) == 1
 
 
 async def test_a_bad_alert_is_named_and_the_others_are_told(
@@ -270,7 +270,7 @@ async def test_an_alert_whose_task_no_worker_knows_is_told_once_and_its_job_wait
         await until(lambda: any(one.unknown for one in queue.insight.queues()))
         ask(queue, "update pgqueue.alerts set next_at = now()")
         await until(lambda: not ask(queue, "select 1 from pgqueue.alerts where next_at <= now()"))
-    assert [one.task for one in queue.jobs(queue="ops")] == ["ops.page"]
+    assert [one.task for one in queue.insight.search(queue="ops").jobs] == ["ops.page"]
 
 
 async def test_the_task_of_a_queue_with_a_codec_is_told(queue: PgQueue, running: Running) -> None:
@@ -300,8 +300,10 @@ async def test_a_task_with_a_limit_is_told_under_its_limit(queue: PgQueue, runni
     queue.alert("busy mail", Backlog(queue="mail", over=0))(page)
     waiting(queue)
     async with running(queue, queues=["nothing"]):
-        await until(lambda: queue.jobs(queue="ops"))
-        assert [one.state for one in queue.jobs(queue="ops")] == ["blocked"], "it waits in its lane"
+        await until(lambda: queue.insight.search(queue="ops").jobs)
+        assert [one.state for one in queue.insight.search(queue="ops").jobs] == ["blocked"], (
+            "it waits in its lane"
+        )
     async with running(queue, queues=["ops"]):
         await until(lambda: seen)
 

@@ -282,7 +282,7 @@ async def test_members_of_a_group_run_in_a_batch_and_the_callback_gets_their_res
     flow = chain(members, total.call()).enqueue()
     async with running(queue):
         await until(lambda: flow.status() is FlowState.SUCCEEDED)
-    (result,) = [job.result for job in queue.jobs(limit=100) if job.task.endswith("total")]
+    (result,) = [job.result for job in queue.insight.search(limit=100).jobs if job.task.endswith("total")]
     assert result == 300
 
 
