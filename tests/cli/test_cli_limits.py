@@ -108,7 +108,7 @@ def test_what_an_operator_sets_holds_for_the_next_claim_whatever_the_code_says(
     ask(dsn, "update pgqueue.workers set lease_until = now() + interval '1 h'")  # both hold their places
     control.set(BY_CUSTOMER, Limit(1), by="ann")
     assert [ran.task for ran in drain(limited)] == ["plain"]
-    (one,) = [one for one in control.list() if one.name == BY_CUSTOMER]
+    (one,) = [one for one in limited.insight.limits() if one.name == BY_CUSTOMER]
     assert (one.numbers.most, one.set_by, one.numbers.declared) == (1, "ann", "3 at once by customer")
     control.unset(BY_CUSTOMER)
     assert [ran.args for ran in drain(limited)] == [{"customer": 7}] * 2
@@ -127,7 +127,7 @@ def test_a_queue_can_be_limited_as_a_whole(queue: PgQueue) -> None:
     assert len(drain(queue, now=now)) == 1
     assert len(drain(queue, now=now + timedelta(minutes=1))) == 1
     control.unset("queue:mail")
-    assert [one.name for one in control.list()] == []
+    assert [one.name for one in queue.insight.limits()] == []
     assert len(drain(queue, now=now + timedelta(minutes=1))) == 1
     assert {one.status() for one in jobs} == {JobState.SUCCEEDED}
 
@@ -151,12 +151,14 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(limited: PgQueue, ds
 
 async def test_each_method_has_an_awaited_twin(limited: PgQueue) -> None:
     control = limited.control.limits
-    assert await control.alist() == control.list()
-    assert await control.aget(BY_CUSTOMER) == control.get(BY_CUSTOMER)
+    see = limited.insight
+    assert await see.alimits() == see.limits()
+    assert await see.alimit(BY_CUSTOMER) == see.limit(BY_CUSTOMER)
+    assert await see.aweights() == see.weights()
     changed = await control.aset(BY_CUSTOMER, Limit(9), by="ann")
     assert (changed.numbers.most, changed.set_by) == (9, "ann")
     await control.aunset(BY_CUSTOMER)
-    assert {one.set_by for one in control.list()} == {None}
+    assert {one.set_by for one in see.limits()} == {None}
 
 
 @pytest.mark.usefixtures("limited")

@@ -286,7 +286,7 @@ def test_a_rollback_leaves_neither_row_nor_job(api: Blocking) -> None:
         Order.objects.create()
         api.enqueue(tasks.add, 1)
         transaction.set_rollback(True)
-    assert (Order.objects.count(), queue.insight.search().jobs) == (0, [])
+    assert (Order.objects.count(), queue.insight.search().jobs) == (0, ())
 
 
 def test_a_savepoint_takes_back_its_own_jobs_only(api: Blocking) -> None:

@@ -181,13 +181,13 @@ def test_an_operators_numbers_hold_until_they_are_unset(queue: PgQueue, clock: C
     for _ in range(4):
         call.enqueue("a")
     assert ran(queue) == ["a", "a"]
-    found = control.get(name)
+    found = queue.insight.limit(name)
     assert [(one.running, one.waiting) for one in found.keys] == [(0, 2)]
     assert found.keys[0].next_start == clock.now + timedelta(seconds=30)
-    assert [(one.name, one.waiting) for one in control.list()] == [(name, 2)]
+    assert [(one.name, one.waiting) for one in queue.insight.limits()] == [(name, 2)]
     control.unset(name)
-    assert control.get(name).limit.numbers.burst == 1
-    assert control.get(name).limit.set_at is None
+    assert queue.insight.limit(name).limit.numbers.burst == 1
+    assert queue.insight.limit(name).limit.set_at is None
     clock.travel(30)
     assert ran(queue) == []  # of one start in a minute, two were taken
     for refused, wrong in (("task:cal", Rate("1/minute")), (name, Limit(2))):

@@ -187,8 +187,8 @@ async def test_awaited_they_do_the_same() -> None:
         assert (await stored.aget("a")).name == "a"
         assert len(await stored.afind()) == 2
         assert len(await stored.anext("a", count=3)) == 3
-        assert await stored.control.apause("a")
-        assert await stored.control.aresume("a")
+        assert await stored.apause("a")
+        assert await stored.aresume("a")
         assert await stored.afire("a") is not None
         assert len(await stored.abackfill("a", NOON - 24 * HOUR, NOON)) == 1
         assert len(await stored.aruns("a")) == 2

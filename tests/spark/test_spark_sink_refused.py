@@ -150,7 +150,7 @@ def test_null_is_for_arguments_that_may_be_none_and_for_options_that_have_a_defa
     target = decide(read_options({"task": "receipt", "dsn": NOWHERE, "app": shop}), kinds)
     row = batch(order_id=[7], queue=[None], priority=[None], unique_key=[None], note=pa.nulls(1, pa.string()))
 
-    (job,) = Rows(target, 0).insight.search(row).jobs
+    (job,) = Rows(target, 0).jobs(row)
 
     assert (job.queue, job.priority, job.max_attempts, job.unique_key) == ("mail", 7, 3, None)
     assert job.args == b'{"order_id":7}'
@@ -163,7 +163,7 @@ def test_rows_are_encoded_by_the_codec_of_the_app(shop: str) -> None:
         read_options({"task": "receipt", "dsn": NOWHERE, "app": shop}), columns("order_id", "unique_key")
     )
 
-    (job,) = Rows(target, 0).insight.search(batch(order_id=[4711], unique_key=["once"])).jobs
+    (job,) = Rows(target, 0).jobs(batch(order_id=[4711], unique_key=["once"]))
 
     assert b"4711" not in job.args
     assert job.unique_key == codec.key("once")

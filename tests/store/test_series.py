@@ -223,10 +223,10 @@ def test_a_window_or_step_that_makes_no_sense_is_refused(queue: PgQueue) -> None
         see.totals(by="day")  # type: ignore[arg-type]
     with pytest.raises(InvalidOption, match="by=None"):
         see.totals(by=None)  # type: ignore[arg-type]
-    with pytest.raises(InvalidOption, match="keep"):
-        see.keep()
+    with pytest.raises(InvalidOption, match=r"keep_series\(\)"):
+        queue.control.keep_series()
     with pytest.raises(InvalidOption, match="3 hours or longer"):
-        see.keep(minutes=HOUR)
+        queue.control.keep_series(minutes=HOUR)
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ def test_a_worker_that_is_killed_within_a_look_has_told_nothing(
         wait_until(lambda: ask(queue, within, "%update pgqueue.alerts%"))
         worker.kill()
     wait_until(lambda: not ask(queue, within, "%update pgqueue.alerts%"))
-    assert (state_of(queue, "busy mail"), queue.insight.search(queue="ops").jobs) == ("ok", [])
+    assert (state_of(queue, "busy mail"), queue.insight.search(queue="ops").jobs) == ("ok", ())
     ask(queue, "drop trigger slow on pgqueue.alerts")
     assert queue.database.run(alerts.look("busy mail")).alert is not None
     assert len(queue.insight.search(queue="ops").jobs) == 1
