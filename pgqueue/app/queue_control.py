@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, TypedDict, Unpack
 
 from pgqueue.app import stacks
-from pgqueue.app.bulk import DeadJobs, LiveJobs, Operated, Progress, ago_on, go_on, selected
+from pgqueue.app.bulk import DeadSelection, LiveSelection, OnProgress, Operated, ago_on, go_on, selected
 from pgqueue.app.limits import LimitControl
 from pgqueue.app.operator import signed
 from pgqueue.app.stacks import WITHIN
@@ -186,21 +186,21 @@ class QueueControl:
         self._queue.database.known.forget()
         return bool(await self._queue.database.arun(queues.drain(queue, why=why, by=signed(by))))
 
-    def jobs(self, **criteria: Unpack[LiveCriteria]) -> LiveJobs:
+    def jobs(self, **criteria: Unpack[LiveCriteria]) -> LiveSelection:
         """Live jobs that match every criterion given, to cancel, purge, move or reprioritise them.
 
         Raises:
             InvalidOption: there is no criterion, one is out of its range, or two contradict each other.
         """
-        return LiveJobs(self._queue, selected(self._queue, criteria, dead=False))
+        return LiveSelection(self._queue, selected(self._queue, criteria, dead=False))
 
-    def dead(self, **criteria: Unpack[DeadCriteria]) -> DeadJobs:
+    def dead(self, **criteria: Unpack[DeadCriteria]) -> DeadSelection:
         """Dead jobs that match every criterion given, to retry or to delete them.
 
         Raises:
             InvalidOption: there is no criterion, one is out of its range, or two contradict each other.
         """
-        return DeadJobs(self._queue, selected(self._queue, criteria, dead=True))
+        return DeadSelection(self._queue, selected(self._queue, criteria, dead=True))
 
     def run_now(self, job_id: int, *, by: str | None = None) -> bool:
         """Make a scheduled job ready before its time, also one that waits for its next attempt. ``queue.retry`` is for dead jobs.
@@ -237,7 +237,7 @@ class QueueControl:
         return await stacks.astack(self._queue, job_id, timeout, by)
 
     def resume_operation(
-        self, operation: int, *, by: str | None = None, progress: Progress | None = None
+        self, operation: int, *, by: str | None = None, progress: OnProgress | None = None
     ) -> BulkResult:
         """Continue an operation on many jobs that was interrupted.
 
@@ -253,7 +253,7 @@ class QueueControl:
         return go_on(database, database.run(bulk.take_up(operation, by=signed(by))), progress)
 
     async def aresume_operation(
-        self, operation: int, *, by: str | None = None, progress: Progress | None = None
+        self, operation: int, *, by: str | None = None, progress: OnProgress | None = None
     ) -> BulkResult:
         """As :meth:`resume_operation`, awaited."""
         database = self._queue.database

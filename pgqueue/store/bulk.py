@@ -27,7 +27,16 @@ from pgqueue.store.plan import Statement, Steps, plan
 from pgqueue.store.records import job_of
 from pgqueue.store.refusals import of_a_row
 from pgqueue.store.sweep import Sweep
-from pgqueue.values.bulk import Action, BulkResult, Counted, Operation, Preview, Skipped, Why, counts_of
+from pgqueue.values.bulk import (
+    Action,
+    BulkResult,
+    Counted,
+    Operation,
+    Preview,
+    Skipped,
+    SkipReason,
+    counts_of,
+)
 from pgqueue.values.job import JobState
 
 ROUNDS, PAUSE = 10, 0.5
@@ -139,9 +148,13 @@ def running(begun: Begun, *, tell: Told) -> Sweep[BulkResult]:
         yield wait(PAUSE)
         yield from state.again()
     left = sorted(state.later)
-    yield note(begun.id, Changed({Why.LOCKED: len(left)}), tried=left, ends=True)
+    yield note(begun.id, Changed({SkipReason.LOCKED: len(left)}), tried=left, ends=True)
     state.tell(
-        Changed({Why.LOCKED: len(left)}, (), tuple(Skipped(one, Why.LOCKED) for one in left[:SAMPLED]))
+        Changed(
+            {SkipReason.LOCKED: len(left)},
+            (),
+            tuple(Skipped(one, SkipReason.LOCKED) for one in left[:SAMPLED]),
+        )
     )
     return state.result
 
@@ -170,7 +183,9 @@ class _State:
                 if len(portion) > 1:
                     portions += [portion[len(portion) // 2 :], portion[: len(portion) // 2]]
                     continue
-                changed = Changed({Why.REFUSED: 1}, (), (Skipped(portion[0].id, Why.REFUSED, str(refusal)),))
+                changed = Changed(
+                    {SkipReason.REFUSED: 1}, (), (Skipped(portion[0].id, SkipReason.REFUSED, str(refusal)),)
+                )
                 yield note(self._begun.id, changed, after=portion[0].id, tried=[*ids])
             self.later = (self.later - ids) | {*changed.missed}
             self.tell(changed)

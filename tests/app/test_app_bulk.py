@@ -15,7 +15,7 @@ from pgqueue import JobState, PgQueue, chain
 from pgqueue.app.operator import me
 from pgqueue.errors import InvalidOption, UnknownQueue
 from pgqueue.store import bulk, bulk_jobs
-from pgqueue.values.bulk import Action, BulkResult, Counted, Operation, Preview, Why
+from pgqueue.values.bulk import Action, BulkResult, Counted, Operation, Preview, SkipReason
 from pgqueue.values.job_filter import JobFilter
 
 HOUR = timedelta(hours=1)
@@ -158,7 +158,7 @@ def test_a_retry_skips_and_counts_jobs_whose_key_a_live_job_has(queue: PgQueue) 
             job.fail("no")
     twin = task.using(unique_key="one").enqueue().id
     done = queue.control.dead(task="bill").retry()
-    assert (done.done, done.skipped) == (1, {Why.KEY_HELD: 1})
+    assert (done.done, done.skipped) == (1, {SkipReason.KEY_HELD: 1})
     assert [(one.id, one.detail) for one in done.examples] == [(held, f"live job {twin} has its unique key")]
     assert queue.job(free).state is JobState.READY
     assert queue.insight.audit()[0].counts == {"done": 1, "key_held": 1}
@@ -307,7 +307,7 @@ def test_a_job_that_stays_locked_is_skipped_and_counted(
     with psycopg.connect(dsn) as other:
         other.execute("select from pgqueue.jobs where id = %s for update", [ids[1]])
         done = queue.control.jobs(everything=True).cancel()
-    assert (done.done, done.skipped) == (2, {Why.LOCKED: 1})
+    assert (done.done, done.skipped) == (2, {SkipReason.LOCKED: 1})
     assert [one.id for one in done.examples] == [ids[1]]
     assert states(queue)[ids[1]] == "ready"
     assert not queue.insight.audit()[0].unfinished
@@ -342,7 +342,7 @@ def test_a_job_that_the_database_refuses_fails_alone(queue: PgQueue, send: Any, 
     )
     assert ids[1] == 2
     done = queue.control.jobs(everything=True).move("b")
-    assert (done.done, done.skipped) == (4, {Why.REFUSED: 1})
+    assert (done.done, done.skipped) == (4, {SkipReason.REFUSED: 1})
     assert "not this one" in (done.examples[0].detail or "")
     assert [queue.job(one).queue for one in ids] == ["b", "default", "b", "b", "b"]
     assert queue.insight.audit()[0].counts == {"done": 4, "refused": 1}
@@ -415,7 +415,7 @@ def test_a_job_whose_flow_is_locked_is_skipped(
     with psycopg.connect(dsn) as other:
         other.execute("select from pgqueue.flows for update")
         done = queue.control.jobs(everything=True).cancel()
-    assert (done.done, done.skipped) == (1, {Why.LOCKED: 2})
+    assert (done.done, done.skipped) == (1, {SkipReason.LOCKED: 2})
     assert alone.status() is JobState.CANCELLED
 
 

@@ -11,12 +11,12 @@ from pgqueue import (
     Alert,
     Backlog,
     DeadJobs,
-    DeafWorkers,
     Failures,
     LateSchedule,
-    LimitFull,
     OldestReady,
     PgQueue,
+    SaturatedLimit,
+    StalledWorkers,
     Task,
 )
 from pgqueue.errors import InvalidOption, UnknownQueue
@@ -256,7 +256,7 @@ def test_a_drained_queue_of_the_task_keeps_the_alert_until_it_takes_jobs(
 def test_a_condition_that_makes_no_sense_is_noted_and_the_others_are_told(
     queue: PgQueue, page: Page, mail: Task[[], None], look: Look, seen: list[Alert]
 ) -> None:
-    queue.alert("a full limit", LimitFull(limit="none"))(page)
+    queue.alert("a full limit", SaturatedLimit(limit="none"))(page)
     queue.alert("busy mail", Backlog(queue="mail", over=0))(page)
     queue.alerts.apply()
     mail.enqueue()
@@ -283,7 +283,7 @@ def test_each_condition_is_read(
     queue.alert("dead", DeadJobs(over=1, task="fails"))(page)
     queue.alert("dead lately", DeadJobs(over=1, within=HOUR, queue="bad"))(page)
     queue.alert("dead elsewhere", DeadJobs(queue="mail"))(page)
-    queue.alert("deaf", DeafWorkers())(page)
+    queue.alert("stalled", StalledWorkers())(page)
     for _ in range(2):
         fails.using(max_attempts=1).enqueue()
     drain(queue, raises=False)
@@ -299,7 +299,7 @@ def test_each_condition_is_read(
     }
     values = {one.name: one.value for one in queue.alerts.list()}
     assert values["oldest of none"] is None
-    assert values["deaf"] == 0
+    assert values["stalled"] == 0
     look(2 * HOUR)
     assert {one.name: one.state for one in queue.alerts.list()}["dead lately"] == "clearing"
 
@@ -401,7 +401,7 @@ def test_what_cannot_be_an_alert_is_refused(queue: PgQueue, page: Page) -> None:
         (Failures, {"over": 1, "within": 30}),
         (Failures, {"over": 1, "within": timedelta(days=31)}),
         (LateSchedule, {"over": "x"}),
-        (LimitFull, {"limit": 7}),
+        (SaturatedLimit, {"limit": 7}),
     ]
     for rule, options in refused:
         with pytest.raises(InvalidOption):

@@ -10,7 +10,7 @@ from tenacity import wait_fixed
 from pgqueue import JobState, PgQueue, Retry, chain
 from pgqueue.errors import InvalidOption
 from pgqueue.testing import Clock, drain
-from pgqueue.values.bulk import Why
+from pgqueue.values.bulk import SkipReason
 
 queue, clock, emptied, database = every_place, a_clock, a_database, one_database
 
@@ -128,8 +128,8 @@ def test_dead_jobs_are_retried_and_deleted(queue: PgQueue, clock: Clock) -> None
     assert queue.control.dead(died_before=NOON + MINUTE).preview().count == 2
     assert queue.control.dead(error="ConnectionError", message="money").purge().done == 1
     done = queue.control.dead(message="mail server").retry()
-    assert (done.done, done.skipped) == (1, {Why.KEY_HELD: 1})
-    assert [(one.id, one.why) for one in done.examples] == [(first.id, Why.KEY_HELD)]
+    assert (done.done, done.skipped) == (1, {SkipReason.KEY_HELD: 1})
+    assert [(one.id, one.why) for one in done.examples] == [(first.id, SkipReason.KEY_HELD)]
     assert (first.status(), third.status(), twin.status()) == ("dead", "ready", "ready")
     assert second.id not in {job.id for job in queue.insight.search().jobs}
     assert queue.control.dead(queue="d*").retry(without_key=True).done == 1

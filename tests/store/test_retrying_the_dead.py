@@ -11,7 +11,7 @@ from store.samples import NOON, adding, new_job, running, shown
 from pgqueue.store import bulk, control
 from pgqueue.store.plan import Plan
 from pgqueue.store.sweep import Sweep, run_sweep
-from pgqueue.values.bulk import Action, BulkResult, Operation, Skipped, Why
+from pgqueue.values.bulk import Action, BulkResult, Operation, Skipped, SkipReason
 from pgqueue.values.job import JobState
 from pgqueue.values.job_filter import JobFilter
 from pgqueue.values.retried import Held, Retried
@@ -114,9 +114,9 @@ def test_many_go_in_portions_past_those_that_stay(
         "insert into pgqueue.jobs (id, task, unique_key) select 100 + n, 'bill', 'key ' || n from generate_series(5, 20) as n"
     )
     done = retried(own)
-    assert (done.done, done.skipped) == (19, {Why.KEY_HELD: 16})
+    assert (done.done, done.skipped) == (19, {SkipReason.KEY_HELD: 16})
     assert still_dead(own) == [*range(5, 21)]
-    assert done.examples[0] == Skipped(5, Why.KEY_HELD, "live job 105 has its unique key")
+    assert done.examples[0] == Skipped(5, SkipReason.KEY_HELD, "live job 105 has its unique key")
 
 
 def test_each_portion_commits_by_itself_and_an_interrupted_run_continues(

@@ -14,7 +14,7 @@ import pgqueue
 from pgqueue import Context, JobHandle, PgQueue, TakenJob, Task
 from pgqueue import errors as errors_module
 from pgqueue.app.alerts import Alerts
-from pgqueue.app.bulk import DeadJobs, LiveJobs
+from pgqueue.app.bulk import DeadSelection, LiveSelection
 from pgqueue.app.insight import Insight
 from pgqueue.app.limits import LimitControl
 from pgqueue.app.queue_control import QueueControl
@@ -33,8 +33,8 @@ PAIRED = (
     Insight,
     QueueControl,
     LimitControl,
-    LiveJobs,
-    DeadJobs,
+    LiveSelection,
+    DeadSelection,
 )
 ALONE = {
     PgQueue: {

@@ -19,13 +19,13 @@ from pgqueue import (
     Alert,
     Backlog,
     DeadJobs,
-    DeafWorkers,
     Failures,
     LateSchedule,
     Limit,
-    LimitFull,
     OldestReady,
     PgQueue,
+    SaturatedLimit,
+    StalledWorkers,
     Task,
 )
 from pgqueue.errors import InvalidOption
@@ -183,7 +183,7 @@ async def test_a_bad_alert_is_named_and_the_others_are_told(
     """One names no limit, one is of another release, the database refuses the job of one."""
     seen: list[Alert] = []
     task = page_of(queue, seen.append)
-    queue.alert("a full limit", LimitFull(limit="none"))(task)
+    queue.alert("a full limit", SaturatedLimit(limit="none"))(task)
     queue.alert("b unknown", DeadJobs())(task)
     queue.alert("c refused", Backlog(queue="mail", over=0))(task)
     queue.alert("d busy mail", Backlog(queue="mail", over=0))(task)
@@ -366,13 +366,13 @@ def test_a_worker_that_does_not_look_is_told(queue: PgQueue) -> None:
     info = leases.WorkerInfo(uuid4(), "web-1", 4711, 1, "1", None)
     queue.database.run(leases.register(info, timedelta(minutes=10)))
     task = page_of(queue)
-    queue.alert("deaf", DeafWorkers())(task)
+    queue.alert("stalled", StalledWorkers())(task)
     queue.alerts.apply()
     ask(queue, "update pgqueue.workers set cannot_listen_since = now(), not_returned = 1")
-    assert queue.database.run(alerts.look("deaf")).alert is None, "it finds jobs by polling"
+    assert queue.database.run(alerts.look("stalled")).alert is None, "it finds jobs by polling"
     ask(queue, "update pgqueue.workers set looked_at = now() - interval '1 min', look_within = 30")
     ask(queue, "update pgqueue.alerts set next_at = now()")
-    alert = queue.database.run(alerts.look("deaf")).alert
+    alert = queue.database.run(alerts.look("stalled")).alert
     assert alert is not None
     assert (alert.value, alert.worker) == (1.0, "web-1:4711")
     assert alert.summary.endswith("web-1:4711")
@@ -383,7 +383,7 @@ def test_a_full_limit_is_told_after_its_time_and_of_its_fullest_key(queue: PgQue
     def charge(shop: str) -> None: ...
 
     task = page_of(queue)
-    queue.alert("full", LimitFull(limit="name:stripe"), after=10 * MINUTE)(task)
+    queue.alert("full", SaturatedLimit(limit="name:stripe"), after=10 * MINUTE)(task)
     queue.alerts.apply()
     ask(queue, "insert into pgqueue.limits (name, most, declared) values ('name:stripe', 2, '2')")
     for shop in ("a", "b", "b"):
@@ -410,7 +410,7 @@ def test_a_rate_is_never_full(queue: PgQueue) -> None:
         "insert into pgqueue.limits (name, every, burst, declared) values ('api', 1000, 1, '1000/second')",
     )
     with pytest.raises(InvalidOption, match="is a rate"):
-        look_at(queue, LimitFull(limit="api"))
+        look_at(queue, SaturatedLimit(limit="api"))
 
 
 def test_the_oldest_job_is_found_in_its_queue_among_thousands(queue: PgQueue) -> None:
