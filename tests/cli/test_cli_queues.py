@@ -257,23 +257,3 @@ def test_a_full_queue_is_listed_as_full(dsn: str) -> None:
     assert "full" not in pgqueue("queues", "list", dsn=dsn).stdout
     ask(dsn, "insert into pgqueue.jobs (queue, task, args) values ('mail', 't', '{}')")
     assert "full" in pgqueue("queues", "list", dsn=dsn).stdout
-
-
-@pytest.mark.usefixtures("lines")
-def test_move_and_purge_ask_first_and_say_how_many(dsn: str) -> None:
-    asked = pgqueue("queues", "move", "default", "mail", dsn=dsn)
-    assert asked.exit_code == 1
-    assert asked.stderr.startswith("this will move 3 waiting jobs to mail\n")
-    assert (
-        pgqueue("queues", "move", "default", "mail", "--yes", dsn=dsn).stdout == "3 moved: default to mail\n"
-    )
-    assert "this will cancel 3 waiting jobs" in pgqueue("queues", "purge", "mail", dsn=dsn).stderr
-    assert pgqueue("queues", "purge", "mail", "--yes", dsn=dsn).stdout == "3 cancelled: mail\n"
-    noted = ask(
-        dsn,
-        "select action, target, details, jobs from pgqueue.audit where action in ('move', 'purge') order by id",
-    )
-    assert noted == [
-        ("move", "default", {"filter": {"queue": "default"}, "to": "mail"}, 3),
-        ("purge", "mail", {"filter": {"queue": "mail"}}, 3),
-    ]
