@@ -202,7 +202,7 @@ def test_a_list_that_stopped_before_its_end_says_where_the_next_one_goes_on(
     for form in ([], ["--json"]):
         result = pgqueue("jobs", "list", "--task", "nothing", *form, dsn=dsn)
         assert result.exit_code == 0
-        assert result.stderr == "older jobs than 3 were not looked at: --before 3\n"
+        assert result.stderr.endswith("older jobs than 3 were not looked at: --before 3\n")
 
 
 @pytest.mark.parametrize("job_id", ["0", "-1", "x", "9223372036854775808"])

@@ -262,9 +262,10 @@ def test_a_job_with_a_time_of_its_own_is_due_then(queue: PgQueue, note: Task[[An
 
 def test_a_scheduled_job_can_be_made_ready_before_its_time(queue: PgQueue, note: Task[[Any], Any]) -> None:
     handle = note.using(delay=HOUR).enqueue(1)
-    assert queue.retry(handle.id)
+    assert queue.retry(handle.id) == Retried(not_dead=(handle.id,))
+    assert queue.control.run_now(handle.id)
     assert (queue.job(handle.id).state, queue.job(handle.id).run_at) == (JobState.READY, NOON)
-    assert not queue.retry(handle.id)
+    assert not queue.control.run_now(handle.id)
 
 
 def test_a_drain_at_an_instant_leaves_the_clock_where_it_was(

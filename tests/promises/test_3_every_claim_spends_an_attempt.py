@@ -301,7 +301,7 @@ def test_a_take_spends_attempts_as_a_worker_does(queue: PgQueue) -> None:
         with pytest.raises(ValueError, match="oops"):
             take_and_fail(attempt)
         if attempt == 1:
-            assert queue.retry(handle.id)  # ready at once, before the policy's delay is over
+            assert queue.control.run_now(handle.id)  # ready at once, before the policy's delay is over
     job = queue.job(handle.id)
     assert (job.state, job.reason) == (JobState.DEAD, "exhausted")
     assert [(error.attempt, error.message) for error in job.errors] == [(1, "oops"), (2, "oops")]

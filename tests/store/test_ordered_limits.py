@@ -124,7 +124,7 @@ def test_an_operator_runs_the_retry_at_once_and_moves_its_lane(
     moved = queue.control.jobs(task="post").move("else")
     assert moved.done == 2
     assert shift.claim() == []
-    assert queue.retry(handles[0].id)
+    assert queue.control.run_now(handles[0].id)
     assert [shift.numbers(), shift.numbers()] == [[0], [1]]
 
 
