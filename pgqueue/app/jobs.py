@@ -21,7 +21,7 @@ IDS = range(-(1 << 63), 1 << 63)
 
 
 class Jobs(FlowSteering):
-    """Everything about jobs that needs no task: each method runs one plan of the store.
+    """What an app asks of one job, by its id: each method runs one plan of the store.
 
     Attributes:
         codec: decodes what is stored of jobs; None: it is stored in clear.
