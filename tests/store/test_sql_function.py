@@ -184,7 +184,7 @@ def test_what_becomes_ready_by_time_loss_or_hand_wakes_sleepers_and_only_them(
     deeds = (
         upkeep.poll(now=NOON + MINUTE),
         upkeep.reclaim(now=NOON),
-        control.retry(other),
+        control.run_now(other),
         queues.resume("default"),
     )
     ask(connection, _worker(asleep=asleep))
